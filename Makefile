@@ -1,0 +1,49 @@
+# Two commands do everything on a machine with Python 3.11 and make: `make demo`, `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types layers unit bench format clean
+
+help:
+	@echo "make demo    parse, rewrite, evaluate and differentiate an example"
+	@echo "make test    lint, types, import rules, doctests and tests"
+	@echo "make bench   measure what the documentation claims"
+	@echo "make format  format the code"
+
+# Set-up: one virtual environment with pinned packages, made again when the pins change.
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/ready
+	$(BIN)/python examples/demo.py
+
+test: lint types layers unit
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/ready
+	$(BIN)/pyright
+
+layers: $(VENV)/ready
+	$(BIN)/lint-imports
+
+unit: $(VENV)/ready
+	$(BIN)/pytest
+
+bench: $(VENV)/ready
+	$(BIN)/python benchmarks/large_graphs.py
+
+format: $(VENV)/ready
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,111 @@
+"""Everything EinDecomp raises on bad input.
+
+Each class is also a `ValueError`, so a caller who knows nothing of us can still catch it. Messages
+name the expression, the label and the shape; a text error also shows the line with a caret.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class EinDecompError(ValueError):
+    """Base of all errors caused by what the user gave us."""
+
+
+class ExpressionError(EinDecompError):
+    """A scalar expression, monoid, spec string or EinSum is not well formed."""
+
+
+class GraphError(EinDecompError):
+    """A vertex does not fit its inputs, or a graph is not well formed."""
+
+
+class InputError(EinDecompError):
+    """The arrays given to a computation do not fit its inputs."""
+
+
+class GradientError(EinDecompError):
+    """A gradient was asked for where none is defined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text and the name it is known by in messages."""
+
+    text: str
+    name: str = "<text>"
+
+    def locate(self, offset: int) -> tuple[int, int]:
+        """Give the line and column, both from 1, of a character offset.
+
+        >>> Source("ab\\ncd").locate(4)
+        (2, 2)
+        """
+        before = self.text[:offset]
+        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
+class TextError(EinDecompError):
+    """A `.ein` text is wrong at a known place.
+
+    >>> print(TextError("unknown tensor 'Q'", Source("Z[i] <- Q[i]", "a.ein"), 8))
+    a.ein:1:9: unknown tensor 'Q'
+      Z[i] <- Q[i]
+              ^
+    """
+
+    def __init__(self, message: str, source: Source, offset: int) -> None:
+        self.line, self.column = source.locate(offset)
+        self.reason = message
+        self.file = source.name
+        super().__init__(
+            f"{source.name}:{self.line}:{self.column}: {message}\n{_caret(source.text, offset)}"
+        )
+
+
+class naming:  # noqa: N801 - used as a statement: `with naming(name):`
+    """Puts a vertex's name before the errors of what makes it."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if self.name is None or not isinstance(error, EinDecompError):
+            return
+        [message] = error.args
+        if not message.startswith(f"{self.name}: "):
+            error.args = (f"{self.name}: {message}",)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """End an 'unknown …' message with what may have been meant.
+
+    >>> suggest("sofmax", ["softmax", "mean"])
+    "; did you mean 'softmax'?"
+    """
+    known = sorted(known)
+    match get_close_matches(word, known, n=1):
+        case [best]:
+            return f"; did you mean {best!r}?"
+        case _:
+            return f"; known: {', '.join(known)}" if 0 < len(known) <= 20 else ""
+
+
+def _caret(text: str, offset: int, width: int = 100) -> str:
+    """The line around `offset`, shortened to `width` characters, with a caret below the place."""
+    start = text.rfind("\n", 0, offset) + 1
+    end = text.find("\n", offset)
+    end = len(text) if end < 0 else end
+    column = offset - start
+    cut = max(0, column - width // 2)
+    line = text[start + cut : min(end, start + cut + width)].replace("\t", " ")
+    return f"  {line}\n  {' ' * (column - cut)}^"

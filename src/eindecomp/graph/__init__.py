@@ -1,0 +1,1 @@
+"""Graphs of EinSums: building, printing, evaluating, rewriting and differentiating them."""

@@ -1,0 +1,54 @@
+"""Taking arrays from users: any array-API array, checked against the vertex it is for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import InputError
+from eindecomp.lang.dtypes import DType, Kind, kind, type_names
+
+if TYPE_CHECKING:
+    from eindecomp.graph.vertex import Vertex
+
+    Array = np.ndarray[Any, Any]
+
+
+def to_array(given: object, vertex: Vertex) -> Array:
+    """Read an array for an input vertex; a type of the same or a lower kind is converted."""
+    array = _read(given, vertex.name)
+    if array.shape != vertex.shape:
+        raise InputError(f"input {vertex} has shape {vertex.shape}, got {array.shape}")
+    return _convert(array, vertex.dtype, f"input {vertex}")
+
+
+def to_scalar(given: object, name: str, dtype: DType) -> Any:
+    """Read a number for a run-time scalar."""
+    array = _read(given, name)
+    if array.shape != ():
+        raise InputError(f"scalar {name!r} is one number, got an array of shape {array.shape}")
+    return _convert(array, dtype, f"scalar {name!r}")[()]
+
+
+def _read(given: object, name: str) -> Array:
+    try:
+        if hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
+            return np.from_dlpack(given)  # pyright: ignore[reportArgumentType]
+        return np.asarray(given)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise InputError(f"{name!r} cannot be read as an array: {error}") from error
+
+
+def _convert(array: Array, to: DType, what: str) -> Array:
+    if array.dtype.name not in type_names:
+        raise InputError(f"{what} has dtype {to}, got {array.dtype}")
+    if array.dtype == to:
+        return array
+    if kind(array.dtype) > kind(to):
+        raise InputError(f"{what} has dtype {to}; {array.dtype} would lose information")
+    with np.errstate(all="ignore"):
+        converted = array.astype(to)
+    if kind(to) is Kind.INT and not np.array_equal(converted, array):
+        raise InputError(f"{what} has dtype {to}, which does not hold all the values given")
+    return converted

@@ -1,0 +1,286 @@
+"""The reference semantics: direct NumPy evaluation, slow and obvious.
+
+Every vertex is computed the way it is defined. An EinSum lays its inputs out over all labels,
+applies the join to every combination and aggregates; it works through blocks of the label space, so
+that the joined values of one block at a time fit in memory. Nothing faster shares code with this.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import InputError, suggest
+from eindecomp.graph.arrays import to_array, to_scalar
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
+from eindecomp.lang.compile import compile_scalar
+from eindecomp.lang.dtypes import INT64, DType, concrete, widen
+from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.numpy_backend import NUMPY
+from eindecomp.lang.scalar import Expr, values
+from eindecomp.lang.scalar_types import with_casts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+
+    Array = np.ndarray[Any, Any]
+
+BLOCK = 2**20
+"""How many joined values are laid out at once."""
+
+
+def evaluate(graph: Graph, inputs: Mapping[str, object]) -> dict[str, Array]:
+    """Compute the outputs of a graph from arrays, and numbers for its run-time scalars.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> graph = parse("input X[i: 2, j: 2]\\nZ[i] <- max X[i,j]\\noutput Z")
+    >>> evaluate(graph, {"X": [[1, 2], [4, 3]]})["Z"]
+    array([2., 4.], dtype=float32)
+    """
+    arrays, scalars = check_inputs(graph, inputs)
+    last_use = {name: user for user, v in graph.vertices.items() for name in v.inputs}
+    wanted = {vertex.name for vertex in graph.outputs}
+    with np.errstate(all="ignore"):
+        for vertex in graph.vertices.values():
+            if not isinstance(vertex.op, Input):
+                _check_memory(vertex)
+                operands = [arrays[name] for name in vertex.inputs]
+                arrays[vertex.name] = compute(vertex, operands, scalars, graph.scalars)
+            for name in {*vertex.inputs, vertex.name} - wanted:
+                if last_use.get(name, vertex.name) == vertex.name:
+                    arrays.pop(name, None)
+    return {vertex.name: arrays[vertex.name] for vertex in graph.outputs}
+
+
+def check_inputs(
+    graph: Graph, inputs: Mapping[str, object]
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Read the arrays and scalars that were given, refusing what does not fit the graph."""
+    known = {vertex.name: vertex for vertex in graph.inputs}
+    for name in inputs:
+        if name not in known and name not in graph.scalars:
+            expected = [*known, *graph.scalars]
+            raise InputError(f"{name!r} is no input of the graph{suggest(str(name), expected)}")
+    missing = [name for name in (*known, *graph.scalars) if name not in inputs]
+    if missing:
+        raise InputError(f"missing inputs: {', '.join(missing)}")
+    arrays = {name: to_array(inputs[name], vertex) for name, vertex in known.items()}
+    scalars = {name: to_scalar(inputs[name], name, t) for name, t in graph.scalars.items()}
+    return arrays, scalars
+
+
+def compute(
+    vertex: Vertex,
+    operands: Sequence[Array],
+    scalars: Mapping[str, Any],
+    scalar_types: Mapping[str, DType],
+) -> Array:
+    """The array of one vertex from the arrays of its inputs."""
+    run = _Scalars(scalars, scalar_types)
+    match vertex.op:
+        case EinSum() as op:
+            found = _einsum(op, vertex.sizes, operands, run)
+        case Fill() as op:
+            index = list(np.indices(vertex.shape, dtype=np.int64, sparse=True))
+            value = run.compile(op.value, [INT64] * len(index))(*index)
+            found = np.broadcast_to(value, vertex.shape)
+        case Gather() as op:
+            found = _gather(op, operands[0], operands[1], vertex)
+        case ScatterAdd() as op:
+            found = _scatter_add(op, operands[0], operands[1], vertex)
+        case Concat() as op:
+            found = np.concatenate([x.astype(vertex.dtype) for x in operands], axis=op.axis)
+        case Slice() as op:
+            found = operands[0][tuple(slice(*r) if r else slice(None) for r in op.ranges)]
+        case Reshape() as op:
+            found = _reshape(op, *operands)
+        case Input():
+            raise InputError(f"{vertex} is an input")
+    return np.ascontiguousarray(found, dtype=vertex.dtype).reshape(vertex.shape)
+
+
+class _Scalars:
+    """Compiles expressions and supplies their run-time scalars."""
+
+    def __init__(self, given: Mapping[str, Any], types: Mapping[str, DType]) -> None:
+        self.given, self.types = given, types
+
+    def compile(self, expr: Expr, args: Sequence[DType]) -> Callable[..., Any]:
+        """An expression over inputs of the given types; low-precision ones come widened."""
+        explicit, _ = with_casts(expr, args, self.types)
+        function = compile_scalar(explicit, len(args), NUMPY, list(self.types))
+        fixed = [self.given[name] for name in self.types]
+        return lambda *values: function(*values, *fixed)
+
+
+def _einsum(
+    op: EinSum, sizes: Mapping[str, int], operands: Sequence[Array], run: _Scalars
+) -> Array:
+    sizes = {**sizes}
+    for labels, array in zip(op.inputs, operands, strict=True):
+        sizes |= dict(zip(labels, array.shape, strict=True))
+    types = [array.dtype for array in operands]
+    wide = [array.astype(widen(array.dtype), copy=False) for array in operands]
+    join = [run.compile(value, types) for value in values(op.join)]
+    shape = tuple(sizes[label] for label in op.output)
+    state_types, combine, finish = _aggregation(op, types, run)
+    state = [
+        np.full(shape, neutral, t)
+        for neutral, t in zip(_identity(op, state_types), state_types, strict=True)
+    ]
+    axes = tuple(range(len(op.output), len(op.labels)))
+    for block in _blocks([sizes[label] for label in op.labels]):
+        where = dict(zip(op.labels, block, strict=True))
+        extents = [where[label].stop - where[label].start for label in op.labels]
+        tiles = [
+            _lay_out(x, labels, op.labels, where) for x, labels in zip(wide, op.inputs, strict=True)
+        ]
+        joined = [
+            np.broadcast_to(f(*tiles), extents).astype(t)
+            for f, t in zip(join, state_types, strict=True)
+        ]
+        place = tuple(where[label] for label in op.output)
+        part = _reduce(joined, axes, combine)
+        if op.agg is not None:
+            part = combine([x[place] for x in state], part)
+        for x, y in zip(state, part, strict=True):
+            x[place] = y
+    return finish(*state)
+
+
+def _aggregation(
+    op: EinSum, types: Sequence[DType], run: _Scalars
+) -> tuple[list[DType], Callable[[list[Any], list[Any]], list[Any]], Callable[..., Any]]:
+    """The types of the aggregation's state, how two states combine, and how one is finished."""
+    joined = [with_casts(value, types, run.types)[1] for value in values(op.join)]
+    if op.agg is None:
+        return [concrete(joined[0])], lambda _, new: new, _same
+    state = [widen(concrete(t)) for t in op.agg.state_types(joined, run.types)]
+    functions = [run.compile(value, [*state, *state]) for value in values(op.agg.combine)]
+
+    def combine(left: list[Any], right: list[Any]) -> list[Any]:
+        return [
+            np.asarray(f(*left, *right)).astype(t) for f, t in zip(functions, state, strict=True)
+        ]
+
+    finish = _same if op.agg.finish is None else run.compile(op.agg.finish, state)
+    return state, combine, finish
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _identity(op: EinSum, types: Sequence[DType]) -> Sequence[Any]:
+    return [t.type(0) for t in types] if op.agg is None else op.agg.identity_for(types)
+
+
+def _reduce(
+    joined: list[Array], axes: tuple[int, ...], combine: Callable[[list[Any], list[Any]], list[Any]]
+) -> list[Array]:
+    """Combine all values along `axes` by halving: n values take log2(n) steps."""
+    for axis in reversed(axes):
+        size = joined[0].shape[axis]
+        while size > 1:
+            half, odd = divmod(size, 2)
+            left = [np.take(x, range(half), axis) for x in joined]
+            right = [np.take(x, range(half, 2 * half), axis) for x in joined]
+            rest = [np.take(x, range(2 * half, size), axis) for x in joined]
+            both = combine(left, right)
+            joined = (
+                [np.concatenate(pair, axis) for pair in zip(both, rest, strict=True)]
+                if odd
+                else both
+            )
+            size = half + odd
+        joined = [np.take(x, 0, axis) for x in joined]
+    return joined
+
+
+def _blocks(sizes: Sequence[int]) -> Iterator[tuple[slice, ...]]:
+    """Cut a label space into blocks of at most `BLOCK` points, whole along the last labels."""
+    room = BLOCK
+    lengths: list[int] = []
+    for size in reversed(sizes):
+        lengths.append(max(1, min(size, room)))
+        room //= lengths[-1]
+    lengths.reverse()
+    ranges = [
+        [slice(start, min(start + length, size)) for start in range(0, size, length)]
+        for size, length in zip(sizes, lengths, strict=True)
+    ]
+    return itertools.product(*ranges)
+
+
+def _lay_out(array: Array, labels: Labels, space: Labels, where: Mapping[str, slice]) -> Array:
+    """A tensor's block with a dimension for each label of `space`, of size 1 where it has none."""
+    # A repeated label takes the diagonal: cut every place of it alike, then keep equal indices.
+    block = array[tuple(where[label] for label in labels)]
+    own = list(dict.fromkeys(labels))
+    block = np.einsum(block, [own.index(label) for label in labels], list(range(len(own))))
+    order = [own.index(label) for label in space if label in own]
+    shape = [block.shape[own.index(label)] if label in own else 1 for label in space]
+    return block.transpose(order).reshape(shape)
+
+
+def _gather(op: Gather, table: Array, index: Array, vertex: Vertex) -> Array:
+    _check_index(index, table.shape[op.axis], vertex)
+    space = list(op.output)
+    place = [_lay_index(label, space, vertex.shape) for label in op.table]
+    where = {label: slice(None) for label in op.index}
+    rows = _lay_out(index, op.index, op.output, where)
+    return table[(*place[: op.axis], rows, *place[op.axis :])]
+
+
+def _scatter_add(op: ScatterAdd, source: Array, index: Array, vertex: Vertex) -> Array:
+    _check_index(index, vertex.shape[op.axis], vertex)
+    space = tuple(dict.fromkeys((*op.source, *op.index)))
+    sizes = dict(zip(op.source, source.shape, strict=True)) | dict(
+        zip(op.index, index.shape, strict=True)
+    )
+    where = {label: slice(None) for label in space}
+    shape = tuple(sizes[label] for label in space)
+    place = [_lay_index(label, list(space), shape) for label in op.table]
+    rows = _lay_out(index, op.index, space, where)
+    total = np.zeros(vertex.shape, widen(vertex.dtype))
+    added = np.broadcast_to(_lay_out(source, op.source, space, where), shape)
+    np.add.at(total, (*place[: op.axis], rows, *place[op.axis :]), added.astype(total.dtype))
+    return total
+
+
+def _lay_index(label: str, space: list[str], shape: Sequence[int]) -> Array:
+    """0, 1, 2, … along one label of a space."""
+    at = space.index(label)
+    return np.arange(shape[at]).reshape([shape[at] if k == at else 1 for k in range(len(space))])
+
+
+def _check_index(index: Array, size: int, vertex: Vertex) -> None:
+    if index.min() < 0 or index.max() >= size:
+        bad = index.min() if index.min() < 0 else index.max()
+        raise InputError(f"{vertex}: index {bad} is outside 0 to {size - 1}")
+
+
+def _reshape(op: Reshape, source: Array) -> Array:
+    sizes = dict(op.sizes)
+    before = [label for group in op.input for label in group]
+    after = [label for group in op.groups for label in group]
+    split = source.reshape([sizes[label] for label in before])
+    return split.transpose([before.index(label) for label in after])
+
+
+def _check_memory(vertex: Vertex) -> None:
+    needed = vertex.elements * vertex.dtype.itemsize
+    if needed > _physical_memory():
+        raise InputError(
+            f"{vertex} of shape {vertex.shape} needs {needed / 2**30:,.0f} GiB of memory"
+        )
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,316 @@
+"""Gradients by reverse mode: the gradient of every vertex is again a graph of vertices.
+
+For Z ← ⊕ ⊗(X, Y, …) with adjoint G of Z, the adjoint of X is an EinSum over G and the inputs: the
+derivative of the join by x, times the rule of the aggregation, summed over the labels X has not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache, reduce
+from math import prod
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import GradientError
+from eindecomp.graph.aggregation_rules import joined_adjoints
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.differentiate import pullback
+from eindecomp.lang.dtypes import Kind, kind
+from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.monoid import SUM
+from eindecomp.lang.scalar import Arg, Expr, call, replace_args, used_args, values
+from eindecomp.lang.scalar_types import type_of
+from eindecomp.lang.simplify import simplify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from eindecomp.lang.dtypes import DType, Type
+
+MAX_TERMS = 8
+"""How many adjoints one vertex adds up."""
+
+
+def grad(graph: Graph, output: str | Vertex, wrt: Iterable[str | Vertex]) -> Graph:
+    """A graph that also computes the gradients of a rank-0 output.
+
+    Its outputs are those of `graph`, then one gradient for each tensor of `wrt`, in that order,
+    named `grad_X` for X. For complex tensors the gradient of z = a + bi is ∂L/∂a + i·∂L/∂b.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> graph = parse("input X[i: 3], W[i]\\nloss[] <- sum X[i] * W[i]\\noutput loss")
+    >>> print(grad(graph, "loss", wrt=["W"]))
+    input X[i: 3]
+    input W[i: 3]
+    loss[] <- sum X[i] * W[i]
+    grad_loss[] <- fill float32(1)
+    grad_W[i] <- grad_loss[] * X[i]
+    output loss, grad_W
+    """
+    loss = graph[output if isinstance(output, str) else output.name]
+    wanted = [graph[tensor if isinstance(tensor, str) else tensor.name] for tensor in wrt]
+    if loss.shape != ():
+        raise GradientError(
+            f"a gradient is of one number, but {loss} has shape {loss.shape}: sum it first"
+        )
+    if len({vertex.name for vertex in wanted}) < len(wanted):
+        raise GradientError("a tensor stands twice among those to differentiate by")
+    for vertex in (loss, *wanted):
+        if kind(vertex.dtype) < Kind.FLOAT:
+            raise GradientError(f"no gradient by or of {vertex}: its dtype is {vertex.dtype}")
+    if kind(loss.dtype) is Kind.COMPLEX:
+        raise GradientError(f"a gradient is of a real number, but {loss} is {loss.dtype}")
+    return _sweep(graph, loss, wanted)
+
+
+def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
+    """One reverse sweep over the vertices, adding adjoints to a copy of the graph."""
+    grown = Graph.of(graph.vertices.values(), (), graph.scalars)
+    needed = _depending(graph, wanted)
+    parts: dict[str, list[str]] = {name: [] for name in graph.vertices}
+    parts[loss.name].append(_constant(grown, loss, 1))
+    adjoints: dict[str, str] = {}
+    for vertex in reversed(list(graph.vertices.values())):
+        found = parts.pop(vertex.name)
+        if found and vertex.name in needed:
+            adjoints[vertex.name] = _total(grown, vertex, found)
+            for position, adjoint in _input_adjoints(grown, vertex, adjoints[vertex.name], needed):
+                parts[vertex.inputs[position]].append(adjoint)
+    gradients = {v.name: adjoints.get(v.name) or _constant(grown, v, 0) for v in wanted}
+    grown.output(*(v.name for v in graph.outputs), *gradients.values())
+    # A gradient goes by its plain name even when it was added up from parts that took it first.
+    swaps = {old: f"grad_{name}" for name, old in gradients.items() if f"grad_{name}" not in graph}
+    return _rename(grown, swaps | {new: old for old, new in swaps.items()})
+
+
+def _depending(graph: Graph, wanted: Sequence[Vertex]) -> set[str]:
+    """The tensors that change when one of `wanted` does."""
+    found = {vertex.name for vertex in wanted}
+    for vertex in graph.vertices.values():
+        if found.intersection(vertex.inputs) and kind(vertex.dtype) >= Kind.FLOAT:
+            found.add(vertex.name)
+    return found
+
+
+def _constant(graph: Graph, like: Vertex, value: int) -> str:
+    """A tensor like another one that has the same value everywhere."""
+    fill = Fill(like.labels, call(like.dtype.name, value))
+    return graph.add(fill, [], graph.fresh(f"grad_{like.name}"), like.sizes).name
+
+
+def _rename(graph: Graph, names: Mapping[str, str]) -> Graph:
+    vertices = (
+        replace(v, name=names.get(v.name, v.name), inputs=tuple(names.get(i, i) for i in v.inputs))
+        for v in graph.vertices.values()
+    )
+    outputs = [names.get(v.name, v.name) for v in graph.outputs]
+    return Graph.of(vertices, outputs, graph.scalars)
+
+
+def _total(graph: Graph, vertex: Vertex, parts: list[str]) -> str:
+    """Add up what the readers of a vertex pass back to it."""
+    while len(parts) > 1:
+        batch, parts = parts[:MAX_TERMS], parts[MAX_TERMS:]
+        total = reduce(lambda a, b: call("add", a, b), map(Arg, range(len(batch))))
+        name = graph.fresh(f"grad_{vertex.name}")
+        made = graph.join(
+            vertex.labels, [(part, vertex.labels) for part in batch], total, name=name
+        )
+        parts.append(made.name)
+    return parts[0]
+
+
+def _input_adjoints(
+    graph: Graph, vertex: Vertex, adjoint: str, needed: set[str]
+) -> list[tuple[int, str]]:
+    """What each input of a vertex gets, as pairs of its position and an added vertex."""
+    name = graph.fresh
+    match vertex.op:
+        case EinSum() as op:
+            return _einsum(graph, vertex, op, adjoint, needed)
+        case Gather(table, axis, index, output):
+            row = _new_label("row", {*output, *table})
+            size = {row: graph[vertex.inputs[0]].shape[axis]}
+            op = ScatterAdd(output, index, table, axis, row)
+            inputs = [adjoint, vertex.inputs[1]]
+            return [(0, graph.add(op, inputs, name(f"grad_{vertex.inputs[0]}"), size).name)]
+        case ScatterAdd(source, index, table, axis):
+            op = Gather(table, axis, index, tuple(dict.fromkeys((*table, *index))))
+            found = graph.add(op, [adjoint, vertex.inputs[1]], name(f"grad_{vertex.name}_rows"))
+            return [(0, _reduce_to(graph, found, source, vertex.inputs[0]))]
+        case Concat(output):
+            return _concat(graph, vertex, output, vertex.op.axis, adjoint, needed)
+        case Slice(output, ranges):
+            return [(0, _pad(graph, output, ranges, adjoint, vertex.inputs[0]))]
+        case Reshape(before, after, sizes):
+            order = dict(sizes)
+            back = Reshape(after, before, tuple((la, order[la]) for group in after for la in group))
+            return [(0, graph.add(back, [adjoint], name(f"grad_{vertex.inputs[0]}")).name)]
+        case Fill() | Input():
+            return []
+
+
+def _einsum(
+    graph: Graph, vertex: Vertex, op: EinSum, adjoint: str, needed: set[str]
+) -> list[tuple[int, str]]:
+    operands = list(zip(vertex.inputs, op.inputs, strict=True))
+    types = [graph[name].dtype for name in vertex.inputs]
+    wanted = [k for k in used_args(op.join) if vertex.inputs[k] in needed]
+    differentiable = [k for k in wanted if kind(types[k]) >= Kind.FLOAT]
+    if not differentiable:
+        return []
+    back = joined_adjoints(graph, vertex, op, adjoint)
+    everything = [*operands, *back.operands]
+    types += [graph[name].dtype for name, _ in back.operands]
+    sizes = _all_sizes(graph, operands, vertex)
+    scalars = tuple(graph.scalars.items())
+    found: list[tuple[int, str]] = []
+    for k in differentiable:
+        value = _pulled_back(op.join, k, back.adjoints, tuple(types), scalars)
+        if value is not None:
+            found.append((k, _sum_to_input(graph, operands[k], everything, value, sizes)))
+    return found
+
+
+@lru_cache(maxsize=2**12)
+def _pulled_back(
+    join: Expr,
+    wrt: int,
+    adjoints: tuple[Expr, ...],
+    types: tuple[DType, ...],
+    scalars: tuple[tuple[str, DType], ...],
+) -> Expr | None:
+    """What reaches input `wrt` when `adjoints` reach the values of a join; None if nothing does."""
+    known = dict(scalars)
+    parts = [
+        pullback(value, wrt, adjoint, types, known)
+        for value, adjoint in zip(values(join), adjoints, strict=True)
+    ]
+    terms = [part for part in parts if part is not None]
+    if not terms:
+        return None
+    return simplify(reduce(lambda a, b: call("add", a, b), terms), types, known)
+
+
+def _sum_to_input(
+    graph: Graph,
+    operand: tuple[str, Labels],
+    operands: Sequence[tuple[str, Labels]],
+    value: Expr,
+    sizes: dict[str, int],
+) -> str:
+    """Add the vertex that sums `value` over all labels the operand has not."""
+    name, labels = operand
+    used = used_args(value)
+    read = {label for k in used for label in operands[k][1]}
+    # Labels that nothing here has, yet that the aggregation ran over, count each term that often.
+    repeats = prod(size for label, size in sizes.items() if label not in {*read, *labels})
+    if repeats > 1:
+        value = call("mul", value, float(repeats))
+    chosen = [operands[k] for k in used]
+    output, diagonal = _distinct(labels, set(sizes))
+    sizes = sizes | {new: sizes[old] for new, old in zip(output, labels, strict=True)}
+    value = replace_args(value, {k: Arg(place) for place, k in enumerate(used)})
+    for new, old in diagonal:
+        eye = graph.add(
+            Fill((old, new), call("eq", Arg(0), Arg(1))), [], graph.fresh(f"grad_{name}_eye"), sizes
+        )
+        value = call("where", Arg(len(chosen)), value, 0)
+        chosen.append((eye.name, (old, new)))
+    dtype = graph[name].dtype
+    types = [graph[tensor].dtype for tensor, _ in chosen]
+    found = type_of(value, types, graph.scalars)
+    if found != dtype:
+        value = _to_type(value, found, dtype)
+    return graph.join(output, chosen, value, SUM, graph.fresh(f"grad_{name}"), sizes).name
+
+
+def _to_type(value: Expr, found: Type, dtype: DType) -> Expr:
+    if kind(found) is Kind.COMPLEX and kind(dtype) is not Kind.COMPLEX:
+        value = call("real", value)
+    return call(dtype.name, value)
+
+
+def _distinct(labels: Labels, taken: set[str]) -> tuple[Labels, list[tuple[str, str]]]:
+    """Labels with repeated ones renamed, and the pairs that must be equal (a diagonal)."""
+    output: list[str] = []
+    diagonal: list[tuple[str, str]] = []
+    for label in labels:
+        new = label if label not in output else _new_label(label, {*taken, *output})
+        if new != label:
+            diagonal.append((new, label))
+        output.append(new)
+    return tuple(output), diagonal
+
+
+def _new_label(stem: str, taken: set[str]) -> str:
+    while stem in taken:
+        stem += "_"
+    return stem
+
+
+def _all_sizes(
+    graph: Graph, operands: Sequence[tuple[str, Labels]], vertex: Vertex
+) -> dict[str, int]:
+    sizes = vertex.sizes
+    for name, labels in operands:
+        sizes |= dict(zip(labels, graph[name].shape, strict=True))
+    return sizes
+
+
+def _cast(graph: Graph, name: str, labels: Labels, like: Vertex) -> str:
+    if graph[name].dtype == like.dtype:
+        return name
+    value = call(like.dtype.name, Arg(0))
+    return graph.join(labels, [(name, labels)], value, name=graph.fresh(f"grad_{like.name}")).name
+
+
+def _reduce_to(graph: Graph, found: Vertex, labels: Labels, name: str) -> str:
+    """Bring a vertex to the labels of a source: broadcast over new ones, sum over others."""
+    sizes = dict(zip(labels, graph[name].shape, strict=True))
+    operands = [(found.name, found.labels)]
+    return graph.join(labels, operands, Arg(0), SUM, graph.fresh(f"grad_{name}"), sizes).name
+
+
+def _concat(
+    graph: Graph, vertex: Vertex, labels: Labels, axis: int, adjoint: str, needed: set[str]
+) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    start = 0
+    for k, name in enumerate(vertex.inputs):
+        stop = start + graph[name].shape[axis]
+        if name in needed:
+            ranges = tuple((start, stop) if k == axis else None for k in range(len(labels)))
+            part = graph.add(Slice(labels, ranges), [adjoint], graph.fresh(f"grad_{name}"))
+            found.append((k, _cast(graph, part.name, labels, graph[name])))
+        start = stop
+    return found
+
+
+def _pad(
+    graph: Graph,
+    labels: Labels,
+    ranges: Sequence[tuple[int, int] | None],
+    adjoint: str,
+    name: str,
+) -> str:
+    """Put zeros around a slice's adjoint, one dimension after another."""
+    source = graph[name]
+    for axis, window in enumerate(ranges):
+        if window is None:
+            continue
+        start, stop = window
+        parts = [adjoint]
+        for size, at in ((start, 0), (source.shape[axis] - stop, len(parts) + 1)):
+            if size:
+                shape = graph[adjoint].shape
+                sizes = dict(zip(labels, shape, strict=True)) | {labels[axis]: size}
+                zero = Fill(labels, call(source.dtype.name, 0))
+                made = graph.add(zero, [], graph.fresh(f"grad_{name}_zero"), sizes)
+                parts.insert(at, made.name)
+        if len(parts) > 1:
+            op = Concat(labels, labels[axis])
+            adjoint = graph.add(op, parts, graph.fresh(f"grad_{name}")).name
+    return adjoint

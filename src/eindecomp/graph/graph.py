@@ -1,0 +1,376 @@
+"""`Graph`: a computation as named vertices, and the methods that add them.
+
+A vertex names its inputs, so comparing, hashing and printing a graph walk a flat table and never
+recurse, however deep it is. A graph only grows: a vertex may read vertices that are already there,
+which makes the table's order a topological one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import GraphError, naming, suggest
+from eindecomp.graph.infer import Operand, group_sizes, infer
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.write import write
+from eindecomp.lang import dtypes
+from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum, product
+from eindecomp.lang.monoid import BUILTIN, SUM, Monoid
+from eindecomp.lang.names import MAX_LENGTH, check_name
+from eindecomp.lang.resolve import parse_expr, parse_join
+from eindecomp.lang.scalar import Expr
+from eindecomp.lang.spec import parse_groups, parse_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from eindecomp.lang.dtypes import DType
+
+
+Tensor = Vertex | str
+"""A vertex of a graph, or its name."""
+
+
+class Graph:
+    """A computation: inputs, run-time scalars, vertices and outputs.
+
+    >>> g = Graph()
+    >>> X, Y = g.input("X", {"i": 100, "j": 200}), g.input("Y", {"j": 200, "k": 50})
+    >>> g.output(g.einsum("ij,jk->ik", X, Y, join="(x - y)**2", agg="sum", name="Z"))
+    >>> print(g)
+    input X[i: 100, j: 200]
+    input Y[j: 200, k: 50]
+    Z[i,k] <- sum (X[i,j] - Y[j,k])**2
+    output Z
+
+    It is equal to another with the same vertices, scalars and outputs, and hashes by them: one that
+    serves as a key must not be added to any more.
+    """
+
+    __slots__ = ("_avoid", "_counts", "_monoids", "_outputs", "_scalars", "_vertices")
+
+    def __init__(self) -> None:
+        self._vertices: dict[str, Vertex] = {}
+        self._scalars: dict[str, DType] = {}
+        self._monoids: dict[str, Monoid] = {}
+        self._outputs: dict[str, None] = {}
+        self._counts: dict[str, int] = {}
+        self._avoid: Container[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        vertices: Iterable[Vertex],
+        outputs: Iterable[str],
+        scalars: Mapping[str, DType],
+        avoid: Container[str] = (),
+    ) -> Graph:
+        """Build a graph from finished vertices, in topological order.
+
+        `avoid` are names that `fresh` must not make up, for vertices that are still to come.
+        """
+        graph = cls()
+        graph._avoid = avoid
+        graph._scalars.update(scalars)
+        for vertex in vertices:
+            graph.append(vertex)
+        for name in outputs:
+            graph.output(name)
+        return graph
+
+    # Reading
+
+    @property
+    def vertices(self) -> Mapping[str, Vertex]:
+        """All vertices by name, each after its inputs."""
+        return self._vertices
+
+    @property
+    def inputs(self) -> tuple[Vertex, ...]:
+        """The vertices whose arrays the user gives."""
+        return tuple(v for v in self._vertices.values() if isinstance(v.op, Input))
+
+    @property
+    def outputs(self) -> tuple[Vertex, ...]:
+        """The vertices whose arrays the user gets."""
+        return tuple(self._vertices[name] for name in self._outputs)
+
+    @property
+    def scalars(self) -> Mapping[str, DType]:
+        """The run-time scalars and their types."""
+        return self._scalars
+
+    @property
+    def monoids(self) -> Mapping[str, Monoid]:
+        """The user's own aggregations that vertices use, by name."""
+        return self._monoids
+
+    def __getitem__(self, name: str) -> Vertex:
+        if name not in self._vertices:
+            raise GraphError(f"the graph has no tensor {name!r}{suggest(name, self._vertices)}")
+        return self._vertices[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._vertices
+
+    def __len__(self) -> int:
+        return len(self._vertices)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Graph):
+            return NotImplemented
+        mine = (self._vertices, list(self._outputs), self._scalars)
+        return mine == (other._vertices, list(other._outputs), other._scalars)
+
+    def __hash__(self) -> int:
+        scalars = frozenset(self._scalars.items())
+        return hash((frozenset(self._vertices.values()), tuple(self._outputs), scalars))
+
+    def __str__(self) -> str:
+        return write(self)
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(self._outputs)
+        return f"<Graph of {len(self)} vertices, outputs: {outputs or 'none'}>"
+
+    def users(self) -> dict[str, list[str]]:
+        """For every vertex the vertices that read it, each once, in topological order."""
+        found: dict[str, list[str]] = {name: [] for name in self._vertices}
+        for vertex in self._vertices.values():
+            for name in dict.fromkeys(vertex.inputs):
+                found[name].append(vertex.name)
+        return found
+
+    def fresh(self, stem: str) -> str:
+        """A name that no tensor or scalar has yet: `stem`, or it with a number."""
+        name = stem = stem[: MAX_LENGTH - 12]
+        while name in self._vertices or name in self._scalars or name in self._avoid:
+            self._counts[stem] = self._counts.get(stem, 0) + 1
+            name = f"{stem}_{self._counts[stem]}"
+        return name
+
+    def verify(self) -> None:
+        """Check the whole graph again: names, order, shapes, types, outputs."""
+        seen: dict[str, Vertex] = {}
+        for name, vertex in self._vertices.items():
+            if name != vertex.name:
+                raise GraphError(f"vertex {vertex.name!r} is listed as {name!r}")
+            self._check(vertex, seen)
+            seen[name] = vertex
+        for name in self._outputs:
+            if name not in seen:
+                raise GraphError(f"output {name!r} is no tensor of the graph")
+
+    # Adding
+
+    def input(self, name: str, sizes: Mapping[str, int], dtype: object = "float32") -> Vertex:
+        """Add a tensor that the user will give, with the sizes of its labels."""
+        shape = tuple(sizes.values())
+        for size in shape:
+            if not isinstance(size, int) or isinstance(size, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise GraphError(f"input {name!r}: a size is a whole number, got {size!r}")
+        return self.append(Vertex(name, Input(tuple(sizes)), (), shape, dtypes.dtype(dtype)))
+
+    def scalar(self, name: str, dtype: object = "float32") -> str:
+        """Declare a number that the user will give, for joins to read by its name."""
+        check_name(name, "scalar")
+        if name in self._scalars or name in self._vertices:
+            raise GraphError(f"the name {name!r} is taken")
+        self._scalars[name] = dtypes.dtype(dtype)
+        return name
+
+    def output(self, *tensors: Tensor) -> None:
+        """Mark tensors as outputs."""
+        for tensor in tensors:
+            name = self._own(tensor)
+            if name in self._outputs:
+                raise GraphError(f"{name!r} is an output already")
+            self._outputs[name] = None
+
+    def einsum(
+        self,
+        spec: str,
+        *inputs: Tensor,
+        join: str | Expr | None = None,
+        agg: str | Monoid | None = None,
+        name: str | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Vertex:
+        """Add an EinSum; without `join` the inputs are multiplied, without `agg` they are summed.
+
+        `sizes` are those of output labels that no input has.
+        """
+        names = [self._own(tensor) for tensor in inputs]
+        labels, output = parse_spec(spec, self._ranks(names))
+        if join is None:
+            join = product(len(names))
+        elif isinstance(join, str):
+            join = parse_join(join, len(names), self._scalars)
+        return self.join(output, list(zip(names, labels, strict=True)), join, agg, name, sizes)
+
+    def join(
+        self,
+        output: Labels,
+        operands: Sequence[tuple[str, Labels]],
+        join: Expr,
+        agg: str | Monoid | None = None,
+        name: str | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Vertex:
+        """Add an EinSum of parsed parts: `operands` are names with labels, which `join` reads."""
+        with naming(name):
+            join, operands = canonical_inputs(join, operands)
+            labels = tuple(labels for _, labels in operands)
+            monoid = self._monoid(agg)
+            if {label for part in labels for label in part} <= set(output) and _is_plain(monoid):
+                monoid = None
+            op = make_einsum(labels, output, join, monoid)
+            return self.add(op, [operand for operand, _ in operands], name, sizes)
+
+    def fill(self, sizes: Mapping[str, int], value: str | Expr, name: str | None = None) -> Vertex:
+        """Add a tensor made from its indices: `g.fill({"s": 8, "t": 8}, "s >= t")`."""
+        labels = tuple(sizes)
+        if isinstance(value, str):
+            value = parse_expr(value, labels, self._scalars, "fill")
+        return self.add(Fill(labels, value), [], name, sizes)
+
+    def gather(self, spec: str, table: Tensor, index: Tensor, name: str | None = None) -> Vertex:
+        """Add a lookup: `g.gather("v a, b s -> b s a", E, ids)`; the label `v` is looked up."""
+        names = [self._own(table), self._own(index)]
+        (rows, at), output = parse_spec(spec, self._ranks(names))
+        looked_up = [label for label in rows if label not in output]
+        if len(looked_up) != 1:
+            raise GraphError(
+                f"gather {spec!r}: one label of the table must be missing from the output"
+            )
+        axis = rows.index(looked_up[0])
+        rest = tuple(label for label in rows if label != looked_up[0])
+        return self.add(Gather(rest, axis, at, output), names, name)
+
+    def scatter_add(
+        self, spec: str, source: Tensor, index: Tensor, size: int, name: str | None = None
+    ) -> Vertex:
+        """Add sums into rows: `g.scatter_add("b s a, b s -> v a", D, ids, size=100)`."""
+        names = [self._own(source), self._own(index)]
+        (rows, at), output = parse_spec(spec, self._ranks(names))
+        new = [label for label in output if label not in (*rows, *at)]
+        if len(new) != 1:
+            raise GraphError(f"scatter {spec!r}: one label of the output must be new")
+        table = tuple(label for label in output if label != new[0])
+        op = ScatterAdd(rows, at, table, output.index(new[0]), new[0])
+        return self.add(op, names, name, {new[0]: size})
+
+    def concat(self, labels: str, *inputs: Tensor, along: str, name: str | None = None) -> Vertex:
+        """Add tensors one after another: `g.concat("ij", X, Y, along="j")`."""
+        names = [self._own(tensor) for tensor in inputs]
+        if not names:
+            raise GraphError("a concat needs at least one input")
+        [found], _ = parse_spec(f"{labels}->{labels}", self._ranks([names[0]]))
+        return self.add(Concat(found, along), names, name)
+
+    def slice(
+        self, labels: str, source: Tensor, name: str | None = None, **ranges: tuple[int, int]
+    ) -> Vertex:
+        """Add a part of a tensor: `g.slice("ij", X, j=(2, 10))`."""
+        own = self._own(source)
+        [found], _ = parse_spec(f"{labels}->{labels}", self._ranks([own]))
+        for label in ranges:
+            if label not in found:
+                raise GraphError(f"slice: {own} has no label {label!r}{suggest(label, found)}")
+        return self.add(Slice(found, tuple(ranges.get(label) for label in found)), [own], name)
+
+    def reshape(self, spec: str, source: Tensor, name: str | None = None, **sizes: int) -> Vertex:
+        """Add a split or merge of labels: `g.reshape("b (h d) -> b h d", X, h=8)`."""
+        own = self._own(source)
+        before, after = parse_groups(spec)
+        found = group_sizes(before, self[own].shape, sizes, own)
+        return self.add(Reshape(before, after, found), [own], name)
+
+    def add(
+        self,
+        op: Op,
+        inputs: Sequence[str],
+        name: str | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Vertex:
+        """Add a vertex of any kind, finding its shape and type."""
+        with naming(name):
+            operands = [self._operand(n) for n in inputs]
+            shape, dtype = infer(op, operands, sizes or {}, self._scalars)
+            name = self.fresh("T") if name is None else name
+            return self._store(Vertex(name, op, tuple(inputs), shape, dtype))
+
+    def append(self, vertex: Vertex) -> Vertex:
+        """Add a finished vertex, after checking it against its inputs."""
+        self._check(vertex, self._vertices)
+        return self._store(vertex)
+
+    def _store(self, vertex: Vertex) -> Vertex:
+        if vertex.name in self._vertices or vertex.name in self._scalars:
+            raise GraphError(f"the name {vertex.name!r} is taken")
+        if isinstance(vertex.op, EinSum) and vertex.op.agg is not None:
+            self._register(vertex.op.agg)
+        self._vertices[vertex.name] = vertex
+        return vertex
+
+    # Checking
+
+    def _check(self, vertex: Vertex, before: Mapping[str, Vertex]) -> None:
+        for name in vertex.inputs:
+            if name not in before:
+                raise GraphError(f"{vertex} reads {name!r}, which does not come before it")
+        if isinstance(vertex.op, Input):
+            return
+        operands = [self._operand(name) for name in vertex.inputs]
+        with naming(vertex.name):
+            found = infer(vertex.op, operands, vertex.sizes, self._scalars)
+        if found != (vertex.shape, vertex.dtype):
+            raise GraphError(
+                f"{vertex} has shape {vertex.shape} and dtype {vertex.dtype}, but its inputs make "
+                f"it {found[0]} and {found[1]}"
+            )
+
+    def _operand(self, name: str) -> Operand:
+        vertex = self[name]
+        return Operand(name, vertex.shape, vertex.dtype)
+
+    def _ranks(self, names: Sequence[str]) -> tuple[int, ...]:
+        return tuple(len(self[name].shape) for name in names)
+
+    def _own(self, tensor: Tensor) -> str:
+        if isinstance(tensor, str):
+            return self[tensor].name
+        if self._vertices.get(tensor.name) != tensor:
+            raise GraphError(f"tensor {tensor.name!r} belongs to another graph")
+        return tensor.name
+
+    def _monoid(self, agg: str | Monoid | None) -> Monoid:
+        if agg is None:
+            return SUM
+        if isinstance(agg, Monoid):
+            return agg
+        base, dot, index = agg.partition(".")
+        known = {**BUILTIN, **self._monoids}
+        if base not in known:
+            raise GraphError(
+                f"{agg!r} is not a commutative monoid that is known here{suggest(base, known)}"
+            )
+        return known[base].select(int(index)) if dot else known[base]
+
+    def _register(self, monoid: Monoid) -> None:
+        name = monoid.base_name
+        if BUILTIN.get(monoid.name) == monoid:
+            return
+        if name in BUILTIN:
+            raise GraphError(f"aggregation {name!r} is built in and cannot be another one")
+        before = self._monoids.get(name)
+        if before is None or (before.name != name and before.select(0) == monoid.select(0)):
+            self._monoids[name] = monoid
+        elif before.select(0) != monoid.select(0) or (monoid.name == name and before != monoid):
+            raise GraphError(f"aggregation {name!r} is defined in two ways")
+
+
+def _is_plain(monoid: Monoid) -> bool:
+    """Whether aggregating one value leaves it as it is."""
+    return monoid.width == 1 and monoid.finish is None and monoid.over is None

@@ -1,0 +1,258 @@
+"""Shapes and types of vertices: what each kind of vertex makes of its inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import GraphError
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote
+from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.scalar import used_scalars, values
+from eindecomp.lang.scalar_types import type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eindecomp.lang.monoid import Monoid
+    from eindecomp.lang.scalar import Expr
+
+MAX_ELEMENTS = 2**62
+
+Shape = tuple[int, ...]
+
+
+class OperandError(GraphError):
+    """What is wrong with one input of a vertex; `operand` is its position."""
+
+    def __init__(self, message: str, operand: int) -> None:
+        super().__init__(message)
+        self.operand = operand
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a vertex must know of an input: its name for messages, its shape and its type."""
+
+    name: str
+    shape: Shape
+    dtype: DType
+
+
+def infer(
+    op: Op,
+    operands: Sequence[Operand],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, DType],
+) -> tuple[Shape, DType]:
+    """The shape and type of a vertex; `sizes` are those of labels no input has.
+
+    >>> from eindecomp.lang.dtypes import dtype
+    >>> infer(Concat(("i",), "i"), [Operand("X", (2,), dtype("float32"))] * 2, {}, {})
+    ((4,), dtype('float32'))
+    """
+    match op:
+        case EinSum():
+            found = _einsum(op, operands, sizes, scalars)
+        case Fill():
+            found = _fill(op, sizes, scalars)
+        case Gather():
+            found = _gather(op, operands)
+        case ScatterAdd():
+            found = _scatter_add(op, operands, sizes)
+        case Concat():
+            found = _concat(op, operands)
+        case Slice():
+            found = _slice(op, operands)
+        case Reshape():
+            found = _reshape(op, operands)
+        case Input():
+            raise GraphError("an input has the shape it is declared with")
+    check_shape(found[0])
+    return found
+
+
+def check_shape(shape: Shape) -> None:
+    """Refuse sizes below 1 and tensors that no machine could count."""
+    for size in shape:
+        if size < 1:
+            raise GraphError(f"a size is a positive whole number, got {size} in shape {shape}")
+    if prod(shape) > MAX_ELEMENTS:
+        raise GraphError(f"a tensor of shape {shape} has more than 2^62 elements")
+
+
+def label_sizes(inputs: Sequence[Labels], operands: Sequence[Operand]) -> dict[str, int]:
+    """The size of each label, from the shapes at its places; all must agree."""
+    found: dict[str, tuple[int, str]] = {}
+    for k, (labels, operand) in enumerate(zip(inputs, operands, strict=True)):
+        if len(labels) != len(operand.shape):
+            raise OperandError(
+                f"{show(operand.name, labels)} has {len(labels)} labels, but {operand.name} has "
+                f"shape {operand.shape}",
+                k,
+            )
+        for label, size in zip(labels, operand.shape, strict=True):
+            before = found.setdefault(label, (size, show(operand.name, labels)))
+            if before[0] != size:
+                raise OperandError(
+                    f"label {label!r} has size {before[0]} in {before[1]} but {size} in "
+                    f"{show(operand.name, labels)}",
+                    k,
+                )
+    return {label: size for label, (size, _) in found.items()}
+
+
+def show(name: str, labels: Sequence[str]) -> str:
+    """A tensor with its labels, as in the text syntax."""
+    return f"{name}[{','.join(labels)}]"
+
+
+def _need(operands: Sequence[Operand], count: int, what: str) -> None:
+    if len(operands) != count:
+        raise GraphError(f"{what} has {count} inputs, got {len(operands)}")
+
+
+def _pick(output: Labels, sizes: Mapping[str, int]) -> Shape:
+    for label in output:
+        if label not in sizes:
+            raise GraphError(f"label {label!r} is in no input and has no size: give it one")
+    return tuple(sizes[label] for label in output)
+
+
+def _einsum(
+    op: EinSum,
+    operands: Sequence[Operand],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, DType],
+) -> tuple[Shape, DType]:
+    _need(operands, len(op.inputs), "this EinSum")
+    found = label_sizes(op.inputs, operands)
+    extra = {label: sizes[label] for label in op.broadcast if label in sizes}
+    shape = _pick(op.output, found | extra)
+    types = [operand.dtype for operand in operands]
+    return shape, _einsum_type(op.join, op.agg, tuple(types), tuple(scalars.items()))
+
+
+@lru_cache(maxsize=2**14)
+def _einsum_type(
+    join: Expr,
+    agg: Monoid | None,
+    types: tuple[DType, ...],
+    scalars: tuple[tuple[str, DType], ...],
+) -> DType:
+    known = dict(scalars)
+    for name in used_scalars(join):
+        if name not in known:
+            raise GraphError(f"unknown scalar {name!r} in join {join}: declare it first")
+    joined = [type_of(value, types, known) for value in values(join)]
+    return concrete(joined[0] if agg is None else agg.result_type(joined, known))
+
+
+def _fill(op: Fill, sizes: Mapping[str, int], scalars: Mapping[str, DType]) -> tuple[Shape, DType]:
+    for name in used_scalars(op.value):
+        if name not in scalars:
+            raise GraphError(f"unknown name {name!r} in fill: neither a label of it nor a scalar")
+    found = type_of(op.value, [INT64] * len(op.output), scalars)
+    return _pick(op.output, sizes), concrete(found)
+
+
+def _check_index(index: Operand) -> None:
+    if kind(index.dtype) is not Kind.INT:
+        raise GraphError(f"indices are integers, but {index.name} has dtype {index.dtype}")
+
+
+def _gather(op: Gather, operands: Sequence[Operand]) -> tuple[Shape, DType]:
+    _need(operands, 2, "a gather")
+    table, index = operands
+    _check_index(index)
+    if len(table.shape) != len(op.table) + 1:
+        raise GraphError(
+            f"{table.name} of shape {table.shape} has not {len(op.table) + 1} dimensions"
+        )
+    rest = Operand(table.name, table.shape[: op.axis] + table.shape[op.axis + 1 :], table.dtype)
+    return _pick(op.output, label_sizes([op.table, op.index], [rest, index])), table.dtype
+
+
+def _scatter_add(
+    op: ScatterAdd, operands: Sequence[Operand], sizes: Mapping[str, int]
+) -> tuple[Shape, DType]:
+    _need(operands, 2, "a scatter")
+    source, index = operands
+    _check_index(index)
+    found = label_sizes([op.source, op.index], operands)
+    if op.row_label not in sizes:
+        raise GraphError(f"the scattered dimension {op.row_label!r} needs a size")
+    return _pick(op.output, found | {op.row_label: sizes[op.row_label]}), source.dtype
+
+
+def _concat(op: Concat, operands: Sequence[Operand]) -> tuple[Shape, DType]:
+    if not operands:
+        raise GraphError("a concat needs at least one input")
+    rest = tuple(label for label in op.output if label != op.along)
+    dtype = operands[0].dtype
+    others: list[Operand] = []
+    for operand in operands:
+        if len(operand.shape) != len(op.output):
+            raise GraphError(
+                f"{show(operand.name, op.output)} has {len(op.output)} labels, but {operand.name} "
+                f"has shape {operand.shape}"
+            )
+        shape = operand.shape[: op.axis] + operand.shape[op.axis + 1 :]
+        others.append(Operand(operand.name, shape, operand.dtype))
+        dtype = concrete(promote(dtype, operand.dtype))
+    sizes = label_sizes([rest] * len(operands), others)
+    total = sum(operand.shape[op.axis] for operand in operands)
+    return _pick(op.output, sizes | {op.along: total}), dtype
+
+
+def _slice(op: Slice, operands: Sequence[Operand]) -> tuple[Shape, DType]:
+    _need(operands, 1, "a slice")
+    [source] = operands
+    label_sizes([op.output], operands)
+    shape: list[int] = []
+    for label, size, window in zip(op.output, source.shape, op.ranges, strict=True):
+        start, stop = window or (0, size)
+        if not 0 <= start < stop <= size:
+            raise GraphError(
+                f"{label} in {start}:{stop} is not a range within {source.name}'s size {size}"
+            )
+        shape.append(stop - start)
+    return tuple(shape), source.dtype
+
+
+def _reshape(op: Reshape, operands: Sequence[Operand]) -> tuple[Shape, DType]:
+    _need(operands, 1, "a reshape")
+    [source] = operands
+    sizes = dict(op.sizes)
+    before = tuple(prod(sizes[label] for label in group) for group in op.input)
+    if before != source.shape:
+        raise GraphError(f"{sizes} in {op.input} is not {source.name}'s shape {source.shape}")
+    return tuple(prod(sizes[label] for label in group) for group in op.groups), source.dtype
+
+
+def group_sizes(
+    groups: Sequence[Labels], shape: Shape, given: Mapping[str, int], name: str
+) -> tuple[tuple[str, int], ...]:
+    """The size of every label of grouped dimensions; one label of a group may be left out.
+
+    >>> group_sizes([("b",), ("h", "d")], (2, 12), {"h": 3}, "X")
+    (('b', 2), ('h', 3), ('d', 4))
+    """
+    if len(groups) != len(shape):
+        raise GraphError(f"{name} has shape {shape}, not {len(groups)} dimensions")
+    found: list[tuple[str, int]] = []
+    for group, size in zip(groups, shape, strict=True):
+        unknown = [label for label in group if label not in given]
+        known = prod(given[label] for label in group if label in given)
+        if len(unknown) > 1:
+            raise GraphError(f"splitting {name}: give sizes to all but one of {', '.join(group)}")
+        if known < 1 or size % known or (not unknown and known != size):
+            parts = ", ".join(f"{label}: {given[label]}" for label in group if label in given)
+            raise GraphError(
+                f"splitting {name}: {parts} does not divide a dimension of size {size}"
+            )
+        found += [(label, given.get(label, size // known)) for label in group]
+    return tuple(found)

@@ -1,0 +1,199 @@
+"""The kinds of vertex beside EinSum: inputs, fills, and the moves of data that no join expresses.
+
+Every kind knows its output labels; what its inputs must look like and what comes out is in `infer`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import GraphError
+from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.names import check_label
+from eindecomp.lang.scalar import Expr, Tuple, used_args
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A tensor the user gives. Text: `input X[i: 10, j: 20]`."""
+
+    output: Labels
+
+    def __post_init__(self) -> None:
+        _check_distinct(self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A tensor made from its own indices: constants, iotas, masks.
+
+    Text: `M[s: 8, t: 8] <- fill s >= t`. `value` reads the index along output label k as input k.
+    Devices make the piece they need themselves; it never moves.
+    """
+
+    output: Labels
+    value: Expr
+
+    def __post_init__(self) -> None:
+        _check_distinct(self.output)
+        if isinstance(self.value, Tuple):
+            raise GraphError(f"a fill has one value, not {self.value}")
+        if max(used_args(self.value), default=-1) >= len(self.output):
+            raise GraphError(f"fill {self.value} reads more indices than it has labels")
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Rows of a table at given indices. Text: `Z[b,s,a] <- E[ids[b,s], a]`.
+
+    Inputs: the table, then the integer indices. `axis` is the table's dimension that is looked up.
+    """
+
+    table: Labels
+    """The table's labels without the one that is looked up."""
+    axis: int
+    index: Labels
+    output: Labels
+
+    def __post_init__(self) -> None:
+        _check_distinct(self.output)
+        _check_distinct(self.table)
+        _check_distinct(self.index)
+        if not 0 <= self.axis <= len(self.table):
+            raise GraphError(f"axis {self.axis} is none of the table's")
+        if set(self.output) != {*self.table, *self.index}:
+            raise GraphError(
+                f"a gather of table labels {self.table} at {self.index} cannot yield {self.output}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterAdd:
+    """Sums rows into a table at given indices. Text: `G[v: 100 = ids[b,s], a] <- sum D[b,s,a]`.
+
+    Inputs: the rows, then the integer indices. Output: the labels `table` with the looked-up
+    dimension, here called `row_label`, put in at `axis`. Rows at one index are summed; others are
+    0.
+    """
+
+    source: Labels
+    index: Labels
+    table: Labels
+    axis: int
+    row_label: str
+
+    def __post_init__(self) -> None:
+        _check_distinct(self.source)
+        _check_distinct(self.index)
+        _check_distinct(self.output)
+        if not 0 <= self.axis <= len(self.table):
+            raise GraphError(f"axis {self.axis} is none of the table's")
+        if not set(self.table) <= {*self.source, *self.index}:
+            raise GraphError(f"a scatter of {self.source} cannot yield labels {self.table}")
+
+    @property
+    def output(self) -> Labels:
+        """The table's labels."""
+        return (*self.table[: self.axis], self.row_label, *self.table[self.axis :])
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """Tensors one after another along a label. Text: `Z[i,j] <- concat[j](X[i,j], Y[i,j])`."""
+
+    output: Labels
+    along: str
+
+    def __post_init__(self) -> None:
+        _check_distinct(self.output)
+        if self.along not in self.output:
+            raise GraphError(f"cannot concatenate along {self.along!r}: not in {self.output}")
+
+    @property
+    def axis(self) -> int:
+        """The dimension that grows."""
+        return self.output.index(self.along)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A range along each dimension. Text: `Z[i,j] <- X[i, j in 2:10]`; None takes all of it."""
+
+    output: Labels
+    ranges: tuple[tuple[int, int] | None, ...]
+
+    def __post_init__(self) -> None:
+        _check_distinct(self.output)
+        if len(self.ranges) != len(self.output):
+            raise GraphError(f"a slice of {self.output} needs {len(self.output)} ranges")
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """Splits and merges labels. Text: `Z[b,h,d] <- X[b, (h: 8, d)]`, `Z[b, (h, d)] <- Y[b,h,d]`.
+
+    Each dimension, of the input and of the output, is a group of labels, outermost first. `sizes`
+    are those of all labels. A merged dimension's label in the output is its group's, joined by '_'.
+    """
+
+    input: tuple[Labels, ...]
+    groups: tuple[Labels, ...]
+    sizes: tuple[tuple[str, int], ...]
+
+    def __post_init__(self) -> None:
+        before = [label for group in self.input for label in group]
+        after = [label for group in self.groups for label in group]
+        _check_distinct(tuple(before))
+        _check_distinct(self.output)
+        if sorted(before) != sorted(after):
+            raise GraphError(f"a reshape keeps its labels: {before} is not {after}")
+        if [label for label, _ in self.sizes] != before:
+            raise GraphError(f"a reshape needs the sizes of {before}, in that order")
+
+    @property
+    def output(self) -> Labels:
+        """One label for each dimension of the output."""
+        return tuple(group[0] if len(group) == 1 else "_".join(group) for group in self.groups)
+
+
+Op = Input | EinSum | Fill | Gather | ScatterAdd | Concat | Slice | Reshape
+
+
+def _check_distinct(labels: Labels) -> None:
+    for label in labels:
+        check_label(label)
+    if len(set(labels)) < len(labels):
+        raise GraphError(f"a label stands twice in [{', '.join(labels)}]")
+
+
+def relabel(op: Op, name: Callable[[str], str]) -> Op:
+    """The same operation under other labels."""
+
+    def all_of(labels: Labels) -> Labels:
+        return tuple(name(label) for label in labels)
+
+    match op:
+        case Input(output):
+            return Input(all_of(output))
+        case EinSum(inputs, output, join, agg):
+            return EinSum(tuple(all_of(labels) for labels in inputs), all_of(output), join, agg)
+        case Fill(output, value):
+            return Fill(all_of(output), value)
+        case Gather(table, axis, index, output):
+            return Gather(all_of(table), axis, all_of(index), all_of(output))
+        case ScatterAdd(source, index, table, axis, row):
+            return ScatterAdd(all_of(source), all_of(index), all_of(table), axis, name(row))
+        case Concat(output, along):
+            return Concat(all_of(output), name(along))
+        case Slice(output, ranges):
+            return Slice(all_of(output), ranges)
+        case Reshape(before, after, sizes):
+            return Reshape(
+                tuple(all_of(group) for group in before),
+                tuple(all_of(group) for group in after),
+                tuple((name(label), size) for label, size in sizes),
+            )

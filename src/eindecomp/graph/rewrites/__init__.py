@@ -1,0 +1,1 @@
+"""Rewrites: pure functions from a graph to an equivalent, cheaper one."""

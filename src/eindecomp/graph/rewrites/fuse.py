@@ -1,0 +1,203 @@
+"""Fusing element-wise vertices into the vertices that read them.
+
+A vertex that only moves values (a transpose, a broadcast, a diagonal) goes into all its readers.
+One that computes goes into its reader when nothing is computed twice for it: the reader is the only
+one and runs over the same labels, or the computation is a trifle. Multiply-sum contractions keep
+their plain inputs, so that they stay matrix products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import ExpressionError
+from eindecomp.graph.ops import Fill
+from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
+from eindecomp.graph.rewrites.remove_dead import remove_dead
+from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs
+from eindecomp.lang.scalar import (
+    Arg,
+    Call,
+    Const,
+    Expr,
+    Scalar,
+    leaves,
+    replace_args,
+    size_of,
+    values,
+)
+from eindecomp.lang.scalar_types import type_of
+
+if TYPE_CHECKING:
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+
+MAX_TERMS = 64
+MAX_INPUTS = 8
+TRIFLE = 4
+"""How many terms a computation may have that is repeated rather than stored."""
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "abs", "min", "max", "relu"})
+
+
+def fuse(graph: Graph) -> Graph:
+    """Merge chains of element-wise vertices, and maps into the aggregations that read them.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> text = "A[i,j] <- exp(X[i,j])\\nB[i,j] <- 2 * A[i,j]\\nZ[i] <- sum B[i,j]\\noutput Z"
+    >>> print(fuse(parse("input X[i: 3, j: 4]\\n" + text)))
+    input X[i: 3, j: 4]
+    Z[i] <- sum 2 * exp(X[i,j])
+    output Z
+    """
+    fused = empty_like(graph)
+    fusion = _Fusion(graph, fused, graph.users(), {vertex.name for vertex in graph.outputs})
+    for vertex in graph.vertices.values():
+        if isinstance(vertex.op, EinSum):
+            form = fusion.absorb(vertex, vertex.op)
+            fused.join(
+                form.output, form.operands, form.join, vertex.op.agg, vertex.name, vertex.sizes
+            )
+        else:
+            copy_vertex(vertex, fused)
+    fused.output(*(vertex.name for vertex in graph.outputs))
+    return remove_dead(fused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """An EinSum in the making, without its aggregation."""
+
+    output: Labels
+    operands: tuple[tuple[str, Labels], ...]
+    join: Expr
+
+    @property
+    def labels(self) -> set[str]:
+        return {*self.output, *(label for _, labels in self.operands for label in labels)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fusion:
+    graph: Graph
+    fused: Graph
+    users: dict[str, list[str]]
+    outputs: set[str]
+
+    def absorb(self, vertex: Vertex, op: EinSum) -> _Form:
+        """Take in producers, one at a time, until none is left to take."""
+        form = _Form(op.output, tuple(zip(vertex.inputs, op.inputs, strict=True)), op.join)
+        rejected: set[tuple[str, Labels]] = set()
+        while True:
+            open_ = [operand for operand in form.operands if operand not in rejected]
+            if not open_:
+                return form
+            operand = open_[0]
+            larger = self.take(form, operand, vertex, op)
+            if larger is None:
+                rejected.add(operand)
+            else:
+                form = larger
+
+    def take(
+        self, form: _Form, operand: tuple[str, Labels], vertex: Vertex, op: EinSum
+    ) -> _Form | None:
+        """The form with one operand replaced by what makes it, or None where that is no gain."""
+        name, labels = operand
+        producer = self.fused[name]
+        match producer.op:
+            case EinSum(agg=None) as inner:
+                is_view = isinstance(inner.join, Arg)
+                if name in self.outputs and not is_view:
+                    return None
+                if not is_view and not self.may_compute_in(producer, inner.join, form, labels, op):
+                    return None
+                larger = _substitute(form, operand, producer, inner)
+            case Fill(value=value) if not any(isinstance(leaf, Arg) for leaf in leaves(value)):
+                larger = _drop_fill(form, operand, value)
+            case _:
+                return None
+        if larger is None or larger.labels != form.labels or not self.fits(larger, vertex, op):
+            return None
+        return larger
+
+    def may_compute_in(
+        self, producer: Vertex, join: Expr, form: _Form, labels: Labels, op: EinSum
+    ) -> bool:
+        if _is_product(op):
+            return False
+        is_trifle = _is_trifle(join)
+        if form.labels != set(labels) and not is_trifle:
+            return False
+        readers = self.users[producer.name]
+        return len(readers) == 1 or (is_trifle and all(self.would_take(r) for r in readers))
+
+    def would_take(self, reader: str) -> bool:
+        """Whether a reader of a trifle will take it in as well, so that it need not be stored."""
+        op = self.graph[reader].op
+        return isinstance(op, EinSum) and not _is_product(op) and len(op.inputs) < MAX_INPUTS
+
+    def fits(self, form: _Form, vertex: Vertex, op: EinSum) -> bool:
+        if size_of(form.join) > MAX_TERMS or len(form.operands) > MAX_INPUTS:
+            return False
+        types = [self.fused[name].dtype for name, _ in form.operands]
+        before = [self.graph[name].dtype for name in vertex.inputs]
+        scalars = self.graph.scalars
+        return [type_of(v, types, scalars) for v in values(form.join)] == [
+            type_of(v, before, scalars) for v in values(op.join)
+        ]
+
+
+def _substitute(
+    form: _Form, operand: tuple[str, Labels], producer: Vertex, inner: EinSum
+) -> _Form | None:
+    rename = dict(zip(producer.labels, operand[1], strict=True))
+    taken = [
+        (name, tuple(rename[label] for label in labels))
+        for name, labels in zip(producer.inputs, inner.inputs, strict=True)
+    ]
+    at = form.operands.index(operand)
+    operands = [*form.operands, *taken]
+    shifted = replace_args(inner.join, [Arg(len(form.operands) + k) for k in range(len(taken))])
+    by: list[Expr] = [shifted if k == at else Arg(k) for k in range(len(form.operands))]
+    return _canonical(form, operands, by, operand)
+
+
+def _drop_fill(form: _Form, operand: tuple[str, Labels], value: Expr) -> _Form | None:
+    at = form.operands.index(operand)
+    by = [value if k == at else Arg(k) for k in range(len(form.operands))]
+    return _canonical(form, list(form.operands), by, operand)
+
+
+def _canonical(
+    form: _Form,
+    operands: list[tuple[str, Labels]],
+    by: list[Expr],
+    gone: tuple[str, Labels],
+) -> _Form | None:
+    try:
+        join, order = canonical_inputs(replace_args(form.join, by), operands)
+    except ExpressionError:  # too deep or too large an expression
+        return None
+    # What is no longer read stands last; dropping it moves no other input.
+    kept = tuple(operand for operand in order if operand != gone)
+    if len(kept) < len(order) - 1 or (gone in order and order.index(gone) < len(kept)):
+        return None
+    return _Form(form.output, kept, join)
+
+
+def _is_product(op: EinSum) -> bool:
+    """Whether a vertex contracts several tensors: what fast matrix products are for."""
+    return op.is_contraction and len(op.inputs) > 1
+
+
+def _is_trifle(join: Expr) -> bool:
+    match join:
+        case Call(op, args):
+            return (
+                op in _ARITHMETIC and size_of(join) <= TRIFLE and all(_is_trifle(a) for a in args)
+            )
+        case Arg() | Const() | Scalar():
+            return True
+        case _:
+            return False

@@ -1,0 +1,39 @@
+"""Copying vertices into a new graph while their inputs change: the step all rewrites share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Input
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.einsum import EinSum
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def empty_like(graph: Graph) -> Graph:
+    """A graph with the same scalars and no vertex yet, whose fresh names avoid those of `graph`."""
+    return Graph.of((), (), graph.scalars, avoid=graph.vertices)
+
+
+def copy_vertex(
+    vertex: Vertex,
+    into: Graph,
+    renamed: Mapping[str, str] | None = None,
+    name: str | None = None,
+) -> Vertex:
+    """Add a vertex to another graph, reading renamed inputs."""
+    if not renamed and name is None:
+        return into.append(vertex)
+    name = name or vertex.name
+    inputs = [(renamed or {}).get(i, i) for i in vertex.inputs]
+    match vertex.op:
+        case Input():
+            return into.append(vertex)
+        case EinSum(labels, output, join, agg):
+            operands = list(zip(inputs, labels, strict=True))
+            return into.join(output, operands, join, agg, name, vertex.sizes)
+        case op:
+            return into.add(op, inputs, name, vertex.sizes)

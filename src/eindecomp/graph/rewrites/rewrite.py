@@ -1,0 +1,32 @@
+"""The rewrites that run before planning, as one readable pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eindecomp.graph.rewrites.fuse import fuse
+from eindecomp.graph.rewrites.merge_common import merge_common
+from eindecomp.graph.rewrites.order_contractions import order_contractions
+from eindecomp.graph.rewrites.remove_dead import remove_dead
+from eindecomp.graph.rewrites.simplify_joins import simplify_joins
+
+if TYPE_CHECKING:
+    from eindecomp.graph.graph import Graph
+
+PASSES = (remove_dead, simplify_joins, merge_common, order_contractions, fuse)
+
+
+def rewrite(graph: Graph) -> Graph:
+    """Run every pass once: the same outputs from fewer and cheaper vertices.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> text = "S[i] <- sum X[i,j] / size(j)\\nZ[i] <- S[i] * sqrt(4)\\noutput Z"
+    >>> print(rewrite(parse("input X[i: 3, j: 4]\\n" + text)))
+    input X[i: 3, j: 4]
+    S[i] <- sum X[i,j] / 4
+    Z[i] <- S[i] * 2.0
+    output Z
+    """
+    for run in PASSES:
+        graph = run(graph)
+    return graph

@@ -1,0 +1,1 @@
+"""The text syntax: from `.ein` statements to vertices."""

@@ -1,0 +1,301 @@
+"""From `.ein` text to graphs: the meaning of each statement.
+
+A statement's right-hand side is an EinSum unless its indices say otherwise: a tensor as an index is
+a gather (left of `<-`: a scatter), `j in 2:10` a slice, `(h, d)` a split or a merge. Inside a
+larger expression such an index becomes a vertex of its own first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import EinDecompError, Source, suggest
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.infer import Operand, label_sizes
+from eindecomp.graph.ops import Concat, Fill, ScatterAdd
+from eindecomp.graph.text.indices import add_gather, add_reshape, add_slice, to_plain
+from eindecomp.graph.text.macros import (
+    MAX_NESTING,
+    MAX_STATEMENTS,
+    Passed,
+    check_macro,
+    expand,
+)
+from eindecomp.graph.text.scope import Scope
+from eindecomp.lang import syntax as s
+from eindecomp.lang.monoid import Monoid
+from eindecomp.lang.read import MAX_TEXT, read_statements
+from eindecomp.lang.resolve import named_leaf, resolve, resolve_values
+from eindecomp.lang.scalar import FUNCTIONS, Arg, Const, Expr, values
+from eindecomp.lang.terms import (
+    first_call,
+    group_of,
+    has,
+    is_plain,
+    label_of,
+    labels_of,
+    refs_of,
+    replace_first_call,
+)
+
+if TYPE_CHECKING:
+    from eindecomp.lang.einsum import Labels
+
+
+def parse(text: str, name: str = "<text>") -> Graph:
+    """Read a graph from text.
+
+    >>> print(parse("input X[i: 3, j: 4]\\nZ[j] <- max X[i,j]\\noutput Z"))
+    input X[i: 3, j: 4]
+    Z[j] <- max X[i,j]
+    output Z
+    """
+    return extend(Graph(), text, name)
+
+
+def load(path: str | Path) -> Graph:
+    """Read a graph from a `.ein` file."""
+    path = Path(path)
+    with path.open("rb") as file:
+        data = file.read(4 * MAX_TEXT + 1)  # a character has at most four bytes
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        message = f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
+        raise EinDecompError(message) from None
+    return parse(text, str(path))
+
+
+def extend(graph: Graph, text: str, name: str = "<text>") -> Graph:
+    """Add the statements of a text to a graph, which it returns.
+
+    >>> g = Graph()
+    >>> _ = g.input("U", {"s": 3, "t": 4})
+    >>> len(extend(g, "P[s,t] <- softmax[t] U[s,t]"))
+    5
+    """
+    source = Source(text, name)
+    scope = Scope(graph, source)
+    for statement in read_statements(source):
+        _statement(scope, statement)
+    return graph
+
+
+def _statement(scope: Scope, statement: s.Statement) -> None:
+    with scope.at(statement.at):
+        match statement:
+            case s.InputDecl(ref, dtype):
+                for item in ref.items:
+                    if isinstance(item, s.Label) and item.size is not None:
+                        scope.declare(item.name, item.size)
+                scope.graph.input(ref.name, scope.own_sizes(ref), dtype or "float32")
+            case s.ScalarDecl(name, dtype):
+                scope.graph.scalar(name, dtype or "float32")
+            case s.OutputDecl(name):
+                scope.graph.output(name)
+            case s.MacroDecl(name):
+                check_macro(statement)
+                scope.macros[name] = statement
+            case s.MonoidDecl(name):
+                if name in scope.monoids:
+                    raise scope.error(f"aggregation {name!r} is defined already", statement.at)
+                scope.monoids[name] = _monoid(scope, statement)
+            case s.Assign():
+                _assign(scope, statement)
+
+
+def _monoid(scope: Scope, decl: s.MonoidDecl) -> Monoid:
+    names = [*decl.left, *decl.right]
+    leaf = named_leaf(names, (), scope.source)
+    with_result = named_leaf([*names, "result"], (), scope.source)
+    identity = values(resolve_values(decl.identity, scope.source, leaf))
+    literals = tuple(item for item in identity if isinstance(item, Const))
+    if len(literals) != len(decl.left):
+        message = f"the identity of {decl.name!r} is {len(decl.left)} literal numbers"
+        raise scope.error(message, decl.at)
+    combine = resolve_values(decl.combine, scope.source, leaf)
+    finish = None if decl.finish is None else resolve(decl.finish, scope.source, leaf)
+    rule = None if decl.rule is None else resolve_values(decl.rule, scope.source, with_result)
+    return Monoid(decl.name, combine, literals, finish, rule)
+
+
+def _assign(scope: Scope, statement: s.Assign) -> None:
+    target = statement.target
+    rhs = _told_apart(scope, statement.rhs)
+    if statement.extra and not isinstance(rhs, s.Aggregate):
+        raise scope.error("'with' goes with a join only", statement.extra[0].at)
+    match rhs:
+        case s.Fill(term):
+            _fill(scope, target, term)
+        case s.MacroCall(name="concat") as call:
+            _concat(scope, target, call)
+        case s.MacroCall() as call:
+            _macro(scope, target, call)
+        case s.Aggregate(name, terms):
+            agg = None if name is None else scope.aggregation(name, rhs.at)
+            if has(target, s.Scattered):
+                _scatter(scope, target, agg, terms)
+            elif has(target, s.Group):
+                _merge(scope, target, agg, terms)
+            elif agg is None and isinstance(terms[0], s.Ref) and not is_plain(terms[0]):
+                _move(scope, target, terms[0])
+            else:
+                _einsum(scope, statement, agg, terms)
+
+
+def _told_apart(scope: Scope, rhs: s.Rhs) -> s.Rhs:
+    """Tell `sum (a)**2` and `macro(a)` from the function calls they are written like."""
+    if not isinstance(rhs, s.Aggregate) or rhs.agg is not None:
+        return rhs
+    term = rhs.terms[0]
+    first = first_call(term)
+    if first is None or first.at != rhs.at:
+        return rhs
+    if first is term and first.op in scope.macros:
+        return s.MacroCall(first.op, (), first.args, (), first.at)
+    is_function = first.op in FUNCTIONS and len(first.args) > 1
+    if first.op not in scope.monoids or is_function:
+        return rhs
+    if first is term:
+        return s.Aggregate(first.op, first.args, rhs.at)
+    match first.args:
+        case (inner,):
+            return s.Aggregate(first.op, (replace_first_call(term, inner),), rhs.at)
+        case _:
+            raise scope.error(f"nothing may follow the values of {first.op!r}", rhs.at)
+
+
+def _fill(scope: Scope, target: s.Ref, term: s.Term) -> None:
+    sizes = scope.own_sizes(target)
+    leaf = named_leaf(sizes, scope.graph.scalars, scope.source)
+    value = resolve(scope.with_sizes(term, sizes), scope.source, leaf)
+    scope.graph.add(Fill(tuple(sizes), value), [], target.name, sizes)
+
+
+def _concat(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
+    labels = scope.plain_labels(target)
+    match call.labels:
+        case (s.Label(name=along, size=None),):
+            pass
+        case _:
+            raise scope.error("concat[label](…) goes along one label", call.at)
+    parts: list[str] = []
+    for arg in call.args:
+        name, own = _tensor(scope, arg, target.name)
+        if set(own) != set(labels):
+            raise scope.error(f"concat needs the labels [{', '.join(labels)}] here", arg.at)
+        if own != labels:
+            transposed = scope.graph.fresh(f"{target.name}_1")
+            name = scope.graph.join(labels, [(name, own)], Arg(0), name=transposed).name
+        parts.append(name)
+    scope.graph.add(Concat(labels, along), parts, target.name)
+
+
+def _macro(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
+    if call.name not in scope.macros:
+        known = [*scope.macros, "concat"]
+        raise scope.error(f"unknown macro {call.name!r}{suggest(call.name, known)}", call.at)
+    if call.name in scope.active:
+        chain = " → ".join([*scope.active, call.name])
+        raise scope.error(f"macro {call.name!r} calls itself: {chain}", call.at)
+    if len(scope.active) >= MAX_NESTING:
+        raise scope.error(f"macros call macros more than {MAX_NESTING} deep", call.at)
+    passed = [
+        Passed(name, labels, scope.graph[name].shape)
+        for name, labels in (_tensor(scope, arg, target.name) for arg in call.args)
+    ]
+    body = expand(scope.macros[call.name], call, target, passed, scope.graph.fresh)
+    scope.active.append(call.name)
+    for statement in body:
+        scope.expanded += 1
+        if scope.expanded > MAX_STATEMENTS:
+            message = f"macros expand to more than {MAX_STATEMENTS:,} statements"
+            raise scope.error(message, call.at)
+        _statement(scope, statement)
+    scope.active.pop()
+
+
+def _einsum(
+    scope: Scope, statement: s.Assign, agg: Monoid | None, terms: tuple[s.Term, ...]
+) -> None:
+    target = statement.target
+    output = scope.plain_labels(target)
+    # One reference is read once, however often and under however many spellings it stands there.
+    found = {
+        ref: to_plain(scope, ref, target.name)
+        for ref in dict.fromkeys([*refs_of(terms), *statement.extra])
+    }
+    refs: dict[tuple[str, Labels], s.Ref] = {}
+    for ref, operand in found.items():
+        refs.setdefault(operand, ref)
+    position = {operand: Arg(k) for k, operand in enumerate(refs)}
+
+    def leaf(term: s.Ref | s.Name) -> Expr:
+        return scope.word(term) if isinstance(term, s.Name) else position[found[term]]
+
+    vertices = [scope.graph[name] for name, _ in refs]
+    operands = [Operand(v.name, v.shape, v.dtype) for v in vertices]
+    with scope.at(statement.at, list(refs.values())):
+        sizes = label_sizes([labels for _, labels in refs], operands)
+    join = resolve_values([scope.with_sizes(t, sizes) for t in terms], scope.source, leaf)
+    left_over = [label for label in sizes if label not in output]
+    if agg is None and left_over:
+        raise scope.error(
+            f"label {left_over[0]!r} is not in {target.name}[{','.join(output)}]: say how to "
+            f"aggregate it, such as 'sum …'",
+            statement.rhs.at,
+        )
+    scope.graph.join(output, list(refs), join, agg, target.name, scope.new_sizes(target, sizes))
+
+
+def _scatter(scope: Scope, target: s.Ref, agg: Monoid | None, terms: tuple[s.Term, ...]) -> None:
+    rows = [(k, item) for k, item in enumerate(target.items) if isinstance(item, s.Scattered)]
+    if len(rows) > 1 or agg is None or agg.name != "sum":
+        raise scope.error("a scatter sums into the rows of one label: write 'sum …'", target.at)
+    [(axis, row)] = rows
+    rest = s.Ref(target.name, target.items[:axis] + target.items[axis + 1 :], target.at)
+    name, source = _tensor(scope, terms[0], target.name)
+    index, at = to_plain(scope, row.ref, target.name)
+    op = ScatterAdd(source, at, scope.plain_labels(rest), axis, row.label.name)
+    scope.graph.add(op, [name, index], target.name, {row.label.name: row.label.size or 0})
+
+
+def _merge(scope: Scope, target: s.Ref, agg: Monoid | None, terms: tuple[s.Term, ...]) -> None:
+    if agg is not None:
+        message = "merging labels does not go with an aggregation: take two steps"
+        raise scope.error(message, target.at)
+    term = terms[0]
+    if isinstance(term, s.Ref) and not has(term, s.Window, s.Lookup):
+        groups = [group_of(item) for item in term.items]
+        add_reshape(scope, target, scope.tensor(term).name, groups, term)
+    else:
+        name, labels = _tensor(scope, term, target.name)
+        add_reshape(scope, target, name, [(label,) for label in labels], target)
+
+
+def _move(scope: Scope, target: s.Ref, ref: s.Ref) -> None:
+    """A statement that is one reference with special indices: one vertex where one can do it."""
+    output = scope.plain_labels(target)
+    scope.tensor(ref)
+    if not has(ref, s.Window, s.Lookup):
+        add_reshape(scope, target, ref.name, [group_of(item) for item in ref.items], ref)
+    elif not has(ref, s.Window, s.Group):
+        add_gather(scope, ref, output, target.name)
+    elif not has(ref, s.Lookup, s.Group) and tuple(map(label_of, ref.items)) == output:
+        add_slice(scope, ref, target.name)
+    else:
+        operand = to_plain(scope, ref, target.name)
+        scope.graph.join(output, [operand], Arg(0), name=target.name)
+
+
+def _tensor(scope: Scope, term: s.Term, stem: str) -> tuple[str, Labels]:
+    """The name and labels of a term's value; anything but a reference becomes a vertex first."""
+    if isinstance(term, s.Ref):
+        return to_plain(scope, term, stem)
+    labels = tuple(dict.fromkeys(label for ref in refs_of([term]) for label in labels_of(ref)))
+    items = tuple(s.Label(label, term.at) for label in labels)
+    target = s.Ref(scope.graph.fresh(f"{stem}_1"), items, term.at)
+    value = s.Aggregate(None, (term,), term.at)
+    _einsum(scope, s.Assign(target, value, (), term.at), None, (term,))
+    return target.name, labels

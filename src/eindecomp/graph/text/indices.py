@@ -1,0 +1,86 @@
+"""Indices that are more than labels: lookups, slices and groups become vertices of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eindecomp.graph.infer import group_sizes
+from eindecomp.graph.ops import Gather, Reshape, Slice
+from eindecomp.lang import syntax as s
+from eindecomp.lang.terms import group_of, has, is_plain, label_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.graph.text.scope import Scope
+    from eindecomp.lang.einsum import Labels
+
+
+def to_plain(scope: Scope, ref: s.Ref, stem: str) -> tuple[str, Labels]:
+    """The name and labels of a reference's value, after working off its special indices.
+
+    Vertices that are added for them are named after `stem`.
+    """
+    scope.tensor(ref)
+    while not is_plain(ref):
+        name = scope.graph.fresh(f"{stem}_1")
+        with scope.at(ref.at):
+            if has(ref, s.Window):
+                ref = add_slice(scope, ref, name)
+            elif has(ref, s.Group):
+                ref = _add_split(scope, ref, name)
+            else:
+                return name, add_gather(scope, ref, None, name)
+    return ref.name, tuple(label_of(item) for item in ref.items)
+
+
+def add_slice(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
+    """Add the slice of a reference; what is left of its indices comes back."""
+    windows = tuple((i.start, i.stop) if isinstance(i, s.Window) else None for i in ref.items)
+    # A group or a lookup beside the slice is dealt with afterwards: any label does for now.
+    labels = tuple(label_of(i) or f"_{k}" for k, i in enumerate(ref.items))
+    scope.graph.add(Slice(labels, windows), [scope.tensor(ref).name], name)
+    rest = tuple(s.Label(i.name, i.at) if isinstance(i, s.Window) else i for i in ref.items)
+    return s.Ref(name, rest, ref.at)
+
+
+def _add_split(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
+    labels = [label for i in ref.items for label in (i.labels if isinstance(i, s.Group) else (i,))]
+    target = s.Ref(name, tuple(labels), ref.at)
+    add_reshape(scope, target, ref.name, [group_of(item) for item in ref.items], ref)
+    return target
+
+
+def add_gather(scope: Scope, ref: s.Ref, output: Labels | None, name: str) -> Labels:
+    """Add the gather of a reference with one lookup; its labels come back."""
+    lookups = [(k, item) for k, item in enumerate(ref.items) if isinstance(item, s.Lookup)]
+    if len(lookups) > 1:
+        raise scope.error("a tensor is looked up along one dimension at a time", ref.at)
+    [(axis, lookup)] = lookups
+    index, at = to_plain(scope, lookup.ref, name)
+    rest = [label_of(item) for k, item in enumerate(ref.items) if k != axis]
+    if output is None:
+        output = tuple(dict.fromkeys([*rest[:axis], *at, *rest[axis:]]))
+    op = Gather(tuple(rest), axis, at, output)
+    scope.graph.add(op, [scope.tensor(ref).name, index], name)
+    return output
+
+
+def add_reshape(
+    scope: Scope, target: s.Ref, source: str, groups: Sequence[Labels], written: s.Ref
+) -> None:
+    """Add a split or merge; sizes are those written in `written` or the target, else declared."""
+    given: dict[str, int] = {}
+    for item in (*written.items, *target.items):
+        for label in item.labels if isinstance(item, s.Group) else (item,):
+            if isinstance(label, s.Label) and label.size is not None:
+                given[label.name] = label.size
+    for group in groups:
+        unknown = [label for label in group if label not in given]
+        if len(unknown) > 1:
+            given |= {
+                n: scope.size(n, written.at) for n in unknown if len(scope.sizes.get(n, ())) == 1
+            }
+    sizes = group_sizes(groups, scope.graph[source].shape, given, source)
+    after = tuple(group_of(item) for item in target.items)
+    scope.graph.add(Reshape(tuple(groups), after, sizes), [source], target.name)

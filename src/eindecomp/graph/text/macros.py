@@ -1,0 +1,270 @@
+"""Macros: expanding `P[h,s,t] <- softmax[t] U[h,s,t]` into plain statements.
+
+A macro names some labels in brackets; in its parameters `*b` collects all other labels of the
+tensor that is passed. A list such as `[*q, *k, t]` holds each label once. Expansion works on
+syntax: it renames, and leaves the meaning to `elaborate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import EinDecompError, Source, suggest
+from eindecomp.lang import syntax as s
+from eindecomp.lang.names import check_label, check_name
+from eindecomp.lang.read import read_statements
+from eindecomp.lang.scalar import FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Mapping, Sequence
+
+MAX_NESTING = 32
+MAX_STATEMENTS = 1_000_000
+"""How many statements one text may expand to: macros that call macros grow exponentially."""
+
+
+class MacroError(EinDecompError):
+    """A macro is not well formed, or is called in a way it does not allow."""
+
+
+@cache
+def prelude() -> Mapping[str, s.MacroDecl]:
+    """The macros that every text can use."""
+    text = resources.files("eindecomp.graph.text").joinpath("prelude.ein").read_text()
+    declarations = read_statements(Source(text, "prelude.ein"))
+    return {d.name: d for d in declarations if isinstance(d, s.MacroDecl)}
+
+
+def check_macro(macro: s.MacroDecl) -> None:
+    """Refuse a macro that could never be expanded."""
+    check_name(macro.name, "macro")
+    if macro.name in FUNCTIONS:
+        raise MacroError(f"{macro.name!r} cannot name a macro: it is a function")
+    for label in macro.labels:
+        check_label(label)
+    for param in macro.params:
+        stars = [item for item in param.items if isinstance(item, s.Star)]
+        if len(stars) > 1:
+            raise MacroError(f"macro {macro.name}: {param.name} has more than one *")
+        for item in param.items:
+            if not isinstance(item, s.Star | s.Label):
+                raise MacroError(f"macro {macro.name}: {param.name} may only have labels and a *")
+            if isinstance(item, s.Label) and item.name not in macro.labels:
+                raise MacroError(
+                    f"macro {macro.name}: label {item.name!r} of {param.name} is not among its "
+                    f"labels [{', '.join(macro.labels)}]"
+                )
+    if not macro.body or macro.body[-1].target.name != macro.result.name:
+        raise MacroError(f"macro {macro.name}: its last statement must assign {macro.result.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A tensor passed to a macro: its name, its labels in the caller, and their sizes."""
+
+    name: str
+    labels: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+
+def expand(
+    macro: s.MacroDecl,
+    call: s.MacroCall,
+    target: s.Ref,
+    passed: Sequence[Passed],
+    fresh: Callable[[str], str],
+) -> list[s.Assign]:
+    """The statements a call stands for; the last one assigns `target`."""
+    labels = _bind_labels(macro, call)
+    stars = _bind_stars(macro, labels, passed)
+    options = _bind_options(macro, call)
+    sizes = {
+        label: size
+        for tensor in passed
+        for label, size in zip(tensor.labels, tensor.sizes, strict=True)
+    }
+    locals_ = {
+        statement.target.name: fresh(f"{target.name}_{statement.target.name}")
+        for statement in macro.body[:-1]
+    }
+    tensors = {p.name: (p, t) for p, t in zip(macro.params, passed, strict=True)}
+    scope = _Scope(macro, labels, stars, options, sizes, locals_, tensors, call.at)
+    *body, last = [scope.assign(statement) for statement in macro.body]
+    return [*body, replace(last, target=_retarget(macro, last.target, target))]
+
+
+def _bind_labels(macro: s.MacroDecl, call: s.MacroCall) -> dict[str, str]:
+    given: list[str] = []
+    for item in call.labels:
+        if not isinstance(item, s.Label) or item.size is not None:
+            raise MacroError(f"macro {macro.name} takes plain labels in its brackets")
+        given.append(item.name)
+    if len(given) != len(macro.labels):
+        wanted = ", ".join(macro.labels)
+        raise MacroError(
+            f"macro {macro.name}[{wanted}] takes {len(macro.labels)} labels, got {given}"
+        )
+    if len(call.args) != len(macro.params):
+        names = ", ".join(param.name for param in macro.params)
+        raise MacroError(
+            f"macro {macro.name} takes {len(macro.params)} tensors ({names}), got {len(call.args)}"
+        )
+    return dict(zip(macro.labels, given, strict=True))
+
+
+def _bind_stars(
+    macro: s.MacroDecl, labels: Mapping[str, str], passed: Sequence[Passed]
+) -> dict[str, tuple[str, ...]]:
+    stars: dict[str, tuple[str, ...]] = {}
+    for param, tensor in zip(macro.params, passed, strict=True):
+        named = [labels[item.name] for item in param.items if isinstance(item, s.Label)]
+        shown = f"{tensor.name}[{','.join(tensor.labels)}]"
+        for label in named:
+            if label not in tensor.labels:
+                raise MacroError(f"macro {macro.name}: {shown} has no label {label!r}")
+        rest = tuple(label for label in tensor.labels if label not in named)
+        star = next((item.name for item in param.items if isinstance(item, s.Star)), None)
+        if star is None and rest:
+            raise MacroError(f"macro {macro.name}: {shown} has the label {rest[0]!r} too many")
+        if star is not None and stars.setdefault(star, rest) != rest:
+            raise MacroError(f"macro {macro.name}: *{star} is both {stars[star]} and {rest}")
+    return stars
+
+
+def _bind_options(macro: s.MacroDecl, call: s.MacroCall) -> dict[str, s.Literal]:
+    found = dict(macro.options)
+    for name, value in call.options:
+        if name not in found:
+            raise MacroError(f"macro {macro.name} has no option {name!r}{suggest(name, found)}")
+        found[name] = value
+    return {name: s.Literal(value, call.at) for name, value in found.items()}
+
+
+def _retarget(macro: s.MacroDecl, made: s.Ref, wanted: s.Ref) -> s.Ref:
+    """The result under the caller's name and in the caller's order of labels."""
+    have = {item.name: item for item in made.items if isinstance(item, s.Label)}
+    want = [item.name for item in wanted.items if isinstance(item, s.Label)]
+    if len(want) != len(wanted.items) or sorted(want) != sorted(have):
+        raise MacroError(
+            f"macro {macro.name} yields labels [{', '.join(have)}], but {wanted.name} has "
+            f"[{', '.join(getattr(item, 'name', '…') for item in wanted.items)}]"
+        )
+    return s.Ref(wanted.name, tuple(have[name] for name in want), wanted.at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What the words of a macro's body stand for in one call."""
+
+    macro: s.MacroDecl
+    labels: Mapping[str, str]
+    stars: Mapping[str, tuple[str, ...]]
+    options: Mapping[str, s.Literal]
+    sizes: Mapping[str, int]
+    locals: Mapping[str, str]
+    tensors: Mapping[str, tuple[s.Ref, Passed]]
+    at: int
+
+    def assign(self, statement: s.Assign) -> s.Assign:
+        target = self.ref(statement.target, is_target=True)
+        extra = tuple(self.ref(ref) for ref in statement.extra)
+        match statement.rhs:
+            case s.Aggregate(agg, terms):
+                rhs: s.Rhs = s.Aggregate(agg, tuple(self.term(t) for t in terms), self.at)
+            case s.Fill(term):
+                indices = {i.name for i in statement.target.items if isinstance(i, s.Label)}
+                rhs = s.Fill(self.term(term, indices), self.at)
+            case s.MacroCall(name, labels, args, options):
+                args = tuple(self.term(arg) for arg in args)
+                rhs = s.MacroCall(name, self.items(labels), args, options, self.at)
+        return s.Assign(target, rhs, extra, self.at)
+
+    def term(self, term: s.Term, indices: Container[str] = ()) -> s.Term:
+        """A term of the body; `indices` are the labels that words may stand for, as in a fill."""
+        match term:
+            case s.Ref():
+                return self.ref(term)
+            case s.Name(name):
+                word = s.Name(self.label(name) if name in indices else name, self.at)
+                return self.options.get(name, word)
+            case s.Literal(value):
+                return s.Literal(value, self.at)
+            case s.Apply("size", (s.Name(name),)) if self.label(name) in self.sizes:
+                return s.Literal(self.sizes[self.label(name)], self.at)
+            case s.Apply(op, args):
+                return s.Apply(op, tuple(self.term(arg, indices) for arg in args), self.at)
+
+    def label(self, name: str) -> str:
+        """A label of the body in the caller: bound, or kept apart from the caller's own."""
+        if name in self.labels:
+            return self.labels[name]
+        taken = {*self.sizes, *self.labels.values()}
+        while name in taken:
+            name += "_"
+        return name
+
+    def label_of(self, item: s.Item) -> str:
+        """The label that a named index of a parameter is bound to."""
+        assert isinstance(item, s.Label)  # noqa: S101 - `check_macro` let nothing else through
+        return self.label(item.name)
+
+    def items(self, items: Sequence[s.Item]) -> tuple[s.Item, ...]:
+        """Indices with labels replaced and stars spelled out, each label once in a starred list."""
+        found: list[s.Item] = []
+        for item in items:
+            match item:
+                case s.Star(name):
+                    if name not in self.stars:
+                        raise MacroError(f"macro {self.macro.name}: nothing is bound to *{name}")
+                    found += [s.Label(label, self.at) for label in self.stars[name]]
+                case s.Label(name, size=size):
+                    found.append(s.Label(self.label(name), self.at, size))
+                case s.Window(name, start, stop):
+                    found.append(s.Window(self.label(name), start, stop, self.at))
+                case s.Group(labels):
+                    group = tuple(s.Label(self.label(n.name), self.at, n.size) for n in labels)
+                    found.append(s.Group(group, self.at))
+                case s.Lookup(ref):
+                    found.append(s.Lookup(self.ref(ref), self.at))
+                case s.Scattered(label, ref):
+                    row = s.Label(self.label(label.name), self.at, label.size)
+                    found.append(s.Scattered(row, self.ref(ref), self.at))
+        if any(isinstance(item, s.Star) for item in items):
+            return tuple(dict.fromkeys(found))
+        return tuple(found)
+
+    def ref(self, ref: s.Ref, *, is_target: bool = False) -> s.Ref:
+        if ref.name in self.tensors:
+            if is_target:
+                raise MacroError(f"macro {self.macro.name} assigns its parameter {ref.name}")
+            return self.param(ref, *self.tensors[ref.name])
+        items = self.items(ref.items)
+        if is_target:
+            # Labels that only the caller's tensors size, as in a fill, get their sizes here.
+            items = tuple(
+                replace(i, size=self.sizes.get(i.name))
+                if isinstance(i, s.Label) and not i.size
+                else i
+                for i in items
+            )
+        return s.Ref(self.locals.get(ref.name, ref.name), items, self.at)
+
+    def param(self, ref: s.Ref, declared: s.Ref, tensor: Passed) -> s.Ref:
+        """A parameter in the body: its indices in the order of the tensor that was passed."""
+        unlike = MacroError(
+            f"macro {self.macro.name}: {ref.name} must be used with indices like those it has "
+            f"among the parameters"
+        )
+        if len(ref.items) != len(declared.items):
+            raise unlike
+        place: dict[str, s.Item] = {}
+        for was, now in zip(declared.items, ref.items, strict=True):
+            bound = self.stars[was.name] if isinstance(was, s.Star) else (self.label_of(was),)
+            spelled = self.items([now])
+            if len(spelled) != len(bound):
+                raise unlike
+            place |= dict(zip(bound, spelled, strict=True))
+        return s.Ref(tensor.name, tuple(place[label] for label in tensor.labels), self.at)

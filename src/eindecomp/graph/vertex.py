@@ -1,0 +1,51 @@
+"""`Vertex`: one tensor of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import GraphError
+from eindecomp.graph.infer import Shape, check_shape, show
+from eindecomp.lang.names import check_name
+
+if TYPE_CHECKING:
+    from eindecomp.graph.ops import Op
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.lang.einsum import Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """One tensor of a graph and the operation that makes it from its inputs."""
+
+    name: str
+    op: Op
+    inputs: tuple[str, ...]
+    shape: Shape
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "tensor")
+        check_shape(self.shape)
+        if len(self.shape) != len(self.op.output):
+            raise GraphError(f"{show(self.name, self.op.output)} cannot have shape {self.shape}")
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of its dimensions."""
+        return self.op.output
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each of its labels."""
+        return dict(zip(self.labels, self.shape, strict=True))
+
+    @property
+    def elements(self) -> int:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    def __str__(self) -> str:
+        return show(self.name, self.labels)

@@ -1,0 +1,1 @@
+"""Labels, scalar functions, monoids, EinSum and the text syntax."""

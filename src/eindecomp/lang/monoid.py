@@ -1,0 +1,221 @@
+"""Aggregations ⊕: commutative monoids over one value or a tuple of values.
+
+A monoid of width k keeps a state of k numbers. `combine` reads a left state (inputs 0…k−1) and a
+right state (inputs k…2k−1) and yields the combined one; `identity` is its neutral state; `finish`
+turns the final state (inputs 0…k−1) into the result, which is the state itself when it is None. A
+joined value enters as a state of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import ExpressionError
+from eindecomp.lang.compile import compile_scalar
+from eindecomp.lang.dtypes import BOOL, DType, Kind, Type, dtype, kind, promote
+from eindecomp.lang.names import check_name
+from eindecomp.lang.numpy_backend import NUMPY
+from eindecomp.lang.scalar import (
+    FUNCTIONS,
+    Arg,
+    Const,
+    Expr,
+    Number,
+    call,
+    used_args,
+    used_scalars,
+    values,
+)
+from eindecomp.lang.scalar_types import type_of, with_casts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAX_WIDTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Monoid:
+    """A commutative monoid, checked when it is born: a definition that is none is refused.
+
+    >>> x, y = Arg(0), Arg(1)
+    >>> Monoid("minus", call("sub", x, y), (Const(0),))
+    Traceback (most recent call last):
+    eindecomp.errors.ExpressionError: 'minus' is not a commutative monoid: x ⊕ y ≠ y ⊕ x for ...
+    """
+
+    name: str
+    combine: Expr
+    identity: tuple[Const, ...]
+    finish: Expr | None = None
+    rule: Expr | None = None
+    """∂result/∂value for each value of the join, over the joined values (inputs 0…k−1), the final
+    state (k…2k−1) and the result (2k); None where no gradient is given."""
+    over: DType | None = None
+    """The type that joined values are turned into first, if any."""
+
+    def __post_init__(self) -> None:
+        check_name(self.base_name, "monoid")
+        if self.base_name in FUNCTIONS and self.base_name not in BUILTIN_NAMES:
+            raise ExpressionError(f"{self.name!r} cannot name a monoid: it is a function")
+        k = self.width
+        if not 1 <= k <= MAX_WIDTH:
+            raise ExpressionError(
+                f"monoid {self.name!r} has {k} values; 1 to {MAX_WIDTH} are allowed"
+            )
+        self._check_part("combine", self.combine, k, 2 * k)
+        self._check_part("finish", self.finish, 1, k)
+        self._check_part("grad", self.rule, k, 2 * k + 1)
+        if self.name not in BUILTIN_NAMES:
+            _check_laws(self)
+
+    def _check_part(self, part: str, expr: Expr | None, width: int, arity: int) -> None:
+        if expr is None:
+            return
+        if len(values(expr)) != width:
+            raise ExpressionError(
+                f"{part} of monoid {self.name!r} yields {len(values(expr))} values, not {width}"
+            )
+        if max(used_args(expr), default=0) >= arity:
+            raise ExpressionError(f"{part} of monoid {self.name!r} reads more than {arity} values")
+        if used_scalars(expr):
+            raise ExpressionError(
+                f"{part} of monoid {self.name!r} reads the unknown value {used_scalars(expr)[0]!r}"
+            )
+
+    @property
+    def width(self) -> int:
+        """How many numbers a state has."""
+        return len(self.identity)
+
+    @property
+    def base_name(self) -> str:
+        """The name without a selected field: 'attend' for 'attend.1'."""
+        return self.name.partition(".")[0]
+
+    def select(self, index: int) -> Monoid:
+        """The aggregation that yields one number of the final state instead of the result."""
+        if not 0 <= index < self.width:
+            raise ExpressionError(f"monoid {self.name!r} has values 0 to {self.width - 1}")
+        return replace(self, name=f"{self.base_name}.{index}", finish=Arg(index), rule=None)
+
+    def identity_for(self, state: Sequence[DType]) -> tuple[Any, ...]:
+        """The neutral state in the given types; integers have their extremes for ±∞."""
+        return tuple(_fit(c.value, t) for c, t in zip(self.identity, state, strict=True))
+
+    def state_types(self, joined: Sequence[Type], scalars: Mapping[str, DType]) -> tuple[Type, ...]:
+        """The types of the state when values of the types `joined` are aggregated."""
+        if self.over is not None:
+            return (self.over,) * self.width
+        state = tuple(joined)
+        for _ in range(2 + int(Kind.COMPLEX)):
+            combined = [type_of(value, (*state, *state), scalars) for value in values(self.combine)]
+            grown = tuple(promote(a, b) for a, b in zip(state, combined, strict=True))
+            if grown == state:
+                return state
+            state = grown
+        raise ExpressionError(f"monoid {self.name!r} has no stable types for values of {joined}")
+
+    def result_type(self, joined: Sequence[Type], scalars: Mapping[str, DType]) -> Type:
+        """The type of the result when values of the types `joined` are aggregated."""
+        state = self.state_types(joined, scalars)
+        return state[0] if self.finish is None else type_of(self.finish, state, scalars)
+
+
+def _fit(value: Number, to: DType) -> Any:
+    if kind(to) is Kind.INT and isinstance(value, float) and math.isinf(value):
+        limits = np.iinfo(to.name)
+        return to.type(limits.max if value > 0 else limits.min)
+    if kind(to) is Kind.BOOL and isinstance(value, float):
+        return np.bool_(value > 0)
+    return np.asarray(value).astype(to)[()]
+
+
+def _binary(op: str) -> Expr:
+    return call(op, Arg(0), Arg(1))
+
+
+BUILTIN_NAMES = frozenset({"sum", "prod", "max", "min", "any", "all"})
+SUM = Monoid("sum", _binary("add"), (Const(0),))
+PROD = Monoid("prod", _binary("mul"), (Const(1),))
+MAX = Monoid("max", _binary("max"), (Const(-math.inf),))
+MIN = Monoid("min", _binary("min"), (Const(math.inf),))
+ANY = Monoid("any", _binary("or"), (Const(False),), over=BOOL)
+ALL = Monoid("all", _binary("and"), (Const(True),), over=BOOL)
+BUILTIN: Mapping[str, Monoid] = {m.name: m for m in (SUM, PROD, MAX, MIN, ANY, ALL)}
+
+
+def distributes(join: str, agg: Monoid) -> bool:
+    """Whether the binary function `join` distributes over the aggregation.
+
+    Then a chain of `join`s may be aggregated early, in any order: a semiring.
+
+    >>> distributes("mul", SUM), distributes("add", MAX), distributes("mul", MAX)
+    (True, True, False)
+    """
+    return (join, agg.name) in {
+        ("mul", "sum"), ("add", "max"), ("add", "min"),
+        ("min", "max"), ("max", "min"), ("and", "any"), ("or", "all"),
+    }  # fmt: skip
+
+
+# Whole numbers and repeated ones among the samples bring ties and integer tricks to light.
+_SAMPLES = np.array([-2.5, -1.0, -1.0, -0.3, 0.0, 0.0, 0.4, 1.0, 1.0, 1.7, 2.0, 3.0])
+_TRIALS = 200
+
+
+def _check_laws(monoid: Monoid) -> None:
+    """Refuse a monoid that breaks a law at some sample, on the reals and on the positive reals.
+
+    A definition that is lawful only for values ≥ 0 (say √(x² + y²)) is accepted: what its user
+    feeds it is theirs to know.
+    """
+    k = monoid.width
+    explicit = [with_casts(v, [dtype("float64")] * (2 * k), {})[0] for v in values(monoid.combine)]
+    functions = [compile_scalar(value, 2 * k, NUMPY) for value in explicit]
+
+    def combine(left: list[Any], right: list[Any]) -> list[Any]:
+        return [np.asarray(f(*left, *right), np.float64) for f in functions]
+
+    broken = _broken_law(monoid, combine, _SAMPLES)
+    if broken and _broken_law(monoid, combine, _SAMPLES[_SAMPLES >= 0]):
+        raise ExpressionError(f"{monoid.name!r} is not a commutative monoid: {broken}")
+
+
+def _broken_law(monoid: Monoid, combine: Any, samples: np.ndarray[Any, Any]) -> str | None:
+    rng = np.random.default_rng(0)
+    x, y, z = ([rng.choice(samples, _TRIALS) for _ in range(monoid.width)] for _ in range(3))
+    neutral = [np.full(_TRIALS, float(np.real(c.value))) for c in monoid.identity]
+    with np.errstate(all="ignore"):
+        laws = {
+            "x ⊕ y ≠ y ⊕ x": (combine(x, y), combine(y, x)),
+            "(x ⊕ y) ⊕ z ≠ x ⊕ (y ⊕ z)": (combine(combine(x, y), z), combine(x, combine(y, z))),
+            "identity ⊕ x ≠ x": (combine(neutral, x), x),
+        }
+    for law, (left, right) in laws.items():
+        close = reduce(
+            np.logical_and,
+            (
+                np.isclose(a, b, rtol=1e-9, atol=1e-9, equal_nan=True)
+                for a, b in zip(left, right, strict=True)
+            ),
+        )
+        if not close.all():
+            at = int(np.argmin(close))
+            shown = ", ".join(
+                f"{name} = {_show([v[at] for v in state])}"
+                for name, state in (("x", x), ("y", y), ("z", z))
+                if name in law.replace("≠ x", "") or name == "x"
+            )
+            return f"{law} for {shown}"
+    return None
+
+
+def _show(state: list[Any]) -> str:
+    text = ", ".join(f"{float(v):g}" for v in state)
+    return text if len(state) == 1 else f"({text})"

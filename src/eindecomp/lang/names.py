@@ -1,0 +1,42 @@
+"""Which words may name tensors, scalars, labels, macros and monoids."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from eindecomp.errors import ExpressionError
+
+IDENTIFIER = re.compile(r"[^\W\d]\w*")
+OPERATOR_WORDS = frozenset({"and", "or", "not", "in"})
+KEYWORDS = OPERATOR_WORDS | {
+    "input", "scalar", "output", "macro", "monoid", "fill", "concat",
+    "identity", "finish", "grad", "with", "result", "size",
+    "inf", "nan", "pi", "true", "false", "complex",
+}  # fmt: skip
+"""Words the text syntax uses itself; labels only have to avoid the operators."""
+MAX_LENGTH = 200
+
+
+def check_name(name: str, what: str) -> str:
+    """Return `name` if it can name a `what` ('tensor', 'scalar', …) in the text syntax."""
+    if not _is_identifier(name):
+        raise ExpressionError(
+            f"{name[:MAX_LENGTH]!r} cannot name a {what}: a name is a letter or underscore, "
+            f"then letters, digits and underscores, {MAX_LENGTH} at most"
+        )
+    if name in KEYWORDS:
+        raise ExpressionError(f"{name!r} cannot name a {what}: it is a word of the language")
+    return name
+
+
+@lru_cache(maxsize=2**14)
+def check_label(label: str) -> str:
+    """Return `label` if it is one."""
+    if not _is_identifier(label) or label in OPERATOR_WORDS:
+        raise ExpressionError(f"{label[:MAX_LENGTH]!r} is not a label: a label is an identifier")
+    return label
+
+
+def _is_identifier(name: str) -> bool:
+    return len(name) <= MAX_LENGTH and IDENTIFIER.fullmatch(name) is not None

@@ -1,0 +1,114 @@
+"""From syntax to scalar expressions: finding out what each word of a term means."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import ExpressionError, Source, TextError, suggest
+from eindecomp.lang import syntax as s
+from eindecomp.lang.read import read_join
+from eindecomp.lang.scalar import (
+    FUNCTIONS,
+    Arg,
+    Call,
+    Const,
+    Expr,
+    Scalar,
+    arg_name,
+    from_values,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable
+
+CONSTANTS = {
+    "inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "false": False,
+}  # fmt: skip
+
+
+def resolve(term: s.Term, source: Source, leaf: Callable[[s.Ref | s.Name], Expr]) -> Expr:
+    """Turn a term into an expression; `leaf` says what tensors and unknown words stand for."""
+    match term:
+        case s.Literal(value):
+            return Const(value)
+        case s.Name(name) if name in CONSTANTS:
+            return Const(CONSTANTS[name])
+        case s.Name() | s.Ref():
+            return leaf(term)
+        case s.Apply(op, args, at):
+            operands = [resolve(arg, source, leaf) for arg in args]
+            try:
+                return _apply(op, operands)
+            except ExpressionError as error:
+                raise TextError(str(error), source, at) from None
+
+
+def _apply(op: str, operands: list[Expr]) -> Expr:
+    match op, operands:
+        case "-", [Const(value)] if not isinstance(value, bool):
+            return Const(-value)
+        case "-", [operand]:
+            return Call("neg", (operand,))
+        case "complex", [Const(real), Const(imag)] if not isinstance(real, complex):
+            return Const(complex(real, imag))
+        case "complex", _:
+            raise ExpressionError("complex(re, im) takes two real literals")
+        case "min" | "max", [_, _, _, *_]:
+            return reduce(lambda a, b: Call(op, (a, b)), operands)
+        case _ if op not in FUNCTIONS:
+            known = [name for name in FUNCTIONS if name not in ("and", "or", "not")]
+            raise ExpressionError(f"unknown function {op!r}{suggest(op, known)}")
+        case _:
+            return Call(op, tuple(operands))
+
+
+def parse_join(text: str, arity: int, scalars: Container[str] = ()) -> Expr:
+    """Parse a join string over x, y, z, x3, … and known run-time scalars.
+
+    >>> parse_join("abs(x - y)", 2)
+    Call(op='abs', args=(Call(op='sub', args=(Arg(index=0), Arg(index=1))),))
+    >>> parse_join("abs(x - q)", 2)
+    Traceback (most recent call last):
+    eindecomp.errors.TextError: join:1:9: unknown name 'q'; known: x, y
+      abs(x - q)
+              ^
+    """
+    return parse_expr(text, [arg_name(k) for k in range(arity)], scalars)
+
+
+def parse_expr(
+    text: str, names: Iterable[str], scalars: Container[str] = (), what: str = "join"
+) -> Expr:
+    """Parse an expression whose inputs go by `names`, in that order."""
+    source = Source(text, what)
+    return resolve_values(read_join(text), source, named_leaf(names, scalars, source))
+
+
+def resolve_values(
+    terms: Iterable[s.Term], source: Source, leaf: Callable[[s.Ref | s.Name], Expr]
+) -> Expr:
+    """Turn one term, or the several of a tuple, into an expression."""
+    return from_values([resolve(term, source, leaf) for term in terms])
+
+
+def named_leaf(
+    names: Iterable[str], scalars: Container[str], source: Source
+) -> Callable[[s.Ref | s.Name], Expr]:
+    """The meaning of words where inputs go by name and tensors have no place."""
+    position = {name: Arg(k) for k, name in enumerate(names)}
+
+    def leaf(term: s.Ref | s.Name) -> Expr:
+        if isinstance(term, s.Ref):
+            known = ", ".join(position)
+            raise TextError(f"a tensor has no place here; the inputs are {known}", source, term.at)
+        if term.name in position:
+            return position[term.name]
+        if term.name in scalars:
+            return Scalar(term.name)
+        raise TextError(
+            f"unknown name {term.name!r}{suggest(term.name, position)}", source, term.at
+        )
+
+    return leaf

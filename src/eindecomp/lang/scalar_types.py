@@ -1,0 +1,161 @@
+"""The types of scalar expressions, and making every conversion in them explicit."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import ExpressionError
+from eindecomp.lang.dtypes import (
+    BOOL,
+    LOW_PRECISION,
+    DType,
+    Kind,
+    Type,
+    concrete,
+    dtype,
+    kind,
+    promote,
+    to_float,
+    to_number,
+    to_real,
+    widen,
+)
+from eindecomp.lang.scalar import (
+    FUNCTIONS,
+    Arg,
+    Call,
+    Const,
+    Expr,
+    Function,
+    Number,
+    Result,
+    Scalar,
+    Tuple,
+    to_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def type_of(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> Type:
+    """The type of an expression over inputs and run-time scalars of the given types.
+
+    >>> from eindecomp.lang.scalar import call
+    >>> type_of(call("mul", Arg(0), 2.5), [dtype("bfloat16")], {})
+    dtype(bfloat16)
+    """
+    match expr:
+        case Arg(index):
+            return args[index]
+        case Const(value):
+            return kind_of_number(value)
+        case Scalar(name):
+            return kind(scalars[name])
+        case Tuple():
+            raise ExpressionError(f"{expr} has several values where one is expected")
+        case Call(op, operands):
+            types = [type_of(operand, args, scalars) for operand in operands]
+            return _result_type(FUNCTIONS[op], types, expr)
+
+
+def kind_of_number(value: Number) -> Kind:
+    """The weak type of a literal."""
+    match value:
+        case bool():
+            return Kind.BOOL
+        case int():
+            return Kind.INT
+        case float():
+            return Kind.FLOAT
+        case complex():
+            return Kind.COMPLEX
+
+
+def with_casts(
+    expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]
+) -> tuple[Expr, Type]:
+    """Make every conversion explicit, so that any backend computes the same types.
+
+    Low-precision inputs are taken to have been widened to float32 already; a cast to such a type
+    rounds and widens again.
+
+    >>> from eindecomp.lang.scalar import call
+    >>> types = [dtype("int32"), dtype("float16")]
+    >>> expr, found = with_casts(call("mul", Arg(0), Arg(1)), types, {})
+    >>> print(expr, found)
+    float32(x) * y float32
+    """
+    match expr:
+        case Call(op, operands):
+            pairs = [with_casts(operand, args, scalars) for operand in operands]
+            types = [found for _, found in pairs]
+            function = FUNCTIONS[op]
+            result = _result_type(function, types, expr)
+            wanted = _operand_types(function, types, result)
+            cast = Call(op, tuple(_cast(e, t, w) for (e, t), w in zip(pairs, wanted, strict=True)))
+            if result in LOW_PRECISION:
+                return Call("float32", (cast,)), dtype("float32")
+            return cast, result
+        case Arg(index):
+            return expr, widen(args[index])
+        case _:
+            return expr, type_of(expr, (), scalars)
+
+
+def _result_type(function: Function, types: list[Type], expr: Expr) -> Type:
+    if not function.complex and any(kind(found) is Kind.COMPLEX for found in types):
+        raise ExpressionError(f"{function.name} is not defined on complex numbers: {to_text(expr)}")
+    match function.result:
+        case Result.TRUTH:
+            return BOOL
+        case Result.CAST:
+            return dtype(function.name)
+        case Result.SELECT:
+            return reduce(promote, types[1:])
+        case Result.REAL:
+            return to_real(types[0])
+        case Result.SAME:
+            return reduce(promote, types)
+        case Result.ARITHMETIC:
+            return to_number(reduce(promote, types))
+        case Result.FRACTION:
+            return to_float(reduce(promote, types))
+
+
+def _operand_types(function: Function, types: list[Type], result: Type) -> list[Type]:
+    """The types the operands are brought to before the function is applied."""
+    match function.result:
+        case Result.TRUTH if function.name in ("and", "or", "not"):
+            return [BOOL] * len(types)
+        case Result.TRUTH:
+            return [reduce(promote, types)] * len(types)
+        case Result.SELECT:
+            return [BOOL, result, result]
+        case Result.CAST | Result.REAL:
+            return types
+        case _:
+            return [result] * len(types)
+
+
+def _cast(expr: Expr, found: Type, wanted: Type) -> Expr:
+    if isinstance(wanted, Kind):
+        return expr
+    if isinstance(expr, Const):
+        return expr if kind(found) == kind(wanted) else _convert(expr, wanted)
+    # Strong operands of one function must meet in one type; a weak one gets it by a cast as well,
+    # because backends disagree about how literals and scalars promote.
+    return expr if found == wanted else Call(wanted.name, (expr,))
+
+
+def _convert(literal: Const, wanted: DType) -> Expr:
+    match kind(wanted):
+        case Kind.BOOL:
+            return Const(bool(literal.value))
+        case Kind.FLOAT if not isinstance(literal.value, complex):
+            return Const(float(literal.value))
+        case Kind.COMPLEX:
+            return Const(complex(literal.value))
+        case _:
+            return Call(concrete(wanted).name, (literal,))

@@ -1,0 +1,111 @@
+"""Simplifying scalar expressions without changing their value or type.
+
+Rules that hold only for finite numbers (`x*0 → 0`, `x - x → 0`) are left out: NaN and ∞ pass
+through.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.lang.compile import compile_scalar
+from eindecomp.lang.dtypes import FLOAT32, DType, Kind, concrete, kind
+from eindecomp.lang.numpy_backend import NUMPY
+from eindecomp.lang.scalar import Call, Const, Expr, Tuple, used_args
+from eindecomp.lang.scalar_types import type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def simplify(
+    expr: Expr,
+    args: Sequence[DType] | None = None,
+    scalars: Mapping[str, DType] | None = None,
+) -> Expr:
+    """Fold literals and drop operations that do nothing, for inputs of the given types (float32).
+
+    >>> from eindecomp.lang.scalar import Arg, call
+    >>> print(simplify(call("add", call("mul", Arg(0), 1), call("sub", 3, 3))))
+    x
+    """
+    if args is None:
+        args = [FLOAT32] * (1 + max(used_args(expr), default=-1))
+    return _simplify(expr, args, scalars or {})
+
+
+def _simplify(expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]) -> Expr:
+    match expr:
+        case Tuple(items):
+            return Tuple(tuple(_simplify(item, args, scalars) for item in items))
+        case Call(op, operands):
+            before = Call(op, tuple(_simplify(operand, args, scalars) for operand in operands))
+            after = _fold(before) if _is_literal(before) else _drop(before)
+            if after is before:
+                return before
+            same = type_of(after, args, scalars) == type_of(before, args, scalars)
+            return after if same else before
+        case _:
+            return expr
+
+
+def _is_literal(call: Call) -> bool:
+    return all(isinstance(arg, Const) for arg in call.args)
+
+
+def _fold(call: Call) -> Expr:
+    """The value of a function of literals, where its type is the literal's own weak one."""
+    found = type_of(call, (), {})
+    if not isinstance(found, Kind) and concrete(kind(found)) != found:
+        return call
+    with np.errstate(all="ignore"):
+        try:
+            value = np.asarray(compile_scalar(call, 0, NUMPY)()).item()
+        except (ValueError, ZeroDivisionError):  # an integer to a negative power
+            return call
+    # Past 2^53 NumPy's wrapping integers and exact ones may disagree: leave those to the backend.
+    is_large = isinstance(value, int) and abs(value) >= 2**53
+    return call if is_large or any(_is_large(arg) for arg in call.args) else Const(value)
+
+
+def _is_large(arg: Expr) -> bool:
+    return isinstance(arg, Const) and isinstance(arg.value, int) and abs(arg.value) >= 2**26
+
+
+def _drop(call: Call) -> Expr:
+    match call:
+        case Call("add" | "sub", (x, Const(value))) if _is(value, 0):
+            return x
+        case Call("add", (Const(value), x)) if _is(value, 0):
+            return x
+        case Call("sub", (Const(value), x)) if _is(value, 0):
+            return Call("neg", (x,))
+        case Call("mul" | "div" | "pow", (x, Const(value))) if _is(value, 1):
+            return x
+        case Call("mul", (Const(value), x)) if _is(value, 1):
+            return x
+        case Call("mul" | "div", (x, Const(value))) | Call("mul", (Const(value), x)) if _is(
+            value, -1
+        ):
+            return Call("neg", (x,))
+        case Call("neg" | "conj" as op, (Call(inner, (x,)),)) if op == inner:
+            return x
+        case Call("not", (Call("not", (x,)),)):
+            return x
+        case Call("where", (_, x, y)) if x == y:
+            return x
+        case Call("where", (Const(value), x, y)):
+            return x if value else y
+        case Call(op, (Call(inner, _) as x,)) if op == inner and op in _IDEMPOTENT:
+            return x
+        case _:
+            return call
+
+
+_IDEMPOTENT = frozenset({"abs", "relu", "sign", "real"} | {t for t in NUMPY if t[-1].isdigit()})
+
+
+def _is(value: object, number: int) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == number

@@ -1,0 +1,207 @@
+"""The syntax tree of a `.ein` text.
+
+`at` is always the character offset a node starts at; it does not count when nodes are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from eindecomp.errors import ExpressionError
+from eindecomp.lang.scalar import MAX_DEPTH, Number
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label in brackets, with its size where one is written."""
+
+    name: str
+    at: int = field(compare=False)
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """`*b` in a macro: all labels that are not named otherwise."""
+
+    name: str
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`j in 2:10`: a slice."""
+
+    name: str
+    start: int
+    stop: int
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`(h, d)`: several labels merged into one dimension."""
+
+    labels: tuple[Label, ...]
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """`ids[b, s]` as an index on the right of `<-`: a gather."""
+
+    ref: Ref
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """`v: 100 = ids[b, s]` as an index on the left of `<-`: a scatter into the rows of v."""
+
+    label: Label
+    ref: Ref
+    at: int = field(compare=False)
+
+
+Item = Label | Star | Window | Group | Lookup | Scattered
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor and its indices."""
+
+    name: str
+    items: tuple[Item, ...]
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A word in an expression: a run-time scalar, a constant, an argument, or a label in a fill."""
+
+    name: str
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number."""
+
+    value: Number
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A function or operator applied; `-` is the sign, `neg` the function of that name."""
+
+    op: str
+    args: tuple[Term, ...]
+    at: int = field(compare=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        depth = 1 + max(arg.depth if isinstance(arg, Apply) else 0 for arg in self.args)
+        if depth > MAX_DEPTH:
+            raise ExpressionError(f"an expression nests more than {MAX_DEPTH} deep")
+        object.__setattr__(self, "depth", depth)
+
+
+Term = Ref | Name | Literal | Apply
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """The right-hand side `agg term` or `agg (term, term, …)`; `agg` is None without one."""
+
+    agg: str | None
+    terms: tuple[Term, ...]
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """The right-hand side `fill term`, over the labels' index values."""
+
+    term: Term
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MacroCall:
+    """The right-hand side `macro[labels](arguments, name = number)`."""
+
+    name: str
+    labels: tuple[Item, ...]
+    args: tuple[Term, ...]
+    options: tuple[tuple[str, Number], ...]
+    at: int = field(compare=False)
+
+
+Rhs = Aggregate | Fill | MacroCall
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """`target <- rhs with refs`."""
+
+    target: Ref
+    rhs: Rhs
+    extra: tuple[Ref, ...]
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InputDecl:
+    """`input X[i: 10] float64`."""
+
+    ref: Ref
+    dtype: str | None
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarDecl:
+    """`scalar lr`."""
+
+    name: str
+    dtype: str | None
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDecl:
+    """`output Z`."""
+
+    name: str
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MacroDecl:
+    """`macro name[labels](parameters) -> result { body }`."""
+
+    name: str
+    labels: tuple[str, ...]
+    params: tuple[Ref, ...]
+    options: tuple[tuple[str, Number], ...]
+    result: Ref
+    body: tuple[Assign, ...]
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MonoidDecl:
+    """`monoid name(x; y) = combine identity e finish f grad g`."""
+
+    name: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    combine: tuple[Term, ...]
+    identity: tuple[Term, ...]
+    finish: Term | None
+    rule: tuple[Term, ...] | None
+    at: int = field(compare=False)
+
+
+Statement = InputDecl | ScalarDecl | OutputDecl | MacroDecl | MonoidDecl | Assign
