@@ -19,7 +19,7 @@ from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum,
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid
 from eindecomp.lang.names import MAX_LENGTH, check_name
 from eindecomp.lang.resolve import parse_expr, parse_join
-from eindecomp.lang.scalar import Expr
+from eindecomp.lang.scalar import Arg, Expr
 from eindecomp.lang.spec import parse_groups, parse_spec
 
 if TYPE_CHECKING:
@@ -278,12 +278,17 @@ class Graph:
         for label in ranges:
             if label not in found:
                 raise GraphError(f"slice: {own} has no label {label!r}{suggest(label, found)}")
+        if not ranges:
+            return self.join(found, [(own, found)], Arg(0), name=name)
         return self.add(Slice(found, tuple(ranges.get(label) for label in found)), [own], name)
 
     def reshape(self, spec: str, source: Tensor, name: str | None = None, **sizes: int) -> Vertex:
         """Add a split or merge of labels: `g.reshape("b (h d) -> b h d", X, h=8)`."""
         own = self._own(source)
         before, after = parse_groups(spec)
+        if all(len(group) == 1 for group in (*before, *after)):
+            labels, output = (tuple(label for (label,) in part) for part in (before, after))
+            return self.join(output, [(own, labels)], Arg(0), name=name)
         found = group_sizes(before, self[own].shape, sizes, own)
         return self.add(Reshape(before, after, found), [own], name)
 

@@ -130,6 +130,8 @@ class Slice:
         _check_distinct(self.output)
         if len(self.ranges) != len(self.output):
             raise GraphError(f"a slice of {self.output} needs {len(self.output)} ranges")
+        if all(window is None for window in self.ranges):
+            raise GraphError("a slice without a range is a map, which an EinSum does")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,10 @@ class Reshape:
         _check_distinct(self.output)
         if sorted(before) != sorted(after):
             raise GraphError(f"a reshape keeps its labels: {before} is not {after}")
+        if not all((*self.input, *self.groups)):
+            raise GraphError("a reshape has at least one label in every dimension")
+        if all(len(group) == 1 for group in (*self.input, *self.groups)):
+            raise GraphError("a reshape without groups is a transpose, which an EinSum does")
         if [label for label, _ in self.sizes] != before:
             raise GraphError(f"a reshape needs the sizes of {before}, in that order")
 

@@ -183,8 +183,6 @@ class Call:
             raise ExpressionError(
                 f"{self.op} takes {function.arity} operands, got {len(self.args)}"
             )
-        if any(isinstance(arg, Tuple) for arg in self.args):
-            raise ExpressionError(f"a tuple cannot be an operand of {self.op}")
         _measure(self, self.args)
         object.__setattr__(self, "_hash", hash((self.op, self.args)))
 
@@ -204,8 +202,8 @@ class Tuple:
     size: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if len(self.items) < 2 or any(isinstance(item, Tuple) for item in self.items):
-            raise ExpressionError("a tuple holds two or more values, none of them a tuple")
+        if len(self.items) < 2:
+            raise ExpressionError("a tuple holds two or more values")
         _measure(self, self.items)
 
     def __str__(self) -> str:
@@ -216,19 +214,21 @@ Expr = Arg | Const | Scalar | Call | Tuple
 
 
 def _measure(node: Call | Tuple, children: tuple[Expr, ...]) -> None:
-    depth = 1 + max(depth_of(child) for child in children)
-    size = 1 + sum(size_of(child) for child in children)
+    depth = size = 1
+    for child in children:
+        if isinstance(child, Call):
+            depth = max(depth, child.depth + 1)
+            size += child.size
+        elif isinstance(child, Tuple):
+            raise ExpressionError(f"a tuple stands alone, not inside of {type(node).__name__}")
+        else:
+            size += 1
     if depth > MAX_DEPTH:
         raise ExpressionError(f"an expression nests more than {MAX_DEPTH} deep")
     if size > MAX_SIZE:
         raise ExpressionError(f"an expression has more than {MAX_SIZE} terms")
     object.__setattr__(node, "depth", depth)
     object.__setattr__(node, "size", size)
-
-
-def depth_of(expr: Expr) -> int:
-    """How many functions deep an expression nests; 0 for a leaf."""
-    return expr.depth if isinstance(expr, Call | Tuple) else 0
 
 
 def size_of(expr: Expr) -> int:

@@ -77,6 +77,10 @@ class ToSyntax(Transformer[Token, Any]):
         """A list of names."""
         return tuple(str(name) for name in found)
 
+    def macro_labels(self, found: list[Any]) -> tuple[str, ...]:
+        """`[a, b]` after a macro's name."""
+        return found[0] or ()
+
     def macro_decl(self, found: list[Any]) -> s.MacroDecl:
         """`macro name[labels](parameters) -> result { body }`."""
         name, labels, *rest = found

@@ -108,6 +108,8 @@ class _Fusion:
         match producer.op:
             case EinSum(agg=None) as inner:
                 is_view = isinstance(inner.join, Arg)
+                if size_of(form.join) + size_of(inner.join) > MAX_TERMS + 1:
+                    return None
                 if name in self.outputs and not is_view:
                     return None
                 if not is_view and not self.may_compute_in(producer, inner.join, form, labels, op):

@@ -14,14 +14,8 @@ from eindecomp.errors import EinDecompError, Source, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.infer import Operand, label_sizes
 from eindecomp.graph.ops import Concat, Fill, ScatterAdd
-from eindecomp.graph.text.indices import add_gather, add_reshape, add_slice, to_plain
-from eindecomp.graph.text.macros import (
-    MAX_NESTING,
-    MAX_STATEMENTS,
-    Passed,
-    check_macro,
-    expand,
-)
+from eindecomp.graph.text.indices import add_gather, add_reshape, add_slice, to_distinct, to_plain
+from eindecomp.graph.text.macros import Passed, check_expansion, check_macro, expand
 from eindecomp.graph.text.scope import Scope
 from eindecomp.lang import syntax as s
 from eindecomp.lang.monoid import Monoid
@@ -196,22 +190,17 @@ def _macro(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
     if call.name not in scope.macros:
         known = [*scope.macros, "concat"]
         raise scope.error(f"unknown macro {call.name!r}{suggest(call.name, known)}", call.at)
-    if call.name in scope.active:
-        chain = " → ".join([*scope.active, call.name])
-        raise scope.error(f"macro {call.name!r} calls itself: {chain}", call.at)
-    if len(scope.active) >= MAX_NESTING:
-        raise scope.error(f"macros call macros more than {MAX_NESTING} deep", call.at)
+    if not scope.active:
+        with scope.at(call.at):
+            check_expansion(call.name, scope.macros)
     passed = [
         Passed(name, labels, scope.graph[name].shape)
         for name, labels in (_tensor(scope, arg, target.name) for arg in call.args)
     ]
-    body = expand(scope.macros[call.name], call, target, passed, scope.graph.fresh)
+    with scope.at(call.at):
+        body = expand(scope.macros[call.name], call, target, passed, scope.graph.fresh)
     scope.active.append(call.name)
     for statement in body:
-        scope.expanded += 1
-        if scope.expanded > MAX_STATEMENTS:
-            message = f"macros expand to more than {MAX_STATEMENTS:,} statements"
-            raise scope.error(message, call.at)
         _statement(scope, statement)
     scope.active.pop()
 
@@ -255,8 +244,8 @@ def _scatter(scope: Scope, target: s.Ref, agg: Monoid | None, terms: tuple[s.Ter
         raise scope.error("a scatter sums into the rows of one label: write 'sum …'", target.at)
     [(axis, row)] = rows
     rest = s.Ref(target.name, target.items[:axis] + target.items[axis + 1 :], target.at)
-    name, source = _tensor(scope, terms[0], target.name)
-    index, at = to_plain(scope, row.ref, target.name)
+    name, source = to_distinct(scope, *_tensor(scope, terms[0], target.name), target.name)
+    index, at = to_distinct(scope, *to_plain(scope, row.ref, target.name), target.name)
     op = ScatterAdd(source, at, scope.plain_labels(rest), axis, row.label.name)
     scope.graph.add(op, [name, index], target.name, {row.label.name: row.label.size or 0})
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from eindecomp.graph.infer import group_sizes
 from eindecomp.graph.ops import Gather, Reshape, Slice
 from eindecomp.lang import syntax as s
+from eindecomp.lang.scalar import Arg
 from eindecomp.lang.terms import group_of, has, is_plain, label_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,15 @@ def to_plain(scope: Scope, ref: s.Ref, stem: str) -> tuple[str, Labels]:
     return ref.name, tuple(label_of(item) for item in ref.items)
 
 
+def to_distinct(scope: Scope, name: str, labels: Labels, stem: str) -> tuple[str, Labels]:
+    """The same tensor with each label once: of a label that stands twice, the diagonal."""
+    once = tuple(dict.fromkeys(labels))
+    if once == labels:
+        return name, labels
+    diagonal = scope.graph.fresh(f"{stem}_1")
+    return scope.graph.join(once, [(name, labels)], Arg(0), name=diagonal).name, once
+
+
 def add_slice(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
     """Add the slice of a reference; what is left of its indices comes back."""
     windows = tuple((i.start, i.stop) if isinstance(i, s.Window) else None for i in ref.items)
@@ -57,7 +67,7 @@ def add_gather(scope: Scope, ref: s.Ref, output: Labels | None, name: str) -> La
     if len(lookups) > 1:
         raise scope.error("a tensor is looked up along one dimension at a time", ref.at)
     [(axis, lookup)] = lookups
-    index, at = to_plain(scope, lookup.ref, name)
+    index, at = to_distinct(scope, *to_plain(scope, lookup.ref, name), name)
     rest = [label_of(item) for k, item in enumerate(ref.items) if k != axis]
     if output is None:
         output = tuple(dict.fromkeys([*rest[:axis], *at, *rest[axis:]]))

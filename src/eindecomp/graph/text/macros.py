@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
 MAX_NESTING = 32
-MAX_STATEMENTS = 1_000_000
-"""How many statements one text may expand to: macros that call macros grow exponentially."""
+MAX_STATEMENTS = 100_000
+"""How many statements one call may expand to: macros that call macros grow exponentially."""
 
 
 class MacroError(EinDecompError):
@@ -59,6 +59,37 @@ def check_macro(macro: s.MacroDecl) -> None:
                 )
     if not macro.body or macro.body[-1].target.name != macro.result.name:
         raise MacroError(f"macro {macro.name}: its last statement must assign {macro.result.name}")
+
+
+def check_expansion(name: str, macros: Mapping[str, s.MacroDecl]) -> None:
+    """Refuse a macro that calls itself or expands without measure, before anything is expanded."""
+    if _expanded_size(name, macros, (), {}) > MAX_STATEMENTS:
+        raise MacroError(f"macro {name!r} expands to more than {MAX_STATEMENTS:,} statements")
+
+
+def _expanded_size(
+    name: str, macros: Mapping[str, s.MacroDecl], chain: tuple[str, ...], known: dict[str, int]
+) -> int:
+    if name in chain:
+        raise MacroError(f"macro {name!r} calls itself: {' → '.join([*chain, name])}")
+    if len(chain) >= MAX_NESTING:
+        raise MacroError(f"macros call macros more than {MAX_NESTING} deep")
+    if name not in known:
+        called = [_called(statement.rhs) for statement in macros[name].body]
+        known[name] = sum(
+            _expanded_size(other, macros, (*chain, name), known) if other in macros else 1
+            for other in called
+        )
+    return known[name]
+
+
+def _called(rhs: s.Rhs) -> str:
+    """The macro that a right-hand side calls, if it calls one."""
+    match rhs:
+        case s.MacroCall(name) | s.Aggregate(None, (s.Apply(op=name),)):
+            return name
+        case _:
+            return ""
 
 
 @dataclass(frozen=True, slots=True)

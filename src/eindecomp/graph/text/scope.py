@@ -32,8 +32,6 @@ class Scope:
     monoids: dict[str, Monoid] = field(default_factory=lambda: dict(BUILTIN))
     active: list[str] = field(default_factory=list[str])
     """The macros being expanded, outermost first."""
-    expanded: int = 0
-    """How many statements macros have expanded to."""
 
     def __post_init__(self) -> None:
         self.monoids |= self.graph.monoids

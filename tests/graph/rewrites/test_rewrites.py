@@ -1,0 +1,135 @@
+"""Rewrites keep what a graph computes, and make it cheaper in the ways they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import eindecomp as ed
+from eindecomp.graph.rewrites.fuse import MAX_INPUTS, MAX_TERMS, fuse
+from eindecomp.graph.rewrites.merge_common import merge_common
+from eindecomp.graph.rewrites.order_contractions import order_contractions
+from eindecomp.graph.rewrites.rewrite import PASSES, rewrite
+from eindecomp.lang.scalar import size_of
+from strategies import arrays, graphs
+
+Pass = Callable[[ed.Graph], ed.Graph]
+
+
+@pytest.mark.parametrize("run", [*PASSES, rewrite])
+@given(graph=graphs())
+def test_a_pass_keeps_the_computation(run: Pass, graph: ed.Graph) -> None:
+    before = str(graph)
+    after = run(graph)
+    after.verify()
+    assert str(graph) == before
+    assert ed.parse(str(after)) == after
+    assert after.inputs == graph.inputs
+    assert [(v.name, v.shape, v.dtype) for v in after.outputs] == [
+        (v.name, v.shape, v.dtype) for v in graph.outputs
+    ]
+    values = arrays(graph)
+    expected = ed.evaluate(graph, values)
+    for name, found in ed.evaluate(after, values).items():
+        np.testing.assert_allclose(found, expected[name], rtol=1e-5, atol=1e-5)
+
+
+@given(graph=graphs(smooth=True))
+def test_rewriting_adds_no_contraction(graph: ed.Graph) -> None:
+    def contractions(g: ed.Graph) -> int:
+        return sum(
+            isinstance(v.op, ed.EinSum) and v.op.agg is not None for v in g.vertices.values()
+        )
+
+    assert contractions(fuse(graph)) <= contractions(graph)
+
+
+HEAD = "input A[i: 5, j: 6], B[j, k: 7], C[k, l: 2], v[k]\n"
+FIXTURES: list[tuple[Pass, str, str]] = [
+    # Fusion: chains, maps into aggregations, views into everything, trifles into all readers.
+    (fuse, "X[i,j] <- exp(A[i,j])\nZ[i,j] <- X[i,j] + 1", "Z[i,j] <- exp(A[i,j]) + 1"),
+    (fuse, "X[i,j] <- exp(A[i,j])\nZ[i] <- sum X[i,j]", "Z[i] <- sum exp(A[i,j])"),
+    (fuse, "T[j,i] <- A[i,j]\nZ[i,k] <- sum T[j,i] * B[j,k]", "Z[i,k] <- sum A[i,j] * B[j,k]"),
+    (fuse, "o[k: 7] <- fill 2.0\nZ[k] <- v[k] * o[k]", "Z[k] <- v[k] * 2.0"),
+    (
+        fuse,
+        "X[i,j] <- A[i,j] * 2\nM[i] <- max X[i,j]\nZ[i,j] <- exp(X[i,j] - M[i])",
+        "M[i] <- max A[i,j] * 2\nZ[i,j] <- exp(A[i,j] * 2 - M[i])",
+    ),
+    # What must not be fused: a map into a matrix product, a costly map with two readers, an output,
+    # a map that a broadcast would repeat.
+    (fuse, "X[i,j] <- exp(A[i,j])\nZ[i,k] <- sum X[i,j] * B[j,k]", "same"),
+    (fuse, "X[i,j] <- exp(A[i,j])\nM[i] <- max X[i,j]\nZ[i,j] <- X[i,j] - M[i]", "same"),
+    (fuse, "X[i,j] <- exp(A[i,j])\noutput X\nZ[i,j] <- X[i,j] + 1", "same"),
+    (fuse, "x[k] <- exp(v[k])\nZ[j,k] <- B[j,k] * x[k]", "same"),
+    (fuse, "X[i] <- sum A[i,j]\nZ[i,k] <- X[i] * v[k]", "same"),
+    # A broadcast that an aggregation runs over counts: it stays.
+    (fuse, "x[k, w: 3] <- v[k]\nZ[k] <- sum x[k,w]", "same"),
+    # Contraction order, for every semiring.
+    (
+        order_contractions,
+        "Z[i,l] <- sum A[i,j] * B[j,k] * C[k,l]",
+        "Z_1[j,l] <- sum B[j,k] * C[k,l]\nZ[i,l] <- sum A[i,j] * Z_1[j,l]",
+    ),
+    (
+        order_contractions,
+        "Z[i] <- max A[i,j] + B[j,k] + exp(v[k]) + 2",
+        "Z_1[j] <- max B[j,k] + exp(v[k])\nZ[i] <- max A[i,j] + 2 + Z_1[j]",
+    ),
+    # No semiring: parts that are no larger than their surroundings are split off, others stay.
+    (
+        order_contractions,
+        "Z[i] <- max A[i,j] * (B[j,k] * v[k])",
+        "Z_1[j,k] <- B[j,k] * v[k]\nZ[i] <- max A[i,j] * Z_1[j,k]",
+    ),
+    (order_contractions, "Z[i] <- max A[i,j] * B[j,k] * v[k]", "same"),
+    (order_contractions, "Z[i] <- sum where(A[i,j] > 0, B[j,k], v[k])", "same"),
+    (
+        merge_common,
+        "X[i] <- sum A[i,j]\nY[a] <- sum A[a,b]\nZ[i] <- X[i] - Y[i]",
+        "X[i] <- sum A[i,j]\nZ[i] <- X[i] - X[i]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("run", "before", "after"), FIXTURES)
+def test_fixtures(run: Pass, before: str, after: str) -> None:
+    after = before if after == "same" else after
+    graph = ed.parse(f"{HEAD}{before}\noutput Z")
+    expected = ed.parse(f"{HEAD}{after}\noutput Z")
+    assert str(run(graph)) == str(expected)
+
+
+def test_an_output_that_equals_another_becomes_a_copy_of_it() -> None:
+    graph = ed.parse(
+        f"{HEAD}X[i] <- sum A[i,j]\nY[i] <- sum A[i,j]\nW[i] <- sum A[i,j]\n"
+        "Q[i] <- exp(X[i])\noutput Y, W, Q"
+    )
+    merged = merge_common(graph)
+    assert str(merged).split("\n", 4)[4] == (
+        "Y[i] <- sum A[i,j]\nQ[i] <- exp(Y[i])\nW[i] <- Y[i]\noutput Y, W, Q"
+    )
+
+
+def test_a_long_chain_fuses_into_pieces_of_bounded_size() -> None:
+    g = ed.Graph()
+    x = g.input("X", {"i": 3})
+    for _ in range(2000):
+        x = g.einsum("i->i", x, join="x * 0.999 + 0.001")
+    g.output(x)
+    fused = fuse(g)
+    assert len(fused) < 200
+    for vertex in fused.vertices.values():
+        if isinstance(vertex.op, ed.EinSum):
+            assert size_of(vertex.op.join) <= MAX_TERMS
+            assert len(vertex.inputs) <= MAX_INPUTS
+
+
+def test_fusion_keeps_types() -> None:
+    graph = ed.parse(
+        "input X[i: 3] bfloat16\no[i: 3] <- fill float32(2)\nZ[i] <- X[i] * o[i]\noutput Z"
+    )
+    assert fuse(graph)["Z"].dtype == graph["Z"].dtype == np.float32

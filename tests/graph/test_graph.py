@@ -1,0 +1,131 @@
+"""Graphs: building, equality, verification, size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+import eindecomp as ed
+
+
+def small() -> ed.Graph:
+    g = ed.Graph()
+    x, y = g.input("X", {"i": 3, "j": 4}), g.input("Y", {"j": 4, "k": 5})
+    g.output(g.einsum("ij,jk->ik", x, y, name="Z"))
+    return g
+
+
+def test_vertices_say_what_they_are() -> None:
+    g = small()
+    assert [v.name for v in g.inputs] == ["X", "Y"]
+    [z] = g.outputs
+    assert (z.name, z.shape, z.dtype, z.labels) == ("Z", (3, 5), "float32", ("i", "k"))
+    assert (z.sizes, z.elements, str(z)) == ({"i": 3, "k": 5}, 15, "Z[i,k]")
+    assert g["Z"].inputs == ("X", "Y")
+    assert g.users() == {"X": ["Z"], "Y": ["Z"], "Z": []}
+    assert "Z" in g
+    assert len(g) == 3
+    assert repr(g) == "<Graph of 3 vertices, outputs: Z>"
+
+
+def test_equality_is_structural() -> None:
+    g, h = small(), small()
+    assert g == h
+    assert hash(g) == hash(h)
+    assert g != "graph"
+    h.input("W", {"i": 3})
+    assert g != h
+    other = ed.Graph()
+    other.input("Y", {"j": 4, "k": 5})
+    other.input("X", {"i": 3, "j": 4})
+    other.output(other.einsum("ij,jk->ik", "X", "Y", name="Z"))
+    assert other == g
+
+
+WRONG: list[tuple[Callable[[ed.Graph], object], str]] = [
+    (lambda g: g.input("X", {"i": 3}), "the name 'X' is taken"),
+    (lambda g: g.input("a b", {"i": 3}), "cannot name a tensor"),
+    (lambda g: g.input("fill", {"i": 3}), "a word of the language"),
+    (lambda g: g.input("W", {"i": 0}), "positive whole number"),
+    (lambda g: g.input("W", {"i": 2.0}), "a size is a whole number"),
+    (lambda g: g.input("W", {"1": 2}), "'1' is not a label"),
+    (lambda g: g.input("W", {"i": 2}, "float8"), "unknown dtype 'float8'"),
+    (lambda g: g.input("W", {"i": 2}, "datetime64"), "unknown dtype"),
+    (lambda g: g.input("W", {"i": 2}, object()), "is not a dtype"),
+    (lambda g: g.scalar("Z"), "the name 'Z' is taken"),
+    (lambda g: g.einsum("ij->i", "W"), "no tensor 'W'"),
+    (lambda g: g.einsum("ij->i", small().input("W", {"i": 1, "j": 1})), "belongs to another graph"),
+    (lambda g: g.einsum("ijk->i", "X"), "'ijk' has 3 labels, but input 0 has rank 2"),
+    (lambda g: g.einsum("ij,kj->i", "X", "Y", name="W"), "W: label 'j' has size 4"),
+    (lambda g: g.einsum("ij->iq", "X"), "label 'q' is in no input and has no size"),
+    (lambda g: g.einsum("ij->ii", "X"), "stands twice"),
+    (lambda g: g.einsum("ij->i", "X", join="x +"), "the end of the line comes too early"),
+    (lambda g: g.einsum("ij->i", "X", join="x + y"), "unknown name 'y'"),
+    (lambda g: g.einsum("ij->i", "X", join="X[i,j]"), "a tensor has no place here"),
+    (lambda g: g.einsum("ij->i", "X", join="(x, x)"), "yields 2 values"),
+    (lambda g: g.einsum("ij->i", "X", agg="mode"), "'mode' is not a commutative monoid"),
+    (lambda g: g.einsum("ij->i", "X", join="x < complex(1, 2)"), "not defined on complex"),
+    (lambda g: g.fill({"i": 3}, "j + 1"), "unknown name 'j'"),
+    (lambda g: g.gather("v a, b -> v b a", "X", "Y"), "'b' has 1 labels"),
+    (lambda g: g.gather("v a, b c -> b c a", "X", "Y"), "indices are integers"),
+    (lambda g: g.gather("v a, b c -> v b c a", "X", "Y"), "one label of the table must be missing"),
+    (
+        lambda g: g.scatter_add("i j, j k -> i j", "X", "Y", 3),
+        "one label .* must be new",
+    ),
+    (lambda g: g.concat("ij", "X", "Y", along="j"), "label 'i' has size 3"),
+    (lambda g: g.concat("ij", along="j"), "at least one input"),
+    (lambda g: g.slice("ij", "X", k=(0, 1)), "has no label 'k'"),
+    (lambda g: g.slice("ij", "X", j=(2, 9)), "is not a range"),
+    (lambda g: g.reshape("i j -> (i k)", "X"), "keeps its labels"),
+    (lambda g: g.reshape("i (p q) -> i p q", "X"), "give sizes to all but one"),
+    (lambda g: g.reshape("i (p q) -> i p q", "X", p=3), "does not divide"),
+    (lambda g: g.output("Z"), "an output already"),
+    (lambda g: g["W"], "no tensor 'W'"),
+]
+
+
+@pytest.mark.parametrize(("misuse", "message"), WRONG)
+def test_misuse_is_refused_and_leaves_the_graph_as_it_was(
+    misuse: Callable[[ed.Graph], object], message: str
+) -> None:
+    g = small()
+    with pytest.raises(ed.EinDecompError, match=message):
+        misuse(g)
+    assert g == small()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shape": (3, 6)}, r"has shape \(3, 6\) .* its inputs make it \(3, 5\)"),
+        ({"dtype": "float64"}, "dtype float64"),
+        ({"inputs": ("Y", "X")}, "label"),
+        ({"inputs": ("X", "W")}, "reads 'W', which does not come before it"),
+    ],
+)
+def test_verify_finds_what_does_not_fit(change: dict[str, object], message: str) -> None:
+    g = small()
+    wrong = replace(g["Z"], **change)
+    with pytest.raises(ed.GraphError, match=message):
+        ed.Graph.of([g["X"], g["Y"], wrong], ["Z"], {})
+    g._vertices["Z"] = wrong  # as a broken pass might leave it
+    with pytest.raises(ed.GraphError, match=message):
+        g.verify()
+
+
+def test_depth_costs_no_recursion() -> None:
+    g = ed.Graph()
+    x = g.input("X", {"i": 2})
+    for _ in range(2000):
+        x = g.einsum("i->i", x, join="x * 0.5 + 1")
+    g.output(x)
+    loss = g.einsum("i->", x, name="loss")
+    g.output(loss)
+    g.verify()
+    assert ed.parse(str(g)) == g
+    gradient = ed.rewrite(ed.grad(g, "loss", ["X"]))
+    found = ed.evaluate(gradient, {"X": [1, 1]})
+    assert found["loss"] == pytest.approx(4.0)

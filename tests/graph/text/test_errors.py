@@ -1,0 +1,153 @@
+"""Errors of the text syntax: place, message, and nothing that hangs or crashes."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+import eindecomp as ed
+from eindecomp.lang.read import MAX_TEXT
+
+HEAD = "input X[i: 3, j: 4], Y[j: 4, k: 5]\nscalar lr\n"
+ERRORS = [
+    # (text, line, column, message)
+    ("Z[i,k] <- sum X[i,j] * W[j,k]", 3, 24, "unknown tensor 'W'; known: X, Y"),
+    ("Z[i,k] <- sum X[i] * Y[j,k]", 3, 15, r"X has 2 dimensions \(shape \(3, 4\)\), not 1"),
+    ("Z[i,k] <- sum X[j,i] * Y[j,k]", 3, 24, r"label 'j' has size 3 in X\[j,i\] but 4 in Y\[j,k\]"),
+    ("Z[i] <- X[i,j]", 3, 9, r"label 'j' is not in Z\[i\]: say how to aggregate it"),
+    ("Z[i,q] <- X[i,i2]", 3, 11, "say how to aggregate"),
+    ("Z[i,q] <- sum X[i,j]", 3, 5, "label 'q' has no size"),
+    ("Z[i: 4] <- sum X[i,j]", 3, 3, "label 'i' has size 3 in the inputs, not 4"),
+    ("Z[i,i] <- X[i,j]", 3, 5, "label 'i' stands twice in Z"),
+    ("Z[i] <- sub X[i,j]", 3, 9, "'sub' is not a commutative monoid that is known here"),
+    ("Z[i] <- summ X[i,j]", 3, 9, "did you mean 'sum'"),
+    ("Z[i] <- softmax X[i,j]", 3, 9, r"'softmax' is a macro: write softmax\[j\]"),
+    ("Z[i,j] <- sofmax[j] X[i,j]", 3, 11, "unknown macro 'sofmax'; did you mean 'softmax'"),
+    ("Z[i,j] <- softmax[k] X[i,j]", 3, 11, r"X\[i,j\] has no label 'k'"),
+    ("Z[i,j] <- softmax[i, j] X[i,j]", 3, 11, r"softmax\[j\] takes 1 labels"),
+    ("Z[i] <- softmax[j] X[i,j]", 3, 9, r"softmax yields labels \[i, j\], but Z has \[i\]"),
+    ("Z[i,j] <- 2 * softmax[j]", 3, 15, "'softmax' is a macro"),
+    ("Z[i,j] <- attention[i](X[i,j])", 3, 11, r"attention\[t, d\] takes 2 labels"),
+    ("Z[i,j] <- attention[i, j](X[i,j])", 3, 11, "takes 3 tensors"),
+    ("Z[i,j] <- rms_norm[j](X[i,j], X[i,j], epz = 1)", 3, 11, "no option 'epz'"),
+    ("Z[i,j] <- X[i,j] * rate", 3, 20, "unknown scalar 'rate'"),
+    ("Z[i,j] <- X * 2", 3, 11, r"'X' is a tensor: write X\["),
+    ("Z[i,j] <- expp(X[i,j])", 3, 11, "unknown function 'expp'; did you mean 'exp'"),
+    ("Z[i,j] <- exp(X[i,j], 2)", 3, 11, "exp takes 1 operands, got 2"),
+    ("Z[i,j] <- X[i,j] +", 3, 19, "the end of the line comes too early here; expected a name"),
+    ("Z[i,j] <- X[i,j", 3, 16, "expected ',' or ':' or 'in' or ']'|expected"),
+    ("Z[i,j] <- X[i,j] ? 2", 3, 18, r"character '\?' has no meaning here"),
+    ("Z[i,j] X[i,j]", 3, 8, "expected '<-'"),
+    ("X[i,j] <- X[i,j]", 3, 1, "the name 'X' is taken"),
+    ("lr[i] <- sum X[i,j]", 3, 1, "the name 'lr' is taken"),
+    ("fill[i] <- sum X[i,j]", 3, 1, "expected|a word of the language"),
+    ("output W", 3, 8, "no tensor 'W'"),
+    ("input W[i]", 3, 9, None),
+    ("input W[q]", 3, 9, "label 'q' has no size"),
+    ("input W[i: 0]", 3, 7, "a size is a positive whole number"),
+    ("input W[i: 2.5]", 3, 12, "'2.5' is not a whole number"),
+    ("input W[i: 3, i: 3]", 3, 15, "label 'i' stands twice in W"),
+    ("input W[i: 3] float31", 3, 7, "unknown dtype 'float31'; did you mean"),
+    ("input V[i: 7]\ninput W[i]", 4, 9, "declared with sizes 3 and 7: say which"),
+    ("Z[i] <- X[i, j in 2:9]", 3, 9, "j in 2:9 is not a range within X's size 4"),
+    ("Z[i,j] <- X[i, (j: 3, k)]", 3, 1, "."),
+    ("Z[i,p,q] <- X[i, (p: 3, q)]", 3, 1, "p: 3 does not divide a dimension of size 4"),
+    ("Z[i,j] <- concat[k](X[i,j])", 3, 1, "cannot concatenate along 'k'"),
+    ("Z[n,j] <- X[X[n,j], j]", 3, 1, "indices are integers, but X has dtype float32"),
+    ("monoid m(x; y) = x - y identity 0", 3, 8, "not a commutative monoid: x ⊕ y ≠ y ⊕ x"),
+    ("monoid m(x; y, z) = x + y identity 0", 3, 8, "combines 1 with 2 values"),
+    ("monoid m(x; y) = x + q identity 0", 3, 22, "unknown name 'q'"),
+    ("monoid m(x; y) = x + y identity x", 3, 8, "1 literal numbers"),
+    (
+        "macro m[j](A[*b, j]) -> B[*b] {\nB[*b] <- m[j] A[*b, j]\n}\nZ[i] <- m[j] X[i,j]",
+        *(6, 9, "calls itself: m → m"),
+    ),
+    ("macro m[j](A[q]) -> B[] {\nB[] <- sum A[q]\n}", 3, 7, "'q' of A is not among its labels"),
+    ("macro m[j](A[*b, *c]) -> B[*b] {\nB[*b] <- sum A[*b, j]\n}", 3, 7, r"more than one \*"),
+    ("macro m[j](A[j]) -> B[] {\nC[] <- sum A[j]\n}", 3, 7, "last statement must assign B"),
+    ("Z[i,j] <- " + "-" * 500 + "X[i,j]", 3, 511, "more than 100 deep"),
+    ("Z[i,j] <- X[i,j] + 99999999999999999999", 3, 1, "64 bits"),
+    ("input W[i: 4611686018427387904, j: 4]", 3, 7, "more than 2.62 elements"),
+    ("input W[i: 99999999999999999999]", 3, 12, "too large for a size"),
+    ("input " + "W" * 300 + "[i: 3]", 3, 7, "cannot name a tensor"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "column", "message"), ERRORS)
+def test_messages(text: str, line: int, column: int, message: str | None) -> None:
+    if message is None:
+        ed.parse(HEAD + text)
+        return
+    with pytest.raises(ed.TextError, match=message) as caught:
+        ed.parse(HEAD + text, "model.ein")
+    assert (caught.value.line, caught.value.column) == (line, column)
+    first, shown, caret = str(caught.value).split("\n")
+    assert first.startswith(f"model.ein:{line}:{column}: ")
+    assert caret.index("^") <= len(shown)
+
+
+def test_errors_inside_macros_point_at_the_call() -> None:
+    text = "macro m[j](A[*b, j]) -> B[*b] {\n  B[*b] <- sum A[*b, j] * nothing\n}\n"
+    with pytest.raises(ed.TextError, match="in macro m: unknown scalar 'nothing'") as caught:
+        ed.parse(f"{HEAD}{text}Z[i] <- m[j] X[i,j]")
+    assert (caught.value.line, caught.value.column) == (6, 9)
+
+
+def hostile() -> dict[str, str]:
+    doubling = "\n".join(
+        f"macro m{k}[j](A[*b, j]) -> B[*b, j] {{\n C[*b, j] <- m{k - 1}[j] A[*b, j]\n"
+        f" B[*b, j] <- m{k - 1}[j] C[*b, j]\n}}"
+        for k in range(1, 30)
+    )
+    start = "macro m0[j](A[*b, j]) -> B[*b, j] {\n B[*b, j] <- A[*b, j]\n}\n"
+    return {
+        "parentheses": "Z[i] <- " + "(" * 200_000,
+        "closed parentheses": "input X[i: 3]\nZ[i] <- " + "(" * 9000 + "X[i]" + ")" * 9000 + "+",
+        "a long sum": "input X[i: 3]\nZ[i] <- X[i]" + " + X[i]" * 100_000,
+        "a million tokens": "input X[" + "i, " * 1_000_000 + "]",
+        "too long": "#" * (MAX_TEXT + 1),
+        "a huge number": "input X[i: " + "9" * 100_000 + "]",
+        "null bytes": "input X[i: 3]\x00",
+        "brackets": "[" * 100_000,
+        "doubling macros": f"{start}{doubling}\ninput X[i: 3]\nZ[i] <- m29[i] X[i]",
+    }
+
+
+@pytest.mark.parametrize("name", sorted(hostile()))
+def test_hostile_texts_fail_fast(name: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(ed.TextError):
+        ed.parse(hostile()[name])
+    # Not a measurement: a guard against hanging, two orders above what it takes.
+    assert time.monotonic() - started < 300
+
+
+def test_mutated_texts_raise_nothing_but_our_errors() -> None:
+    rng = random.Random(0)
+    texts = [path.read_text() for path in sorted(Path("examples").glob("*.ein"))]
+    texts = [text.replace(": 2000", ": 3").replace(": 100", ": 3") for text in texts]
+    words = "[ ] ( ) <- * ** : , in sum X = { } 1e9999 with fill i é ; .1 not macro - 0"
+    pieces = [*words.split(" "), "\n", "\t", ""]
+    for _ in range(600):
+        text = rng.choice(texts)
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(text))
+            until = at + rng.choice([0, 0, 1, 3])
+            text = text[:at] + rng.choice(pieces) + text[until:]
+        try:
+            graph = ed.parse(text)
+        except ed.EinDecompError:
+            continue
+        assert ed.parse(str(graph)) == graph
+
+
+def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.ein"
+    path.write_bytes(b"input X[i: 3]\xff")
+    with pytest.raises(ed.EinDecompError, match="not UTF-8 text"):
+        ed.load(path)
+    path.write_bytes(b"input X[i: 3]\r\nZ[i] <- X[i]\r\n\r\noutput Z")
+    assert len(ed.load(path)) == 2

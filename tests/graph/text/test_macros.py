@@ -1,0 +1,105 @@
+"""Built-in macros against torch, and macros of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as nn
+
+import eindecomp as ed
+from strategies import arrays
+
+B, S, T, D, E = 2, 5, 7, 4, 3
+HEAD = f"""
+input X[b: {B}, s: {S}, d: {D}] float64
+input K[b, t: {T}, d] float64
+input V[b, t, e: {E}] float64
+input w[d] float64
+input u[d] float64
+"""
+MACROS: list[tuple[str, Any]] = [
+    ("softmax[d] X[b,s,d]", lambda x: x["X"].softmax(-1)),
+    ("softmax[s] X[b,s,d]", lambda x: x["X"].softmax(1)),
+    ("log_softmax[d] X[b,s,d]", lambda x: x["X"].log_softmax(-1)),
+    ("rms_norm[d](X[b,s,d], w[d], eps = 1e-3)", lambda x: nn.rms_norm(x["X"], (D,), x["w"], 1e-3)),
+    ("layer_norm[d](X[b,s,d], w[d], u[d])", lambda x: nn.layer_norm(x["X"], (D,), x["w"], x["u"])),
+]
+
+
+@pytest.mark.parametrize(("call", "same"), MACROS)
+def test_against_torch(call: str, same: Any) -> None:
+    graph = ed.parse(f"{HEAD}Z[b,s,d] <- {call}\noutput Z")
+    values = arrays(graph)
+    expected = same({name: torch.tensor(value) for name, value in values.items()})
+    np.testing.assert_allclose(ed.evaluate(graph, values)["Z"], expected.numpy(), rtol=1e-9)
+
+
+def test_mean() -> None:
+    graph = ed.parse(f"{HEAD}Z[d,b] <- mean[s] X[b,s,d]\noutput Z")
+    values = arrays(graph)
+    np.testing.assert_allclose(ed.evaluate(graph, values)["Z"], values["X"].mean(1).T)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention(is_causal: bool) -> None:
+    name = "causal_attention[s, t, d]" if is_causal else "attention[t, d]"
+    graph = ed.parse(f"{HEAD}Z[b,s,e] <- {name}(X[b,s,d], K[b,t,d], V[b,t,e])\noutput Z")
+    values = arrays(graph)
+    x, k, v = (torch.tensor(values[n]) for n in "XKV")
+    mask = torch.ones(S, T, dtype=torch.bool).tril(T - S) if is_causal else None
+    expected = nn.scaled_dot_product_attention(x, k, v, attn_mask=mask)
+    np.testing.assert_allclose(ed.evaluate(graph, values)["Z"], expected.numpy(), rtol=1e-9)
+
+
+def test_softmax_expands_to_four_vertices() -> None:
+    graph = ed.parse("input U[h: 2, s: 3, t: 4]\nP[h,s,t] <- softmax[t] U[h,s,t]")
+    assert str(graph).split("\n")[1:] == [
+        "P_C[h,s] <- max U[h,s,t]",
+        "P_E[h,s,t] <- exp(U[h,s,t] - P_C[h,s])",
+        "P_S[h,s] <- sum P_E[h,s,t]",
+        "P[h,s,t] <- P_E[h,s,t] / P_S[h,s]",
+    ]
+
+
+OWN: list[tuple[str, str, str]] = [
+    # A label of the body that the caller uses too is kept apart from it.
+    (
+        "macro gram[j](A[*b, j]) -> G[*b, j, k] {\n G[*b, j, k] <- A[*b, j] * A[*b, k]\n}",
+        "Z[k,i,k_] <- gram[i] X[k,i]",
+        "Z[k,i,k_] <- X[k,i] * X[k,k_]",
+    ),
+    # Locals get names of their own, options are numbers, expressions may be passed.
+    (
+        "macro scale[](A[*b], by = 2) -> B[*b] {\n C[*b] <- A[*b] * by\n B[*b] <- C[*b] + 1\n}",
+        "Z[i,j] <- scale[](exp(X[i,j]), by = -3)",
+        "Z_1[i,j] <- exp(X[i,j])\nZ_C[i,j] <- Z_1[i,j] * -3\nZ[i,j] <- Z_C[i,j] + 1",
+    ),
+    # Without labels the brackets may be left out.
+    (
+        "macro twice(A[*b]) -> B[*b] {\n B[*b] <- A[*b] * 2\n}",
+        "Z[j,i] <- twice(X[i,j])",
+        "Z[j,i] <- X[i,j] * 2",
+    ),
+    # A macro may redefine a built-in one, and call others.
+    (
+        "macro mean[j](A[*b, j]) -> B[*b] {\n B[*b] <- max A[*b, j]\n}\n"
+        "macro m[j](A[*b, j]) -> B[*b] {\n B[*b] <- mean[j] A[*b, j]\n}",
+        "Z[i] <- m[j] X[i,j]",
+        "Z[i] <- max X[i,j]",
+    ),
+    # Lookups work inside.
+    (
+        "macro pick[j](A[*b, j], I[*n]) -> B[*b, *n] {\n B[*b, *n] <- A[*b, I[*n]]\n}",
+        "K[q: 2] <- fill q\nZ[i,q] <- pick[j](X[i,j], K[q])",
+        "K[q: 2] <- fill q\nZ[i,q] <- X[i, K[q]]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("macro", "statement", "expanded"), OWN)
+def test_own_macros(macro: str, statement: str, expanded: str) -> None:
+    head = "input X[i: 3, j: 4]\n"
+    assert ed.parse(f"{macro}\n{head}{statement}") == ed.parse(f"{head}{expanded}")

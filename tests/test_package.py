@@ -1,0 +1,59 @@
+"""The package as a whole: examples run, and importing it stays light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eindecomp as ed
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def multihead(x: dict[str, Any]) -> Any:
+    q, k, v = (np.einsum("sa,ahd->hsd", x[n], x[f"W{n}"]) for n in "QKV")
+    return np.einsum("hsd,ahd->sa", softmax(q @ k.swapaxes(1, 2) / 8**0.5) @ v, x["WO"])
+
+
+BY_HAND = {
+    "matmul": lambda x: x["X"] @ x["Y"],
+    "squared_l2": lambda x: ((x["X"][:, :, None] - x["Y"]) ** 2).sum(1),
+    "l_infinity": lambda x: np.abs(x["X"][:, :, None] - x["Y"]).max(1),
+    "batched_transpose": lambda x: np.einsum("ijb,jbk->ik", x["X"], x["Y"]),
+    "softmax": lambda x: softmax(x["X"]),
+    "attention": lambda x: softmax(x["Q"] @ x["K"].T / 8) @ x["V"],
+    "one_pass_attention": lambda x: softmax(x["Q"] @ x["K"].T / 8) @ x["V"],
+    "multihead_attention": multihead,
+}
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.ein")} == set(BY_HAND)
+
+
+@pytest.mark.parametrize("name", sorted(BY_HAND))
+def test_examples(name: str) -> None:
+    graph = ed.load(EXAMPLES / f"{name}.ein")
+    rng = np.random.default_rng(0)
+    values = {v.name: rng.standard_normal(v.shape).astype(np.float32) for v in graph.inputs}
+    [expected] = [BY_HAND[name]({n: x.astype(float) for n, x in values.items()})]
+    for g in (graph, ed.rewrite(graph)):
+        [found] = ed.evaluate(g, values).values()
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-4)
+
+
+def test_importing_loads_no_framework() -> None:
+    heavy = "{'torch', 'jax', 'ray', 'dask', 'numba', 'scipy', 'matplotlib'}"
+    code = f"import sys, eindecomp; print(sorted({heavy} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert run.stdout.strip() == "[]"
