@@ -1,29 +1,22 @@
 """Reading `.ein` text and join strings into syntax trees.
 
-The grammar is `ein.lark`. Lark's LALR parser keeps its own stack, so deep nesting costs no
-recursion; texts past `MAX_TEXT` characters are refused before they are looked at.
+The parser is only imported when a text is first read: with lark it takes a fifth of the time that
+all of the package takes to import, and a plan that is loaded or a graph built from Python may never
+need it.
 """
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from importlib import resources
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from lark import Lark, Token
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
-
-from eindecomp.errors import Source, TextError
-from eindecomp.lang.to_syntax import Misplaced, ToSyntax
+from eindecomp.errors import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from eindecomp.lang import syntax as s
 
 MAX_TEXT = 8_000_000
-MAX_STATEMENT = 20_000
-"""How many tokens one statement may have: none that people write comes near."""
+"""How many characters a text may have."""
 
 
 def read_statements(source: Source) -> tuple[s.Statement, ...]:
@@ -33,99 +26,14 @@ def read_statements(source: Source) -> tuple[s.Statement, ...]:
     >>> statement
     OutputDecl(name='Z', at=7)
     """
-    return _parse(source, "start")
+    from eindecomp.lang.parser import parse
+
+    return parse(source, "start")
 
 
 @lru_cache(maxsize=2**10)
 def read_join(text: str) -> tuple[s.Term, ...]:
     """Parse a join string: one term, or the several of a tuple."""
-    return _parse(Source(text, "join"), "join")
+    from eindecomp.lang.parser import parse
 
-
-def _parse(source: Source, start: str) -> Any:
-    if len(source.text) > MAX_TEXT:
-        raise TextError(f"the text is longer than {MAX_TEXT:,} characters", source, 0)
-    try:
-        return _parser().parse(source.text + "\n", start=start)
-    except UnexpectedEOF:
-        raise TextError("the text ends too early", source, len(source.text)) from None
-    except UnexpectedToken as error:
-        token: Token = error.token
-        at = len(source.text) if token.type == "$END" else token.start_pos or 0
-        found = _describe(token)
-        expected = _expected(error.accepts or error.expected)
-        raise TextError(f"{found} here; expected {expected}", source, at) from None
-    except UnexpectedCharacters as error:
-        offset: int = error.pos_in_stream
-        message = f"character {source.text[offset]!r} has no meaning here"
-        raise TextError(message, source, offset) from None
-    except Misplaced as error:
-        raise TextError(str(error), source, error.at) from None
-
-
-class _Lines:
-    """Drops line ends inside brackets and parentheses, so that a statement may span lines."""
-
-    always_accept = ("_NL",)
-
-    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        depth = length = 0
-        for token in stream:
-            length = 0 if token.type == "_NL" and depth <= 0 else length + 1
-            if length > MAX_STATEMENT:
-                message = f"a statement has more than {MAX_STATEMENT:,} words and signs"
-                raise Misplaced(message, token.start_pos or 0)
-            if token.type in ("LSQB", "LPAR"):
-                depth += 1
-            elif token.type in ("RSQB", "RPAR"):
-                depth -= 1
-            if token.type != "_NL" or depth <= 0:
-                yield token
-
-
-@cache
-def _parser() -> Lark:
-    grammar = resources.files("eindecomp.lang").joinpath("ein.lark").read_text()
-    return Lark(
-        grammar,
-        parser="lalr",
-        start=["start", "join"],
-        transformer=ToSyntax(),
-        postlex=_Lines(),
-        propagate_positions=False,
-        maybe_placeholders=True,
-    )
-
-
-_WORDS = {
-    "NAME": "a name",
-    "PREFIX": "an aggregation",
-    "FIELD": "an aggregation",
-    "NUMBER": "a number",
-    "COMPARE": "a comparison",
-    "_NL": "the end of the line",
-    "$END": "the end of the text",
-    "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'", "RBRACE": "'}'",
-    "COMMA": "','", "COLON": "':'", "SEMICOLON": "';'", "EQUAL": "'='", "STAR": "'*'",
-    "PLUS": "'+'", "MINUS": "'-'", "SLASH": "'/'", "_ARROW": "'->'", "_ASSIGN": "'<-'",
-    "_POWER": "'**'",
-}  # fmt: skip
-_OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "_POWER", "COMPARE", "AND", "OR"}
-
-
-def _describe(token: Token) -> str:
-    if token.type in ("_NL", "$END"):
-        return f"{_WORDS[token.type]} comes too early"
-    return f"unexpected {str(token)[:40]!r}"
-
-
-def _expected(terminals: set[str]) -> str:
-    """Name what may follow, the operators as one."""
-    names = set(terminals)
-    words: set[str] = set()
-    if len(names & _OPERATORS) > 3:
-        names -= _OPERATORS
-        words.add("an operator")
-    words |= {_WORDS.get(name, f"'{name.lower()}'") for name in names}
-    ordered = sorted(words, key=lambda word: (word.startswith("'"), word))
-    return " or ".join(ordered)
+    return parse(Source(text, "join"), "join")

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-import opt_einsum
-
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import Monoid, distributes
@@ -111,6 +109,8 @@ def _join(factors: Sequence[_Factor], op: str) -> Expr:
 
 def _path(factors: Sequence[_Factor], output: Labels, graph: Graph) -> list[tuple[int, ...]]:
     """The order of pairwise contractions, as positions in a list that each step shortens."""
+    import opt_einsum  # here, because few graphs have an n-ary sum and importing it takes time
+
     symbols: dict[str, str] = {}
     for factor in factors:
         for label in factor.labels:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, Source, suggest
@@ -33,7 +33,7 @@ class MacroError(EinDecompError):
 @cache
 def prelude() -> Mapping[str, s.MacroDecl]:
     """The macros that every text can use."""
-    text = resources.files("eindecomp.graph.text").joinpath("prelude.ein").read_text()
+    text = Path(__file__).with_name("prelude.ein").read_text()
     declarations = read_statements(Source(text, "prelude.ein"))
     return {d.name: d for d in declarations if isinstance(d, s.MacroDecl)}
 
