@@ -13,8 +13,9 @@ from eindecomp.errors import GraphError, naming, suggest
 from eindecomp.graph.infer import Operand, group_sizes, infer
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.write import write
+from eindecomp.graph.write import write_scalar, write_vertex
 from eindecomp.lang import dtypes
+from eindecomp.lang.declare import declaration
 from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum, product
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid
 from eindecomp.lang.names import MAX_LENGTH, check_name
@@ -128,7 +129,12 @@ class Graph:
         return hash((frozenset(self._vertices.values()), tuple(self._outputs), scalars))
 
     def __str__(self) -> str:
-        return write(self)
+        lines = [write_scalar(name, dtype) for name, dtype in self._scalars.items()]
+        lines += [declaration(monoid) for monoid in self._monoids.values()]
+        lines += [write_vertex(vertex) for vertex in self._vertices.values()]
+        if self._outputs:
+            lines.append(f"output {', '.join(self._outputs)}")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         outputs = ", ".join(self._outputs)

@@ -1,32 +1,24 @@
-"""Printing graphs in the text syntax; `parse` reads the same graph back."""
+"""Printing vertices in the text syntax; `parse` reads the same ones back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
-from eindecomp.lang.declare import declaration
+from eindecomp.lang.dtypes import FLOAT32
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import to_text, used_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.dtypes import DType
 
 
-def write(graph: Graph) -> str:
-    """The whole graph, one statement a line."""
-    lines = [
-        f"scalar {name}" + ("" if dtype == "float32" else f" {dtype.name}")
-        for name, dtype in graph.scalars.items()
-    ]
-    lines += [declaration(monoid) for monoid in graph.monoids.values()]
-    lines += [write_vertex(vertex) for vertex in graph.vertices.values()]
-    if graph.outputs:
-        lines.append(f"output {', '.join(vertex.name for vertex in graph.outputs)}")
-    return "\n".join(lines)
+def write_scalar(name: str, dtype: DType) -> str:
+    """A run-time scalar as a declaration."""
+    return f"scalar {name}{_suffix(dtype)}"
 
 
 def write_vertex(vertex: Vertex) -> str:
@@ -34,8 +26,7 @@ def write_vertex(vertex: Vertex) -> str:
     name, inputs = vertex.name, vertex.inputs
     match vertex.op:
         case Input(output):
-            dtype = "" if vertex.dtype == "float32" else f" {vertex.dtype.name}"
-            return f"input {_ref(name, output, vertex.sizes)}{dtype}"
+            return f"input {_ref(name, output, vertex.sizes)}{_suffix(vertex.dtype)}"
         case EinSum() as op:
             return f"{_ref(name, op.output, _only(vertex, op.broadcast))} <- {_einsum(op, inputs)}"
         case Fill(output, value):
@@ -59,6 +50,10 @@ def write_vertex(vertex: Vertex) -> str:
         case Reshape(before, after, sizes):
             source = _ref(inputs[0], [_group(group, dict(sizes)) for group in before])
             return f"{_ref(name, [_group(group, {}) for group in after])} <- {source}"
+
+
+def _suffix(dtype: DType) -> str:
+    return "" if dtype == FLOAT32 else f" {dtype.name}"
 
 
 def _einsum(op: EinSum, inputs: Sequence[str]) -> str:

@@ -14,7 +14,6 @@ from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
 from eindecomp.errors import Source, TextError
-from eindecomp.lang.read import MAX_TEXT
 from eindecomp.lang.to_syntax import Misplaced, ToSyntax
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ MAX_STATEMENT = 20_000
 
 def parse(source: Source, start: str) -> Any:
     """Parse a text by a start rule of the grammar."""
-    if len(source.text) > MAX_TEXT:
-        raise TextError(f"the text is longer than {MAX_TEXT:,} characters", source, 0)
     try:
         return _parser().parse(source.text + "\n", start=start)
     except UnexpectedEOF:

@@ -8,9 +8,9 @@ need it.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from eindecomp.errors import Source
+from eindecomp.errors import Source, TextError
 
 if TYPE_CHECKING:
     from eindecomp.lang import syntax as s
@@ -26,14 +26,18 @@ def read_statements(source: Source) -> tuple[s.Statement, ...]:
     >>> statement
     OutputDecl(name='Z', at=7)
     """
-    from eindecomp.lang.parser import parse
-
-    return parse(source, "start")
+    return _read(source, "start")
 
 
 @lru_cache(maxsize=2**10)
 def read_join(text: str) -> tuple[s.Term, ...]:
     """Parse a join string: one term, or the several of a tuple."""
+    return _read(Source(text, "join"), "join")
+
+
+def _read(source: Source, start: str) -> Any:
+    if len(source.text) > MAX_TEXT:
+        raise TextError(f"the text is longer than {MAX_TEXT:,} characters", source, 0)
     from eindecomp.lang.parser import parse
 
-    return parse(Source(text, "join"), "join")
+    return parse(source, start)
