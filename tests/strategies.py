@@ -115,7 +115,7 @@ def _slice(draw: st.DrawFn, g: ed.Graph, smooth: bool) -> None:
         start = draw(st.integers(0, size - 1))
         ranges[f"s{k}"] = (start, draw(st.integers(start + 1, size)))
     names = " ".join(ranges)
-    g.slice(f" {names} ", tensor, g.fresh("S"), **ranges)
+    g.slice(f" {names} ", tensor, ranges, g.fresh("S"))
 
 
 def _concat(draw: st.DrawFn, g: ed.Graph, smooth: bool) -> None:
@@ -133,7 +133,7 @@ def _reshape(draw: st.DrawFn, g: ed.Graph, smooth: bool) -> None:
     order = draw(st.permutations(names))
     cut = draw(st.integers(0, len(order)))
     merged = f"({' '.join(order[cut:])})" if order[cut:] else ""
-    g.reshape(f"{' '.join(names)} -> {' '.join(order[:cut])} {merged}", tensor, g.fresh("R"))
+    g.reshape(f"{' '.join(names)} -> {' '.join(order[:cut])} {merged}", tensor, None, g.fresh("R"))
 
 
 def _index(draw: st.DrawFn, g: ed.Graph, size: int, bound: int) -> ed.Vertex:

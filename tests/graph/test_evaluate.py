@@ -208,7 +208,17 @@ def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
         np.testing.assert_array_equal(run(text, X=x, Y=y), whole)
 
 
-@pytest.mark.parametrize("read", [torch.tensor, array_api_strict.asarray, lambda x: x.tolist()])
+READERS: list[Any] = [
+    torch.tensor,
+    lambda x: torch.tensor(x, requires_grad=True),
+    lambda x: torch.tensor(x, dtype=torch.bfloat16),
+    array_api_strict.asarray,
+    lambda x: x.astype(">f8"),
+    lambda x: x.tolist(),
+]
+
+
+@pytest.mark.parametrize("read", READERS)
 def test_any_array_is_accepted(read: Any) -> None:
     z = run("input X[i: 2, j: 3]\nZ[i] <- sum X[i,j]", X=read(A))
     np.testing.assert_array_equal(z, A.sum(1))
@@ -231,6 +241,7 @@ WRONG = [
     ({"X": np.ones((2, 3)), "lr": [1, 2]}, "'lr' is one number"),
     ({"X": [[1, 2], [3]], "lr": 1}, "'X' cannot be read as an array"),
     ({"X": np.array([["a"] * 3] * 2), "lr": 1}, "has dtype float32, got"),
+    ({"X": np.ma.ones((2, 3)), "lr": 1}, "is a masked array"),
 ]
 
 
@@ -246,6 +257,43 @@ def test_integers_that_do_not_fit_and_indices_out_of_range_are_refused() -> None
         run("input X[i: 1] int8\nZ[i] <- X[i]", X=[1000])
     with pytest.raises(ed.InputError, match="index 3 is outside 0 to 1"):
         run("input X[i: 2], K[n: 1] int32\nZ[n] <- X[K[n]]", X=[1, 2], K=[3])
+
+
+REFUSED = [
+    ("input X[i: 2] int8\nZ[i] <- X[i] + 300", "literal 300 does not fit int8"),
+    ("input X[i: 2] uint8\nZ[i] <- where(X[i] > 5, -1, X[i])", "literal -1 does not fit uint8"),
+    ("input X[i: 2] int32\nZ[i] <- X[i]**-1", "an integer to a negative power"),
+    ("monoid m(x; y) = max(x, y) identity -1e3\ninput X[i: 2] int8\nZ[] <- m X[i]", "does not fit"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED)
+def test_integers_that_cannot_be_are_refused_before_anything_runs(text: str, message: str) -> None:
+    with pytest.raises(ed.TextError, match=message):
+        ed.parse(text)
+
+
+def test_what_numpy_refuses_names_the_vertex() -> None:
+    with pytest.raises(ed.InputError, match=r"Z\[i\] cannot be computed: .*negative"):
+        run("input X[i: 2] int32, Y[i] int32\nZ[i] <- X[i]**Y[i]", X=[1, 2], Y=[-1, 1])
+
+
+def test_truth_values_count_even_where_nothing_is_aggregated() -> None:
+    for text, expected in (
+        ("Z[i] <- sum X[i] > 1", [0, 1]),
+        ("Z[i] <- -true + sign(true) + (X[i] - X[i])", [0, 0]),
+        ("K[i: 2] <- fill i - i\nB[i] <- X[i] > 0\nZ[v: 2 = K[i]] <- sum B[i]", [2, 0]),
+        ("D[c: 2] <- fill c + 1\nK[b: 2] <- fill b\nZ[v: 3 = K[b]] <- sum D[c]", [3, 3, 0]),
+    ):
+        found = run(f"input X[i: 2] int64\n{text}", X=[1, 2])
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == np.int64
+
+
+def test_an_input_that_is_an_output_is_a_copy() -> None:
+    graph = ed.parse("input X[i: 2]\noutput X")
+    x = np.ones(2, np.float32)
+    assert not np.shares_memory(ed.evaluate(graph, {"X": x})["X"], x)
 
 
 def test_a_tensor_larger_than_memory_is_refused_before_it_is_made() -> None:

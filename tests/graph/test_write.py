@@ -32,7 +32,7 @@ STATEMENTS = [
     "scalar lr\nscalar step int64\ninput X[i: 3]\nZ[i] <- X[i] * lr + float32(step)",
     "input X[i: 3]\nZ[i] <- (-X[i])**2 - -X[i]**-2 / (X[i] / 3)",
     "input X[i: 3]\nZ[i] <- X[i] - (X[i] - 1) - (2 - 1)",
-    "input X[i: 3]\nZ[i] <- (-1)**X[i] + neg(1) + 2**-1",
+    "input X[i: 3]\nZ[i] <- (-1)**X[i] + neg(1) + 2.0**-1",
     "input X[i: 3]\nZ[i] <- not (X[i] > 1 and X[i] < 2 or X[i] == 3)",
     "input X[i: 3] complex64\nZ[i] <- X[i] * complex(0.0, -1.0) + -inf",
     "input X[i: 3, j: 2]\nZ[i] <- max (-X[i,j])",

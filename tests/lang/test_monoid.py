@@ -15,6 +15,8 @@ LAWFUL = [
     ("hypot", "sqrt(x**2 + y**2)", 0),
     ("times", "x * y", 1.0),
     ("both", "x * y + x + y", 0),
+    ("xor", "x != y", False),
+    ("moments", "(x0 + y0, (x0 * x1 + y0 * y1) / (x0 + y0))", (0, 0)),
     ("argmax", f"(max(x0, y0), {CHOICE})", (-1e30, -1e30)),
 ]
 LAWLESS = [

@@ -16,11 +16,11 @@ from eindecomp.lang.simplify import simplify
 from strategies import exprs
 
 FIXTURES = [
-    ("x + 0", "x"), ("0 + x", "x"), ("0 - x", "-x"), ("x * 1", "x"), ("1.0 * x", "x"),
+    ("x - 0", "x"), ("x + 0", "x + 0"), ("0 - x", "0 - x"), ("x * 1", "x"), ("1.0 * x", "x"),
     ("x / 1", "x"), ("x * -1", "-x"), ("x**1", "x"), ("--x", "x"), ("sqrt(64)", "8.0"),
     ("2 * 3 + x", "6 + x"), ("where(true, x, y)", "x"), ("where(x > 0, y, y)", "y"),
     ("relu(relu(x))", "relu(x)"), ("float32(float32(x))", "float32(x)"),
-    ("x * 0", "x * 0"), ("x - x", "x - x"), ("x / x", "x / x"), ("2**-1", "2**-1"),
+    ("x * 0", "x * 0"), ("x - x", "x - x"), ("x / x", "x / x"),
     ("4611686018427387904 * 4", "4611686018427387904 * 4"),
 ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import GradientError
+from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
 from eindecomp.lang.monoid import PROD, SUM, Monoid
 from eindecomp.lang.scalar import Arg, Expr, call, replace_args, values
 
@@ -56,7 +57,9 @@ def _extreme(graph: Graph, vertex: Vertex, op: EinSum, of_z: tuple[str, Labels])
     """max, min: the adjoint goes to the values equal to the result, in equal shares."""
     n = len(op.inputs)
     g, z, count = Arg(n), Arg(n + 1), Arg(n + 2)
-    hit = call("eq", op.join, z)
+    # The result was rounded to its type, so what is compared with it must be as well.
+    rounded = call(vertex.dtype.name, op.join) if vertex.dtype in LOW_PRECISION else op.join
+    hit = call("eq", rounded, z)
     # Ties are counted over the joined values, which need the result beside the vertex's inputs.
     operands = [*zip(vertex.inputs, op.inputs, strict=True), (vertex.name, op.output)]
     ties = replace_args(hit, [*map(Arg, range(n)), g, Arg(n)])
@@ -77,7 +80,7 @@ def _product(graph: Graph, vertex: Vertex, op: EinSum, of_z: tuple[str, Labels])
     alone = call("where", call("eq", zeros, 1), rest, 0)
     share = call("where", call("eq", zeros, 0), call("div", rest, op.join), 0)
     slope = call("where", is_zero, alone, share)
-    return Back((of_z, (count, op.output), (others, op.output)), (call("mul", g, slope),))
+    return Back((of_z, (count, op.output), (others, op.output)), (_times(g, slope, graph, vertex),))
 
 
 def _given_rule(
@@ -99,4 +102,9 @@ def _given_rule(
     tensors = [of_z, *((state, op.output) for state in states)]
     if not is_result:
         tensors.append((vertex.name, op.output))
-    return Back(tuple(tensors), tuple(call("mul", g, slope) for slope in slopes))
+    return Back(tuple(tensors), tuple(_times(g, slope, graph, vertex) for slope in slopes))
+
+
+def _times(adjoint: Expr, slope: Expr, graph: Graph, vertex: Vertex) -> Expr:
+    is_complex = any(kind(graph[name].dtype) is Kind.COMPLEX for name in vertex.inputs)
+    return call("mul", adjoint, call("conj", slope) if is_complex else slope)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.lang.dtypes import DType, Kind, kind, type_names
+from eindecomp.lang.dtypes import BFLOAT16, DType, Kind, dtype, kind, type_names
 
 if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
@@ -32,6 +32,9 @@ def to_scalar(given: object, name: str, dtype: DType) -> Any:
 
 
 def _read(given: object, name: str) -> Array:
+    if isinstance(given, np.ma.MaskedArray):
+        raise InputError(f"{name!r} is a masked array: fill it first")
+    given = _plain(given)
     try:
         if hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
             return np.from_dlpack(given)  # pyright: ignore[reportArgumentType]
@@ -40,9 +43,19 @@ def _read(given: object, name: str) -> Array:
         raise InputError(f"{name!r} cannot be read as an array: {error}") from error
 
 
+def _plain(given: Any) -> Any:
+    """What NumPy can read of a tensor it cannot read itself: torch's bfloat16 and gradients."""
+    if getattr(given, "requires_grad", False):
+        given = given.detach()
+    if str(getattr(given, "dtype", "")) == "torch.bfloat16":
+        return np.asarray(given.float()).astype(BFLOAT16)
+    return given
+
+
 def _convert(array: Array, to: DType, what: str) -> Array:
     if array.dtype.name not in type_names:
         raise InputError(f"{what} has dtype {to}, got {array.dtype}")
+    array = array.astype(dtype(array.dtype), copy=False)  # the machine's own byte order
     if array.dtype == to:
         return array
     if kind(array.dtype) > kind(to):

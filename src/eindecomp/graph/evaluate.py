@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from eindecomp.lang.scalar import Expr, values
 from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
@@ -51,17 +53,33 @@ def evaluate(graph: Graph, inputs: Mapping[str, object]) -> dict[str, Array]:
             if not isinstance(vertex.op, Input):
                 _check_memory(vertex)
                 operands = [arrays[name] for name in vertex.inputs]
-                arrays[vertex.name] = compute(vertex, operands, scalars, graph.scalars)
+                with _naming(vertex):
+                    arrays[vertex.name] = compute(vertex, operands, scalars, graph.scalars)
             for name in {*vertex.inputs, vertex.name} - wanted:
                 if last_use.get(name, vertex.name) == vertex.name:
                     arrays.pop(name, None)
-    return {vertex.name: arrays[vertex.name] for vertex in graph.outputs}
+    # An input that is an output too must not be the caller's own array.
+    own = {v.name: v for v in graph.inputs}
+    return {n: arrays[n].copy() if n in own else arrays[n] for n in (v.name for v in graph.outputs)}
+
+
+@contextmanager
+def _naming(vertex: Vertex) -> Generator[None]:
+    """Report what NumPy refuses to compute as an error of the vertex."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
+        raise InputError(f"{vertex} cannot be computed: {error}") from error
 
 
 def check_inputs(
     graph: Graph, inputs: Mapping[str, object]
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """Read the arrays and scalars that were given, refusing what does not fit the graph."""
+    if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"inputs go by name, as a dict; got {type(inputs).__name__}")
     known = {vertex.name: vertex for vertex in graph.inputs}
     for name in inputs:
         if name not in known and name not in graph.scalars:
@@ -247,7 +265,7 @@ def _scatter_add(op: ScatterAdd, source: Array, index: Array, vertex: Vertex) ->
     where = {label: slice(None) for label in space}
     shape = tuple(sizes[label] for label in space)
     place = [_lay_index(label, list(space), shape) for label in op.table]
-    rows = _lay_out(index, op.index, space, where)
+    rows = np.broadcast_to(_lay_out(index, op.index, space, where), shape)
     total = np.zeros(vertex.shape, widen(vertex.dtype))
     added = np.broadcast_to(_lay_out(source, op.source, space, where), shape)
     np.add.at(total, (*place[: op.axis], rows, *place[op.axis :]), added.astype(total.dtype))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import GradientError
 from eindecomp.graph.aggregation_rules import joined_adjoints
+from eindecomp.graph.checks import expect
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
@@ -33,7 +34,7 @@ MAX_TERMS = 8
 """How many adjoints one vertex adds up."""
 
 
-def grad(graph: Graph, output: str | Vertex, wrt: Iterable[str | Vertex]) -> Graph:
+def grad(graph: Graph, output: str | Vertex, wrt: str | Vertex | Iterable[str | Vertex]) -> Graph:
     """A graph that also computes the gradients of a rank-0 output.
 
     Its outputs are those of `graph`, then one gradient for each tensor of `wrt`, in that order,
@@ -49,8 +50,8 @@ def grad(graph: Graph, output: str | Vertex, wrt: Iterable[str | Vertex]) -> Gra
     grad_W[i] <- grad_loss[] * X[i]
     output loss, grad_W
     """
-    loss = graph[output if isinstance(output, str) else output.name]
-    wanted = [graph[tensor if isinstance(tensor, str) else tensor.name] for tensor in wrt]
+    loss = graph[_name(output)]
+    wanted = [graph[_name(t)] for t in ((wrt,) if isinstance(wrt, str | Vertex) else wrt)]
     if loss.shape != ():
         raise GradientError(
             f"a gradient is of one number, but {loss} has shape {loss.shape}: sum it first"
@@ -63,6 +64,12 @@ def grad(graph: Graph, output: str | Vertex, wrt: Iterable[str | Vertex]) -> Gra
     if kind(loss.dtype) is Kind.COMPLEX:
         raise GradientError(f"a gradient is of a real number, but {loss} is {loss.dtype}")
     return _sweep(graph, loss, wanted)
+
+
+def _name(tensor: object) -> str:
+    return (
+        tensor if isinstance(tensor, str) else expect(tensor, Vertex, "a tensor or its name").name
+    )
 
 
 def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
@@ -81,8 +88,16 @@ def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
     gradients = {v.name: adjoints.get(v.name) or _constant(grown, v, 0) for v in wanted}
     grown.output(*(v.name for v in graph.outputs), *gradients.values())
     # A gradient goes by its plain name even when it was added up from parts that took it first.
-    swaps = {old: f"grad_{name}" for name, old in gradients.items() if f"grad_{name}" not in graph}
-    return _rename(grown, swaps | {new: old for old, new in swaps.items()})
+    swaps = {old: _gradient_name(graph, name) for name, old in gradients.items()}
+    return _rename(grown, {new: old for old, new in swaps.items()} | swaps)
+
+
+def _gradient_name(graph: Graph, name: str) -> str:
+    """`grad_X` for X; `grad_grad_X` where the graph has a gradient by X already, and so on."""
+    name = f"grad_{name}"
+    while name in graph:
+        name = f"grad_{name}"
+    return name
 
 
 def _depending(graph: Graph, wanted: Sequence[Vertex]) -> set[str]:
@@ -143,7 +158,8 @@ def _input_adjoints(
         case Concat(output):
             return _concat(graph, vertex, output, vertex.op.axis, adjoint, needed)
         case Slice(output, ranges):
-            return [(0, _pad(graph, output, ranges, adjoint, vertex.inputs[0]))]
+            found = _pad(graph, output, ranges, adjoint, vertex.inputs[0])
+            return [(0, _own_copy(graph, found, adjoint, vertex.inputs[0]))]
         case Reshape(before, after, sizes):
             order = dict(sizes)
             back = Reshape(after, before, tuple((la, order[la]) for group in after for la in group))
@@ -256,7 +272,7 @@ def _all_sizes(
 ) -> dict[str, int]:
     sizes = vertex.sizes
     for name, labels in operands:
-        sizes |= dict(zip(labels, graph[name].shape, strict=True))
+        sizes |= graph[name].sizes_by(labels)
     return sizes
 
 
@@ -267,9 +283,17 @@ def _cast(graph: Graph, name: str, labels: Labels, like: Vertex) -> str:
     return graph.join(labels, [(name, labels)], value, name=graph.fresh(f"grad_{like.name}")).name
 
 
+def _own_copy(graph: Graph, found: str, adjoint: str, name: str) -> str:
+    """A vertex of its own for an adjoint that passed through unchanged: two gradients are two."""
+    if found != adjoint:
+        return found
+    labels = graph[name].labels
+    return graph.join(labels, [(found, labels)], Arg(0), name=graph.fresh(f"grad_{name}")).name
+
+
 def _reduce_to(graph: Graph, found: Vertex, labels: Labels, name: str) -> str:
     """Bring a vertex to the labels of a source: broadcast over new ones, sum over others."""
-    sizes = dict(zip(labels, graph[name].shape, strict=True))
+    sizes = graph[name].sizes_by(labels)
     operands = [(found.name, found.labels)]
     return graph.join(labels, operands, Arg(0), SUM, graph.fresh(f"grad_{name}"), sizes).name
 
@@ -305,8 +329,7 @@ def _pad(
         parts = [adjoint]
         for size, at in ((start, 0), (source.shape[axis] - stop, len(parts) + 1)):
             if size:
-                shape = graph[adjoint].shape
-                sizes = dict(zip(labels, shape, strict=True)) | {labels[axis]: size}
+                sizes = graph[adjoint].sizes_by(labels) | {labels[axis]: size}
                 zero = Fill(labels, call(source.dtype.name, 0))
                 made = graph.add(zero, [], graph.fresh(f"grad_{name}_zero"), sizes)
                 parts.insert(at, made.name)

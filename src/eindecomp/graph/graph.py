@@ -10,22 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError, naming, suggest
+from eindecomp.graph.checks import expect, fill_value, join_of, label_map, window
 from eindecomp.graph.infer import Operand, group_sizes, infer
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_scalar, write_vertex
 from eindecomp.lang import dtypes
 from eindecomp.lang.declare import declaration
-from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum, product
-from eindecomp.lang.monoid import BUILTIN, SUM, Monoid
+from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum
+from eindecomp.lang.monoid import BUILTIN, PROD, SUM, Monoid, find_monoid
 from eindecomp.lang.names import MAX_LENGTH, check_name
-from eindecomp.lang.resolve import parse_expr, parse_join
-from eindecomp.lang.scalar import Arg, Expr
+from eindecomp.lang.scalar import Arg, Expr, Number
 from eindecomp.lang.spec import parse_groups, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from eindecomp.graph.infer import Shape
     from eindecomp.lang.dtypes import DType
 
 
@@ -172,11 +173,9 @@ class Graph:
 
     def input(self, name: str, sizes: Mapping[str, int], dtype: object = "float32") -> Vertex:
         """Add a tensor that the user will give, with the sizes of its labels."""
-        shape = tuple(sizes.values())
-        for size in shape:
-            if not isinstance(size, int) or isinstance(size, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise GraphError(f"input {name!r}: a size is a whole number, got {size!r}")
-        return self.append(Vertex(name, Input(tuple(sizes)), (), shape, dtypes.dtype(dtype)))
+        sizes = label_map(sizes)
+        op = Input(tuple(sizes))
+        return self.append(Vertex(name, op, (), tuple(sizes.values()), dtypes.dtype(dtype)))
 
     def scalar(self, name: str, dtype: object = "float32") -> str:
         """Declare a number that the user will give, for joins to read by its name."""
@@ -207,13 +206,14 @@ class Graph:
 
         `sizes` are those of output labels that no input has.
         """
-        names = [self._own(tensor) for tensor in inputs]
-        labels, output = parse_spec(spec, self._ranks(names))
-        if join is None:
-            join = product(len(names))
-        elif isinstance(join, str):
-            join = parse_join(join, len(names), self._scalars)
-        return self.join(output, list(zip(names, labels, strict=True)), join, agg, name, sizes)
+        names, labels, output = self._read(spec, inputs)
+        function = join_of(join, len(names), self._scalars)
+        given = label_map(sizes or {})
+        for label, size in given.items():
+            known = [self[t].sizes_by(own).get(label) for t, own in zip(names, labels, strict=True)]
+            if label not in output or not {None, size}.issuperset(known):
+                raise GraphError(f"size {size} of label {label!r} does not fit {spec!r}")
+        return self.join(output, list(zip(names, labels, strict=True)), function, agg, name, given)
 
     def join(
         self,
@@ -228,23 +228,27 @@ class Graph:
         with naming(name):
             join, operands = canonical_inputs(join, operands)
             labels = tuple(labels for _, labels in operands)
+            names = [operand for operand, _ in operands]
             monoid = self._monoid(agg)
-            if {label for part in labels for label in part} <= set(output) and _is_plain(monoid):
-                monoid = None
-            op = make_einsum(labels, output, join, monoid)
-            return self.add(op, [operand for operand, _ in operands], name, sizes)
+            if {label for part in labels for label in part} <= set(output) and monoid.is_plain:
+                op = make_einsum(labels, output, join, None)
+                # Even with nothing to aggregate, a sum that is asked for counts truth values.
+                counts = agg is not None and monoid in (SUM, PROD)
+                if not counts or self._infer(op, names, sizes)[1] != dtypes.BOOL:
+                    monoid = None
+            return self.add(make_einsum(labels, output, join, monoid), names, name, sizes)
 
-    def fill(self, sizes: Mapping[str, int], value: str | Expr, name: str | None = None) -> Vertex:
+    def fill(
+        self, sizes: Mapping[str, int], value: str | Expr | Number, name: str | None = None
+    ) -> Vertex:
         """Add a tensor made from its indices: `g.fill({"s": 8, "t": 8}, "s >= t")`."""
-        labels = tuple(sizes)
-        if isinstance(value, str):
-            value = parse_expr(value, labels, self._scalars, "fill")
-        return self.add(Fill(labels, value), [], name, sizes)
+        sizes = label_map(sizes)
+        op = Fill(tuple(sizes), fill_value(value, sizes, self._scalars))
+        return self.add(op, [], name, sizes)
 
     def gather(self, spec: str, table: Tensor, index: Tensor, name: str | None = None) -> Vertex:
         """Add a lookup: `g.gather("v a, b s -> b s a", E, ids)`; the label `v` is looked up."""
-        names = [self._own(table), self._own(index)]
-        (rows, at), output = parse_spec(spec, self._ranks(names))
+        names, (rows, at), output = self._read(spec, (table, index))
         looked_up = [label for label in rows if label not in output]
         if len(looked_up) != 1:
             raise GraphError(
@@ -258,44 +262,54 @@ class Graph:
         self, spec: str, source: Tensor, index: Tensor, size: int, name: str | None = None
     ) -> Vertex:
         """Add sums into rows: `g.scatter_add("b s a, b s -> v a", D, ids, size=100)`."""
-        names = [self._own(source), self._own(index)]
-        (rows, at), output = parse_spec(spec, self._ranks(names))
+        names, (rows, at), output = self._read(spec, (source, index))
         new = [label for label in output if label not in (*rows, *at)]
         if len(new) != 1:
             raise GraphError(f"scatter {spec!r}: one label of the output must be new")
         table = tuple(label for label in output if label != new[0])
         op = ScatterAdd(rows, at, table, output.index(new[0]), new[0])
-        return self.add(op, names, name, {new[0]: size})
+        return self.add(op, names, name, label_map({new[0]: size}))
 
     def concat(self, labels: str, *inputs: Tensor, along: str, name: str | None = None) -> Vertex:
         """Add tensors one after another: `g.concat("ij", X, Y, along="j")`."""
-        names = [self._own(tensor) for tensor in inputs]
-        if not names:
+        if not inputs:
             raise GraphError("a concat needs at least one input")
-        [found], _ = parse_spec(f"{labels}->{labels}", self._ranks([names[0]]))
-        return self.add(Concat(found, along), names, name)
+        _, _, found = self._read(f"{labels}->{labels}", inputs[:1])
+        return self.add(Concat(found, along), [self._own(tensor) for tensor in inputs], name)
 
     def slice(
-        self, labels: str, source: Tensor, name: str | None = None, **ranges: tuple[int, int]
+        self,
+        labels: str,
+        source: Tensor,
+        ranges: Mapping[str, tuple[int, int]],
+        name: str | None = None,
     ) -> Vertex:
-        """Add a part of a tensor: `g.slice("ij", X, j=(2, 10))`."""
-        own = self._own(source)
-        [found], _ = parse_spec(f"{labels}->{labels}", self._ranks([own]))
-        for label in ranges:
+        """Add a part of a tensor: `g.slice("ij", X, {"j": (2, 10)})`."""
+        names, _, found = self._read(f"{labels}->{labels}", (source,))
+        cuts = {label: window(cut, label) for label, cut in ranges.items()}
+        for label in cuts:
             if label not in found:
-                raise GraphError(f"slice: {own} has no label {label!r}{suggest(label, found)}")
-        if not ranges:
-            return self.join(found, [(own, found)], Arg(0), name=name)
-        return self.add(Slice(found, tuple(ranges.get(label) for label in found)), [own], name)
+                raise GraphError(f"slice: {source} has no label {label!r}{suggest(label, found)}")
+        if not cuts:
+            return self.join(found, [(names[0], found)], Arg(0), name=name)
+        return self.add(Slice(found, tuple(cuts.get(label) for label in found)), names, name)
 
-    def reshape(self, spec: str, source: Tensor, name: str | None = None, **sizes: int) -> Vertex:
-        """Add a split or merge of labels: `g.reshape("b (h d) -> b h d", X, h=8)`."""
+    def reshape(
+        self,
+        spec: str,
+        source: Tensor,
+        sizes: Mapping[str, int] | None = None,
+        name: str | None = None,
+    ) -> Vertex:
+        """Add a split or merge of labels: `g.reshape("b (h d) -> b h d", X, {"h": 8})`."""
         own = self._own(source)
-        before, after = parse_groups(spec)
+        before, after = parse_groups(expect(spec, str, "a spec string"))
+        found = group_sizes(before, self[own].shape, label_map(sizes or {}), own)
         if all(len(group) == 1 for group in (*before, *after)):
             labels, output = (tuple(label for (label,) in part) for part in (before, after))
+            if set(labels) != set(output):
+                raise GraphError(f"a reshape keeps its labels: {labels} is not {output}")
             return self.join(output, [(own, labels)], Arg(0), name=name)
-        found = group_sizes(before, self[own].shape, sizes, own)
         return self.add(Reshape(before, after, found), [own], name)
 
     def add(
@@ -307,8 +321,7 @@ class Graph:
     ) -> Vertex:
         """Add a vertex of any kind, finding its shape and type."""
         with naming(name):
-            operands = [self._operand(n) for n in inputs]
-            shape, dtype = infer(op, operands, sizes or {}, self._scalars)
+            shape, dtype = self._infer(op, inputs, sizes)
             name = self.fresh("T") if name is None else name
             return self._store(Vertex(name, op, tuple(inputs), shape, dtype))
 
@@ -319,7 +332,9 @@ class Graph:
 
     def _store(self, vertex: Vertex) -> Vertex:
         if vertex.name in self._vertices or vertex.name in self._scalars:
-            raise GraphError(f"the name {vertex.name!r} is taken")
+            raise GraphError(
+                f"the name {vertex.name!r} is taken, by another statement or by what a macro made"
+            )
         if isinstance(vertex.op, EinSum) and vertex.op.agg is not None:
             self._register(vertex.op.agg)
         self._vertices[vertex.name] = vertex
@@ -333,25 +348,32 @@ class Graph:
                 raise GraphError(f"{vertex} reads {name!r}, which does not come before it")
         if isinstance(vertex.op, Input):
             return
-        operands = [self._operand(name) for name in vertex.inputs]
         with naming(vertex.name):
-            found = infer(vertex.op, operands, vertex.sizes, self._scalars)
+            found = self._infer(vertex.op, vertex.inputs, vertex.sizes)
         if found != (vertex.shape, vertex.dtype):
             raise GraphError(
                 f"{vertex} has shape {vertex.shape} and dtype {vertex.dtype}, but its inputs make "
                 f"it {found[0]} and {found[1]}"
             )
 
-    def _operand(self, name: str) -> Operand:
-        vertex = self[name]
-        return Operand(name, vertex.shape, vertex.dtype)
+    def _infer(
+        self, op: Op, inputs: Sequence[str], sizes: Mapping[str, int] | None
+    ) -> tuple[Shape, DType]:
+        operands = [Operand(v.name, v.shape, v.dtype) for v in (self[name] for name in inputs)]
+        return infer(op, operands, sizes or {}, self._scalars)
 
-    def _ranks(self, names: Sequence[str]) -> tuple[int, ...]:
-        return tuple(len(self[name].shape) for name in names)
+    def _read(
+        self, spec: str, inputs: Sequence[Tensor]
+    ) -> tuple[list[str], tuple[Labels, ...], Labels]:
+        """The names of the inputs, their labels and the output's, by a spec string."""
+        names = [self._own(tensor) for tensor in inputs]
+        ranks = tuple(len(self[name].shape) for name in names)
+        return names, *parse_spec(expect(spec, str, "a spec string"), ranks)
 
     def _own(self, tensor: Tensor) -> str:
         if isinstance(tensor, str):
             return self[tensor].name
+        expect(tensor, Vertex, "a tensor or its name")
         if self._vertices.get(tensor.name) != tensor:
             raise GraphError(f"tensor {tensor.name!r} belongs to another graph")
         return tensor.name
@@ -361,13 +383,13 @@ class Graph:
             return SUM
         if isinstance(agg, Monoid):
             return agg
-        base, dot, index = agg.partition(".")
         known = {**BUILTIN, **self._monoids}
-        if base not in known:
+        found = find_monoid(expect(agg, str, "an aggregation or its name"), known)
+        if found is None:
             raise GraphError(
-                f"{agg!r} is not a commutative monoid that is known here{suggest(base, known)}"
+                f"{agg!r} is not a commutative monoid that is known here{suggest(agg, known)}"
             )
-        return known[base].select(int(index)) if dot else known[base]
+        return found
 
     def _register(self, monoid: Monoid) -> None:
         name = monoid.base_name
@@ -380,8 +402,3 @@ class Graph:
             self._monoids[name] = monoid
         elif before.select(0) != monoid.select(0) or (monoid.name == name and before != monoid):
             raise GraphError(f"aggregation {name!r} is defined in two ways")
-
-
-def _is_plain(monoid: Monoid) -> bool:
-    """Whether aggregating one value leaves it as it is."""
-    return monoid.width == 1 and monoid.finish is None and monoid.over is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
-from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote
+from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote, to_number
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_scalars, values
 from eindecomp.lang.scalar_types import type_of
@@ -185,7 +185,8 @@ def _scatter_add(
     found = label_sizes([op.source, op.index], operands)
     if op.row_label not in sizes:
         raise GraphError(f"the scattered dimension {op.row_label!r} needs a size")
-    return _pick(op.output, found | {op.row_label: sizes[op.row_label]}), source.dtype
+    shape = _pick(op.output, found | {op.row_label: sizes[op.row_label]})
+    return shape, concrete(to_number(source.dtype))
 
 
 def _concat(op: Concat, operands: Sequence[Operand]) -> tuple[Shape, DType]:
@@ -243,6 +244,9 @@ def group_sizes(
     """
     if len(groups) != len(shape):
         raise GraphError(f"{name} has shape {shape}, not {len(groups)} dimensions")
+    for label in given:
+        if not any(label in group for group in groups):
+            raise GraphError(f"splitting {name}: no dimension has the label {label!r}")
     found: list[tuple[str, int]] = []
     for group, size in zip(groups, shape, strict=True):
         unknown = [label for label in group if label not in given]

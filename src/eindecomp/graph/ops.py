@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError
-from eindecomp.lang.einsum import EinSum, Labels
-from eindecomp.lang.names import check_label
+from eindecomp.lang.einsum import MAX_LABELS, EinSum, Labels
+from eindecomp.lang.names import CONSTANTS, check_label
 from eindecomp.lang.scalar import Expr, Tuple, used_args
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Fill:
 
     def __post_init__(self) -> None:
         _check_distinct(self.output)
+        if not CONSTANTS.isdisjoint(self.output):
+            raise GraphError(f"a label of a fill has the name of a constant in {self.output}")
         if isinstance(self.value, Tuple):
             raise GraphError(f"a fill has one value, not {self.value}")
         if max(used_args(self.value), default=-1) >= len(self.output):
@@ -172,6 +174,8 @@ Op = Input | EinSum | Fill | Gather | ScatterAdd | Concat | Slice | Reshape
 def _check_distinct(labels: Labels) -> None:
     for label in labels:
         check_label(label)
+    if len(labels) > MAX_LABELS:
+        raise GraphError(f"a tensor has at most {MAX_LABELS} dimensions, not {len(labels)}")
     if len(set(labels)) < len(labels):
         raise GraphError(f"a label stands twice in [{', '.join(labels)}]")
 

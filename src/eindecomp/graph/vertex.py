@@ -40,7 +40,11 @@ class Vertex:
     @property
     def sizes(self) -> dict[str, int]:
         """The size of each of its labels."""
-        return dict(zip(self.labels, self.shape, strict=True))
+        return self.sizes_by(self.labels)
+
+    def sizes_by(self, labels: Labels) -> dict[str, int]:
+        """The sizes of its dimensions under the labels that a reader gives them."""
+        return dict(zip(labels, self.shape, strict=True))
 
     @property
     def elements(self) -> int:

@@ -44,7 +44,8 @@ def compile_scalar(
     )
     module = compile(ast.fix_missing_locations(ast.Expression(function)), "<scalar>", "eval")
     [code] = [const for const in module.co_consts if isinstance(const, CodeType)]
-    return FunctionType(code, {f"op_{name}": op for name, op in backend.items()})
+    # No builtins: the code can call nothing but the backend's table.
+    return FunctionType(code, {"__builtins__": {}, **{f"op_{n}": op for n, op in backend.items()}})
 
 
 def _node(expr: Expr) -> ast.expr:

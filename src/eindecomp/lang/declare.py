@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+import numpy as np
+
+from eindecomp.errors import ExpressionError
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.resolve import parse_expr
-from eindecomp.lang.scalar import Const, from_values, to_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.lang.scalar import Number
+from eindecomp.lang.scalar import Const, Number, from_values, to_text
 
 
 def monoid(
@@ -65,4 +63,11 @@ def _names(width: int) -> list[str]:
 
 
 def _as_tuple(identity: Number | Sequence[Number]) -> tuple[Number, ...]:
-    return (identity,) if isinstance(identity, bool | int | float | complex) else tuple(identity)
+    items = identity if isinstance(identity, Sequence) else (identity,)
+    return tuple(_number(item) for item in items)
+
+
+def _number(item: object) -> Number:
+    if not isinstance(item, Number | np.number | np.bool_):
+        raise ExpressionError(f"an identity is numbers, got {item!r}")
+    return np.asarray(item).item()

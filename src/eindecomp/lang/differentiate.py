@@ -110,8 +110,13 @@ def _divisor(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
 
 def _base(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
     x, y = node.args
+    if isinstance(y, Const) and y.value == 0:
+        return call("mul", adjoint, 0)
     power = walk.simplified(call("pow", x, walk.simplified(call("sub", y, 1))))
-    return walk.times(adjoint, call("mul", y, power))
+    slope = call("mul", y, power)
+    # x**0 is flat, also at 0, where its slope would be 0·∞.
+    flat = slope if isinstance(y, Const) else call("where", call("eq", y, 0), 0, slope)
+    return walk.times(adjoint, flat)
 
 
 def _exponent(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:

@@ -61,6 +61,8 @@ def dtype(given: object) -> DType:
         if given in _BY_NAME:
             return _BY_NAME[given]
         raise ExpressionError(f"unknown dtype {given!r}{suggest(given, type_names)}")
+    if given is None:
+        raise ExpressionError("None is not a dtype")
     try:
         found: DType = np.dtype(given)  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
     except TypeError:
@@ -84,6 +86,16 @@ def concrete(of: Type) -> DType:
     if not isinstance(of, Kind):
         return of
     return {Kind.BOOL: BOOL, Kind.INT: INT64, Kind.FLOAT: FLOAT32, Kind.COMPLEX: COMPLEX64}[of]
+
+
+def fits(value: int, of: Type) -> bool:
+    """Whether an integer type holds a value.
+
+    >>> fits(200, dtype("uint8")), fits(200, dtype("int8"))
+    (True, False)
+    """
+    limits = np.iinfo(concrete(of).name)
+    return int(limits.min) <= value <= int(limits.max)
 
 
 def promote(a: Type, b: Type) -> Type:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Labels = tuple[str, ...]
+MAX_LABELS = 50
+"""How many labels one vertex may have: NumPy's arrays and einsum end not far above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,10 @@ class EinSum:
     def __post_init__(self) -> None:
         for label in {label for labels in (*self.inputs, self.output) for label in labels}:
             check_label(label)
+        if len(self.labels) > MAX_LABELS:
+            raise ExpressionError(
+                f"an EinSum has at most {MAX_LABELS} labels, not {len(self.labels)}"
+            )
         if len(set(self.output)) < len(self.output):
             raise ExpressionError(f"an output label stands twice in [{', '.join(self.output)}]")
         used = used_args(self.join)

@@ -17,7 +17,7 @@ import numpy as np
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import BOOL, DType, Kind, Type, dtype, kind, promote
+from eindecomp.lang.dtypes import BOOL, DType, Kind, Type, concrete, dtype, fits, kind, promote
 from eindecomp.lang.names import check_name
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import (
@@ -98,6 +98,11 @@ class Monoid:
         """The name without a selected field: 'attend' for 'attend.1'."""
         return self.name.partition(".")[0]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether aggregating one value leaves it as it is."""
+        return self.width == 1 and self.finish is None and self.over is None
+
     def select(self, index: int) -> Monoid:
         """The aggregation that yields one number of the final state instead of the result."""
         if not 0 <= index < self.width:
@@ -124,6 +129,7 @@ class Monoid:
     def result_type(self, joined: Sequence[Type], scalars: Mapping[str, DType]) -> Type:
         """The type of the result when values of the types `joined` are aggregated."""
         state = self.state_types(joined, scalars)
+        self.identity_for([concrete(t) for t in state])  # refuses what does not fit
         return state[0] if self.finish is None else type_of(self.finish, state, scalars)
 
 
@@ -133,6 +139,9 @@ def _fit(value: Number, to: DType) -> Any:
         return to.type(limits.max if value > 0 else limits.min)
     if kind(to) is Kind.BOOL and isinstance(value, float):
         return np.bool_(value > 0)
+    number = float(np.real(value))
+    if kind(to) is Kind.INT and not (number.is_integer() and fits(int(number), to)):
+        raise ExpressionError(f"the identity {value} does not fit {to}")
     return np.asarray(value).astype(to)[()]
 
 
@@ -148,6 +157,14 @@ MIN = Monoid("min", _binary("min"), (Const(math.inf),))
 ANY = Monoid("any", _binary("or"), (Const(False),), over=BOOL)
 ALL = Monoid("all", _binary("and"), (Const(True),), over=BOOL)
 BUILTIN: Mapping[str, Monoid] = {m.name: m for m in (SUM, PROD, MAX, MIN, ANY, ALL)}
+
+
+def find_monoid(name: str, known: Mapping[str, Monoid]) -> Monoid | None:
+    """The monoid of a name, which may select a value, as in `attend.1`; None if it is not known."""
+    base, dot, index = name.partition(".")
+    if base not in known or (dot and not index.isdigit()):
+        return None
+    return known[base].select(int(index)) if dot else known[base]
 
 
 def distributes(join: str, agg: Monoid) -> bool:
@@ -170,10 +187,11 @@ _TRIALS = 200
 
 
 def _check_laws(monoid: Monoid) -> None:
-    """Refuse a monoid that breaks a law at some sample, on the reals and on the positive reals.
+    """Refuse a monoid that breaks a law at some sample.
 
-    A definition that is lawful only for values ≥ 0 (say √(x² + y²)) is accepted: what its user
-    feeds it is theirs to know.
+    One whose identity is a truth value is tried on truth values, others on real numbers. A
+    definition that is lawful only for values ≥ 0 (say √(x² + y²)) or > 0 (a mean with its count) is
+    accepted: what its user feeds it is theirs to know.
     """
     k = monoid.width
     explicit = [with_casts(v, [dtype("float64")] * (2 * k), {})[0] for v in values(monoid.combine)]
@@ -182,8 +200,12 @@ def _check_laws(monoid: Monoid) -> None:
     def combine(left: list[Any], right: list[Any]) -> list[Any]:
         return [np.asarray(f(*left, *right), np.float64) for f in functions]
 
-    broken = _broken_law(monoid, combine, _SAMPLES)
-    if broken and _broken_law(monoid, combine, _SAMPLES[_SAMPLES >= 0]):
+    if all(isinstance(c.value, bool) for c in monoid.identity):
+        domains = [np.array([0.0, 1.0])]
+    else:
+        domains = [_SAMPLES, _SAMPLES[_SAMPLES >= 0], _SAMPLES[_SAMPLES > 0]]
+    broken = _broken_law(monoid, combine, domains[0])
+    if broken and all(_broken_law(monoid, combine, domain) for domain in domains[1:]):
         raise ExpressionError(f"{monoid.name!r} is not a commutative monoid: {broken}")
 
 

@@ -9,10 +9,11 @@ from eindecomp.errors import ExpressionError
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
 OPERATOR_WORDS = frozenset({"and", "or", "not", "in"})
-KEYWORDS = OPERATOR_WORDS | {
+CONSTANTS = frozenset({"inf", "nan", "pi", "true", "false"})
+KEYWORDS = OPERATOR_WORDS | CONSTANTS | {
     "input", "scalar", "output", "macro", "monoid", "fill", "concat",
     "identity", "finish", "grad", "with", "result", "size",
-    "inf", "nan", "pi", "true", "false", "complex",
+    "complex",
 }  # fmt: skip
 """Words the text syntax uses itself; labels only have to avoid the operators."""
 MAX_LENGTH = 200
@@ -20,6 +21,8 @@ MAX_LENGTH = 200
 
 def check_name(name: str, what: str) -> str:
     """Return `name` if it can name a `what` ('tensor', 'scalar', …) in the text syntax."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ExpressionError(f"{name!r} cannot name a {what}: a name is a string")
     if not _is_identifier(name):
         raise ExpressionError(
             f"{name[:MAX_LENGTH]!r} cannot name a {what}: a name is a letter or underscore, "

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 
 def _cast(x: Any, to: np.dtype[np.generic]) -> Any:
-    # A literal becomes an array scalar; float to int truncates, as in C.
-    return np.asarray(x).astype(to)
+    # A literal becomes an array scalar; float to int truncates, complex to real drops a part.
+    array = np.asarray(x)
+    if array.dtype.kind == "c" and to.kind != "c":
+        array = np.real(array)
+    return array.astype(to)
 
 
 def _relu(x: Any) -> Any:

@@ -14,6 +14,7 @@ from eindecomp.lang.dtypes import (
     Type,
     concrete,
     dtype,
+    fits,
     kind,
     promote,
     to_float,
@@ -57,7 +58,9 @@ def type_of(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> T
             raise ExpressionError(f"{expr} has several values where one is expected")
         case Call(op, operands):
             types = [type_of(operand, args, scalars) for operand in operands]
-            return _result_type(FUNCTIONS[op], types, expr)
+            result = _result_type(FUNCTIONS[op], types, expr)
+            _check_literals(FUNCTIONS[op], operands, types, expr)
+            return result
 
 
 def kind_of_number(value: Number) -> Kind:
@@ -124,6 +127,28 @@ def _result_type(function: Function, types: list[Type], expr: Expr) -> Type:
             return to_float(reduce(promote, types))
 
 
+def _check_literals(
+    function: Function, operands: tuple[Expr, ...], types: list[Type], expr: Expr
+) -> None:
+    """Refuse literals that the integers they meet cannot hold, and integers to negative powers."""
+    if function.result in (Result.CAST, Result.REAL) or function.name in ("and", "or", "not"):
+        return
+    meet = reduce(promote, types[1:] if function.result is Result.SELECT else types)
+    if kind(meet) is not Kind.INT:
+        return
+    for operand in operands:
+        match operand:
+            case Const(int() as value) if not isinstance(value, bool) and not fits(value, meet):
+                raise ExpressionError(f"literal {value} does not fit {meet} in {to_text(expr)}")
+            case _:
+                pass
+    match operands:
+        case (_, Const(int() as exponent)) if function.name == "pow" and exponent < 0:
+            raise ExpressionError(f"an integer to a negative power: {to_text(expr)}; cast it first")
+        case _:
+            pass
+
+
 def _operand_types(function: Function, types: list[Type], result: Type) -> list[Type]:
     """The types the operands are brought to before the function is applied."""
     match function.result:
@@ -141,6 +166,8 @@ def _operand_types(function: Function, types: list[Type], result: Type) -> list[
 
 def _cast(expr: Expr, found: Type, wanted: Type) -> Expr:
     if isinstance(wanted, Kind):
+        if isinstance(expr, Const) and kind_of_number(expr.value) != wanted:
+            return _convert(expr, concrete(wanted))
         return expr
     if isinstance(expr, Const):
         return expr if kind(found) == kind(wanted) else _convert(expr, wanted)
@@ -153,6 +180,8 @@ def _convert(literal: Const, wanted: DType) -> Expr:
     match kind(wanted):
         case Kind.BOOL:
             return Const(bool(literal.value))
+        case Kind.INT if isinstance(literal.value, bool):
+            return Const(int(literal.value))
         case Kind.FLOAT if not isinstance(literal.value, complex):
             return Const(float(literal.value))
         case Kind.COMPLEX:

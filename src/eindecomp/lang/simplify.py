@@ -28,8 +28,8 @@ def simplify(
     """Fold literals and drop operations that do nothing, for inputs of the given types (float32).
 
     >>> from eindecomp.lang.scalar import Arg, call
-    >>> print(simplify(call("add", call("mul", Arg(0), 1), call("sub", 3, 3))))
-    x
+    >>> print(simplify(call("div", call("mul", Arg(0), 1), call("sqrt", 64))))
+    x / 8.0
     """
     if args is None:
         args = [FLOAT32] * (1 + max(used_args(expr), default=-1))
@@ -45,8 +45,10 @@ def _simplify(expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]) -
             after = _fold(before) if _is_literal(before) else _drop(before)
             if after is before:
                 return before
-            same = type_of(after, args, scalars) == type_of(before, args, scalars)
-            return after if same else before
+            found = type_of(before, args, scalars)
+            # Adding 0 turns −0.0 into 0.0, and 0 − x is 0.0 where −x is −0.0.
+            is_signed = kind(found) >= Kind.FLOAT and _adds_zero(before)
+            return after if not is_signed and type_of(after, args, scalars) == found else before
         case _:
             return expr
 
@@ -105,6 +107,14 @@ def _drop(call: Call) -> Expr:
 
 
 _IDEMPOTENT = frozenset({"abs", "relu", "sign", "real"} | {t for t in NUMPY if t[-1].isdigit()})
+
+
+def _adds_zero(call: Call) -> bool:
+    match call:
+        case Call("add", (Const(), _) | (_, Const())) | Call("sub", (Const(), _)):
+            return not _is_literal(call)
+        case _:
+            return False
 
 
 def _is(value: object, number: int) -> bool:

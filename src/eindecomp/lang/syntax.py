@@ -103,7 +103,9 @@ class Apply:
     def __post_init__(self) -> None:
         depth = 1 + max(arg.depth if isinstance(arg, Apply) else 0 for arg in self.args)
         if depth > MAX_DEPTH:
-            raise ExpressionError(f"an expression nests more than {MAX_DEPTH} deep")
+            raise ExpressionError(
+                f"an expression nests more than {MAX_DEPTH} deep (a sum of as many terms does too)"
+            )
         object.__setattr__(self, "depth", depth)
 
 

@@ -6,6 +6,7 @@ of the rules below returned.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 from lark import Token, Transformer
@@ -152,6 +153,14 @@ class ToSyntax(Transformer[Token, Any]):
         """`name = number`."""
         name, number = found
         return Default(str(name), number.value, _at(name))
+
+    def infinity(self, _: list[Any]) -> s.Literal:
+        """`inf` as an option's value."""
+        return s.Literal(math.inf, 0)
+
+    def minus_infinity(self, _: list[Any]) -> s.Literal:
+        """`-inf` as an option's value."""
+        return s.Literal(-math.inf, 0)
 
     # Indices
 

@@ -128,6 +128,26 @@ def test_a_long_chain_fuses_into_pieces_of_bounded_size() -> None:
             assert len(vertex.inputs) <= MAX_INPUTS
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_fusion_keeps_the_rounding_of_low_precision(dtype: str) -> None:
+    graph = ed.parse(f"input X[i: 3] {dtype}\nB[i] <- X[i] * 3\nZ[i] <- B[i] / 3 - X[i]\noutput Z")
+    values = {"X": [0.1, 40000.0, 0.7]}
+    fused = fuse(graph)
+    assert len(fused) == 2
+    np.testing.assert_array_equal(ed.evaluate(fused, values)["Z"], ed.evaluate(graph, values)["Z"])
+
+
+def test_partial_contractions_are_as_wide_as_the_whole() -> None:
+    graph = ed.parse(
+        "input A[i: 4, j: 4] float16, B[j, k: 4] float16, C[k, l: 2] float64\n"
+        "Z[i,l] <- sum A[i,j] * B[j,k] * C[k,l] * 1e-3\noutput Z"
+    )
+    values = arrays(graph)
+    values["A"] = values["A"] * 300
+    found = ed.evaluate(order_contractions(graph), values)["Z"]
+    np.testing.assert_allclose(found, ed.evaluate(graph, values)["Z"], rtol=1e-6)
+
+
 def test_fusion_keeps_types() -> None:
     graph = ed.parse(
         "input X[i: 3] bfloat16\no[i: 3] <- fill float32(2)\nZ[i] <- X[i] * o[i]\noutput Z"

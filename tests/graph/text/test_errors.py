@@ -33,6 +33,12 @@ ERRORS = [
     ("Z[i,j] <- attention[i](X[i,j])", 3, 11, r"attention\[t, d\] takes 2 labels"),
     ("Z[i,j] <- attention[i, j](X[i,j])", 3, 11, "takes 3 tensors"),
     ("Z[i,j] <- rms_norm[j](X[i,j], X[i,j], epz = 1)", 3, 11, "no option 'epz'"),
+    ("Z[i,j] <- X[*i, j]", 3, 14, "X cannot have this index here"),
+    ("Z[i,j] <- X[i,j] with Y[j, *k]", 3, 29, "Y cannot have this index here"),
+    ("Z[i,j] <- softmax[i] X[*i, j]", 3, 25, "X cannot have this index here"),
+    ("Z[i,j] <- rms_norm[j](X[i,j], X[i,j], eps = 1, eps = 2)", 3, 11, "given twice"),
+    ("macro f[j, j](A[j]) -> B[] {\nB[] <- sum A[j]\n}", 3, 7, "'j' stands twice in its head"),
+    ("macro f(A[*b]) -> B[*b] {\nB[*b] <- A[*b]\n}\n" * 2, 6, 7, "'f' is defined already"),
     ("Z[i,j] <- X[i,j] * rate", 3, 20, "unknown scalar 'rate'"),
     ("Z[i,j] <- X * 2", 3, 11, r"'X' is a tensor: write X\["),
     ("Z[i,j] <- expp(X[i,j])", 3, 11, "unknown function 'expp'; did you mean 'exp'"),
@@ -149,5 +155,5 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"input X[i: 3]\xff")
     with pytest.raises(ed.EinDecompError, match="not UTF-8 text"):
         ed.load(path)
-    path.write_bytes(b"input X[i: 3]\r\nZ[i] <- X[i]\r\n\r\noutput Z")
+    path.write_bytes(b"\xef\xbb\xbfinput X[i: 3]\r\nZ[i] <- X[i]\r\n\r\noutput Z")
     assert len(ed.load(path)) == 2

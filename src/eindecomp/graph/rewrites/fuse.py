@@ -15,6 +15,7 @@ from eindecomp.errors import ExpressionError
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
 from eindecomp.graph.rewrites.remove_dead import remove_dead
+from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs
 from eindecomp.lang.scalar import (
     Arg,
@@ -22,6 +23,7 @@ from eindecomp.lang.scalar import (
     Const,
     Expr,
     Scalar,
+    call,
     leaves,
     replace_args,
     size_of,
@@ -161,6 +163,9 @@ def _substitute(
     at = form.operands.index(operand)
     operands = [*form.operands, *taken]
     shifted = replace_args(inner.join, [Arg(len(form.operands) + k) for k in range(len(taken))])
+    if producer.dtype in LOW_PRECISION and not isinstance(shifted, Arg):
+        # As a vertex it was rounded; it must be as a part of another one.
+        shifted = call(producer.dtype.name, shifted)
     by: list[Expr] = [shifted if k == at else Arg(k) for k in range(len(form.operands))]
     return _canonical(form, operands, by, operand)
 

@@ -13,9 +13,11 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
+from eindecomp.lang.dtypes import Kind, concrete, kind, promote
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import Monoid, distributes
 from eindecomp.lang.scalar import Arg, Call, Expr, Tuple, call, leaves, replace_args, used_args
+from eindecomp.lang.scalar_types import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,7 +98,10 @@ def _contract(vertex: Vertex, op: EinSum, parts: list[Expr], join: str, into: Gr
         labels = tuple(label for label in seen if label in needed) if queue else op.output
         name = into.fresh(f"{vertex.name}_1") if queue else vertex.name
         operands = [(factor.name, factor.labels) for factor in picked]
-        made = into.join(labels, operands, _join(picked, join), op.agg, name, vertex.sizes)
+        value = _join(picked, join)
+        if queue:
+            value = _at_least(value, picked, vertex, into)
+        made = into.join(labels, operands, value, op.agg, name, vertex.sizes)
         queue.append(_Factor(made.name, labels, Arg(0)))
 
 
@@ -105,6 +110,16 @@ def _join(factors: Sequence[_Factor], op: str) -> Expr:
     for value in rest:
         first = call(op, first, value)
     return first
+
+
+def _at_least(value: Expr, factors: Sequence[_Factor], vertex: Vertex, graph: Graph) -> Expr:
+    """A partial result in the type of the whole one, which a part of the factors may not reach."""
+    types = [graph[factor.name].dtype for factor in factors]
+    found = type_of(value, types, graph.scalars)
+    wanted = promote(found, vertex.dtype)
+    if wanted == found or kind(found) is Kind.BOOL:
+        return value
+    return call(concrete(wanted).name, value)
 
 
 def _path(factors: Sequence[_Factor], output: Labels, graph: Graph) -> list[tuple[int, ...]]:
@@ -157,7 +172,7 @@ def _separable(
         sizes = {
             label: size
             for k in uses
-            for label, size in zip(operands[k][1], graph[operands[k][0]].shape, strict=True)
+            for label, size in graph[operands[k][0]].sizes_by(operands[k][1]).items()
         }
         elements = prod(sizes.values())
         if elements <= limit and (best is None or elements < best[0]):

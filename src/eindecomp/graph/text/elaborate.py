@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, Source, suggest
+from eindecomp.graph.checks import expect
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.infer import Operand, label_sizes
 from eindecomp.graph.ops import Concat, Fill, ScatterAdd
 from eindecomp.graph.text.indices import add_gather, add_reshape, add_slice, to_distinct, to_plain
-from eindecomp.graph.text.macros import Passed, check_expansion, check_macro, expand
+from eindecomp.graph.text.macros import Passed, check_expansion, check_macro, expand, prelude
 from eindecomp.graph.text.scope import Scope
 from eindecomp.lang import syntax as s
 from eindecomp.lang.monoid import Monoid
@@ -54,7 +55,7 @@ def load(path: str | Path) -> Graph:
     with path.open("rb") as file:
         data = file.read(4 * MAX_TEXT + 1)  # a character has at most four bytes
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")  # Windows' editors may put a byte-order mark first
     except UnicodeDecodeError as error:
         message = f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
         raise EinDecompError(message) from None
@@ -69,7 +70,7 @@ def extend(graph: Graph, text: str, name: str = "<text>") -> Graph:
     >>> len(extend(g, "P[s,t] <- softmax[t] U[s,t]"))
     5
     """
-    source = Source(text, name)
+    source = Source(expect(text, str, "a text"), name)
     scope = Scope(graph, source)
     for statement in read_statements(source):
         _statement(scope, statement)
@@ -90,6 +91,8 @@ def _statement(scope: Scope, statement: s.Statement) -> None:
                 scope.graph.output(name)
             case s.MacroDecl(name):
                 check_macro(statement)
+                if scope.macros.get(name) not in (None, prelude().get(name)):
+                    raise scope.error(f"macro {name!r} is defined already", statement.at)
                 scope.macros[name] = statement
             case s.MonoidDecl(name):
                 if name in scope.monoids:

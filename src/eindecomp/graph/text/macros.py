@@ -45,6 +45,11 @@ def check_macro(macro: s.MacroDecl) -> None:
         raise MacroError(f"{macro.name!r} cannot name a macro: it is a function")
     for label in macro.labels:
         check_label(label)
+    names = [*(param.name for param in macro.params), *(name for name, _ in macro.options)]
+    for part in (macro.labels, names):
+        twice = [name for name in part if part.count(name) > 1]
+        if twice:
+            raise MacroError(f"macro {macro.name}: {twice[0]!r} stands twice in its head")
     for param in macro.params:
         stars = [item for item in param.items if isinstance(item, s.Star)]
         if len(stars) > 1:
@@ -167,7 +172,10 @@ def _bind_stars(
 
 def _bind_options(macro: s.MacroDecl, call: s.MacroCall) -> dict[str, s.Literal]:
     found = dict(macro.options)
+    given = [name for name, _ in call.options]
     for name, value in call.options:
+        if given.count(name) > 1:
+            raise MacroError(f"macro {macro.name}: option {name!r} is given twice")
         if name not in found:
             raise MacroError(f"macro {macro.name} has no option {name!r}{suggest(name, found)}")
         found[name] = value

@@ -10,7 +10,7 @@ from eindecomp.errors import EinDecompError, Source, TextError, suggest
 from eindecomp.graph.infer import OperandError
 from eindecomp.graph.text.macros import prelude
 from eindecomp.lang import syntax as s
-from eindecomp.lang.monoid import BUILTIN, Monoid
+from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid
 from eindecomp.lang.scalar import Expr, Scalar
 
 if TYPE_CHECKING:
@@ -83,6 +83,9 @@ class Scope:
                 raise self.error(f"{ref.name!r} is a macro: write {ref.name}[…](…), alone", ref.at)
             hint = suggest(ref.name, self.graph.vertices)
             raise self.error(f"unknown tensor {ref.name!r}{hint}", ref.at)
+        for item in ref.items:
+            if isinstance(item, s.Star | s.Scattered):
+                raise self.error(f"{ref.name} cannot have this index here", item.at)
         vertex = self.graph[ref.name]
         if len(ref.items) != len(vertex.shape):
             raise self.error(
@@ -94,13 +97,13 @@ class Scope:
 
     def aggregation(self, name: str, at: int) -> Monoid:
         """The aggregation of a name, which may select a value: `attend.1`."""
-        base, dot, index = name.partition(".")
-        if base in self.monoids:
-            return self.monoids[base].select(int(index)) if dot else self.monoids[base]
-        if base in self.macros:
-            labels = ", ".join(self.macros[base].labels)
-            raise self.error(f"{base!r} is a macro: write {base}[{labels}]", at)
-        hint = suggest(base, self.monoids)
+        found = find_monoid(name, self.monoids)
+        if found is not None:
+            return found
+        if name in self.macros:
+            labels = ", ".join(self.macros[name].labels)
+            raise self.error(f"{name!r} is a macro: write {name}[{labels}]", at)
+        hint = suggest(name, self.monoids)
         raise self.error(f"{name!r} is not a commutative monoid that is known here{hint}", at)
 
     def word(self, term: s.Name) -> Expr:
