@@ -5,8 +5,8 @@ from hypothesis import given, settings
 
 import eindecomp as ed
 from eindecomp.lang.monoid import MAX
-from eindecomp.lang.resolve import parse_join
 from eindecomp.lang.scalar import Expr, to_text
+from eindecomp.lang.text.resolve import parse_join
 from strategies import exprs, graphs
 
 

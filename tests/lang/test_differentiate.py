@@ -10,9 +10,9 @@ from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.differentiate import derivative
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.numpy_backend import NUMPY
-from eindecomp.lang.resolve import parse_join
 from eindecomp.lang.scalar import FUNCTIONS, Arg, Call, Expr
 from eindecomp.lang.scalar_types import with_casts
+from eindecomp.lang.text.resolve import parse_join
 from strategies import SMOOTH, exprs
 
 

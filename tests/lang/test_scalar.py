@@ -3,7 +3,6 @@
 import pytest
 
 from eindecomp import ExpressionError
-from eindecomp.lang.resolve import parse_join
 from eindecomp.lang.scalar import (
     MAX_DEPTH,
     MAX_SIZE,
@@ -16,6 +15,7 @@ from eindecomp.lang.scalar import (
     to_text,
     used_args,
 )
+from eindecomp.lang.text.resolve import parse_join
 
 
 def test_literals_of_different_types_differ() -> None:

@@ -9,10 +9,10 @@ from eindecomp.errors import ExpressionError
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.numpy_backend import NUMPY
-from eindecomp.lang.resolve import parse_join
 from eindecomp.lang.scalar import Expr, size_of
 from eindecomp.lang.scalar_types import type_of, with_casts
 from eindecomp.lang.simplify import simplify
+from eindecomp.lang.text.resolve import parse_join
 from strategies import exprs
 
 FIXTURES = [

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from eindecomp.errors import GraphError
 from eindecomp.lang.einsum import product
-from eindecomp.lang.resolve import parse_expr, parse_join
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, Scalar, Tuple
+from eindecomp.lang.text.resolve import parse_expr, parse_join
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable

@@ -8,8 +8,8 @@ import numpy as np
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.monoid import Monoid
-from eindecomp.lang.resolve import parse_expr
 from eindecomp.lang.scalar import Const, Number, from_values, to_text
+from eindecomp.lang.text.resolve import parse_expr
 
 
 def monoid(

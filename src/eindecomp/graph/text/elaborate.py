@@ -18,12 +18,12 @@ from eindecomp.graph.ops import Concat, Fill, ScatterAdd
 from eindecomp.graph.text.indices import add_gather, add_reshape, add_slice, to_distinct, to_plain
 from eindecomp.graph.text.macros import Passed, check_expansion, check_macro, expand, prelude
 from eindecomp.graph.text.scope import Scope
-from eindecomp.lang import syntax as s
 from eindecomp.lang.monoid import Monoid
-from eindecomp.lang.read import MAX_TEXT, read_statements
-from eindecomp.lang.resolve import named_leaf, resolve, resolve_values
 from eindecomp.lang.scalar import FUNCTIONS, Arg, Const, Expr, values
-from eindecomp.lang.terms import (
+from eindecomp.lang.text import syntax as s
+from eindecomp.lang.text.read import MAX_TEXT, read_statements
+from eindecomp.lang.text.resolve import named_leaf, resolve, resolve_values
+from eindecomp.lang.text.terms import (
     first_call,
     group_of,
     has,

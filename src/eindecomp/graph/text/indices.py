@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.infer import group_sizes
 from eindecomp.graph.ops import Gather, Reshape, Slice
-from eindecomp.lang import syntax as s
 from eindecomp.lang.scalar import Arg
-from eindecomp.lang.terms import group_of, has, is_plain, label_of
+from eindecomp.lang.text import syntax as s
+from eindecomp.lang.text.terms import group_of, has, is_plain, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, Source, suggest
-from eindecomp.lang import syntax as s
 from eindecomp.lang.names import check_label, check_name
-from eindecomp.lang.read import read_statements
 from eindecomp.lang.scalar import FUNCTIONS
+from eindecomp.lang.text import syntax as s
+from eindecomp.lang.text.read import read_statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence

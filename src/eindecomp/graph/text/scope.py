@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import EinDecompError, Source, TextError, suggest
 from eindecomp.graph.infer import OperandError
 from eindecomp.graph.text.macros import prelude
-from eindecomp.lang import syntax as s
 from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid
 from eindecomp.lang.scalar import Expr, Scalar
+from eindecomp.lang.text import syntax as s
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence

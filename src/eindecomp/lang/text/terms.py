@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eindecomp.lang import syntax as s
 from eindecomp.lang.scalar import FUNCTIONS
+from eindecomp.lang.text import syntax as s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

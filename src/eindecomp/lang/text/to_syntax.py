@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lark import Token, Transformer
 
 from eindecomp.errors import ExpressionError
-from eindecomp.lang import syntax as s
+from eindecomp.lang.text import syntax as s
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.errors import Source, TextError
 
 if TYPE_CHECKING:
-    from eindecomp.lang import syntax as s
+    from eindecomp.lang.text import syntax as s
 
 MAX_TEXT = 8_000_000
 """How many characters a text may have."""
@@ -38,6 +38,6 @@ def read_join(text: str) -> tuple[s.Term, ...]:
 def _read(source: Source, start: str) -> Any:
     if len(source.text) > MAX_TEXT:
         raise TextError(f"the text is longer than {MAX_TEXT:,} characters", source, 0)
-    from eindecomp.lang.parser import parse
+    from eindecomp.lang.text.parser import parse
 
     return parse(source, start)

@@ -14,7 +14,7 @@ from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
 from eindecomp.errors import Source, TextError
-from eindecomp.lang.to_syntax import Misplaced, ToSyntax
+from eindecomp.lang.text.to_syntax import Misplaced, ToSyntax
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

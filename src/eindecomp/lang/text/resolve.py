@@ -7,8 +7,6 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError, Source, TextError, suggest
-from eindecomp.lang import syntax as s
-from eindecomp.lang.read import read_join
 from eindecomp.lang.scalar import (
     FUNCTIONS,
     Arg,
@@ -19,6 +17,8 @@ from eindecomp.lang.scalar import (
     arg_name,
     from_values,
 )
+from eindecomp.lang.text import syntax as s
+from eindecomp.lang.text.read import read_join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable

@@ -1,0 +1,1 @@
+"""The text syntax: from characters to syntax trees and scalar expressions."""
