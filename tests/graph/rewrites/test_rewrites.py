@@ -148,6 +148,16 @@ def test_partial_contractions_are_as_wide_as_the_whole() -> None:
     np.testing.assert_allclose(found, ed.evaluate(graph, values)["Z"], rtol=1e-6)
 
 
+def test_partial_contractions_of_float16_do_not_overflow() -> None:
+    head = "input A[i: 2, j: 2] float16, B[j, k: 2] float16, C[k, l: 2] float16\n"
+    graph = ed.parse(f"{head}Z[i,l] <- sum A[i,j] * B[j,k] * C[k,l]\noutput Z")
+    large = [[300, 0], [0, 1]]
+    values = {"A": large, "B": large, "C": [[1e-3, 0], [0, 1]]}
+    after = order_contractions(graph)
+    assert all(len(v.inputs) <= 2 for v in after.vertices.values())
+    np.testing.assert_array_equal(ed.evaluate(after, values)["Z"], ed.evaluate(graph, values)["Z"])
+
+
 def test_fusion_keeps_types() -> None:
     graph = ed.parse(
         "input X[i: 3] bfloat16\no[i: 3] <- fill float32(2)\nZ[i] <- X[i] * o[i]\noutput Z"

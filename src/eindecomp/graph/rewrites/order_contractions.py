@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
-from eindecomp.lang.dtypes import Kind, concrete, kind, promote
+from eindecomp.lang.dtypes import FLOAT32, Kind, concrete, kind, promote
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import Monoid, distributes
 from eindecomp.lang.scalar import Arg, Call, Expr, Tuple, call, leaves, replace_args, used_args
@@ -96,13 +96,23 @@ def _contract(vertex: Vertex, op: EinSum, parts: list[Expr], join: str, into: Gr
         needed = {*op.output, *(label for factor in queue for label in factor.labels)}
         seen = dict.fromkeys(label for factor in picked for label in factor.labels)
         labels = tuple(label for label in seen if label in needed) if queue else op.output
-        name = into.fresh(f"{vertex.name}_1") if queue else vertex.name
+        is_whole = not queue and not _is_narrow(vertex)
+        name = vertex.name if is_whole else into.fresh(f"{vertex.name}_1")
         operands = [(factor.name, factor.labels) for factor in picked]
         value = _join(picked, join)
-        if queue:
+        if not is_whole:
             value = _at_least(value, picked, vertex, into)
         made = into.join(labels, operands, value, op.agg, name, vertex.sizes)
         queue.append(_Factor(made.name, labels, Arg(0)))
+    if _is_narrow(vertex):
+        [wide] = queue
+        rounded = call(vertex.dtype.name, Arg(0))
+        into.join(op.output, [(wide.name, wide.labels)], rounded, name=vertex.name)
+
+
+def _is_narrow(vertex: Vertex) -> bool:
+    """Whether partial results may leave the range of the whole one: float16 ends at 65504."""
+    return vertex.dtype == "float16"
 
 
 def _join(factors: Sequence[_Factor], op: str) -> Expr:
@@ -116,7 +126,7 @@ def _at_least(value: Expr, factors: Sequence[_Factor], vertex: Vertex, graph: Gr
     """A partial result in the type of the whole one, which a part of the factors may not reach."""
     types = [graph[factor.name].dtype for factor in factors]
     found = type_of(value, types, graph.scalars)
-    wanted = promote(found, vertex.dtype)
+    wanted = promote(found, FLOAT32 if _is_narrow(vertex) else vertex.dtype)
     if wanted == found or kind(found) is Kind.BOOL:
         return value
     return call(concrete(wanted).name, value)
