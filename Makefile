@@ -14,13 +14,19 @@ help:
 	@echo "make format  format the code"
 
 # Set-up: one virtual environment with pinned packages, made again when the pins change.
-$(VENV)/ready: pyproject.toml constraints.txt
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+$(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --editable .
 	touch $@
 
-demo: $(VENV)/ready
+$(VENV)/ready: $(VENV)/core
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/core
 	$(BIN)/python examples/demo.py
 
 test: lint types layers unit

@@ -99,7 +99,7 @@ def _einsum(draw: st.DrawFn, g: ed.Graph, smooth: bool) -> None:
     names = SMOOTH if smooth else ("max", "abs", "where", "gt", *SMOOTH)
     join = draw(exprs(count, names, ("lr",)))
     aggs = ["sum", "sum", "sum"] if smooth else sorted(BUILTIN)
-    g.join(tuple(output), operands, join, draw(st.sampled_from(aggs)), g.fresh("E"), sizes)
+    g.add_einsum(tuple(output), operands, join, draw(st.sampled_from(aggs)), g.fresh("E"), sizes)
 
 
 def _fill(draw: st.DrawFn, g: ed.Graph, smooth: bool) -> None:

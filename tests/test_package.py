@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,23 @@ def test_examples(name: str) -> None:
     for g in (graph, ed.rewrite(graph)):
         [found] = ed.evaluate(g, values).values()
         np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-4)
+
+
+def test_graphs_and_errors_cross_processes() -> None:
+    code = (
+        "import pickle, sys, eindecomp as ed\n"
+        "g = ed.parse('input X[i: 3]\\nZ[i] <- exp(X[i]) + 1')\n"
+        "try: ed.parse('Z[i] <- Q[i]')\n"
+        "except ed.TextError as error: e = error\n"
+        "sys.stdout.buffer.write(pickle.dumps((g, {g: 1}, e)))"
+    )
+    seed = {"PYTHONHASHSEED": "1", "PATH": ""}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=seed)  # noqa: S603
+    graph, table, error = pickle.loads(run.stdout)  # noqa: S301 - written above
+    same = ed.parse("input X[i: 3]\nZ[i] <- exp(X[i]) + 1")
+    assert (graph, hash(graph)) == (same, hash(same))
+    assert table[same] == 1
+    assert (error.line, error.column) == (1, 9)
 
 
 def test_importing_loads_no_framework() -> None:

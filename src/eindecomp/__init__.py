@@ -1,4 +1,4 @@
-"""EinDecomp: tensor computations written as Einstein summations, split over many devices.
+"""EinDecomp: tensor computations written declaratively, as graphs of Einstein summations.
 
 >>> import eindecomp as ed
 >>> graph = ed.parse('''

@@ -26,6 +26,21 @@ class GraphError(EinDecompError):
     """A vertex does not fit its inputs, or a graph is not well formed."""
 
 
+class OperandError(GraphError):
+    """One input of a vertex does not fit it; `operand` is its position."""
+
+    def __init__(self, message: str, operand: int) -> None:
+        super().__init__(message)
+        self.operand = operand
+
+    def __reduce__(self) -> tuple[type, tuple[str, int]]:
+        return OperandError, (str(self), self.operand)
+
+
+class MacroError(EinDecompError):
+    """A macro is not well formed, or is called in a way it does not allow."""
+
+
 class InputError(EinDecompError):
     """The arrays given to a computation do not fit its inputs."""
 
@@ -64,9 +79,13 @@ class TextError(EinDecompError):
         self.line, self.column = source.locate(offset)
         self.reason = message
         self.file = source.name
+        self._args = (message, source, offset)
         super().__init__(
             f"{source.name}:{self.line}:{self.column}: {message}\n{_caret(source.text, offset)}"
         )
+
+    def __reduce__(self) -> tuple[type, tuple[str, Source, int]]:
+        return TextError, self._args
 
 
 class naming:  # noqa: N801 - used as a statement: `with naming(name):`

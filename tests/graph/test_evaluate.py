@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import array_api_strict
@@ -96,12 +97,13 @@ def test_any_join_and_aggregation_is_three_loops(join: Expr, agg: str) -> None:
     g.input("X", {"i": 3, "j": 4}, "float64")
     g.input("Y", {"j": 4, "k": 2}, "float64")
     operands = [("X", ("i", "j")), ("Y", ("j", "k"))]
-    g.output(g.join(("i", "k"), operands, join, agg, "Z", {"i": 3, "k": 2}))
+    g.output(g.add_einsum(("i", "k"), operands, join, agg, "Z", {"i": 3, "k": 2}))
     rng = np.random.default_rng(1)
     x, y = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
     expected = np.zeros((3, 2))
     for i, k in itertools.product(range(3), range(2)):
-        joined = [by_hand(join, [x[i, j], y[j, k]], 0.75) for j in range(4)]
+        # As plain numbers: NumPy's truth values do not add up.
+        joined = [float(by_hand(join, [x[i, j], y[j, k]], 0.75)) for j in range(4)]
         total = joined[0] if agg not in ("any", "all") else bool(joined[0])
         for value in joined[1:]:
             total = COMBINE[agg](total, value)
@@ -288,6 +290,32 @@ def test_truth_values_count_even_where_nothing_is_aggregated() -> None:
         found = run(f"input X[i: 2] int64\n{text}", X=[1, 2])
         np.testing.assert_array_equal(found, expected)
         assert found.dtype == np.int64
+
+
+def test_a_size_written_in_the_target_is_the_size() -> None:
+    found = run("input X[i: 3], Y[k: 5]\nZ[k: 4, i] <- X[i] * size(k)", X=np.ones(3), Y=np.ones(5))
+    np.testing.assert_array_equal(found, np.full((4, 3), 4))
+
+
+SCALARS = [
+    ("uint8", 200, "a * 2", 400),
+    ("uint8", 2, "a - 3", -1),
+    ("float16", 100, "X[] * (a * 1000)", 1e5),
+    ("bool", True, "a - a + X[]", 1),
+]
+
+
+@pytest.mark.parametrize(("dtype", "value", "join", "expected"), SCALARS)
+def test_run_time_scalars_lend_only_their_kind(
+    dtype: str, value: float, join: str, expected: float
+) -> None:
+    assert run(f"scalar a {dtype}\ninput X[]\nZ[] <- {join}", X=1, a=value) == expected
+
+
+def test_masked_keys_do_not_hurt_one_pass_attention() -> None:
+    monoid = Path("examples/one_pass_attention.ein").read_text().split("input")[0]
+    text = f"{monoid}input U[k: 4], V[k]\nZ[] <- attend (U[k], 1, V[k])"
+    assert run(text, U=[-np.inf, 0, -np.inf, 0], V=[9, 1, 9, 3]) == 2
 
 
 def test_an_input_that_is_an_output_is_a_copy() -> None:

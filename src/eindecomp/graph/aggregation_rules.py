@@ -50,11 +50,14 @@ def _aside(graph: Graph, vertex: Vertex, op: EinSum, what: str, join: Expr, agg:
     """Add a vertex like `vertex` with another join and aggregation."""
     operands = list(zip(vertex.inputs, op.inputs, strict=True))
     name = graph.fresh(f"grad_{vertex.name}_{what}")
-    return graph.join(op.output, operands, join, agg, name, vertex.sizes).name
+    return graph.add_einsum(op.output, operands, join, agg, name, vertex.sizes).name
 
 
 def _extreme(graph: Graph, vertex: Vertex, op: EinSum, of_z: tuple[str, Labels]) -> Back:
-    """max, min: the adjoint goes to the values equal to the result, in equal shares."""
+    """max, min: the adjoint goes to the values equal to the result, in equal shares.
+
+    Equal means equal: whatever runs this must compute the join here as it did for the result.
+    """
     n = len(op.inputs)
     g, z, count = Arg(n), Arg(n + 1), Arg(n + 2)
     # The result was rounded to its type, so what is compared with it must be as well.
@@ -65,7 +68,7 @@ def _extreme(graph: Graph, vertex: Vertex, op: EinSum, of_z: tuple[str, Labels])
     ties = replace_args(hit, [*map(Arg, range(n)), g, Arg(n)])
     ties = call(vertex.dtype.name, ties)
     name = graph.fresh(f"grad_{vertex.name}_ties")
-    made = graph.join(op.output, operands, ties, SUM, name, vertex.sizes)
+    made = graph.add_einsum(op.output, operands, ties, SUM, name, vertex.sizes)
     tensors = (of_z, (vertex.name, op.output), (made.name, op.output))
     return Back(tensors, (call("where", hit, call("div", g, count), 0),))
 

@@ -28,7 +28,8 @@ def to_scalar(given: object, name: str, dtype: DType) -> Any:
     array = _read(given, name)
     if array.shape != ():
         raise InputError(f"scalar {name!r} is one number, got an array of shape {array.shape}")
-    return _convert(array, dtype, f"scalar {name!r}")[()]
+    # As a Python number: it is weak, and must not overflow a type that only lends it its kind.
+    return _convert(array, dtype, f"scalar {name!r}").item()
 
 
 def _read(given: object, name: str) -> Array:

@@ -22,7 +22,7 @@ from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import INT64, DType, concrete, widen
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.numpy_backend import NUMPY
-from eindecomp.lang.scalar import Expr, values
+from eindecomp.lang.scalar import Expr, used_scalars, values
 from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
@@ -132,8 +132,9 @@ class _Scalars:
     def compile(self, expr: Expr, args: Sequence[DType]) -> Callable[..., Any]:
         """An expression over inputs of the given types; low-precision ones come widened."""
         explicit, _ = with_casts(expr, args, self.types)
-        function = compile_scalar(explicit, len(args), NUMPY, list(self.types))
-        fixed = [self.given[name] for name in self.types]
+        names = used_scalars(explicit)
+        function = compile_scalar(explicit, len(args), NUMPY, names)
+        fixed = [self.given[name] for name in names]
         return lambda *values: function(*values, *fixed)
 
 

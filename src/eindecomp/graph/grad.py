@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from eindecomp.lang.dtypes import DType, Type
 
-MAX_TERMS = 8
+MAX_ADDENDS = 8
 """How many adjoints one vertex adds up."""
 
 
@@ -127,10 +127,10 @@ def _rename(graph: Graph, names: Mapping[str, str]) -> Graph:
 def _total(graph: Graph, vertex: Vertex, parts: list[str]) -> str:
     """Add up what the readers of a vertex pass back to it."""
     while len(parts) > 1:
-        batch, parts = parts[:MAX_TERMS], parts[MAX_TERMS:]
+        batch, parts = parts[:MAX_ADDENDS], parts[MAX_ADDENDS:]
         total = reduce(lambda a, b: call("add", a, b), map(Arg, range(len(batch))))
         name = graph.fresh(f"grad_{vertex.name}")
-        made = graph.join(
+        made = graph.add_einsum(
             vertex.labels, [(part, vertex.labels) for part in batch], total, name=name
         )
         parts.append(made.name)
@@ -180,7 +180,7 @@ def _einsum(
     back = joined_adjoints(graph, vertex, op, adjoint)
     everything = [*operands, *back.operands]
     types += [graph[name].dtype for name, _ in back.operands]
-    sizes = _all_sizes(graph, operands, vertex)
+    sizes = graph.label_sizes(vertex)
     scalars = tuple(graph.scalars.items())
     found: list[tuple[int, str]] = []
     for k in differentiable:
@@ -240,7 +240,7 @@ def _sum_to_input(
     found = type_of(value, types, graph.scalars)
     if found != dtype:
         value = _to_type(value, found, dtype)
-    return graph.join(output, chosen, value, SUM, graph.fresh(f"grad_{name}"), sizes).name
+    return graph.add_einsum(output, chosen, value, SUM, graph.fresh(f"grad_{name}"), sizes).name
 
 
 def _to_type(value: Expr, found: Type, dtype: DType) -> Expr:
@@ -267,20 +267,13 @@ def _new_label(stem: str, taken: set[str]) -> str:
     return stem
 
 
-def _all_sizes(
-    graph: Graph, operands: Sequence[tuple[str, Labels]], vertex: Vertex
-) -> dict[str, int]:
-    sizes = vertex.sizes
-    for name, labels in operands:
-        sizes |= graph[name].sizes_by(labels)
-    return sizes
-
-
 def _cast(graph: Graph, name: str, labels: Labels, like: Vertex) -> str:
     if graph[name].dtype == like.dtype:
         return name
     value = call(like.dtype.name, Arg(0))
-    return graph.join(labels, [(name, labels)], value, name=graph.fresh(f"grad_{like.name}")).name
+    return graph.add_einsum(
+        labels, [(name, labels)], value, name=graph.fresh(f"grad_{like.name}")
+    ).name
 
 
 def _own_copy(graph: Graph, found: str, adjoint: str, name: str) -> str:
@@ -288,14 +281,17 @@ def _own_copy(graph: Graph, found: str, adjoint: str, name: str) -> str:
     if found != adjoint:
         return found
     labels = graph[name].labels
-    return graph.join(labels, [(found, labels)], Arg(0), name=graph.fresh(f"grad_{name}")).name
+    return graph.add_einsum(
+        labels, [(found, labels)], Arg(0), name=graph.fresh(f"grad_{name}")
+    ).name
 
 
 def _reduce_to(graph: Graph, found: Vertex, labels: Labels, name: str) -> str:
     """Bring a vertex to the labels of a source: broadcast over new ones, sum over others."""
     sizes = graph[name].sizes_by(labels)
     operands = [(found.name, found.labels)]
-    return graph.join(labels, operands, Arg(0), SUM, graph.fresh(f"grad_{name}"), sizes).name
+    own = graph.fresh(f"grad_{name}")
+    return graph.add_einsum(labels, operands, Arg(0), SUM, own, sizes).name
 
 
 def _concat(

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError, naming, suggest
-from eindecomp.graph.checks import expect, fill_value, join_of, label_map, window
-from eindecomp.graph.infer import Operand, group_sizes, infer
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.checks import expect, fill_value, join_of, label_map
+from eindecomp.graph.infer import Operand, infer
+from eindecomp.graph.ops import Concat, Fill, Input, Op
+from eindecomp.graph.specs import gather_op, reshape_op, scatter_op, slice_op
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_scalar, write_vertex
 from eindecomp.lang import dtypes
@@ -20,8 +21,8 @@ from eindecomp.lang.declare import declaration
 from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum
 from eindecomp.lang.monoid import BUILTIN, PROD, SUM, Monoid, find_monoid
 from eindecomp.lang.names import MAX_LENGTH, check_name
-from eindecomp.lang.scalar import Arg, Expr, Number
-from eindecomp.lang.spec import parse_groups, parse_spec
+from eindecomp.lang.scalar import Expr, Number
+from eindecomp.lang.spec import parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -149,6 +150,14 @@ class Graph:
                 found[name].append(vertex.name)
         return found
 
+    def label_sizes(self, vertex: Vertex) -> dict[str, int]:
+        """The sizes of all labels of a vertex, those that it aggregates among them."""
+        sizes = vertex.sizes
+        if isinstance(vertex.op, EinSum):
+            for name, labels in zip(vertex.inputs, vertex.op.inputs, strict=True):
+                sizes |= self[name].sizes_by(labels)
+        return sizes
+
     def fresh(self, stem: str) -> str:
         """A name that no tensor or scalar has yet: `stem`, or it with a number."""
         name = stem = stem[: MAX_LENGTH - 12]
@@ -206,16 +215,19 @@ class Graph:
 
         `sizes` are those of output labels that no input has.
         """
-        names, labels, output = self._read(spec, inputs)
+        names, ranks = self._ranked(*inputs)
+        labels, output = parse_spec(expect(spec, str, "a spec string"), ranks)
         function = join_of(join, len(names), self._scalars)
         given = label_map(sizes or {})
         for label, size in given.items():
             known = [self[t].sizes_by(own).get(label) for t, own in zip(names, labels, strict=True)]
             if label not in output or not {None, size}.issuperset(known):
                 raise GraphError(f"size {size} of label {label!r} does not fit {spec!r}")
-        return self.join(output, list(zip(names, labels, strict=True)), function, agg, name, given)
+        return self.add_einsum(
+            output, list(zip(names, labels, strict=True)), function, agg, name, given
+        )
 
-    def join(
+    def add_einsum(
         self,
         output: Labels,
         operands: Sequence[tuple[str, Labels]],
@@ -248,34 +260,24 @@ class Graph:
 
     def gather(self, spec: str, table: Tensor, index: Tensor, name: str | None = None) -> Vertex:
         """Add a lookup: `g.gather("v a, b s -> b s a", E, ids)`; the label `v` is looked up."""
-        names, (rows, at), output = self._read(spec, (table, index))
-        looked_up = [label for label in rows if label not in output]
-        if len(looked_up) != 1:
-            raise GraphError(
-                f"gather {spec!r}: one label of the table must be missing from the output"
-            )
-        axis = rows.index(looked_up[0])
-        rest = tuple(label for label in rows if label != looked_up[0])
-        return self.add(Gather(rest, axis, at, output), names, name)
+        names, ranks = self._ranked(table, index)
+        return self.add(gather_op(expect(spec, str, "a spec string"), ranks), names, name)
 
     def scatter_add(
         self, spec: str, source: Tensor, index: Tensor, size: int, name: str | None = None
     ) -> Vertex:
         """Add sums into rows: `g.scatter_add("b s a, b s -> v a", D, ids, size=100)`."""
-        names, (rows, at), output = self._read(spec, (source, index))
-        new = [label for label in output if label not in (*rows, *at)]
-        if len(new) != 1:
-            raise GraphError(f"scatter {spec!r}: one label of the output must be new")
-        table = tuple(label for label in output if label != new[0])
-        op = ScatterAdd(rows, at, table, output.index(new[0]), new[0])
-        return self.add(op, names, name, label_map({new[0]: size}))
+        names, ranks = self._ranked(source, index)
+        op = scatter_op(expect(spec, str, "a spec string"), ranks)
+        return self.add(op, names, name, label_map({op.row_label: size}))
 
     def concat(self, labels: str, *inputs: Tensor, along: str, name: str | None = None) -> Vertex:
         """Add tensors one after another: `g.concat("ij", X, Y, along="j")`."""
         if not inputs:
             raise GraphError("a concat needs at least one input")
-        _, _, found = self._read(f"{labels}->{labels}", inputs[:1])
-        return self.add(Concat(found, along), [self._own(tensor) for tensor in inputs], name)
+        names, ranks = self._ranked(*inputs)
+        _, found = parse_spec(f"{labels}->{labels}", ranks[:1])
+        return self.add(Concat(found, along), names, name)
 
     def slice(
         self,
@@ -285,14 +287,8 @@ class Graph:
         name: str | None = None,
     ) -> Vertex:
         """Add a part of a tensor: `g.slice("ij", X, {"j": (2, 10)})`."""
-        names, _, found = self._read(f"{labels}->{labels}", (source,))
-        cuts = {label: window(cut, label) for label, cut in ranges.items()}
-        for label in cuts:
-            if label not in found:
-                raise GraphError(f"slice: {source} has no label {label!r}{suggest(label, found)}")
-        if not cuts:
-            return self.join(found, [(names[0], found)], Arg(0), name=name)
-        return self.add(Slice(found, tuple(cuts.get(label) for label in found)), names, name)
+        names, (rank,) = self._ranked(source)
+        return self.add(slice_op(labels, rank, ranges, names[0]), names, name)
 
     def reshape(
         self,
@@ -303,14 +299,9 @@ class Graph:
     ) -> Vertex:
         """Add a split or merge of labels: `g.reshape("b (h d) -> b h d", X, {"h": 8})`."""
         own = self._own(source)
-        before, after = parse_groups(expect(spec, str, "a spec string"))
-        found = group_sizes(before, self[own].shape, label_map(sizes or {}), own)
-        if all(len(group) == 1 for group in (*before, *after)):
-            labels, output = (tuple(label for (label,) in part) for part in (before, after))
-            if set(labels) != set(output):
-                raise GraphError(f"a reshape keeps its labels: {labels} is not {output}")
-            return self.join(output, [(own, labels)], Arg(0), name=name)
-        return self.add(Reshape(before, after, found), [own], name)
+        spec = expect(spec, str, "a spec string")
+        op = reshape_op(spec, self[own].shape, label_map(sizes or {}), own)
+        return self.add(op, [own], name)
 
     def add(
         self,
@@ -332,9 +323,8 @@ class Graph:
 
     def _store(self, vertex: Vertex) -> Vertex:
         if vertex.name in self._vertices or vertex.name in self._scalars:
-            raise GraphError(
-                f"the name {vertex.name!r} is taken, by another statement or by what a macro made"
-            )
+            what = "by another statement or by what a macro made"
+            raise GraphError(f"the name {vertex.name!r} is taken, {what}")
         if isinstance(vertex.op, EinSum) and vertex.op.agg is not None:
             self._register(vertex.op.agg)
         self._vertices[vertex.name] = vertex
@@ -362,13 +352,9 @@ class Graph:
         operands = [Operand(v.name, v.shape, v.dtype) for v in (self[name] for name in inputs)]
         return infer(op, operands, sizes or {}, self._scalars)
 
-    def _read(
-        self, spec: str, inputs: Sequence[Tensor]
-    ) -> tuple[list[str], tuple[Labels, ...], Labels]:
-        """The names of the inputs, their labels and the output's, by a spec string."""
+    def _ranked(self, *inputs: Tensor) -> tuple[list[str], tuple[int, ...]]:
         names = [self._own(tensor) for tensor in inputs]
-        ranks = tuple(len(self[name].shape) for name in names)
-        return names, *parse_spec(expect(spec, str, "a spec string"), ranks)
+        return names, tuple(len(self[name].shape) for name in names)
 
     def _own(self, tensor: Tensor) -> str:
         if isinstance(tensor, str):
@@ -386,9 +372,8 @@ class Graph:
         known = {**BUILTIN, **self._monoids}
         found = find_monoid(expect(agg, str, "an aggregation or its name"), known)
         if found is None:
-            raise GraphError(
-                f"{agg!r} is not a commutative monoid that is known here{suggest(agg, known)}"
-            )
+            hint = suggest(agg, known)
+            raise GraphError(f"{agg!r} is not a commutative monoid that is known here{hint}")
         return found
 
     def _register(self, monoid: Monoid) -> None:
@@ -398,6 +383,8 @@ class Graph:
         if name in BUILTIN:
             raise GraphError(f"aggregation {name!r} is built in and cannot be another one")
         before = self._monoids.get(name)
+        if before == monoid:
+            return
         if before is None or (before.name != name and before.select(0) == monoid.select(0)):
             self._monoids[name] = monoid
         elif before.select(0) != monoid.select(0) or (monoid.name == name and before != monoid):

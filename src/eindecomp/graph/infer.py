@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import GraphError
+from eindecomp.errors import GraphError, OperandError
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote, to_number
 from eindecomp.lang.einsum import EinSum, Labels
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 MAX_ELEMENTS = 2**62
 
 Shape = tuple[int, ...]
-
-
-class OperandError(GraphError):
-    """What is wrong with one input of a vertex; `operand` is its position."""
-
-    def __init__(self, message: str, operand: int) -> None:
-        super().__init__(message)
-        self.operand = operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +125,11 @@ def _einsum(
     extra = {label: sizes[label] for label in op.broadcast if label in sizes}
     shape = _pick(op.output, found | extra)
     types = [operand.dtype for operand in operands]
-    return shape, _einsum_type(op.join, op.agg, tuple(types), tuple(scalars.items()))
+    for name in used_scalars(op.join):
+        if name not in scalars:
+            raise GraphError(f"unknown scalar {name!r} in join {op.join}: declare it first")
+    known = tuple((name, scalars[name]) for name in used_scalars(op.join))
+    return shape, _einsum_type(op.join, op.agg, tuple(types), known)
 
 
 @lru_cache(maxsize=2**14)
@@ -144,9 +140,6 @@ def _einsum_type(
     scalars: tuple[tuple[str, DType], ...],
 ) -> DType:
     known = dict(scalars)
-    for name in used_scalars(join):
-        if name not in known:
-            raise GraphError(f"unknown scalar {name!r} in join {join}: declare it first")
     joined = [type_of(value, types, known) for value in values(join)]
     return concrete(joined[0] if agg is None else agg.result_type(joined, known))
 

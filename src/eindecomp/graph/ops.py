@@ -40,7 +40,7 @@ class Fill:
 
     def __post_init__(self) -> None:
         _check_distinct(self.output)
-        if not CONSTANTS.isdisjoint(self.output):
+        if not CONSTANTS.keys().isdisjoint(self.output):
             raise GraphError(f"a label of a fill has the name of a constant in {self.output}")
         if isinstance(self.value, Tuple):
             raise GraphError(f"a fill has one value, not {self.value}")
@@ -165,7 +165,15 @@ class Reshape:
     @property
     def output(self) -> Labels:
         """One label for each dimension of the output."""
-        return tuple(group[0] if len(group) == 1 else "_".join(group) for group in self.groups)
+        taken = {group[0] for group in self.groups if len(group) == 1}
+        found: list[str] = []
+        for group in self.groups:
+            label = "_".join(group)
+            while len(group) > 1 and label in taken:
+                label += "_"
+            taken.add(label)
+            found.append(label)
+        return tuple(found)
 
 
 Op = Input | EinSum | Fill | Gather | ScatterAdd | Concat | Slice | Reshape

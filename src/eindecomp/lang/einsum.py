@@ -90,11 +90,6 @@ class EinSum:
         return tuple(label for label in self.output if label not in found)
 
     @property
-    def is_elementwise(self) -> bool:
-        """Whether nothing is aggregated."""
-        return self.agg is None
-
-    @property
     def is_contraction(self) -> bool:
         """Whether it multiplies its inputs, each as it is, and sums."""
         return self.agg == SUM and self.join == product(len(self.inputs))

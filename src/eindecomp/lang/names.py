@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
 OPERATOR_WORDS = frozenset({"and", "or", "not", "in"})
-CONSTANTS = frozenset({"inf", "nan", "pi", "true", "false"})
-KEYWORDS = OPERATOR_WORDS | CONSTANTS | {
+CONSTANTS: Mapping[str, bool | float] = {
+    "inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "false": False,
+}  # fmt: skip
+KEYWORDS = OPERATOR_WORDS | CONSTANTS.keys() | {
     "input", "scalar", "output", "macro", "monoid", "fill", "concat",
     "identity", "finish", "grad", "with", "result", "size",
     "complex",

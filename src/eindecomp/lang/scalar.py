@@ -189,6 +189,9 @@ class Call:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[type[Call], tuple[str, tuple[Expr, ...]]]:
+        return Call, (self.op, self.args)  # hashes of strings differ between processes
+
     def __str__(self) -> str:
         return to_text(self)
 
@@ -275,6 +278,7 @@ def used_args(expr: Expr) -> tuple[int, ...]:
     return tuple(dict.fromkeys(leaf.index for leaf in leaves(expr) if isinstance(leaf, Arg)))
 
 
+@lru_cache(maxsize=2**14)
 def used_scalars(expr: Expr) -> tuple[str, ...]:
     """The names of the run-time scalars an expression reads, in order of first appearance."""
     return tuple(dict.fromkeys(leaf.name for leaf in leaves(expr) if isinstance(leaf, Scalar)))

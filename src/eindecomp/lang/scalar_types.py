@@ -166,9 +166,10 @@ def _operand_types(function: Function, types: list[Type], result: Type) -> list[
 
 def _cast(expr: Expr, found: Type, wanted: Type) -> Expr:
     if isinstance(wanted, Kind):
-        if isinstance(expr, Const) and kind_of_number(expr.value) != wanted:
-            return _convert(expr, concrete(wanted))
-        return expr
+        if kind(found) == wanted:
+            return expr
+        to = concrete(wanted)
+        return _convert(expr, to) if isinstance(expr, Const) else Call(to.name, (expr,))
     if isinstance(expr, Const):
         return expr if kind(found) == kind(wanted) else _convert(expr, wanted)
     # Strong operands of one function must meet in one type; a weak one gets it by a cast as well,

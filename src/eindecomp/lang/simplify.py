@@ -13,7 +13,7 @@ import numpy as np
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import FLOAT32, DType, Kind, concrete, kind
 from eindecomp.lang.numpy_backend import NUMPY
-from eindecomp.lang.scalar import Call, Const, Expr, Tuple, used_args
+from eindecomp.lang.scalar import FUNCTIONS, Call, Const, Expr, Result, Tuple, used_args
 from eindecomp.lang.scalar_types import type_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def _is_large(arg: Expr) -> bool:
 
 
 def _drop(call: Call) -> Expr:
-    match call:
+    """The same value with less to do; a literal counts as one under a cast as well."""
+    match Call(call.op, tuple(_without_cast(arg) for arg in call.args)):
         case Call("add" | "sub", (x, Const(value))) if _is(value, 0):
             return x
         case Call("add", (Const(value), x)) if _is(value, 0):
@@ -92,6 +93,20 @@ def _drop(call: Call) -> Expr:
             value, -1
         ):
             return Call("neg", (x,))
+        case _:
+            return _drop_repeated(call)
+
+
+def _without_cast(arg: Expr) -> Expr:
+    match arg:
+        case Call(op, (Const() as literal,)) if FUNCTIONS[op].result is Result.CAST:
+            return literal
+        case _:
+            return arg
+
+
+def _drop_repeated(call: Call) -> Expr:
+    match call:
         case Call("neg" | "conj" as op, (Call(inner, (x,)),)) if op == inner:
             return x
         case Call("not", (Call("not", (x,)),)):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import eindecomp as ed
-from eindecomp.graph.rewrites.fuse import MAX_INPUTS, MAX_TERMS, fuse
+from eindecomp.graph.rewrites.fuse import MAX_INPUTS, MAX_SIZE, fuse
 from eindecomp.graph.rewrites.merge_common import merge_common
 from eindecomp.graph.rewrites.order_contractions import order_contractions
 from eindecomp.graph.rewrites.rewrite import PASSES, rewrite
@@ -124,7 +124,7 @@ def test_a_long_chain_fuses_into_pieces_of_bounded_size() -> None:
     assert len(fused) < 200
     for vertex in fused.vertices.values():
         if isinstance(vertex.op, ed.EinSum):
-            assert size_of(vertex.op.join) <= MAX_TERMS
+            assert size_of(vertex.op.join) <= MAX_SIZE
             assert len(vertex.inputs) <= MAX_INPUTS
 
 

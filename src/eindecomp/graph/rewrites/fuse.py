@@ -8,7 +8,7 @@ their plain inputs, so that they stay matrix products.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
 
-MAX_TERMS = 64
+MAX_SIZE = 64
 MAX_INPUTS = 8
 TRIFLE = 4
 """How many terms a computation may have that is repeated rather than stored."""
@@ -57,7 +57,7 @@ def fuse(graph: Graph) -> Graph:
     for vertex in graph.vertices.values():
         if isinstance(vertex.op, EinSum):
             form = fusion.absorb(vertex, vertex.op)
-            fused.join(
+            fused.add_einsum(
                 form.output, form.operands, form.join, vertex.op.agg, vertex.name, vertex.sizes
             )
         else:
@@ -85,6 +85,8 @@ class _Fusion:
     fused: Graph
     users: dict[str, list[str]]
     outputs: set[str]
+    taken_by_all: dict[str, bool] = field(default_factory=dict[str, bool])
+    """What `all_take` has found."""
 
     def absorb(self, vertex: Vertex, op: EinSum) -> _Form:
         """Take in producers, one at a time, until none is left to take."""
@@ -110,7 +112,7 @@ class _Fusion:
         match producer.op:
             case EinSum(agg=None) as inner:
                 is_view = isinstance(inner.join, Arg)
-                if size_of(form.join) + size_of(inner.join) > MAX_TERMS + 1:
+                if size_of(form.join) + size_of(inner.join) > MAX_SIZE + 1:
                     return None
                 if name in self.outputs and not is_view:
                     return None
@@ -133,16 +135,21 @@ class _Fusion:
         is_trifle = _is_trifle(join)
         if form.labels != set(labels) and not is_trifle:
             return False
-        readers = self.users[producer.name]
-        return len(readers) == 1 or (is_trifle and all(self.would_take(r) for r in readers))
+        is_only = len(self.users[producer.name]) == 1
+        return is_only or (is_trifle and self.all_take(producer.name))
 
-    def would_take(self, reader: str) -> bool:
-        """Whether a reader of a trifle will take it in as well, so that it need not be stored."""
-        op = self.graph[reader].op
-        return isinstance(op, EinSum) and not _is_product(op) and len(op.inputs) < MAX_INPUTS
+    def all_take(self, producer: str) -> bool:
+        """Whether every reader of a trifle will take it in, so that it need not be stored."""
+        if producer not in self.taken_by_all:
+            ops = [self.graph[reader].op for reader in self.users[producer]]
+            self.taken_by_all[producer] = all(
+                isinstance(op, EinSum) and not _is_product(op) and len(op.inputs) < MAX_INPUTS
+                for op in ops
+            )
+        return self.taken_by_all[producer]
 
     def fits(self, form: _Form, vertex: Vertex, op: EinSum) -> bool:
-        if size_of(form.join) > MAX_TERMS or len(form.operands) > MAX_INPUTS:
+        if size_of(form.join) > MAX_SIZE or len(form.operands) > MAX_INPUTS:
             return False
         types = [self.fused[name].dtype for name, _ in form.operands]
         before = [self.graph[name].dtype for name in vertex.inputs]

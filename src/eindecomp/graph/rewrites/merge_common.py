@@ -41,7 +41,7 @@ def merge_common(graph: Graph) -> Graph:
     for vertex in graph.outputs:
         if vertex.name not in merged:
             operand = (renamed[vertex.name], vertex.labels)
-            merged.join(vertex.labels, [operand], Arg(0), name=vertex.name)
+            merged.add_einsum(vertex.labels, [operand], Arg(0), name=vertex.name)
         merged.output(vertex.name)
     return merged
 

@@ -102,12 +102,12 @@ def _contract(vertex: Vertex, op: EinSum, parts: list[Expr], join: str, into: Gr
         value = _join(picked, join)
         if not is_whole:
             value = _at_least(value, picked, vertex, into)
-        made = into.join(labels, operands, value, op.agg, name, vertex.sizes)
+        made = into.add_einsum(labels, operands, value, op.agg, name, vertex.sizes)
         queue.append(_Factor(made.name, labels, Arg(0)))
     if _is_narrow(vertex):
         [wide] = queue
         rounded = call(vertex.dtype.name, Arg(0))
-        into.join(op.output, [(wide.name, wide.labels)], rounded, name=vertex.name)
+        into.add_einsum(op.output, [(wide.name, wide.labels)], rounded, name=vertex.name)
 
 
 def _is_narrow(vertex: Vertex) -> bool:
@@ -160,13 +160,13 @@ def _split(vertex: Vertex, op: EinSum, into: Graph) -> None:
         used = used_args(part)
         value = replace_args(part, {k: Arg(place) for place, k in enumerate(used)})
         name = into.fresh(f"{vertex.name}_1")
-        into.join(labels, [operands[k] for k in used], value, name=name)
+        into.add_einsum(labels, [operands[k] for k in used], value, name=name)
         join = _replace(join, part, Arg(len(operands)))
         operands.append((name, labels))
         kept = used_args(join)
         join = replace_args(join, {k: Arg(place) for place, k in enumerate(kept)})
         operands = [operands[k] for k in kept]
-    into.join(op.output, operands, join, op.agg, vertex.name, vertex.sizes)
+    into.add_einsum(op.output, operands, join, op.agg, vertex.name, vertex.sizes)
 
 
 def _separable(

@@ -34,6 +34,6 @@ def copy_vertex(
             return into.append(vertex)
         case EinSum(labels, output, join, agg):
             operands = list(zip(inputs, labels, strict=True))
-            return into.join(output, operands, join, agg, name, vertex.sizes)
+            return into.add_einsum(output, operands, join, agg, name, vertex.sizes)
         case op:
             return into.add(op, inputs, name, vertex.sizes)

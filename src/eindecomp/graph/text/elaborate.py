@@ -65,6 +65,8 @@ def load(path: str | Path) -> Graph:
 def extend(graph: Graph, text: str, name: str = "<text>") -> Graph:
     """Add the statements of a text to a graph, which it returns.
 
+    Of a text with an error, the statements before it have been added.
+
     >>> g = Graph()
     >>> _ = g.input("U", {"s": 3, "t": 4})
     >>> len(extend(g, "P[s,t] <- softmax[t] U[s,t]"))
@@ -120,25 +122,53 @@ def _monoid(scope: Scope, decl: s.MonoidDecl) -> Monoid:
 def _assign(scope: Scope, statement: s.Assign) -> None:
     target = statement.target
     rhs = _told_apart(scope, statement.rhs)
-    if statement.extra and not isinstance(rhs, s.Aggregate):
-        raise scope.error("'with' goes with a join only", statement.extra[0].at)
     match rhs:
         case s.Fill(term):
+            _refuse_extra(scope, statement)
             _fill(scope, target, term)
         case s.MacroCall(name="concat") as call:
+            _refuse_extra(scope, statement)
             _concat(scope, target, call)
         case s.MacroCall() as call:
+            _refuse_extra(scope, statement)
             _macro(scope, target, call)
         case s.Aggregate(name, terms):
             agg = None if name is None else scope.aggregation(name, rhs.at)
-            if has(target, s.Scattered):
-                _scatter(scope, target, agg, terms)
-            elif has(target, s.Group):
-                _merge(scope, target, agg, terms)
-            elif agg is None and isinstance(terms[0], s.Ref) and not is_plain(terms[0]):
-                _move(scope, target, terms[0])
-            else:
-                _einsum(scope, statement, agg, terms)
+            _aggregate(scope, statement, agg, terms)
+    _check_target(scope, target)
+
+
+def _aggregate(
+    scope: Scope, statement: s.Assign, agg: Monoid | None, terms: tuple[s.Term, ...]
+) -> None:
+    target, term = statement.target, terms[0]
+    is_move = agg is None and isinstance(term, s.Ref) and not is_plain(term)
+    if not is_move and not has(target, s.Scattered, s.Group):
+        _einsum(scope, statement, agg, terms)
+        return
+    _refuse_extra(scope, statement)
+    if len(terms) > 1:
+        raise scope.error("several values go with an aggregation over tuples only", terms[1].at)
+    if has(target, s.Scattered):
+        _scatter(scope, target, agg, term)
+    elif has(target, s.Group):
+        _merge(scope, target, agg, term)
+    elif isinstance(term, s.Ref):
+        _move(scope, target, term)
+
+
+def _refuse_extra(scope: Scope, statement: s.Assign) -> None:
+    if statement.extra:
+        raise scope.error("'with' goes with a join only", statement.extra[0].at)
+
+
+def _check_target(scope: Scope, target: s.Ref) -> None:
+    """Every size that is written in a target must be the one it came to have."""
+    shape = scope.graph[target.name].shape
+    for item, size in zip(target.items, shape, strict=True):
+        if isinstance(item, s.Label) and item.size not in (None, size):
+            message = f"label {item.name!r} of {target.name} has size {size}, not {item.size}"
+            raise scope.error(message, item.at)
 
 
 def _told_apart(scope: Scope, rhs: s.Rhs) -> s.Rhs:
@@ -177,6 +207,8 @@ def _concat(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
             pass
         case _:
             raise scope.error("concat[label](…) goes along one label", call.at)
+    if call.options:
+        raise scope.error("concat has no options", call.at)
     parts: list[str] = []
     for arg in call.args:
         name, own = _tensor(scope, arg, target.name)
@@ -184,7 +216,7 @@ def _concat(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
             raise scope.error(f"concat needs the labels [{', '.join(labels)}] here", arg.at)
         if own != labels:
             transposed = scope.graph.fresh(f"{target.name}_1")
-            name = scope.graph.join(labels, [(name, own)], Arg(0), name=transposed).name
+            name = scope.graph.add_einsum(labels, [(name, own)], Arg(0), name=transposed).name
         parts.append(name)
     scope.graph.add(Concat(labels, along), parts, target.name)
 
@@ -195,7 +227,7 @@ def _macro(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
         raise scope.error(f"unknown macro {call.name!r}{suggest(call.name, known)}", call.at)
     if not scope.active:
         with scope.at(call.at):
-            check_expansion(call.name, scope.macros)
+            scope.expanded = check_expansion(call.name, scope.macros, scope.expanded)
     passed = [
         Passed(name, labels, scope.graph[name].shape)
         for name, labels in (_tensor(scope, arg, target.name) for arg in call.args)
@@ -230,7 +262,6 @@ def _einsum(
     operands = [Operand(v.name, v.shape, v.dtype) for v in vertices]
     with scope.at(statement.at, list(refs.values())):
         sizes = label_sizes([labels for _, labels in refs], operands)
-    join = resolve_values([scope.with_sizes(t, sizes) for t in terms], scope.source, leaf)
     left_over = [label for label in sizes if label not in output]
     if agg is None and left_over:
         raise scope.error(
@@ -238,26 +269,28 @@ def _einsum(
             f"aggregate it, such as 'sum …'",
             statement.rhs.at,
         )
-    scope.graph.join(output, list(refs), join, agg, target.name, scope.new_sizes(target, sizes))
+    new = scope.new_sizes(target, sizes)
+    known = sizes | new
+    join = resolve_values([scope.with_sizes(t, known) for t in terms], scope.source, leaf)
+    scope.graph.add_einsum(output, list(refs), join, agg, target.name, new)
 
 
-def _scatter(scope: Scope, target: s.Ref, agg: Monoid | None, terms: tuple[s.Term, ...]) -> None:
+def _scatter(scope: Scope, target: s.Ref, agg: Monoid | None, term: s.Term) -> None:
     rows = [(k, item) for k, item in enumerate(target.items) if isinstance(item, s.Scattered)]
     if len(rows) > 1 or agg is None or agg.name != "sum":
         raise scope.error("a scatter sums into the rows of one label: write 'sum …'", target.at)
     [(axis, row)] = rows
     rest = s.Ref(target.name, target.items[:axis] + target.items[axis + 1 :], target.at)
-    name, source = to_distinct(scope, *_tensor(scope, terms[0], target.name), target.name)
+    name, source = to_distinct(scope, *_tensor(scope, term, target.name), target.name)
     index, at = to_distinct(scope, *to_plain(scope, row.ref, target.name), target.name)
     op = ScatterAdd(source, at, scope.plain_labels(rest), axis, row.label.name)
     scope.graph.add(op, [name, index], target.name, {row.label.name: row.label.size or 0})
 
 
-def _merge(scope: Scope, target: s.Ref, agg: Monoid | None, terms: tuple[s.Term, ...]) -> None:
+def _merge(scope: Scope, target: s.Ref, agg: Monoid | None, term: s.Term) -> None:
     if agg is not None:
         message = "merging labels does not go with an aggregation: take two steps"
         raise scope.error(message, target.at)
-    term = terms[0]
     if isinstance(term, s.Ref) and not has(term, s.Window, s.Lookup):
         groups = [group_of(item) for item in term.items]
         add_reshape(scope, target, scope.tensor(term).name, groups, term)
@@ -278,7 +311,7 @@ def _move(scope: Scope, target: s.Ref, ref: s.Ref) -> None:
         add_slice(scope, ref, target.name)
     else:
         operand = to_plain(scope, ref, target.name)
-        scope.graph.join(output, [operand], Arg(0), name=target.name)
+        scope.graph.add_einsum(output, [operand], Arg(0), name=target.name)
 
 
 def _tensor(scope: Scope, term: s.Term, stem: str) -> tuple[str, Labels]:

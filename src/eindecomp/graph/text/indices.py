@@ -41,7 +41,7 @@ def to_distinct(scope: Scope, name: str, labels: Labels, stem: str) -> tuple[str
     if once == labels:
         return name, labels
     diagonal = scope.graph.fresh(f"{stem}_1")
-    return scope.graph.join(once, [(name, labels)], Arg(0), name=diagonal).name, once
+    return scope.graph.add_einsum(once, [(name, labels)], Arg(0), name=diagonal).name, once
 
 
 def add_slice(scope: Scope, ref: s.Ref, name: str) -> s.Ref:

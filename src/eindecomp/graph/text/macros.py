@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import EinDecompError, Source, suggest
+from eindecomp.errors import MacroError, Source, suggest
 from eindecomp.lang.names import check_label, check_name
 from eindecomp.lang.scalar import FUNCTIONS
 from eindecomp.lang.text import syntax as s
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 MAX_NESTING = 32
 MAX_STATEMENTS = 100_000
-"""How many statements one call may expand to: macros that call macros grow exponentially."""
-
-
-class MacroError(EinDecompError):
-    """A macro is not well formed, or is called in a way it does not allow."""
+"""How many statements a text's macros may expand to: those that call others grow fast."""
 
 
 @cache
@@ -66,10 +62,16 @@ def check_macro(macro: s.MacroDecl) -> None:
         raise MacroError(f"macro {macro.name}: its last statement must assign {macro.result.name}")
 
 
-def check_expansion(name: str, macros: Mapping[str, s.MacroDecl]) -> None:
-    """Refuse a macro that calls itself or expands without measure, before anything is expanded."""
-    if _expanded_size(name, macros, (), {}) > MAX_STATEMENTS:
-        raise MacroError(f"macro {name!r} expands to more than {MAX_STATEMENTS:,} statements")
+def check_expansion(name: str, macros: Mapping[str, s.MacroDecl], before: int) -> int:
+    """Refuse a macro that calls itself or expands without measure, before anything is expanded.
+
+    `before` is how many statements the text's macros have expanded to so far; the new count comes
+    back.
+    """
+    total = before + _expanded_size(name, macros, (), {})
+    if total > MAX_STATEMENTS:
+        raise MacroError(f"macros expand to more than {MAX_STATEMENTS:,} statements")
+    return total
 
 
 def _expanded_size(
@@ -127,8 +129,8 @@ def expand(
         for statement in macro.body[:-1]
     }
     tensors = {p.name: (p, t) for p, t in zip(macro.params, passed, strict=True)}
-    scope = _Scope(macro, labels, stars, options, sizes, locals_, tensors, call.at)
-    *body, last = [scope.assign(statement) for statement in macro.body]
+    expansion = _Expansion(macro, labels, stars, options, sizes, locals_, tensors, call.at)
+    *body, last = [expansion.assign(statement) for statement in macro.body]
     return [*body, replace(last, target=_retarget(macro, last.target, target))]
 
 
@@ -195,7 +197,7 @@ def _retarget(macro: s.MacroDecl, made: s.Ref, wanted: s.Ref) -> s.Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
+class _Expansion:
     """What the words of a macro's body stand for in one call."""
 
     macro: s.MacroDecl

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import EinDecompError, Source, TextError, suggest
-from eindecomp.graph.infer import OperandError
+from eindecomp.errors import EinDecompError, OperandError, Source, TextError, suggest
 from eindecomp.graph.text.macros import prelude
 from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid
 from eindecomp.lang.scalar import Expr, Scalar
 from eindecomp.lang.text import syntax as s
+from eindecomp.lang.text.terms import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -32,6 +32,8 @@ class Scope:
     monoids: dict[str, Monoid] = field(default_factory=lambda: dict(BUILTIN))
     active: list[str] = field(default_factory=list[str])
     """The macros being expanded, outermost first."""
+    expanded: int = 0
+    """How many statements macros have expanded to."""
 
     def __post_init__(self) -> None:
         self.monoids |= self.graph.monoids
@@ -83,9 +85,6 @@ class Scope:
                 raise self.error(f"{ref.name!r} is a macro: write {ref.name}[…](…), alone", ref.at)
             hint = suggest(ref.name, self.graph.vertices)
             raise self.error(f"unknown tensor {ref.name!r}{hint}", ref.at)
-        for item in ref.items:
-            if isinstance(item, s.Star | s.Scattered):
-                raise self.error(f"{ref.name} cannot have this index here", item.at)
         vertex = self.graph[ref.name]
         if len(ref.items) != len(vertex.shape):
             raise self.error(
@@ -93,6 +92,12 @@ class Scope:
                 f"{len(ref.items)}",
                 ref.at,
             )
+        for item, size in zip(ref.items, vertex.shape, strict=True):
+            if isinstance(item, s.Star | s.Scattered):
+                raise self.error(f"{ref.name} cannot have this index here", item.at)
+            if isinstance(item, s.Label) and item.size not in (None, size):
+                message = f"label {item.name!r} of {ref.name} has size {size}, not {item.size}"
+                raise self.error(message, item.at)
         return vertex
 
     def aggregation(self, name: str, at: int) -> Monoid:
@@ -150,18 +155,6 @@ class Scope:
         }
 
     def new_sizes(self, target: s.Ref, known: Mapping[str, int]) -> dict[str, int]:
-        """The sizes of labels that inputs do not have; one written beside an input's must agree."""
-        new = s.Ref(target.name, tuple(i for i in target.items if _name(i) not in known), target.at)
-        for item in target.items:
-            if isinstance(item, s.Label) and item.size not in (
-                None,
-                known.get(item.name, item.size),
-            ):
-                size = known[item.name]
-                message = f"label {item.name!r} has size {size} in the inputs, not {item.size}"
-                raise self.error(message, item.at)
-        return self.own_sizes(new)
-
-
-def _name(item: s.Item) -> str:
-    return item.name if isinstance(item, s.Label) else ""
+        """The sizes of a target's labels that no input has."""
+        new = tuple(item for item in target.items if label_of(item) not in known)
+        return self.own_sizes(s.Ref(target.name, new, target.at))

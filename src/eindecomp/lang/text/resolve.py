@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError, Source, TextError, suggest
+from eindecomp.lang.names import CONSTANTS
 from eindecomp.lang.scalar import (
     FUNCTIONS,
     Arg,
@@ -22,10 +22,6 @@ from eindecomp.lang.text.read import read_join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
-
-CONSTANTS = {
-    "inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "false": False,
-}  # fmt: skip
 
 
 def resolve(term: s.Term, source: Source, leaf: Callable[[s.Ref | s.Name], Expr]) -> Expr:
