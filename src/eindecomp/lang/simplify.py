@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.errors import ExpressionError
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import FLOAT32, DType, Kind, concrete, kind
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import FUNCTIONS, Call, Const, Expr, Result, Tuple, used_args
-from eindecomp.lang.scalar_types import type_of
+from eindecomp.lang.scalar_types import type_of, with_casts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,10 +43,11 @@ def _simplify(expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]) -
             return Tuple(tuple(_simplify(item, args, scalars) for item in items))
         case Call(op, operands):
             before = Call(op, tuple(_simplify(operand, args, scalars) for operand in operands))
+            try:
+                found = type_of(before, args, scalars)
+            except ExpressionError:  # a folded literal need not fit where the computation did
+                return expr
             after = _fold(before) if _is_literal(before) else _drop(before)
-            if after is before:
-                return before
-            found = type_of(before, args, scalars)
             # Adding 0 turns −0.0 into 0.0, and 0 − x is 0.0 where −x is −0.0.
             is_signed = kind(found) >= Kind.FLOAT and _adds_zero(before)
             return after if not is_signed and type_of(after, args, scalars) == found else before
@@ -62,10 +64,11 @@ def _fold(call: Call) -> Expr:
     found = type_of(call, (), {})
     if not isinstance(found, Kind) and concrete(kind(found)) != found:
         return call
+    explicit, _ = with_casts(call, (), {})
     with np.errstate(all="ignore"):
         try:
-            value = np.asarray(compile_scalar(call, 0, NUMPY)()).item()
-        except (ValueError, ZeroDivisionError):  # an integer to a negative power
+            value = np.asarray(compile_scalar(explicit, 0, NUMPY)()).item()
+        except ValueError:  # an integer to a negative power
             return call
     # Past 2^53 NumPy's wrapping integers and exact ones may disagree: leave those to the backend.
     is_large = isinstance(value, int) and abs(value) >= 2**53
