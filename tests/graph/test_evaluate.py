@@ -54,9 +54,9 @@ def test_multiply_sum_is_numpys_einsum(
 
 
 PYTHON = {
-    "add": lambda x, y: float(x) + y,
-    "sub": lambda x, y: float(x) - y,
-    "mul": lambda x, y: float(x) * y,
+    "add": lambda x, y: float(x) + float(y),
+    "sub": lambda x, y: float(x) - float(y),
+    "mul": lambda x, y: float(x) * float(y),
     "neg": lambda x: -float(x),
     "abs": lambda x: abs(float(x)),
     "min": min,
@@ -67,8 +67,8 @@ PYTHON = {
     "where": lambda c, x, y: x if c else y,
     "lt": lambda x, y: x < y,
     "ge": lambda x, y: x >= y,
-    "relu": lambda x: max(x, 0.0),
-    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "relu": lambda x: max(float(x), 0.0),
+    "sigmoid": lambda x: 1 / (1 + math.exp(-float(x))),
 }
 COMBINE = {
     "sum": lambda x, y: x + y, "prod": lambda x, y: x * y, "max": max, "min": min,
