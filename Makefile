@@ -46,6 +46,8 @@ unit: $(VENV)/ready
 
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/large_graphs.py
+	$(BIN)/python benchmarks/solve_chain.py
+	$(BIN)/python benchmarks/solve_contest.py
 
 format: $(VENV)/ready
 	$(BIN)/ruff check --fix

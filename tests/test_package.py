@@ -70,6 +70,14 @@ def test_graphs_and_errors_cross_processes() -> None:
     assert (error.line, error.column) == (1, 9)
 
 
+def test_the_solver_is_there_when_it_is_asked_for() -> None:
+    code = "import eindecomp as ed; print(ed.solve.minimize(ed.solve.Problem.of([[3, 1]])).cost)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert run.stdout.strip() == "1"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ed.nothing  # type: ignore[attr-defined]
+
+
 def test_importing_loads_no_framework() -> None:
     heavy = "{'torch', 'jax', 'ray', 'dask', 'numba', 'scipy', 'matplotlib'}"
     code = f"import sys, eindecomp; print(sorted({heavy} & set(sys.modules)))"

@@ -11,6 +11,10 @@ array([[ 4.,  5.],
        [10., 11.]], dtype=float32)
 """
 
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from eindecomp.errors import (
     EinDecompError,
     ExpressionError,
@@ -28,6 +32,9 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.declare import monoid
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
+
+if TYPE_CHECKING:
+    from eindecomp import solve
 
 __all__ = [
     "EinDecompError",
@@ -47,4 +54,12 @@ __all__ = [
     "monoid",
     "parse",
     "rewrite",
+    "solve",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import `ed.solve` at its first use: numba takes longer to load than all the rest."""
+    if name == "solve":
+        return import_module("eindecomp.solve")
+    raise AttributeError(f"module 'eindecomp' has no attribute {name!r}")

@@ -1,0 +1,29 @@
+"""Minimum-cost choices over a graph: exact where possible, bounded always, within a usage limit."""
+
+from eindecomp.solve.contest import parse_contest, read_contest, solution_json
+from eindecomp.solve.minimize import minimize
+from eindecomp.solve.problem import (
+    INFINITE,
+    Factor,
+    InfeasibleError,
+    Problem,
+    ProblemError,
+    Progress,
+    Solution,
+    UnsolvedError,
+)
+
+__all__ = [
+    "INFINITE",
+    "Factor",
+    "InfeasibleError",
+    "Problem",
+    "ProblemError",
+    "Progress",
+    "Solution",
+    "UnsolvedError",
+    "minimize",
+    "parse_contest",
+    "read_contest",
+    "solution_json",
+]

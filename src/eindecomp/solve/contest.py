@@ -1,0 +1,133 @@
+"""Reads and writes the files of the ASPLOS/EuroSys 2025 contest on intra-operator parallelism.
+
+The files are untrusted: everything is checked, and what is wrong is named by its place.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from eindecomp.solve.problem import INFINITE, Ints, Problem, ProblemError, Solution, offsets
+
+UNREACHABLE = 10**18  # how the contest writes ∞
+_MAX_BYTES = 2 << 30
+
+
+def read_contest(path: str | Path | BinaryIO) -> Problem:
+    """The problem in a contest file, JSON or gzipped JSON; raises `ProblemError` if it is none."""
+    if isinstance(path, str | Path):
+        path = Path(path)
+        with path.open("rb") as file:
+            return parse_contest(file, path.name)
+    return parse_contest(path, "standard input")
+
+
+def parse_contest(file: BinaryIO, name: str) -> Problem:
+    """The problem in an open file, which messages call `name`."""
+    try:
+        document: Any = orjson.loads(_read_bytes(file, name))
+    except orjson.JSONDecodeError as error:
+        raise ProblemError(f"{name}: not JSON: {error}") from None
+    body = _field(name, document, "problem", dict)
+    nodes = _field(f"{name}: problem", body, "nodes", dict)
+    edges = _field(f"{name}: problem", body, "edges", dict)
+    sizes, unary = _ragged(name, nodes, "nodes.costs")
+    usage_sizes, usage = _ragged(name, nodes, "nodes.usages")
+    if not np.array_equal(sizes, usage_sizes):
+        raise ProblemError(f"{name}: nodes.usages and nodes.costs differ in length")
+    table_sizes, tables = _ragged(name, edges, "edges.costs")
+    limit = _field(f"{name}: problem", body, "usage_limit", int)
+    pairs = _pairs(name, edges, "edges.nodes")
+    if len(pairs) != table_sizes.size:
+        raise ProblemError(f"{name}: {len(pairs)} edges but {table_sizes.size} tables")
+    try:
+        return Problem(
+            offset=offsets(sizes),
+            unary=_unreachable_as_infinite(unary),
+            edges=pairs,
+            table_of=np.arange(len(pairs)),
+            table_offset=offsets(table_sizes),
+            tables=_unreachable_as_infinite(tables),
+            usage=usage,
+            intervals=_pairs(name, nodes, "nodes.intervals"),
+            limit=limit,
+        )
+    except ProblemError as error:
+        raise ProblemError(f"{name}: {error}") from None
+
+
+def solution_json(solution: Solution, feasible: bool) -> bytes:
+    """Cost, bound, feasibility and choices as JSON; an infinite number becomes null."""
+    document = {
+        "cost": _finite(solution.cost),
+        "bound": _finite(solution.bound),
+        "feasible": feasible,
+        "solution": solution.choice.tolist(),
+    }
+    return orjson.dumps(document)
+
+
+def _read_bytes(file: BinaryIO, name: str) -> bytes:
+    """The file's content, inflated if gzipped, refused beyond a size no instance comes near."""
+    content = file.read(_MAX_BYTES + 1)
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            with gzip.GzipFile(fileobj=BytesIO(content)) as inflated:
+                content = inflated.read(_MAX_BYTES + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ProblemError(f"{name}: cannot be inflated: {error}") from None
+    if len(content) > _MAX_BYTES:
+        raise ProblemError(f"{name}: larger than {_MAX_BYTES} bytes")
+    return content
+
+
+def _field(where: str, container: Any, name: str, kind: type) -> Any:
+    if not isinstance(container, dict):
+        raise ProblemError(f"{where}: an object is needed here")
+    value: Any = cast("dict[str, Any]", container).get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ProblemError(f"{where}: {name!r} must be of type {kind.__name__}")
+    return value
+
+
+def _ragged(file: str, container: Any, name: str) -> tuple[Ints, Ints]:
+    """The lengths of a list of lists of integers, and all its integers."""
+    rows = _field(file, container, name.rpartition(".")[2], list)
+    if bad := [i for i, row in enumerate(rows) if not isinstance(row, list)]:
+        raise ProblemError(f"{file}: {name}[{bad[0]}] is not a list")
+    sizes = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+    flat: list[Any] = [entry for row in rows for entry in row]
+    return sizes, _integers(file, name, flat)
+
+
+def _pairs(file: str, container: Any, name: str) -> Ints:
+    sizes, flat = _ragged(file, container, name)
+    if bad := np.flatnonzero(sizes != 2).tolist():
+        raise ProblemError(f"{file}: {name}[{bad[0]}] is not a pair")
+    return flat.reshape(-1, 2)
+
+
+def _integers(file: str, name: str, flat: list[Any]) -> Ints:
+    # set(map(type, ...)) is the one check of the types that runs at C speed over millions.
+    if not set(map(type, flat)) <= {int}:
+        raise ProblemError(f"{file}: {name} holds something other than integers")
+    try:
+        return np.array(flat, dtype=np.int64)
+    except OverflowError:
+        raise ProblemError(f"{file}: {name} holds an integer beyond 64 bits") from None
+
+
+def _unreachable_as_infinite(costs: Ints) -> NDArray[np.int64]:
+    return np.where(costs >= UNREACHABLE, INFINITE, costs)
+
+
+def _finite(number: int | float) -> int | float | None:
+    return number if np.isfinite(number) else None

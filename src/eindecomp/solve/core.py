@@ -1,0 +1,200 @@
+"""The solver's working form of a problem: pairwise, in float64, with usages as items over steps.
+
+A variable of the core may stand for many variables of the problem, so it owns any number of
+*items*: a usage per choice over `[start, end)` of compressed time steps, each step with its own
+capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eindecomp.solve.compiled import Mask, compiled
+from eindecomp.solve.problem import Costs, Floats, Ints, Problem, offsets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Core:
+    """Packed arrays: see the module's docstring and `Problem`'s."""
+
+    offset: Ints
+    unary: Floats
+    edges: Ints
+    table_offset: Ints
+    tables: Floats
+    item_var: Ints
+    item_span: Ints
+    item_offset: Ints
+    item_usage: Floats
+    capacity: Floats
+    step: Ints
+    constant: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many variables there are."""
+        return self.offset.size - 1
+
+    @property
+    def domains(self) -> Ints:
+        """How many choices each variable has."""
+        return np.diff(self.offset)
+
+    def cost_of(self, choice: Ints) -> float:
+        """The cost of one choice per variable."""
+        u, v = self.edges[:, 0], self.edges[:, 1]
+        cells = self.tables[self.table_offset[:-1] + choice[u] * self.domains[v] + choice[v]]
+        return float(self.constant + self.unary[self.offset[:-1] + choice].sum() + cells.sum())
+
+    def slack_of(self, choice: Ints) -> Floats:
+        """Capacity less usage at each step."""
+        used = self.item_usage[self.item_offset[:-1] + choice[self.item_var]]
+        return self.capacity - over_steps(used, self.item_span, self.capacity.size)
+
+
+def over_steps(used: Floats, span: Ints, steps: int) -> Floats:
+    """The sum of item usages at each step."""
+    change = np.zeros(steps + 1)
+    np.add.at(change, span[:, 0], used)
+    np.subtract.at(change, span[:, 1], used)
+    return np.cumsum(change)[:-1]
+
+
+def core_of(problem: Problem) -> Core:
+    """The core of a problem without factors, its time steps compressed to those that can bind."""
+    n = problem.size
+    sizes = problem.domains
+    lives = np.zeros(n, dtype=bool)
+    span = np.zeros((n, 2), dtype=np.int64)
+    if problem.limit is not None and problem.usage is not None and problem.intervals is not None:
+        span = problem.intervals
+        lives = (span[:, 1] > span[:, 0]) & (
+            np.maximum.reduceat(problem.usage, problem.offset[:-1]) > 0
+        )
+    owners = np.flatnonzero(lives)
+    steps = int(span[owners].max(initial=0))
+    cells = np.diff(problem.table_offset)[problem.table_of]
+    core = Core(
+        offset=problem.offset,
+        unary=problem.floats(problem.unary),
+        edges=problem.edges,
+        table_offset=offsets(cells),
+        tables=problem.floats(_unshared(problem, cells)),
+        item_var=owners,
+        item_span=span[owners],
+        item_offset=offsets(sizes[owners]),
+        item_usage=_take_parts(problem, owners),
+        capacity=np.full(steps, float(problem.limit or 0)),
+        step=np.arange(steps),
+    )
+    return compress_steps(core)
+
+
+def _unshared(problem: Problem, cells: Ints) -> Costs:
+    """The tables, one per edge."""
+    if np.array_equal(problem.table_of, np.arange(problem.table_offset.size - 1)):
+        return problem.tables
+    within = np.arange(int(cells.sum())) - np.repeat(offsets(cells)[:-1], cells)
+    return problem.tables[np.repeat(problem.table_offset[problem.table_of], cells) + within]
+
+
+def _take_parts(problem: Problem, owners: Ints) -> Floats:
+    if problem.usage is None or owners.size == 0:
+        return np.zeros(0)
+    mask = np.zeros(problem.size, dtype=bool)
+    mask[owners] = True
+    return problem.usage[np.repeat(mask, problem.domains)].astype(np.float64)
+
+
+def compress_steps(core: Core) -> Core:
+    """Drop the steps that cannot bind, and the items alive at none of the others.
+
+    A step is dropped if what lives then also lives at a neighbouring step with no more capacity,
+    or if the largest usages fit.
+    """
+    steps = core.capacity.size
+    largest = _segment_max(core.item_usage, core.item_offset)
+    starts = np.zeros(steps + 1, dtype=bool)
+    ends = np.zeros(steps + 1, dtype=bool)
+    starts[core.item_span[:, 0]] = True
+    ends[core.item_span[:, 1]] = True
+    keep = _binding_steps(core.capacity, starts, ends)
+    keep &= over_steps(largest, core.item_span, steps) > core.capacity
+    new_index = offsets(keep.astype(np.int64))
+    span = new_index[core.item_span]
+    return merge_items(
+        replace(core, item_span=span, capacity=core.capacity[keep], step=core.step[keep])
+    )
+
+
+def merge_items(core: Core) -> Core:
+    """Sort items by variable, add up those with the same span, make constant usage capacity."""
+    span, var = core.item_span, core.item_var
+    alive = np.flatnonzero(span[:, 1] > span[:, 0])
+    order = alive[np.lexsort((span[alive, 1], span[alive, 0], var[alive]))]
+    key = np.column_stack([var[order], span[order]])
+    fresh = np.ones(order.size, dtype=bool)
+    fresh[1:] = (key[1:] != key[:-1]).any(axis=1)
+    group = np.cumsum(fresh) - 1
+    merged_var, merged_span = key[fresh, 0], key[fresh, 1:]
+    item_offset = offsets(core.domains[merged_var])
+    usage = _add_parts(core.item_offset, core.item_usage, order, group, item_offset)
+    least = _segment_min(usage, item_offset)
+    capacity = core.capacity - over_steps(least, merged_span, core.capacity.size)
+    usage -= np.repeat(least, np.diff(item_offset))
+    varies = _segment_max(usage, item_offset) > 0
+    return replace(
+        core,
+        item_var=merged_var[varies],
+        item_span=merged_span[varies],
+        item_offset=offsets(np.diff(item_offset)[varies]),
+        item_usage=usage[np.repeat(varies, np.diff(item_offset))],
+        capacity=capacity,
+    )
+
+
+def _segment_max(values: Floats, offset: Ints) -> Floats:
+    return np.maximum.reduceat(values, offset[:-1]) if values.size else np.zeros(0)
+
+
+def _segment_min(values: Floats, offset: Ints) -> Floats:
+    return np.minimum.reduceat(values, offset[:-1]) if values.size else np.zeros(0)
+
+
+@compiled
+def _binding_steps(capacity: Floats, starts: Mask, ends: Mask) -> Mask:
+    """Steps that no neighbour makes redundant."""
+    steps = capacity.size
+    keep = np.zeros(steps, dtype=np.bool_)
+    candidate = -1  # the tightest step since the last end
+    for t in range(steps):
+        # Nothing ended at t: what lived at the candidate still lives, so the tighter one stays.
+        if candidate >= 0 and ends[t]:
+            keep[candidate] = True
+            candidate = -1
+        if candidate < 0:
+            # Nothing started at t either: all that lives lived at the step just kept.
+            if t > 0 and not starts[t] and keep[t - 1] and capacity[t] >= capacity[t - 1]:
+                continue
+            candidate = t
+        elif capacity[t] <= capacity[candidate]:
+            candidate = t
+        else:
+            keep[candidate] = True
+            candidate = t
+    if candidate >= 0:
+        keep[candidate] = True
+    return keep
+
+
+@compiled
+def _add_parts(
+    old_offset: Ints, old_usage: Floats, order: Ints, group: Ints, new_offset: Ints
+) -> Floats:
+    out = np.zeros(new_offset[-1])
+    for i in range(order.size):
+        a, b = old_offset[order[i]], new_offset[group[i]]
+        for k in range(new_offset[group[i] + 1] - b):
+            out[b + k] += old_usage[a + k]
+    return out

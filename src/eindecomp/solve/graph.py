@@ -1,0 +1,131 @@
+"""A core laid out for the compiled loops: arcs sorted by their source, both ways round.
+
+Arc `a` from `s` to `t` has its table at `table[a]`, row-major over (choice of s, choice of t), and
+`back[a]` is the arc from `t` to `s` with the transposed table, so that every inner loop runs over
+contiguous memory. A NamedTuple, because numba compiles functions over those.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from eindecomp.solve.compiled import State, compiled
+from eindecomp.solve.core import Core
+from eindecomp.solve.problem import Floats, Ints, offsets
+
+
+class Graph(NamedTuple):
+    """Packed arrays over variables, arcs and items; see the module's docstring."""
+
+    offset: Ints
+    unary: Floats
+    start: Ints
+    to: Ints
+    back: Ints
+    table: Ints
+    cells: Floats
+    message: Ints
+    item_start: Ints
+    item_span: Ints
+    item_offset: Ints
+    item_usage: Floats
+    capacity: Floats
+
+
+def graph_of(core: Core) -> Graph:
+    """Lay out a core whose edges are distinct and join distinct variables."""
+    m = len(core.edges)
+    sources = core.edges.ravel()
+    order = np.argsort(sources, kind="stable")
+    position = np.empty(2 * m, dtype=np.int64)
+    position[order] = np.arange(2 * m)
+    target = core.edges[:, ::-1].ravel()[order]
+    cells = np.concatenate([core.tables, np.zeros(core.tables.size)])
+    _transpose(core.edges, core.offset, core.table_offset, cells)
+    place = np.column_stack([core.table_offset[:-1], core.table_offset[:-1] + core.tables.size])
+    return Graph(
+        offset=core.offset,
+        unary=core.unary,
+        start=offsets(np.bincount(sources, minlength=core.size).astype(np.int64)),
+        to=target,
+        back=position[order ^ 1],
+        table=place.ravel()[order],
+        cells=cells,
+        message=offsets(core.domains[target]),
+        item_start=np.searchsorted(core.item_var, np.arange(core.size + 1)),
+        item_span=core.item_span,
+        item_offset=core.item_offset,
+        item_usage=core.item_usage,
+        capacity=core.capacity,
+    )
+
+
+@compiled
+def _transpose(edges: Ints, offset: Ints, table_offset: Ints, cells: Floats) -> None:
+    """Fill the second half of `cells` with the transposed tables of the first."""
+    half = table_offset[-1]
+    for e in range(edges.shape[0]):
+        rows = offset[edges[e, 0] + 1] - offset[edges[e, 0]]
+        cols = offset[edges[e, 1] + 1] - offset[edges[e, 1]]
+        base = table_offset[e]
+        for i in range(rows):
+            for j in range(cols):
+                cells[half + base + j * rows + i] = cells[base + i * cols + j]
+
+
+@compiled
+def penalised(graph: Graph, price: Floats) -> Floats:
+    """Unary costs plus usage at a price per step."""
+    out = graph.unary.copy()
+    total = np.zeros(price.size + 1)
+    for t in range(price.size):
+        total[t + 1] = total[t] + price[t]
+    for v in range(graph.offset.size - 1):
+        for item in range(graph.item_start[v], graph.item_start[v + 1]):
+            weight = total[graph.item_span[item, 1]] - total[graph.item_span[item, 0]]
+            if weight != 0.0:
+                for k in range(graph.offset[v + 1] - graph.offset[v]):
+                    out[graph.offset[v] + k] += (
+                        weight * graph.item_usage[graph.item_offset[item] + k]
+                    )
+    return out
+
+
+@compiled
+def usage_over_steps(graph: Graph, choice: Ints) -> Floats:
+    """The total usage at each step."""
+    change = np.zeros(graph.capacity.size + 1)
+    for v in range(graph.offset.size - 1):
+        for item in range(graph.item_start[v], graph.item_start[v + 1]):
+            used = graph.item_usage[graph.item_offset[item] + choice[v]]
+            change[graph.item_span[item, 0]] += used
+            change[graph.item_span[item, 1]] -= used
+    return np.cumsum(change)[:-1]
+
+
+@compiled
+def cost_of(graph: Graph, choice: Ints) -> float:
+    """The cost of a choice, without the core's constant."""
+    total = 0.0
+    for v in range(graph.offset.size - 1):
+        total += graph.unary[graph.offset[v] + choice[v]]
+        for a in range(graph.start[v], graph.start[v + 1]):
+            t = graph.to[a]
+            if t > v:
+                size = graph.offset[t + 1] - graph.offset[t]
+                total += graph.cells[graph.table[a] + choice[v] * size + choice[t]]
+    return float(total)
+
+
+@compiled
+def random_below(state: State, n: int) -> int:
+    """A pseudo-random integer in [0, n) by xorshift64*; `state` is one non-zero uint64."""
+    x = state[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    state[0] = x
+    high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
+    return int(np.int64(high) % n)

@@ -1,0 +1,286 @@
+"""Makes a core smaller without changing its optimum, and takes a choice back to the problem.
+
+Rounds of: drop choices that no finite table supports (arc consistency), drop choices that another
+one beats whatever the neighbours do (Goldstein's dominance; usages must not rise), and contract a
+variable into a neighbour that determines it (each choice of the one leaves the other one finite
+choice). In compiled programs most variables are contracted: an elementwise op takes its operand's
+layout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+
+from eindecomp.solve.compiled import Mask, compiled
+from eindecomp.solve.core import Core, compress_steps
+from eindecomp.solve.dominate import drop_dominated
+from eindecomp.solve.problem import Floats, InfeasibleError, Ints, offsets
+from eindecomp.solve.series import Elimination, eliminate_series
+from eindecomp.solve.steps import prune_steps
+from eindecomp.solve.substitute import Substitution, substitute
+
+Step = Substitution | Elimination
+
+_GROWTH = 1 << 21  # table entries that contraction may add
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduced:
+    """A smaller core and the substitutions that lead to it."""
+
+    core: Core
+    steps: tuple[Step, ...]
+
+    def lift(self, choice: Ints) -> Ints:
+        """The choice of the core the reduction started from."""
+        for sub in reversed(self.steps):
+            choice = sub.lift(choice)
+        return choice
+
+    def push(self, choice: Ints) -> Ints:
+        """The choice of the reduced core that comes nearest to one of the core before."""
+        for step in self.steps:
+            choice = step.push(choice)
+        return choice
+
+
+def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduced:
+    """Reduce until nothing changes or time is up: what is done by then is a reduction too.
+
+    Raises `InfeasibleError` if a variable is left no choice.
+    """
+    core, first = _normalise(core)
+    steps: list[Step] = [first]
+    for _ in range(rounds):
+        if monotonic() > deadline:
+            break
+        core, pruned = _prune(core, steps)
+        core, contracted = _contract(core, steps)
+        if pruned or contracted:
+            core = compress_steps(core)
+            continue
+        # Fewer steps leave more variables free of usage, and free ones reduce further.
+        before = core.size
+        core, eliminated = eliminate_series(prune_steps(core))
+        steps.append(eliminated)
+        if core.size == before:
+            break
+    return Reduced(core, tuple(steps))
+
+
+def adjacency(core: Core) -> tuple[Ints, Ints]:
+    """For each variable the edges it is in: `edge[start[i]:start[i + 1]]`, once per end."""
+    ends = core.edges.ravel()
+    order = np.argsort(ends, kind="stable")
+    return offsets(np.bincount(ends, minlength=core.size).astype(np.int64)), order // 2
+
+
+def _normalise(core: Core) -> tuple[Core, Substitution]:
+    """Merge parallel edges and self-loops by substituting every variable for itself."""
+    sub = keep_choices(core, np.ones(core.unary.size, dtype=bool))
+    return substitute(core, sub), sub
+
+
+def keep_choices(core: Core, keep: np.ndarray) -> Substitution:
+    """The substitution that leaves the kept choices; variables with one become constants."""
+    sizes = np.add.reduceat(keep, core.offset[:-1], dtype=np.int64) if core.size else core.domains
+    free = sizes > 1
+    owner = np.where(free, np.cumsum(free) - 1, -1)
+    value = np.arange(core.unary.size) - np.repeat(core.offset[:-1], core.domains)
+    return Substitution(sizes[free], owner, offsets(sizes)[:-1], value[keep])
+
+
+def _prune(core: Core, steps: list[Step]) -> tuple[Core, bool]:
+    start, edge = adjacency(core)
+    keep = np.isfinite(core.unary)
+    empty = _arc_consistency(
+        core.offset, core.edges, core.table_offset, core.tables, start, edge, keep
+    )
+    if empty >= 0:
+        raise InfeasibleError("infinite costs leave no choice at all")
+    item_start = np.searchsorted(core.item_var, np.arange(core.size + 1))
+    drop_dominated(
+        core.offset, core.unary, core.edges, core.table_offset, core.tables, start, edge,
+        item_start, core.item_offset, core.item_usage, keep,
+    )  # fmt: skip
+    if keep.all() and (core.domains > 1).all():
+        return core, False
+    sub = keep_choices(core, keep)
+    steps.append(sub)
+    return substitute(core, sub), True
+
+
+def _contract(core: Core, steps: list[Step]) -> tuple[Core, bool]:
+    parent, via = _determined(
+        core.offset, core.edges, core.table_offset, core.tables, core.tables.size + _GROWTH
+    )
+    if not (parent >= 0).any():
+        return core, False
+    roots = parent < 0
+    index = np.cumsum(roots) - 1
+    sizes = core.domains[roots]
+    root = _roots(parent)
+    start = offsets(core.domains[root])
+    value = _compose(parent, via, core.offset, core.edges, core.table_offset, core.tables, start)
+    sub = Substitution(sizes, index[root], start[:-1], value)
+    steps.append(sub)
+    return substitute(core, sub), True
+
+
+@compiled
+def _arc_consistency(
+    offset: Ints,
+    edges: Ints,
+    table_offset: Ints,
+    tables: Floats,
+    start: Ints,
+    edge: Ints,
+    keep: Mask,
+) -> int:
+    """Clear `keep` where an edge has no finite cell left; the first empty variable or -1."""
+    n = offset.size - 1
+    queued = np.ones(n, dtype=np.bool_)
+    stack = np.arange(n)[::-1].copy()
+    top = n
+    for i in range(n):
+        if not keep[offset[i] : offset[i + 1]].any():
+            return i
+    while top > 0:
+        top -= 1
+        u = stack[top]
+        queued[u] = False
+        for p in range(start[u], start[u + 1]):
+            e = edge[p]
+            first = edges[e, 0] == u
+            v = edges[e, 1] if first else edges[e, 0]
+            size_u, size_v = offset[u + 1] - offset[u], offset[v + 1] - offset[v]
+            changed, left = False, 0
+            for j in range(size_v):
+                if not keep[offset[v] + j]:
+                    continue
+                supported = False
+                for i in range(size_u):
+                    place = i * size_v + j if first else j * size_u + i
+                    if keep[offset[u] + i] and np.isfinite(tables[table_offset[e] + place]):
+                        supported = True
+                        break
+                if supported:
+                    left += 1
+                else:
+                    keep[offset[v] + j] = False
+                    changed = True
+            if left == 0:
+                return v
+            if changed and not queued[v]:
+                queued[v] = True
+                stack[top] = v
+                top += 1
+    return -1
+
+
+@compiled
+def _determined(
+    offset: Ints, edges: Ints, table_offset: Ints, tables: Floats, most_entries: int
+) -> tuple[Ints, Ints]:
+    """A forest of variables determined by a neighbour: the parent, and the edge to it, or -1."""
+    n, m = offset.size - 1, edges.shape[0]
+    parent, via = np.full(n, -1), np.full(n, -1)
+    degree = np.zeros(n, dtype=np.int64)
+    entries = np.zeros(n, dtype=np.int64)
+    total = tables.size
+    for e in range(m):
+        for s in range(2):
+            degree[edges[e, s]] += 1
+            entries[edges[e, s]] += table_offset[e + 1] - table_offset[e]
+    for want_bijection in (True, False):
+        for e in range(m):
+            rows_one, cols_one = _one_each(e, offset, edges, table_offset, tables)
+            if want_bijection and not (rows_one and cols_one):
+                continue
+            for s in range(2):
+                # All rows have one finite cell: the row's choice determines the column's.
+                child, up = edges[e, 1 - s], edges[e, s]
+                if not (rows_one if s == 0 else cols_one) or parent[child] >= 0:
+                    continue
+                root = up
+                while parent[root] >= 0:
+                    root = parent[root]
+                if root == child:
+                    continue
+                small, large = offset[child + 1] - offset[child], offset[root + 1] - offset[root]
+                growth = entries[child] * (large - small) // small
+                if degree[child] > 1 and total + growth > most_entries:
+                    continue
+                total += growth
+                parent[child], via[child] = up, e
+                break
+    return parent, via
+
+
+@compiled
+def _one_each(
+    e: int, offset: Ints, edges: Ints, table_offset: Ints, tables: Floats
+) -> tuple[bool, bool]:
+    """Whether each row, and whether each column, has exactly one finite cell."""
+    rows = offset[edges[e, 0] + 1] - offset[edges[e, 0]]
+    cols = offset[edges[e, 1] + 1] - offset[edges[e, 1]]
+    in_col = np.zeros(cols, dtype=np.int64)
+    rows_one = True
+    for i in range(rows):
+        count = 0
+        for j in range(cols):
+            if np.isfinite(tables[table_offset[e] + i * cols + j]):
+                count += 1
+                in_col[j] += 1
+        rows_one = rows_one and count == 1
+    return rows_one, (in_col == 1).all()
+
+
+@compiled
+def _roots(parent: Ints) -> Ints:
+    root = np.arange(parent.size)
+    for i in range(parent.size):
+        r = i
+        while parent[r] >= 0:
+            r = parent[r]
+        root[i] = r
+    return root
+
+
+@compiled
+def _compose(
+    parent: Ints,
+    via: Ints,
+    offset: Ints,
+    edges: Ints,
+    table_offset: Ints,
+    tables: Floats,
+    start: Ints,
+) -> Ints:
+    """Each variable's choice as a function of its root's, along the tree."""
+    value = np.zeros(start[-1], dtype=np.int64)
+    path = np.zeros(parent.size, dtype=np.int64)
+    for i in range(parent.size):
+        depth, r = 0, i
+        while parent[r] >= 0:
+            path[depth] = r
+            depth += 1
+            r = parent[r]
+        for k in range(offset[r + 1] - offset[r]):
+            chosen, above = k, r
+            for d in range(depth - 1, -1, -1):
+                child = path[d]
+                e = via[child]
+                cols = offset[edges[e, 1] + 1] - offset[edges[e, 1]]
+                size = offset[child + 1] - offset[child]
+                for j in range(size):
+                    place = chosen * cols + j if edges[e, 0] == above else j * cols + chosen
+                    if np.isfinite(tables[table_offset[e] + place]):
+                        chosen = j
+                        break
+                above = child
+            value[start[i] + k] = chosen
+    return value

@@ -1,0 +1,241 @@
+"""Random induced trees of a graph, and the exact best choices on one given all others.
+
+A tree is `count` variables in `order`, parents first; `up[i]` is the arc from variable `i` of the
+tree to its parent, `place[v]` is where `v` stands in the order, or -1. Costs of the tree's choices
+are packed at `place_of`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eindecomp.solve.compiled import State, compiled
+from eindecomp.solve.graph import Graph, random_below
+from eindecomp.solve.problem import Floats, Ints
+
+
+@compiled
+def grow(
+    graph: Graph,
+    state: State,
+    root: int,
+    size: int,
+    place: Ints,
+    order: Ints,
+    up: Ints,
+    frontier: Ints,
+) -> int:
+    """Grow an induced tree from a random variable; `up[i]` is the arc to the parent."""
+    order[0], up[0] = root, -1
+    place[order[0]] = 0
+    count, waiting, tail = 1, 0, 0
+    breadth = random_below(state, 2) == 0
+    v, arc = order[0], -1
+    while True:
+        for a in range(graph.start[v], graph.start[v + 1]):
+            if place[graph.to[a]] < 0 and waiting < frontier.size:
+                frontier[waiting] = graph.back[a]
+                waiting += 1
+        v = -1
+        while waiting > tail and v < 0:
+            if breadth:
+                pick = tail + random_below(state, min(waiting - tail, 8))
+                arc = frontier[pick]
+                frontier[pick] = frontier[tail]
+                tail += 1
+            else:
+                pick = tail + random_below(state, waiting - tail)
+                arc = frontier[pick]
+                waiting -= 1
+                frontier[pick] = frontier[waiting]
+            # The arc leads back to the tree; its source is where its reverse leads.
+            v = graph.to[graph.back[arc]]
+            if place[v] >= 0:
+                v = -1
+                continue
+            inside = 0
+            for a in range(graph.start[v], graph.start[v + 1]):
+                if place[graph.to[a]] >= 0:
+                    inside += 1
+            if inside > 1:
+                v = -1
+        if v < 0 or count == size:
+            return count
+        order[count], up[count] = v, arc
+        place[v] = count
+        count += 1
+
+
+@compiled
+def local_costs(
+    graph: Graph,
+    unary: Floats,
+    choice: Ints,
+    place: Ints,
+    order: Ints,
+    count: int,
+    place_of: Ints,
+    plain: Floats,
+) -> None:
+    """Each tree variable's costs given the choices of its neighbours outside the tree."""
+    place_of[0] = 0
+    for i in range(count):
+        v, base = order[i], place_of[i]
+        size = graph.offset[v + 1] - graph.offset[v]
+        place_of[i + 1] = base + size
+        for k in range(size):
+            plain[base + k] = unary[graph.offset[v] + k]
+        for a in range(graph.start[v], graph.start[v + 1]):
+            t = graph.to[a]
+            if place[t] < 0:
+                row = graph.table[graph.back[a]] + choice[t] * size
+                for k in range(size):
+                    plain[base + k] += graph.cells[row + k]
+
+
+@compiled
+def solve_tree(
+    graph: Graph,
+    state: State,
+    noise: float,
+    order: Ints,
+    up: Ints,
+    place: Ints,
+    count: int,
+    place_of: Ints,
+    plain: Floats,
+    belief: Floats,
+    fresh: Ints,
+    extra: Floats,
+    priced: bool,
+    buffer: Floats,
+) -> None:
+    """The best choices of the tree's variables, into `fresh`."""
+    belief[: place_of[count]] = plain[: place_of[count]]
+    if noise > 0.0:
+        for k in range(place_of[count]):
+            belief[k] -= noise * np.log((random_below(state, 1 << 30) + 1.0) / (1 << 30))
+    if priced:
+        _add_prices(graph, order, count, place_of, belief, extra)
+    for i in range(count - 1, 0, -1):
+        arc = up[i]
+        base, parent = place_of[i], place_of[place[graph.to[arc]]]
+        width = graph.message[arc + 1] - graph.message[arc]
+        table = graph.table[arc]
+        for j in range(width):
+            buffer[j] = belief[base] + graph.cells[table + j]
+        for k in range(1, place_of[i + 1] - base):
+            own = belief[base + k]
+            row = graph.cells[table + k * width : table + (k + 1) * width]
+            for j in range(width):
+                buffer[j] = min(buffer[j], own + row[j])
+        for j in range(width):
+            belief[parent + j] += buffer[j]
+    _choose(graph, state, up, place, count, place_of, belief, fresh)
+
+
+@compiled
+def _choose(
+    graph: Graph,
+    state: State,
+    up: Ints,
+    place: Ints,
+    count: int,
+    place_of: Ints,
+    belief: Floats,
+    fresh: Ints,
+) -> None:
+    """Fix the tree's variables, parents first, each to its best given its parent's choice."""
+    for i in range(count):
+        base, size = place_of[i], place_of[i + 1] - place_of[i]
+        row = 0
+        if i > 0:
+            row = graph.table[graph.back[up[i]]] + fresh[place[graph.to[up[i]]]] * size
+        shift = random_below(state, size)  # ties fall anywhere
+        least = np.inf
+        for turn in range(size):
+            k = turn + shift
+            if k >= size:
+                k -= size
+            cost = belief[base + k]
+            if i > 0:
+                cost += graph.cells[row + k]
+            if cost < least:
+                least = cost
+                fresh[i] = k
+
+
+@compiled
+def _add_prices(
+    graph: Graph, order: Ints, count: int, place_of: Ints, belief: Floats, extra: Floats
+) -> None:
+    total = np.zeros(extra.size)
+    for t in range(extra.size - 1):
+        total[t + 1] = total[t] + extra[t]
+    for i in range(count):
+        v = order[i]
+        for item in range(graph.item_start[v], graph.item_start[v + 1]):
+            weight = total[graph.item_span[item, 1]] - total[graph.item_span[item, 0]]
+            if weight > 0.0:
+                for k in range(place_of[i + 1] - place_of[i]):
+                    belief[place_of[i] + k] += (
+                        weight * graph.item_usage[graph.item_offset[item] + k]
+                    )
+
+
+@compiled
+def gain(
+    graph: Graph,
+    choice: Ints,
+    order: Ints,
+    up: Ints,
+    place: Ints,
+    count: int,
+    place_of: Ints,
+    plain: Floats,
+    fresh: Ints,
+) -> float:
+    """How much the tree's cost falls."""
+    gain = 0.0
+    for i in range(count):
+        v = order[i]
+        gain += plain[place_of[i] + choice[v]] - plain[place_of[i] + fresh[i]]
+        if i > 0:
+            t = graph.to[up[i]]
+            width = graph.offset[t + 1] - graph.offset[t]
+            gain += graph.cells[graph.table[up[i]] + choice[v] * width + choice[t]]
+            gain -= graph.cells[graph.table[up[i]] + fresh[i] * width + fresh[place[t]]]
+    return float(gain)
+
+
+@compiled
+def true_gain(
+    graph: Graph, unary: Floats, choice: Ints, order: Ints, count: int, fresh: Ints, gain: float
+) -> float:
+    """The gain without the prices that `unary` holds."""
+    for i in range(count):
+        base = graph.offset[order[i]]
+        old, new = base + choice[order[i]], base + fresh[i]
+        gain -= float((unary[old] - graph.unary[old]) - (unary[new] - graph.unary[new]))
+    return gain
+
+
+@compiled
+def usage_change(
+    graph: Graph, choice: Ints, order: Ints, count: int, fresh: Ints, change: Floats
+) -> tuple[int, int]:
+    """Write the differences of usage over steps into `change`; the range they lie in."""
+    first, last = graph.capacity.size, 0
+    for i in range(count):
+        v = order[i]
+        if fresh[i] == choice[v]:
+            continue
+        for item in range(graph.item_start[v], graph.item_start[v + 1]):
+            base = graph.item_offset[item]
+            delta = graph.item_usage[base + fresh[i]] - graph.item_usage[base + choice[v]]
+            if delta != 0.0:
+                change[graph.item_span[item, 0]] += delta
+                change[graph.item_span[item, 1]] -= delta
+                first = min(first, graph.item_span[item, 0])
+                last = max(last, graph.item_span[item, 1])
+    return first, last

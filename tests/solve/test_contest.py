@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from eindecomp.solve import INFINITE, ProblemError, minimize, read_contest, solution_json
+
+SMALL = {
+    "problem": {
+        "name": "ours",
+        "nodes": {
+            "intervals": [[0, 2], [1, 3]],
+            "costs": [[5, 1], [0, 10**18]],
+            "usages": [[1, 4], [2, 2]],
+        },
+        "edges": {"nodes": [[0, 1]], "costs": [[0, 0, 7, 10**18]]},
+        "usage_limit": 6,
+    }
+}
+
+
+def _write(path, document):
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return path
+
+
+def test_reads_gzip_and_plain_alike(tmp_path):
+    plain = tmp_path / "a.json"
+    plain.write_text(json.dumps(SMALL))
+    for path in (_write(tmp_path / "a.json.gz", SMALL), plain):
+        problem = read_contest(path)
+        assert problem.domains.tolist() == [2, 2]
+        assert problem.unary.tolist() == [5, 1, 0, INFINITE]
+        assert problem.cost_of([0, 0]) == 5
+        assert problem.usage_of([1, 0]).tolist() == [4, 6, 2]
+
+
+def test_solution_file_holds_cost_bound_and_choices(tmp_path):
+    found = minimize(read_contest(_write(tmp_path / "a.json.gz", SMALL)))
+    written = json.loads(solution_json(found, feasible=True))
+    assert written == {"cost": 5, "bound": 5, "feasible": True, "solution": [0, 0]}
+
+
+def _without(*path):
+    def change(document):
+        for key in path[:-1]:
+            document = document[key]
+        del document[path[-1]]
+
+    return change
+
+
+def _with(value, *path):
+    def change(document):
+        for key in path[:-1]:
+            document = document[key]
+        document[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_without("problem"), "'problem'"),
+        (_without("problem", "nodes", "costs"), "'costs'"),
+        (_with("six", "problem", "usage_limit"), "'usage_limit'"),
+        (_with(-1, "problem", "usage_limit"), "negative"),
+        (_with([[5, 1]], "problem", "nodes", "costs"), "differ in length"),
+        (_with([[5, 1.5], [0, 1]], "problem", "nodes", "costs"), "other than integers"),
+        (_with([[5, True], [0, 1]], "problem", "nodes", "costs"), "other than integers"),
+        (_with([[5, 1], 3], "problem", "nodes", "costs"), "not a list"),
+        (_with([[], []], "problem", "nodes", "costs"), "differ in length"),
+        (_with([[0, 2, 3]], "problem", "edges", "nodes"), "not a pair"),
+        (_with([[0, 2]], "problem", "edges", "nodes"), "of 2 variables"),
+        (_with([[0, 0, 7]], "problem", "edges", "costs"), "3 costs"),
+        (_with([], "problem", "edges", "costs"), "1 edges but 0 tables"),
+        (_with([[3, 1], [0, 1]], "problem", "nodes", "intervals"), "start ≤ end"),
+        (_with([[1, -4], [2, 2]], "problem", "nodes", "usages"), "not negative"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, change, message):
+    document = copy.deepcopy(SMALL)
+    change(document)
+    with pytest.raises(ProblemError, match=message):
+        read_contest(_write(tmp_path / "bad.json.gz", document))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\x1f\x8bbroken", b"[1, 2]", b"\x80\x04K\x01."])
+def test_what_is_no_instance_is_refused(tmp_path, content):
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    with pytest.raises(ProblemError, match=r"bad\.json"):
+        read_contest(path)
+
+
+def test_nan_is_no_json(tmp_path):
+    path = tmp_path / "nan.json"
+    path.write_text(json.dumps(SMALL).replace("6}", "NaN}"))
+    with pytest.raises(ProblemError, match="not JSON"):
+        read_contest(path)
+
+
+def test_costs_stay_exact_integers(tmp_path):
+    document = copy.deepcopy(SMALL)
+    document["problem"]["nodes"]["costs"] = [[2**58 + 1, 2**58 + 3], [0, 1]]
+    problem = read_contest(_write(tmp_path / "big.json.gz", document))
+    assert problem.cost_of(np.array([0, 0])) == 2**58 + 1

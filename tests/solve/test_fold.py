@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from eindecomp.solve import Problem, minimize
+from eindecomp.solve.fold import fold, min_plus_power
+
+
+def chain(layers: int, width: int, choices: int, seed: int, crossing: int = 1) -> Problem:
+    """Equal layers, `crossing` edges from each to the next."""
+    rng = np.random.default_rng(seed)
+    inner = [(i, i + 1) for i in range(width - 1)] + [(0, width - 1)]
+    tables = [rng.integers(0, 9, (choices, choices)) for _ in range(len(inner) + crossing)]
+    layer = [rng.integers(0, 9, choices) for _ in range(width)]
+    edges, table_of = [], []
+    for at in range(0, layers * width, width):
+        edges += [(at + a, at + b) for a, b in inner]
+        table_of += range(len(inner))
+        if at + width < layers * width:
+            edges += [(at + width - 1 - i, at + width + i) for i in range(crossing)]
+            table_of += range(len(inner), len(inner) + crossing)
+    return Problem.of(layer * layers, edges, tables, table_of=table_of)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("crossing", [1, 2])
+def test_folded_equals_unfolded(seed, crossing):
+    problem = chain(12, 4, 3, seed, crossing)
+    folded = minimize(problem)
+    with mock.patch("eindecomp.solve.minimize.fold", return_value=None):
+        plain = minimize(problem)
+    assert "fold" in folded.method
+    assert "fold" not in plain.method
+    assert folded.cost == plain.cost == problem.cost_of(folded.choice)
+    assert folded.optimal
+
+
+def test_a_problem_that_does_not_repeat_is_not_folded():
+    rng = np.random.default_rng(0)
+    unary = [rng.integers(0, 1000, 3) for _ in range(40)]
+    edges = [(i, i + 1) for i in range(39)]
+    problem = Problem.of(unary, edges, [rng.integers(0, 9, (3, 3)) for _ in edges])
+    assert fold(problem, np.inf) is None
+
+
+def test_layers_stay_free_to_differ():
+    # Alternating is the only cheap way, so equal choices in all layers would cost more.
+    problem = Problem.of(
+        [[0, 0]] * 50, [(i, i + 1) for i in range(49)], [[[1, 0], [0, 1]]], table_of=[0] * 49
+    )
+    found = minimize(problem)
+    assert found.cost == 0
+    assert np.all(found.choice[1:] != found.choice[:-1])
+
+
+@pytest.mark.parametrize("exponent", [1, 2, 3, 7, 12])
+def test_min_plus_power(exponent):
+    matrix = np.random.default_rng(exponent).random((4, 4))
+    expected = matrix
+    for _ in range(exponent - 1):
+        expected = (expected[:, :, None] + matrix[None]).min(axis=1)
+    np.testing.assert_allclose(min_plus_power(matrix, exponent), expected)
