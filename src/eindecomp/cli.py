@@ -46,6 +46,8 @@ def solve(
     ] = None,
 ) -> None:
     """Find the cheapest choices of a sharding problem, with a bound on what any choices cost."""
+    if output is not None:
+        output.open("ab").close()  # a place that cannot be written to is better known before
     problem = read_contest(sys.stdin.buffer if file == "-" else file)
     solution = _minimize(problem, time, seed)
     written = solution_json(solution, problem.feasible(solution.choice))

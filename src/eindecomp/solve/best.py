@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,10 @@ class Best:
     constant: float = 0.0
     cost: float = np.inf
     bound: float = -np.inf
+    rival: Callable[[], Ints | None] = field(default=lambda: None)
+    """Asks another solver for an optimal choice of the problem, if it has one by now."""
+    is_beaten: bool = False
+    """Whether the rival had one."""
 
     def offer(self, choice: Ints, cost: float) -> None:
         """Take a core's choice if it is better."""
@@ -47,8 +51,13 @@ class Best:
             self.raise_bound(self.cost - self.constant - (0.0 if self.integral else self.margin()))
 
     def closed(self) -> bool:
-        """Whether no better choice can exist."""
-        return bool(np.isfinite(self.cost)) and self.bound > self.cost - self.margin()
+        """Whether no better choice can exist, by our own proof or by a rival's."""
+        found = None if self.is_beaten else self.rival()
+        if found is not None:
+            self.is_beaten = True
+            self.on_choice(found)
+        is_tight = bool(np.isfinite(self.cost)) and self.bound > self.cost - self.margin()
+        return self.is_beaten or is_tight
 
     def margin(self) -> float:
         """How much less a choice must cost to count as better."""

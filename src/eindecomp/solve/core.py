@@ -85,7 +85,7 @@ def core_of(problem: Problem) -> Core:
         item_span=span[owners],
         item_offset=offsets(sizes[owners]),
         item_usage=_take_parts(problem, owners),
-        capacity=np.full(steps, float(problem.limit or 0)),
+        capacity=np.full(steps, float(problem.limit or 0) + problem.tolerance / 2),
         step=np.arange(steps),
     )
     return compress_steps(core)

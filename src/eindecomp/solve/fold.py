@@ -78,7 +78,8 @@ class Fold:
 def fold(problem: Problem, deadline: float) -> Fold | None:
     """Fold the longest run of equal blocks, if there is one; None also with a usage limit."""
     exact = problem.exact_in_floats or not problem.integral
-    if problem.limited or problem.factors or not exact:
+    loops = problem.edges[:, 0] == problem.edges[:, 1]
+    if problem.limited or problem.factors or not exact or loops.any():
         return None
     run = _longest_run(problem)
     if run is None:
@@ -87,7 +88,8 @@ def fold(problem: Problem, deadline: float) -> Fold | None:
     start, cut = _best_cut(problem, start, period)
     blocks = (stop - start) // period
     states = prod(problem.domains[start + cut].tolist())
-    if blocks < _FEWEST or states > _STATES:
+    # Blocks that nothing joins fall apart by themselves.
+    if cut.size == 0 or blocks < _FEWEST or states > _STATES:
         return None
     block = _project_block(problem, start + period, period, cut, deadline)
     if block is None:

@@ -24,6 +24,7 @@ from eindecomp.solve.problem import (
     UnsolvedError,
 )
 from eindecomp.solve.reduce import reduce_core
+from eindecomp.solve.toulbar import race
 from eindecomp.solve.warm_up import warm_up_reductions, warm_up_search
 
 _ROUNDING = 1e-9
@@ -88,6 +89,9 @@ class _Run:
             exact = self.problem.exact_in_floats
             rounding = 0 if exact else _ROUNDING * self.problem.magnitude
             bound = self.cost if exact else max(bound, self.cost - rounding)
+            if self.problem.integral:
+                # Integers beyond float64 are only optimal where the bound itself meets them.
+                bound, proved = int(np.floor(bound)), False
         proved = proved or bound == self.cost
         method, seconds = "+".join(self.stages), monotonic() - self.start
         return Solution(self.choice, self.cost, bound, proved, method, seconds)
@@ -153,8 +157,15 @@ def _fold_all(run: _Run, problem: Problem) -> list[Fold]:
 
 
 def _search(run: _Run, core: Core, lift: Callable[[Ints], Ints], seed: int) -> bool:
-    best = Best(run.offer, run.raise_bound, run.problem.exact_in_floats, lift)
-    return close_gap(core, best, run.deadline, seed)
+    exact = run.problem.exact_in_floats
+    with race(core, exact=exact) as rival:
+
+        def rivals_choice() -> Ints | None:
+            found = rival.result()
+            return None if found is None else lift(found)
+
+        best = Best(run.offer, run.raise_bound, exact, lift, rival=rivals_choice)
+        return close_gap(core, best, run.deadline, seed)
 
 
 def _refuse_overfull(core: Core) -> None:

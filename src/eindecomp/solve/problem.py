@@ -28,6 +28,8 @@ Costs = NDArray[Any]
 INFINITE = np.iinfo(np.int64).max
 _MAX_MAGNITUDE = 2**62  # the sum of one cost per table must fit an int64
 _COST_TYPES = ("int64", "float64")
+_ROUNDING = 1e-9  # of usages that are floats, relative to all of them
+_LAST_STEP = 100_000_000  # time steps are counted one by one
 _EXACT = 2**53  # integers up to here are exact as float64
 
 
@@ -110,7 +112,7 @@ class Problem:
             tables=_join(grids, integral),
             factors=tuple(Factor(scope, _typed(table, integral)) for scope, table in larger),
             usage=None if usage is None else _join_usage(usage),
-            intervals=None if intervals is None else np.asarray(intervals).reshape(-1, 2),
+            intervals=None if intervals is None else _pairs_of(intervals),
             limit=limit,
         )
 
@@ -156,6 +158,13 @@ class Problem:
             return costs
         return np.where(costs == INFINITE, np.inf, costs.astype(np.float64))
 
+    @property
+    def tolerance(self) -> float | int:
+        """By how much a total of usages may pass the limit: 0 for integers, rounding for floats."""
+        if self.usage is None or self.limit is None or self.usage.dtype.kind == "i":
+            return 0
+        return _ROUNDING * (self.limit + float(_largest(self.usage, self.offset).sum()))
+
     def cost_of(self, choice: ArrayLike) -> int | float:
         """The cost of a choice, exact for integer costs; the limit is not looked at."""
         picked = self.check_choice(choice)
@@ -190,7 +199,9 @@ class Problem:
         """Whether the choice costs less than ∞ and keeps within the usage limit."""
         if np.isinf(self.cost_of(choice)):
             return False
-        return self.limit is None or bool(self.usage_of(choice).max(initial=0) <= self.limit)
+        if self.limit is None:
+            return True
+        return bool(self.usage_of(choice).max(initial=0) <= self.limit + self.tolerance)
 
     def check_choice(self, choice: ArrayLike) -> Ints:
         """The choice as an int64 array, or a `ProblemError` if it is not one of this problem's."""
@@ -219,8 +230,10 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """How far the cost may be above the optimum, relative to the cost."""
-        return 0.0 if self.cost == self.bound else float((self.cost - self.bound) / abs(self.cost))
+        """How far the cost may be above the optimum, relative to the larger of cost and bound."""
+        if self.cost == self.bound:
+            return 0.0
+        return float((self.cost - self.bound) / max(abs(self.cost), abs(self.bound)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +251,18 @@ def offsets(sizes: Ints) -> Ints:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
+def _pairs_of(intervals: ArrayLike) -> Ints:
+    pairs = np.asarray(intervals)
+    return (pairs if pairs.size else pairs.astype(np.int64)).reshape(-1, 2)
+
+
 def _typed(array: Costs, integral: bool) -> Costs:
     if array.dtype.kind not in "iufb" and array.size:
         raise ProblemError(f"costs must be numbers, not {array.dtype}")
+    if array.dtype.kind == "u" and array.size and array.max() > INFINITE:
+        raise ProblemError(f"cost {array.max()} does not fit 64 bits with a sign")
+    if array.dtype.kind == "i" and not integral:
+        return np.where(array == INFINITE, np.inf, array.astype(np.float64))
     return array.astype(np.int64 if integral else np.float64)
 
 
@@ -248,7 +270,7 @@ def _join(arrays: list[Costs], integral: bool) -> Costs:
     kind = np.int64 if integral else np.float64
     if not arrays:
         return np.zeros(0, dtype=kind)
-    return _typed(np.concatenate([a.ravel() for a in arrays]), integral)
+    return np.concatenate([_typed(a.ravel(), integral) for a in arrays])
 
 
 def _join_usage(usage: Sequence[ArrayLike]) -> Costs:
@@ -327,6 +349,10 @@ def _check_costs(problem: Problem) -> None:
             raise ProblemError(f"{name} costs are {costs.dtype}; all must be int64 or all float64")
         if costs.dtype.kind == "f" and (np.isnan(costs).any() or np.isneginf(costs).any()):
             raise ProblemError(f"{name} costs contain NaN or -∞")
+        if costs.dtype.kind == "i" and (costs == np.iinfo(np.int64).min).any():
+            raise ProblemError(
+                f"{name} costs contain the least 64-bit integer, which has no opposite"
+            )
     if problem.integral and problem.magnitude >= _MAX_MAGNITUDE:
         raise ProblemError(
             "integer costs add up to more than 2**62; write ∞ as INFINITE or use floats"
@@ -349,5 +375,9 @@ def _check_usage(problem: Problem) -> None:
         raise ProblemError(f"intervals must be {problem.size} pairs of integers")
     if np.any(intervals < 0) or np.any(intervals[:, 1] < intervals[:, 0]):
         raise ProblemError("an interval is [start, end) with 0 ≤ start ≤ end")
+    if intervals.max(initial=0) > _LAST_STEP:
+        raise ProblemError(
+            f"time step {intervals.max()} is beyond {_LAST_STEP}: number them closer"
+        )
     if problem.limit is not None and (np.isnan(problem.limit) or problem.limit < 0):
         raise ProblemError(f"the usage limit must not be negative, not {problem.limit}")
