@@ -49,6 +49,18 @@ class GradientError(EinDecompError):
     """A gradient was asked for where none is defined."""
 
 
+class ProblemError(EinDecompError):
+    """A problem or a choice is not well formed."""
+
+
+class InfeasibleError(EinDecompError):
+    """No choice keeps within the usage limit and avoids every infinite cost."""
+
+
+class UnsolvedError(EinDecompError):
+    """No feasible choice was found in time, and none was proved not to exist."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A text and the name it is known by in messages."""

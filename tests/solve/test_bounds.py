@@ -9,12 +9,12 @@ from brute import brute_force, random_problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eindecomp.errors import InfeasibleError
 from eindecomp.solve.branch import fix_choices, propagate
 from eindecomp.solve.close import finite
 from eindecomp.solve.core import core_of
 from eindecomp.solve.graph import cost_of, graph_of, penalised, usage_over_steps
 from eindecomp.solve.limit import Ascent
-from eindecomp.solve.problem import InfeasibleError
 from eindecomp.solve.reduce import keep_choices, reduce_core
 from eindecomp.solve.substitute import substitute
 

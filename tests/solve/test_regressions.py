@@ -80,6 +80,27 @@ def test_numbers_out_of_range_are_refused(make: object) -> None:
         make()  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"unary": None},
+        {"unary": [[1, [2]]]},
+        {"unary": ["ab"]},
+        {"unary": [[1], [2]], "edges": [(0.5, 1.0)], "tables": [[[1]]]},
+        {"unary": [[1], [2]], "edges": [(0, 1, 1)], "tables": [[[1]]]},
+        {"unary": [[1], [2]], "edges": "ab", "tables": [[[1]]]},
+        {"unary": [[1], [2]], "edges": [(0, 2**70)], "tables": [[[1]]]},
+        {"unary": [[1], [2]], "edges": [(0, 1)], "tables": [[[1]]], "table_of": [0.9]},
+        {"unary": [[1]], "factors": [("ab", [[1]])]},
+        {"unary": [[1]], "usage": ["x"], "intervals": [[0, 1]], "limit": 3},
+        {"unary": [[1]], "usage": [[1]], "intervals": [[0, 1, 2]], "limit": 3},
+    ],
+)
+def test_what_is_no_problem_is_refused(parts: dict[str, object]) -> None:
+    with pytest.raises(ProblemError):
+        Problem.of(**parts)  # type: ignore[arg-type]
+
+
 def test_an_empty_problem_with_a_limit() -> None:
     assert minimize(Problem.of([], usage=[], intervals=[], limit=0)).cost == 0
 

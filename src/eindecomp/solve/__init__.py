@@ -1,17 +1,10 @@
 """Minimum-cost choices over a graph: exact where possible, bounded always, within a usage limit."""
 
+from eindecomp.errors import InfeasibleError, ProblemError, UnsolvedError
 from eindecomp.solve.contest import parse_contest, read_contest, solution_json
 from eindecomp.solve.minimize import minimize
-from eindecomp.solve.problem import (
-    INFINITE,
-    Factor,
-    InfeasibleError,
-    Problem,
-    ProblemError,
-    Progress,
-    Solution,
-    UnsolvedError,
-)
+from eindecomp.solve.problem import INFINITE, Factor, Problem
+from eindecomp.solve.solution import Progress, Solution
 
 __all__ = [
     "INFINITE",

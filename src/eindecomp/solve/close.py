@@ -13,13 +13,14 @@ from time import monotonic
 
 import numpy as np
 
+from eindecomp.errors import InfeasibleError
 from eindecomp.solve.best import Best
 from eindecomp.solve.branch import Branching, fix_choices, propagate
 from eindecomp.solve.core import Core
 from eindecomp.solve.graph import Graph, graph_of, penalised
 from eindecomp.solve.limit import Ascent
 from eindecomp.solve.portfolio import Portfolio
-from eindecomp.solve.problem import InfeasibleError, Ints
+from eindecomp.solve.problem import Ints
 from eindecomp.solve.reduce import Reduced, keep_choices, reduce_core
 from eindecomp.solve.substitute import substitute
 

@@ -15,7 +15,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from eindecomp.solve.problem import INFINITE, Ints, Problem, ProblemError, Solution, offsets
+from eindecomp.errors import ProblemError
+from eindecomp.solve.problem import INFINITE, Ints, Problem, offsets
+from eindecomp.solve.solution import Solution
 
 UNREACHABLE = 10**18  # how the contest writes ∞
 _MAX_BYTES = 2 << 30

@@ -8,22 +8,16 @@ from time import monotonic
 
 import numpy as np
 
+from eindecomp.errors import InfeasibleError, ProblemError, UnsolvedError
 from eindecomp.solve.best import Best
 from eindecomp.solve.close import close_gap
 from eindecomp.solve.core import Core, core_of
 from eindecomp.solve.eliminate import eliminate
 from eindecomp.solve.fold import Fold, fold
 from eindecomp.solve.pairwise import pairwise
-from eindecomp.solve.problem import (
-    InfeasibleError,
-    Ints,
-    Problem,
-    ProblemError,
-    Progress,
-    Solution,
-    UnsolvedError,
-)
+from eindecomp.solve.problem import Ints, Problem
 from eindecomp.solve.reduce import reduce_core
+from eindecomp.solve.solution import Progress, Solution
 from eindecomp.solve.toulbar import race
 from eindecomp.solve.warm_up import warm_up_reductions, warm_up_search
 
@@ -116,6 +110,8 @@ def minimize(
     warm_up_reductions()
     start = monotonic()
     run = _Run(problem, start, start + time_limit, on_event)
+    if not problem.factors:
+        run.raise_bound(problem.least)
     flat, size = pairwise(problem)
     folds = _fold_all(run, flat)
     run.enter("reduce")

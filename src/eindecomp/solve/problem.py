@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eindecomp.errors import EinDecompError
+from eindecomp.errors import ProblemError
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -31,18 +31,6 @@ _COST_TYPES = ("int64", "float64")
 _ROUNDING = 1e-9  # of usages that are floats, relative to all of them
 _LAST_STEP = 100_000_000  # time steps are counted one by one
 _EXACT = 2**53  # integers up to here are exact as float64
-
-
-class ProblemError(EinDecompError):
-    """A problem or a choice is not well formed."""
-
-
-class InfeasibleError(EinDecompError):
-    """No choice keeps within the usage limit and avoids every infinite cost."""
-
-
-class UnsolvedError(EinDecompError):
-    """No feasible choice was found in time, and none was proved not to exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +79,12 @@ class Problem:
         limit: float | int | None = None,
     ) -> Problem:
         """Pack one array per variable, edge and factor; raises `ProblemError` on what is wrong."""
-        rows = [np.asarray(row) for row in unary]
-        if bad := [i for i, row in enumerate(rows) if row.ndim != 1]:
-            raise ProblemError(f"unary costs of variable {bad[0]} must be one-dimensional")
-        sizes = np.array([row.size for row in rows], dtype=np.int64)
-        pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-        grids = [np.asarray(table) for table in tables]
-        shared = np.arange(len(grids)) if table_of is None else np.asarray(table_of, dtype=np.int64)
-        _check_grids(sizes, pairs, shared, grids)
-        larger = [(tuple(int(i) for i in scope), np.asarray(table)) for scope, table in factors]
-        integral = all(
-            a.dtype.kind in "iu" for a in (*rows, *grids, *(t for _, t in larger)) if a.size
-        )
-        return Problem(
-            offset=offsets(sizes),
-            unary=_join(rows, integral),
-            edges=pairs,
-            table_of=shared,
-            table_offset=offsets(np.array([grid.size for grid in grids], dtype=np.int64)),
-            tables=_join(grids, integral),
-            factors=tuple(Factor(scope, _typed(table, integral)) for scope, table in larger),
-            usage=None if usage is None else _join_usage(usage),
-            intervals=None if intervals is None else _pairs_of(intervals),
-            limit=limit,
-        )
+        try:
+            return _packed(unary, edges, tables, factors, table_of, usage, intervals, limit)
+        except (TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, ProblemError):
+                raise
+            raise ProblemError(f"not the arrays of a problem: {error}") from None
 
     @property
     def size(self) -> int:
@@ -157,6 +127,19 @@ class Problem:
         if costs.dtype.kind == "f":
             return costs
         return np.where(costs == INFINITE, np.inf, costs.astype(np.float64))
+
+    @property
+    def least(self) -> int | float:
+        """What no choice can cost less than at first sight, without the larger factors."""
+        uses = np.bincount(self.table_of, minlength=self.table_offset.size - 1)
+        parts = [(self.unary, self.offset, 1), (self.tables, self.table_offset, uses)]
+        total = 0
+        for costs, starts, times in parts:
+            least = np.minimum.reduceat(costs, starts[:-1]) if costs.size else costs
+            if np.any(least == INFINITE) or np.any(np.isinf(least)):
+                return -np.inf  # nothing is feasible; that is for others to find and say
+            total = total + (least * times).sum()
+        return int(total) if self.integral else float(total)
 
     @property
     def tolerance(self) -> float | int:
@@ -217,38 +200,50 @@ class Problem:
         return picked.astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Solution:
-    """A choice, what it costs, and what no choice can cost less than."""
-
-    choice: Ints
-    cost: int | float
-    bound: int | float
-    optimal: bool
-    method: str
-    seconds: float
-
-    @property
-    def gap(self) -> float:
-        """How far the cost may be above the optimum, relative to the larger of cost and bound."""
-        if self.cost == self.bound:
-            return 0.0
-        return float((self.cost - self.bound) / max(abs(self.cost), abs(self.bound)))
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What `minimize` reports while it works; `cost` is `inf` until a feasible choice is known."""
-
-    seconds: float
-    stage: str
-    cost: int | float
-    bound: int | float
+def _packed(
+    unary: Sequence[ArrayLike],
+    edges: ArrayLike,
+    tables: Sequence[ArrayLike],
+    factors: Sequence[tuple[Sequence[int], ArrayLike]],
+    table_of: ArrayLike | None,
+    usage: Sequence[ArrayLike] | None,
+    intervals: ArrayLike | None,
+    limit: float | int | None,
+) -> Problem:
+    rows = [np.asarray(row) for row in unary]
+    if bad := [i for i, row in enumerate(rows) if row.ndim != 1]:
+        raise ProblemError(f"unary costs of variable {bad[0]} must be one-dimensional")
+    sizes = np.array([row.size for row in rows], dtype=np.int64)
+    pairs = _whole(edges, "edges").reshape(-1, 2)
+    grids = [np.asarray(table) for table in tables]
+    shared = np.arange(len(grids)) if table_of is None else _whole(table_of, "table_of")
+    _check_grids(sizes, pairs, shared, grids)
+    larger = [(tuple(int(i) for i in scope), np.asarray(table)) for scope, table in factors]
+    integral = all(a.dtype.kind in "iu" for a in (*rows, *grids, *(t for _, t in larger)) if a.size)
+    return Problem(
+        offset=offsets(sizes),
+        unary=_join(rows, integral),
+        edges=pairs,
+        table_of=shared,
+        table_offset=offsets(np.array([grid.size for grid in grids], dtype=np.int64)),
+        tables=_join(grids, integral),
+        factors=tuple(Factor(scope, _typed(table, integral)) for scope, table in larger),
+        usage=None if usage is None else _join_usage(usage),
+        intervals=None if intervals is None else _pairs_of(intervals),
+        limit=limit,
+    )
 
 
 def offsets(sizes: Ints) -> Ints:
     """Where each part of a packed array starts, and where the last one ends."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
+def _whole(given: ArrayLike, what: str) -> Ints:
+    array = np.asarray(given)
+    if array.size and array.dtype.kind not in "iu":
+        raise ProblemError(f"{what} must be integers, not {array.dtype}")
+    return array.astype(np.int64)
 
 
 def _pairs_of(intervals: ArrayLike) -> Ints:

@@ -14,10 +14,11 @@ from time import monotonic
 
 import numpy as np
 
+from eindecomp.errors import InfeasibleError
 from eindecomp.solve.compiled import Mask, compiled
 from eindecomp.solve.core import Core, compress_steps
 from eindecomp.solve.dominate import drop_dominated
-from eindecomp.solve.problem import Floats, InfeasibleError, Ints, offsets
+from eindecomp.solve.problem import Floats, Ints, offsets
 from eindecomp.solve.series import Elimination, eliminate_series
 from eindecomp.solve.steps import prune_steps
 from eindecomp.solve.substitute import Substitution, substitute
