@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,7 +37,7 @@ def solve(
     file: Annotated[
         str, typer.Argument(help="a contest file, JSON or gzipped; - reads it from standard input")
     ],
-    time: Annotated[float, typer.Option(min=0, help="seconds to work for")] = 60,
+    time: Annotated[float, typer.Option(min=0, help="seconds to work for, reading included")] = 60,
     seed: Annotated[
         int, typer.Option(min=0, help="of the random choices that the search makes")
     ] = 0,
@@ -48,8 +49,9 @@ def solve(
     """Find the cheapest choices of a sharding problem, with a bound on what any choices cost."""
     if output is not None:
         output.open("ab").close()  # a place that cannot be written to is better known before
+    start = monotonic()
     problem = read_contest(sys.stdin.buffer if file == "-" else file)
-    solution = _minimize(problem, time, seed)
+    solution = _minimize(problem, max(0.0, time - (monotonic() - start)), seed)
     written = solution_json(solution, problem.feasible(solution.choice))
     if output is not None:
         output.write_bytes(written)

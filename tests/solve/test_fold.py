@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from unittest import mock
 
 import numpy as np
@@ -36,6 +37,17 @@ def test_folded_equals_unfolded(seed, crossing):
     assert "fold" not in plain.method
     assert folded.cost == plain.cost == problem.cost_of(folded.choice)
     assert folded.optimal
+
+
+def test_equal_tables_that_are_held_apart_fold_too():
+    shared = chain(12, 4, 3, seed=0)
+    starts = shared.table_offset
+    tables = [shared.tables[starts[t] : starts[t + 1]].reshape(3, 3) for t in shared.table_of]
+    unary = [shared.unary[a:b] for a, b in itertools.pairwise(shared.offset)]
+    apart = Problem.of(unary, shared.edges, tables)
+    found = minimize(apart)
+    assert "fold" in found.method
+    assert found.cost == minimize(shared).cost == apart.cost_of(found.choice)
 
 
 def test_a_problem_that_does_not_repeat_is_not_folded():

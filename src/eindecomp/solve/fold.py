@@ -9,7 +9,7 @@ they are. Every block remains free to choose differently.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -73,6 +73,29 @@ class Fold:
         for b in range(self.count - 1, -1, -1):
             path[b] = came[b, path[b + 1]]
         return path
+
+
+def share_tables(problem: Problem) -> Problem:
+    """The same problem with equal tables held once: what tells that layers repeat.
+
+    >>> twice = Problem.of([[0, 1]] * 3, [(0, 1), (1, 2)], [[[0, 1], [1, 0]]] * 2)
+    >>> share_tables(twice).table_of.tolist()
+    [0, 0]
+    """
+    starts = problem.table_offset
+    kept: dict[bytes, int] = {}
+    owner = np.zeros(starts.size - 1, dtype=np.int64)
+    for i in range(owner.size):
+        owner[i] = kept.setdefault(problem.tables[starts[i] : starts[i + 1]].tobytes(), len(kept))
+    if len(kept) == owner.size:
+        return problem
+    _, first = np.unique(owner, return_index=True)
+    return replace(
+        problem,
+        table_of=owner[problem.table_of],
+        table_offset=offsets(np.diff(starts)[first]),
+        tables=np.concatenate([problem.tables[starts[i] : starts[i + 1]] for i in first]),
+    )
 
 
 def fold(problem: Problem, deadline: float) -> Fold | None:

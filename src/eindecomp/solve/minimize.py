@@ -13,7 +13,7 @@ from eindecomp.solve.best import Best
 from eindecomp.solve.close import close_gap
 from eindecomp.solve.core import Core, core_of
 from eindecomp.solve.eliminate import eliminate
-from eindecomp.solve.fold import Fold, fold
+from eindecomp.solve.fold import Fold, fold, share_tables
 from eindecomp.solve.pairwise import pairwise
 from eindecomp.solve.problem import Ints, Problem
 from eindecomp.solve.reduce import reduce_core
@@ -145,6 +145,8 @@ def minimize(
 def _fold_all(run: _Run, problem: Problem) -> list[Fold]:
     """Fold run after run of repeated blocks."""
     folds: list[Fold] = []
+    if not problem.limited:
+        problem = share_tables(problem)
     while (folded := fold(problem, run.deadline)) is not None:
         run.enter("fold")
         folds.append(folded)
