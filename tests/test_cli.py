@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import pty
+import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from eindecomp.cli import progress_line
+from eindecomp.solve import Progress, read_contest
 
 SMALL = {
     "problem": {
@@ -23,9 +32,11 @@ SMALL = {
 }
 
 
+COMMAND = [sys.executable, "-m", "eindecomp.cli"]
+
+
 def run(*args: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "eindecomp.cli", *args]
-    return subprocess.run(command, input=given, capture_output=True, check=False)  # noqa: S603
+    return subprocess.run([*COMMAND, *args], input=given, capture_output=True, check=False)  # noqa: S603
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +79,131 @@ def test_mistakes_get_a_message_and_a_status(
     assert found.returncode == status
     assert message in found.stderr.decode()
     assert "Traceback" not in found.stderr.decode()
+
+
+def hard_problem() -> dict[str, object]:
+    """A random problem that has many feasible choices, and that takes far longer to prove."""
+    rng = np.random.default_rng(0)
+    n, choices = 200, 8
+    edges = [[i, j] for i in range(n) for j in rng.choice(n, 6, replace=False).tolist() if i != j]
+    usages = rng.integers(0, 100, (n, choices))
+    starts = rng.integers(0, 50, n)
+    return {
+        "problem": {
+            "nodes": {
+                "intervals": np.column_stack([starts, starts + 20]).tolist(),
+                "costs": rng.integers(0, 10_000, (n, choices)).tolist(),
+                "usages": usages.tolist(),
+            },
+            "edges": {
+                "nodes": edges,
+                "costs": rng.integers(0, 10_000, (len(edges), choices**2)).tolist(),
+            },
+            "usage_limit": int(usages.mean() * n * 20 / 70),
+        }
+    }
+
+
+def test_an_interrupt_keeps_the_best_choice_so_far(tmp_path: Path) -> None:
+    hard, out = tmp_path / "hard.json", tmp_path / "out.json"
+    hard.write_text(json.dumps(hard_problem()))
+    terminal, stderr = pty.openpty()
+    process = subprocess.Popen(  # noqa: S603
+        [*COMMAND, "solve", str(hard), "--time", "60", "-o", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
+    )
+    os.close(stderr)
+    shown = b""
+    while not re.search(rb"cost \d+(,\d{3})+  bound \d+", shown):
+        shown += os.read(terminal, 1 << 16)  # an error once the process has ended
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=50)
+    os.close(terminal)
+    assert process.returncode == 0
+    assert b"Traceback" not in shown
+    written, problem = json.loads(out.read_text()), read_contest(hard)
+    assert problem.feasible(written["solution"])
+    assert 0 < written["bound"] < written["cost"] == problem.cost_of(written["solution"])
+    assert f"{written['cost']:,}" in printed.decode()
+
+
+def test_an_interrupt_before_the_first_choice_leaves_nothing_behind(tmp_path: Path) -> None:
+    slow, out = tmp_path / "slow.json", tmp_path / "out.json"
+    os.mkfifo(slow)
+    process = subprocess.Popen(  # noqa: S603
+        [*COMMAND, "solve", str(slow), "-o", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    writer = None
+    while writer is None and process.poll() is None:
+        # Without a reader there is an error, and so we learn when the command reads.
+        with suppress(OSError):
+            writer = os.open(slow, os.O_WRONLY | os.O_NONBLOCK)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+    process.send_signal(signal.SIGINT)
+    printed, said = process.communicate(timeout=60)
+    assert writer is not None
+    os.close(writer)
+    assert process.returncode == 130
+    assert said.decode() == "eindecomp: interrupted, no feasible choice yet\n"
+    assert printed == b""
+    assert list(tmp_path.iterdir()) == [slow]
+
+
+def test_a_failure_leaves_the_output_as_it_was(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    assert run("solve", "nowhere.json", "-o", str(out)).returncode == 1
+    assert list(tmp_path.iterdir()) == []
+    out.write_text("before")
+    assert run("solve", "-", "-o", str(out), given=b"{").returncode == 1
+    assert out.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_output_replaces_what_a_link_points_to_and_keeps_its_mode(
+    instance: Path, tmp_path: Path
+) -> None:
+    out, link = tmp_path / "out.json", tmp_path / "link.json"
+    out.write_text("before")
+    out.chmod(0o640)
+    link.symlink_to(out)
+    assert run("solve", str(instance), "-o", str(link)).returncode == 0
+    assert link.is_symlink()
+    assert json.loads(out.read_text())["cost"] == 5
+    assert out.stat().st_mode & 0o777 == 0o640
+
+
+def test_output_to_a_pipe_is_written_to_it(instance: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    os.mkfifo(out)
+    reader = os.open(out, os.O_RDONLY | os.O_NONBLOCK)
+    assert run("solve", str(instance), "-o", str(out)).returncode == 0
+    assert json.loads(os.read(reader, 1 << 16))["cost"] == 5
+    os.close(reader)
+    assert out.is_fifo()
+
+
+@pytest.mark.parametrize("place", [".", "nowhere/out.json"])
+def test_where_nothing_can_be_written_is_known_before(place: str, tmp_path: Path) -> None:
+    found = run("solve", "nowhere.json", "-o", str(tmp_path / place))
+    assert found.returncode == 1
+    assert str(tmp_path / place) in found.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("cost", "bound", "shown"),
+    [
+        (float("inf"), float("-inf"), "cost none yet  bound none yet"),
+        (float("inf"), 12, "cost none yet  bound 12"),
+        (1234567, -1234, "cost 1,234,567  bound -1,234"),
+        (1234.5, 0.1 + 0.2, "cost 1,234.5  bound 0.3"),
+        (1.5e12, 1e10, "cost 1,500,000,000,000  bound 10,000,000,000"),
+    ],
+)
+def test_progress_is_one_readable_line(cost: float, bound: float, shown: str) -> None:
+    line = progress_line(Progress(1234.56, "search", cost, bound)).plain
+    assert line == f"1,234.6 s  search     {shown}"

@@ -8,6 +8,7 @@ import pytest
 
 from eindecomp.solve import Problem, minimize
 from eindecomp.solve.fold import fold, min_plus_power
+from eindecomp.solve.network import Network, share_equal
 
 
 def chain(layers: int, width: int, choices: int, seed: int, crossing: int = 1) -> Problem:
@@ -24,6 +25,38 @@ def chain(layers: int, width: int, choices: int, seed: int, crossing: int = 1) -
             edges += [(at + width - 1 - i, at + width + i) for i in range(crossing)]
             table_of += range(len(inner), len(inner) + crossing)
     return Problem.of(layer * layers, edges, tables, table_of=table_of)
+
+
+def with_hubs(problem: Problem, width: int, hubs: int, seed: int) -> Problem:
+    """Variables before and after the chain that every layer reads."""
+    rng = np.random.default_rng(seed)
+    domains = problem.domains.tolist()
+    unary = [rng.integers(0, 9, 2) for _ in range(hubs)]
+    unary += [problem.unary[a:b] for a, b in itertools.pairwise(problem.offset)]
+    unary.append(rng.integers(0, 9, 2))
+    edges = [tuple(e) for e in (problem.edges + hubs).tolist()]
+    starts = problem.table_offset
+    tables = [
+        problem.tables[a:b].reshape(domains[0], domains[0]) for a, b in itertools.pairwise(starts)
+    ]
+    table_of = problem.table_of.tolist()
+    for hub in (*range(hubs), hubs + problem.size):
+        for at in range(hubs, hubs + problem.size, width):
+            edges.append((at, hub))
+            table_of.append(len(tables))
+        tables.append(rng.integers(0, 9, (domains[0], 2)))
+    return Problem.of(unary, edges, tables, table_of=table_of)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("hubs", [0, 1, 2])
+def test_variables_that_all_layers_share_belong_to_every_cut(seed, hubs):
+    problem = with_hubs(chain(12, 4, 3, seed), 4, hubs, seed)
+    folded = minimize(problem)
+    with mock.patch("eindecomp.solve.minimize.fold", return_value=None):
+        plain = minimize(problem)
+    assert "fold" in folded.method
+    assert folded.cost == plain.cost == problem.cost_of(folded.choice)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -55,7 +88,7 @@ def test_a_problem_that_does_not_repeat_is_not_folded():
     unary = [rng.integers(0, 1000, 3) for _ in range(40)]
     edges = [(i, i + 1) for i in range(39)]
     problem = Problem.of(unary, edges, [rng.integers(0, 9, (3, 3)) for _ in edges])
-    assert fold(problem, np.inf) is None
+    assert fold(share_equal(Network.of_problem(problem)), np.inf) is None
 
 
 def test_layers_stay_free_to_differ():

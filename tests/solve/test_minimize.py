@@ -6,7 +6,14 @@ from brute import brute_force, random_problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eindecomp.solve import InfeasibleError, Problem, ProblemError, minimize
+from eindecomp.solve import (
+    InfeasibleError,
+    Problem,
+    ProblemError,
+    Progress,
+    UnsolvedError,
+    minimize,
+)
 
 
 @settings(max_examples=settings.default.max_examples * 5)
@@ -32,12 +39,84 @@ def test_exact_equals_brute_force(seed, limited, integral, factors, method):
     assert found.bound <= found.cost
 
 
-def test_unknown_method_is_refused():
-    with pytest.raises(ProblemError, match="none of"):
-        minimize(Problem.of([[1, 2]]), method="magic")
-
-
 def test_overfull_step_is_named():
     problem = Problem.of([[0], [0]], usage=[[3], [4]], intervals=[[2, 5], [4, 6]], limit=6)
     with pytest.raises(InfeasibleError, match="time step 4"):
         minimize(problem)
+
+
+def hard_problem() -> Problem:
+    """Dense, with a limit that binds: elimination and reductions do not finish it."""
+    rng = np.random.default_rng(0)
+    size, choices = 60, 6
+    pairs = [(i, j) for i in range(size) for j in range(i) if rng.random() < 0.3]
+    usage = rng.integers(0, 9, (size, choices))
+    starts = np.arange(size) // 3
+    return Problem.of(
+        list(rng.integers(0, 1000, (size, choices))),
+        pairs,
+        list(rng.integers(0, 1000, (len(pairs), choices, choices))),
+        usage=list(usage),
+        intervals=np.column_stack([starts, starts + 5]),
+        limit=40,
+    )
+
+
+def test_without_any_time_there_is_a_choice_and_a_bound():
+    problem = hard_problem()
+    found = minimize(problem, time_limit=0)
+    assert problem.feasible(found.choice)
+    assert found.bound <= found.cost
+    assert found.seconds < 3
+
+
+def test_events_only_improve_and_end_with_the_solution():
+    events = []
+    found = minimize(hard_problem(), time_limit=1, on_event=events.append)
+    costs, bounds = [e.cost for e in events], [e.bound for e in events]
+    assert costs == sorted(costs, reverse=True)
+    assert bounds == sorted(bounds)
+    assert (costs[-1], bounds[-1]) == (found.cost, found.bound)
+    assert {"reduce", "search"} <= {e.stage for e in events}
+
+
+def test_an_interrupted_search_gives_what_it_has_found():
+    problem = hard_problem()
+
+    def interrupt(event: Progress) -> None:
+        if np.isfinite(event.cost):
+            raise KeyboardInterrupt
+
+    found = minimize(problem, on_event=interrupt)
+    assert problem.feasible(found.choice)
+    assert not found.optimal
+
+
+def test_an_interrupt_before_any_choice_goes_through():
+    def interrupt(_: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        minimize(hard_problem(), on_event=interrupt)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"problem": None}, "takes a Problem, not NoneType"),
+        ({"time_limit": None}, "time_limit must be seconds"),
+        ({"time_limit": float("nan")}, "time_limit must be seconds"),
+        ({"time_limit": -1}, "time_limit must be seconds"),
+        ({"seed": -1}, "seed must be an integer"),
+        ({"method": "magic"}, "method 'magic' is none of auto, exact, search"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    given = {"problem": Problem.of([[1, 2]])} | arguments
+    with pytest.raises(ProblemError, match=message):
+        minimize(given.pop("problem"), **given)
+
+
+def test_exact_says_that_it_takes_no_limit():
+    with pytest.raises(UnsolvedError, match="takes no usage limit"):
+        minimize(hard_problem(), method="exact")

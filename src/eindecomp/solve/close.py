@@ -40,7 +40,7 @@ def close_gap(core: Core, best: Best, deadline: float, seed: int) -> bool:
         core, most = finite(core)
         best.constant = core.constant
         graph = graph_of(core)
-        portfolio = Portfolio(graph, best, deadline, state, rng, Ascent.begin(graph))
+        portfolio = Portfolio(graph, most, best, deadline, state, rng, Ascent.begin(graph))
         portfolio.begin(warm)
         smaller: Reduced | None = None
         while smaller is None:

@@ -9,144 +9,74 @@ from __future__ import annotations
 import numpy as np
 
 from eindecomp.solve.compiled import Mask, compiled
-from eindecomp.solve.problem import Floats, Ints
+from eindecomp.solve.graph import Graph
+from eindecomp.solve.problem import Ints
 
 _COMPARISONS = 1 << 22  # cells compared for one variable's dominated choices
 
 
 @compiled
-def drop_dominated(
-    offset: Ints,
-    unary: Floats,
-    edges: Ints,
-    table_offset: Ints,
-    tables: Floats,
-    start: Ints,
-    edge: Ints,
-    item_start: Ints,
-    item_offset: Ints,
-    item_usage: Floats,
-    keep: Mask,
-) -> None:
+def drop_dominated(graph: Graph, keep: Mask) -> None:
     """Clear `keep` for choices that another kept choice of the same variable beats."""
-    for u in range(offset.size - 1):
-        size = offset[u + 1] - offset[u]
-        base = offset[u]
-        around = 0
-        for p in range(start[u], start[u + 1]):
-            around += (table_offset[edge[p] + 1] - table_offset[edge[p]]) // size
+    for u in range(graph.offset.size - 1):
+        base, size = graph.offset[u], graph.offset[u + 1] - graph.offset[u]
+        around = graph.message[graph.start[u + 1]] - graph.message[graph.start[u]]
         if size * size * around > _COMPARISONS:
             continue
-        favourite = np.zeros(start[u + 1] - start[u], dtype=np.int64)
+        favourite = np.zeros(graph.start[u + 1] - graph.start[u], dtype=np.int64)
         for a in range(size):
             if not keep[base + a]:
                 continue
-            _favourites(u, a, offset, edges, table_offset, tables, start, edge, keep, favourite)
+            _favourites(graph, keep, u, a, favourite)
             for b in range(size):
-                if a == b or not keep[base + b] or unary[base + b] > unary[base + a]:
+                if a == b or not keep[base + b] or graph.unary[base + b] > graph.unary[base + a]:
                     continue
-                if _may_beat(
-                    u, a, b, offset, unary, edges, table_offset, tables, start, edge, favourite
-                ) and _beats(
-                    u, a, b, offset, unary, edges, table_offset, tables, start, edge, item_start,
-                    item_offset, item_usage, keep,
-                ):  # fmt: skip
+                if _may_beat(graph, u, a, b, favourite) and _beats(graph, keep, u, a, b):
                     keep[base + a] = False
                     break
 
 
 @compiled
-def _favourites(
-    u: int,
-    a: int,
-    offset: Ints,
-    edges: Ints,
-    table_offset: Ints,
-    tables: Floats,
-    start: Ints,
-    edge: Ints,
-    keep: Mask,
-    favourite: Ints,
-) -> None:
-    """For each neighbour of `u` the choice that suits choice `a` best."""
-    for p in range(start[u], start[u + 1]):
-        e = edge[p]
-        first = edges[e, 0] == u
-        v = edges[e, 1] if first else edges[e, 0]
-        size_u, size_v = offset[u + 1] - offset[u], offset[v + 1] - offset[v]
+def _favourites(graph: Graph, keep: Mask, u: int, a: int, favourite: Ints) -> None:
+    """For each arc from `u` the choice at its end that suits choice `a` best."""
+    for arc in range(graph.start[u], graph.start[u + 1]):
+        width = graph.message[arc + 1] - graph.message[arc]
+        row, kept = graph.table[arc] + a * width, graph.offset[graph.to[arc]]
         least = np.inf
-        for j in range(size_v):
-            cell = tables[table_offset[e] + (a * size_v + j if first else j * size_u + a)]
-            if keep[offset[v] + j] and cell < least:
-                least = cell
-                favourite[p - start[u]] = j
+        for j in range(width):
+            if keep[kept + j] and graph.cells[row + j] < least:
+                least = graph.cells[row + j]
+                favourite[arc - graph.start[u]] = j
 
 
 @compiled
-def _may_beat(
-    u: int,
-    a: int,
-    b: int,
-    offset: Ints,
-    unary: Floats,
-    edges: Ints,
-    table_offset: Ints,
-    tables: Floats,
-    start: Ints,
-    edge: Ints,
-    favourite: Ints,
-) -> bool:
+def _may_beat(graph: Graph, u: int, a: int, b: int, favourite: Ints) -> bool:
     """Whether `b` is no worse where the neighbours suit `a` best: quick, and refuses nearly all."""
-    spare = unary[offset[u] + a] - unary[offset[u] + b]
-    for p in range(start[u], start[u + 1]):
-        e = edge[p]
-        j = favourite[p - start[u]]
-        first = edges[e, 0] == u
-        if first:
-            width = offset[edges[e, 1] + 1] - offset[edges[e, 1]]
-            base, stride = table_offset[e] + j, width
-        else:
-            base, stride = table_offset[e] + j * (offset[u + 1] - offset[u]), 1
-        spare -= tables[base + b * stride] - tables[base + a * stride]
+    spare = graph.unary[graph.offset[u] + a] - graph.unary[graph.offset[u] + b]
+    for arc in range(graph.start[u], graph.start[u + 1]):
+        width = graph.message[arc + 1] - graph.message[arc]
+        cell = graph.table[arc] + favourite[arc - graph.start[u]]
+        spare -= graph.cells[cell + b * width] - graph.cells[cell + a * width]
     return bool(spare >= 0.0)
 
 
 @compiled
-def _beats(
-    u: int,
-    a: int,
-    b: int,
-    offset: Ints,
-    unary: Floats,
-    edges: Ints,
-    table_offset: Ints,
-    tables: Floats,
-    start: Ints,
-    edge: Ints,
-    item_start: Ints,
-    item_offset: Ints,
-    item_usage: Floats,
-    keep: Mask,
-) -> bool:
+def _beats(graph: Graph, keep: Mask, u: int, a: int, b: int) -> bool:
     """Whether swapping choice `a` of `u` for `b` never costs or uses more."""
-    for item in range(item_start[u], item_start[u + 1]):
-        if item_usage[item_offset[item] + b] > item_usage[item_offset[item] + a]:
+    for item in range(graph.item_start[u], graph.item_start[u + 1]):
+        usage = graph.item_offset[item]
+        if graph.item_usage[usage + b] > graph.item_usage[usage + a]:
             return False
-    spare = unary[offset[u] + a] - unary[offset[u] + b]
-    for p in range(start[u], start[u + 1]):
-        e = edge[p]
-        first = edges[e, 0] == u
-        v = edges[e, 1] if first else edges[e, 0]
-        size_u, size_v = offset[u + 1] - offset[u], offset[v + 1] - offset[v]
+    spare = graph.unary[graph.offset[u] + a] - graph.unary[graph.offset[u] + b]
+    for arc in range(graph.start[u], graph.start[u + 1]):
+        width = graph.message[arc + 1] - graph.message[arc]
+        row_a, row_b = graph.table[arc] + a * width, graph.table[arc] + b * width
+        kept = graph.offset[graph.to[arc]]
         worst = -np.inf
-        for j in range(size_v):
-            if not keep[offset[v] + j]:
-                continue
-            cell_a = tables[table_offset[e] + (a * size_v + j if first else j * size_u + a)]
-            cell_b = tables[table_offset[e] + (b * size_v + j if first else j * size_u + b)]
-            if np.isinf(cell_a):
-                continue  # a and j never meet, so b need not beat a there
-            worst = max(worst, cell_b - cell_a)
+        for j in range(width):
+            # Where a and j never meet, b need not beat a.
+            if keep[kept + j] and not np.isinf(graph.cells[row_a + j]):
+                worst = max(worst, graph.cells[row_b + j] - graph.cells[row_a + j])
         spare -= worst
         # Later edges may give back: only an infinite loss is final.
         if spare == -np.inf:

@@ -2,31 +2,35 @@
 
 Eliminating a variable joins the tables it is in, takes the least over its choices, and remembers
 where that least is reached. Orders are greedy by the size of the joined table, which is the work.
+Only NumPy is loaded unless there is enough work for compiled loops to pay.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eindecomp.solve.compiled import compiled
-from eindecomp.solve.core import Core
+from eindecomp.solve.network import Network, Table
 from eindecomp.solve.problem import Floats, Ints
 
 CELLS = 1 << 25  # the most cells of a table: 256 MiB, and 128 for its argmin
 TOTAL_CELLS = 1 << 28  # the most cells of all argmin tables kept for back-tracking
 WORK = 1 << 33  # the most cells summed over all eliminations
+_COMPILED_WORK = 1 << 27  # from here on, loading compiled loops is the smaller part
+_AT_ONCE = 1 << 16  # cells of a joined table that is made whole
 
-Table = tuple[tuple[int, ...], Floats]
+LeastOf = Callable[[list[Floats], tuple[int, ...]], tuple[Floats, NDArray[np.int32]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
-    """What is left of a core over its kept variables, and the eliminated ones' best choices."""
+    """What is left of a network over its kept variables, and the others' best choices."""
 
     table: Floats
     chosen: tuple[tuple[int, tuple[int, ...], NDArray[np.int32]], ...]
@@ -39,53 +43,66 @@ class Projection:
         return {v: values[v] for v, _, _ in self.chosen}
 
 
-def eliminate(core: Core, deadline: float, cells: int = CELLS) -> Ints | None:
-    """The best choice of a core without usages; None if a table would pass the cap or time ends."""
-    projection = project(core, (), deadline, cells)
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An elimination order and the cells that it will sum."""
+
+    variables: list[int]
+    work: float
+
+
+def eliminate(network: Network, deadline: float, work: int = WORK) -> Ints | None:
+    """The best choice; None if a table would pass the cap, or all the work, or time ends."""
+    projection = project(network, (), deadline, work)
     if projection is None:
         return None
-    choice = np.zeros(core.size, dtype=np.int64)
+    choice = np.zeros(len(network.sizes), dtype=np.int64)
     for v, value in projection.backtrack({}).items():
         choice[v] = value
     return choice
 
 
 def project(
-    core: Core, keep: tuple[int, ...], deadline: float, cells: int = CELLS
+    network: Network, keep: tuple[int, ...], deadline: float, work: int = WORK
 ) -> Projection | None:
     """Eliminate all but `keep`; the projection's table has one axis per kept variable, in order."""
-    order = elimination_order(core, keep, cells)
+    order = elimination_order(network, keep, work)
     if order is None:
         return None
-    rank = {v: i for i, v in enumerate((*order, *keep))}
-    buckets = _buckets(core, rank)
+    least_of = _pick_least_of(order.work)
+    rank = {v: i for i, v in enumerate((*order.variables, *keep))}
+    buckets: dict[int, list[Table]] = {v: [] for v in rank}
+    for scope, table in network.tables:
+        buckets[min(scope, key=rank.__getitem__)].append((scope, table))
     chosen: list[tuple[int, tuple[int, ...], NDArray[np.int32]]] = []
-    for v in order:
+    for v in order.variables:
         if monotonic() > deadline:
             return None
-        scope, least, best = _least_over(v, buckets.pop(v))
+        scope, least, best = _least_over(v, buckets.pop(v), least_of)
         chosen.append((v, scope, best))
         if scope:
             buckets[min(scope, key=rank.__getitem__)].append((scope, least))
-    table = np.zeros([int(core.domains[v]) for v in keep])
+    table = np.zeros([network.sizes[v] for v in keep])
     for scope, part in (entry for v in keep for entry in buckets[v]):
         table += _spread(scope, part, keep)
     return Projection(table, tuple(chosen))
 
 
-def elimination_order(core: Core, keep: tuple[int, ...], cells: int) -> list[int] | None:
-    """A greedy order by the size of the joined table; None if one would pass `cells`."""
-    weight = np.log2(core.domains.astype(np.float64)).tolist()
-    near: list[set[int]] = [set() for _ in range(core.size)]
-    for u, v in core.edges.tolist():
-        near[u].add(v)
-        near[v].add(u)
+def elimination_order(network: Network, keep: tuple[int, ...], most_work: int) -> Order | None:
+    """A greedy order by the size of the joined table; None if it would pass a cap."""
+    weight = np.log2(np.array(network.sizes, dtype=np.float64)).tolist()
+    near: list[set[int]] = [set() for _ in weight]
+    for scope, _ in network.tables:
+        for v in scope:
+            near[v].update(scope)
+    for v, around in enumerate(near):
+        around.discard(v)
 
     def load(v: int) -> float:
         return weight[v] + sum(weight[t] for t in near[v])
 
     done = set(keep)
-    loads = [load(v) for v in range(core.size)]
+    loads = [load(v) for v in range(len(weight))]
     heap = [(size, v) for v, size in enumerate(loads)]
     heapq.heapify(heap)
     order: list[int] = []
@@ -96,7 +113,7 @@ def elimination_order(core: Core, keep: tuple[int, ...], cells: int) -> list[int
             continue
         total += 2.0 ** (size - weight[v])
         work += 2.0**size
-        if size - weight[v] > np.log2(cells) + 1e-9 or total > TOTAL_CELLS or work > WORK:
+        if size - weight[v] > np.log2(CELLS) + 1e-9 or total > TOTAL_CELLS or work > most_work:
             return None
         done.add(v)
         order.append(v)
@@ -106,47 +123,42 @@ def elimination_order(core: Core, keep: tuple[int, ...], cells: int) -> list[int
         for t in near[v]:
             loads[t] = load(t)
             heapq.heappush(heap, (loads[t], t))
-    return order
+    return Order(order, work)
 
 
-def _buckets(core: Core, rank: dict[int, int]) -> dict[int, list[Table]]:
-    """Every table, with the variable of its scope that is eliminated first."""
-    sizes = core.domains
-    buckets: dict[int, list[Table]] = {
-        v: [((v,), core.unary[core.offset[v] : core.offset[v + 1]])] for v in rank
-    }
-    for e, (u, v) in enumerate(core.edges.tolist()):
-        table = core.tables[core.table_offset[e] : core.table_offset[e + 1]]
-        first = u if rank[u] < rank[v] else v
-        buckets[first].append(((u, v), table.reshape(sizes[u], sizes[v])))
-    return buckets
-
-
-def _least_over(v: int, tables: list[Table]) -> tuple[tuple[int, ...], Floats, NDArray[np.int32]]:
-    """The least over `v` of the tables' sum, over the rest of their scopes, and where it is.
-
-    The sum is made one choice of `v` at a time, so the joined table is never held.
-    """
+def _least_over(
+    v: int, tables: list[Table], least_of: LeastOf
+) -> tuple[tuple[int, ...], Floats, NDArray[np.int32]]:
+    """The least over `v` of the tables' sum, over the rest of their scopes, and where it is."""
     rest = tuple(sorted({t for scope, _ in tables for t in scope} - {v}))
     sizes = {t: n for scope, table in tables for t, n in zip(scope, table.shape, strict=True)}
     spread = sorted((_spread(s, t, (v, *rest)) for s, t in tables), key=lambda part: part.size)
-    total = np.empty([sizes[t] for t in rest])
-    least = np.full(total.shape, np.inf)
-    best = np.zeros(total.shape, dtype=np.int32)
-    for k in range(sizes[v]):
+    shape = tuple(sizes[t] for t in (v, *rest))
+    if prod(shape) <= _AT_ONCE:
+        joined = np.broadcast_to(sum(spread), shape)
+        return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
+    return rest, *least_of(spread, shape)
+
+
+def _pick_least_of(work: float) -> LeastOf:
+    if work < _COMPILED_WORK:
+        return _least_of_sum
+    from eindecomp.solve.least import least_of_sum
+
+    return least_of_sum
+
+
+def _least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, NDArray[np.int32]]:
+    """The least one choice at a time, so that the joined table is never held."""
+    total, least = np.empty(shape[1:]), np.full(shape[1:], np.inf)
+    best = np.zeros(shape[1:], dtype=np.int32)
+    for k in range(shape[0]):
         # Small parts are added up first: only the last additions run over the whole table.
-        part = sum(part[k] for part in spread[:-1])
-        np.add(part, spread[-1][k], out=total)
-        _keep_least(total.reshape(-1), least.reshape(-1), best.reshape(-1), k)
-    return rest, least, best
-
-
-@compiled
-def _keep_least(total: Floats, least: Floats, best: NDArray[np.int32], k: int) -> None:
-    for i in range(total.size):
-        smaller = total[i] < least[i]
-        least[i] = total[i] if smaller else least[i]
-        best[i] = k if smaller else best[i]
+        np.add(sum(part[k] for part in parts[:-1]), parts[-1][k], out=total)
+        smaller = total < least
+        np.copyto(least, total, where=smaller)
+        np.copyto(best, k, where=smaller)
+    return least, best
 
 
 def _spread(scope: tuple[int, ...], table: Floats, axes: tuple[int, ...]) -> Floats:

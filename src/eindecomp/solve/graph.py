@@ -79,18 +79,29 @@ def _transpose(edges: Ints, offset: Ints, table_offset: Ints, cells: Floats) -> 
 def penalised(graph: Graph, price: Floats) -> Floats:
     """Unary costs plus usage at a price per step."""
     out = graph.unary.copy()
-    total = np.zeros(price.size + 1)
-    for t in range(price.size):
-        total[t + 1] = total[t] + price[t]
+    before = summed(price)
     for v in range(graph.offset.size - 1):
-        for item in range(graph.item_start[v], graph.item_start[v + 1]):
-            weight = total[graph.item_span[item, 1]] - total[graph.item_span[item, 0]]
-            if weight != 0.0:
-                for k in range(graph.offset[v + 1] - graph.offset[v]):
-                    out[graph.offset[v] + k] += (
-                        weight * graph.item_usage[graph.item_offset[item] + k]
-                    )
+        add_usage(graph, before, v, out[graph.offset[v] : graph.offset[v + 1]])
     return out
+
+
+@compiled
+def summed(price: Floats) -> Floats:
+    """The prices of all steps before each step, and before the end."""
+    before = np.zeros(price.size + 1)
+    for t in range(price.size):
+        before[t + 1] = before[t] + price[t]
+    return before
+
+
+@compiled
+def add_usage(graph: Graph, before: Floats, v: int, costs: Floats) -> None:
+    """Add to the costs of a variable's choices what they use, at `summed` prices."""
+    for item in range(graph.item_start[v], graph.item_start[v + 1]):
+        weight = before[graph.item_span[item, 1]] - before[graph.item_span[item, 0]]
+        if weight > 0.0:
+            for k in range(costs.size):
+                costs[k] += weight * graph.item_usage[graph.item_offset[item] + k]
 
 
 @compiled

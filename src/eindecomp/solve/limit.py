@@ -18,6 +18,7 @@ from eindecomp.solve.problem import Floats, Ints
 
 _PATIENCE = 25  # iterations without a clearly better bound before steps shrink
 _SLOWEST = 1e-3
+_FEWEST_ROUNDS = 10  # of raising prices for a first choice, whatever the time
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
 
@@ -99,28 +100,33 @@ def grid(price: Floats) -> Floats:
     return np.floor(price / quantum) * quantum
 
 
-def settle_prices(graph: Graph, deadline: float, rounds: int = 60) -> Ints | None:
-    """A choice within all capacities, by ever higher prices on usage; None if none was found."""
+def settle_prices(graph: Graph, most: float, deadline: float, rounds: int = 60) -> Ints | None:
+    """A choice within all capacities that costs at most `most`, by ever higher prices on usage.
+
+    None if none was found in time.
+    """
     steps = graph.capacity.size
     choice = np.zeros(graph.offset.size - 1, dtype=np.int64)
     messages = np.zeros(int(graph.message[-1]))
     emphasis = np.ones(steps)
-    most = usage_over_steps(graph, _largest_usage(graph))
-    scale = (1.0 + abs(cost_of(graph, choice))) / (1.0 + float(most.sum()))
-    for _ in range(rounds):
-        if monotonic() > deadline:
-            return None
+    largest = usage_over_steps(graph, _largest_usage(graph))
+    scale = (1.0 + abs(cost_of(graph, choice))) / (1.0 + float(largest.sum()))
+    for turn in range(rounds):
         unary = penalised(graph, grid(scale * emphasis))
         for _ in range(3):
             dual.sweep(graph, unary, messages, True)
             dual.sweep(graph, unary, messages, False)
         dual.decode(graph, unary, messages, choice)
         over = usage_over_steps(graph, choice) - graph.capacity
-        if np.all(over <= 0):
+        fits = bool(np.all(over <= 0))
+        if fits and cost_of(graph, choice) <= most:
             return choice
-        scale *= 1.7
-        emphasis *= np.where(over > 0, 2.0, 0.9)
-        emphasis /= emphasis.mean()
+        if turn >= _FEWEST_ROUNDS and monotonic() > deadline:
+            return None
+        if not fits:
+            scale *= 1.7
+            emphasis *= np.where(over > 0, 2.0, 0.9)
+            emphasis /= emphasis.mean()
     return None
 
 

@@ -24,6 +24,7 @@ _ROUNDS = 500  # regions shaken in one turn, at most
 _ASCENT = 4_000_000  # table cells visited by the ascent in one turn
 _ITERATIONS = (25, 100)  # of the ascent in one turn, at least and at most
 _FIRST_ITERATIONS = 150  # of the ascent before the first turn
+_GRACE = 1.0  # seconds beyond the deadline that a first choice may take
 
 
 @dataclass(slots=True)
@@ -31,6 +32,8 @@ class Portfolio:
     """Local search and ascent on one core; `choice` is the best of this core's choices."""
 
     graph: Graph
+    most: float
+    """What no finite choice costs more than."""
     best: Best
     deadline: float
     state: State
@@ -44,9 +47,15 @@ class Portfolio:
         """Find a first choice: the warm one if it fits, else one by high prices."""
         if warm is not None and np.all(usage_over_steps(self.graph, warm) <= self.graph.capacity):
             self.offer(warm)
-        elif (first := settle_prices(self.graph, self.deadline)) is not None:
+        elif (first := self._first_choice()) is not None:
+            self.offer(first)
             self._settle(first, 1.0)
         self._ascend(_FIRST_ITERATIONS)
+
+    def _first_choice(self) -> Ints | None:
+        """A choice by high prices; while there is none at all, time may run out a little."""
+        grace = 0.0 if np.isfinite(self.best.cost) else _GRACE
+        return settle_prices(self.graph, self.most, self.deadline + grace)
 
     def work(self, turns: int) -> None:
         """Take turns until they, the time or the gap are used up."""

@@ -16,8 +16,10 @@ import numpy as np
 
 from eindecomp.errors import InfeasibleError
 from eindecomp.solve.compiled import Mask, compiled
-from eindecomp.solve.core import Core, compress_steps
+from eindecomp.solve.core import Core
 from eindecomp.solve.dominate import drop_dominated
+from eindecomp.solve.graph import Graph, graph_of
+from eindecomp.solve.items import compress_steps
 from eindecomp.solve.problem import Floats, Ints, offsets
 from eindecomp.solve.series import Elimination, eliminate_series
 from eindecomp.solve.steps import prune_steps
@@ -53,10 +55,11 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
 
     Raises `InfeasibleError` if a variable is left no choice.
     """
-    core, first = _normalise(core)
+    core, first = _normalise(compress_steps(core))
     steps: list[Step] = [first]
-    for _ in range(rounds):
-        if monotonic() > deadline:
+    for turn in range(rounds):
+        # The first round is cheap, and without it the search finds no first choice.
+        if turn > 0 and monotonic() > deadline:
             break
         core, pruned = _prune(core, steps)
         core, contracted = _contract(core, steps)
@@ -70,13 +73,6 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
         if core.size == before:
             break
     return Reduced(core, tuple(steps))
-
-
-def adjacency(core: Core) -> tuple[Ints, Ints]:
-    """For each variable the edges it is in: `edge[start[i]:start[i + 1]]`, once per end."""
-    ends = core.edges.ravel()
-    order = np.argsort(ends, kind="stable")
-    return offsets(np.bincount(ends, minlength=core.size).astype(np.int64)), order // 2
 
 
 def _normalise(core: Core) -> tuple[Core, Substitution]:
@@ -95,18 +91,11 @@ def keep_choices(core: Core, keep: np.ndarray) -> Substitution:
 
 
 def _prune(core: Core, steps: list[Step]) -> tuple[Core, bool]:
-    start, edge = adjacency(core)
+    graph = graph_of(core)
     keep = np.isfinite(core.unary)
-    empty = _arc_consistency(
-        core.offset, core.edges, core.table_offset, core.tables, start, edge, keep
-    )
-    if empty >= 0:
+    if not _make_arc_consistent(graph, keep):
         raise InfeasibleError("infinite costs leave no choice at all")
-    item_start = np.searchsorted(core.item_var, np.arange(core.size + 1))
-    drop_dominated(
-        core.offset, core.unary, core.edges, core.table_offset, core.tables, start, edge,
-        item_start, core.item_offset, core.item_usage, keep,
-    )  # fmt: skip
+    drop_dominated(graph, keep)
     if keep.all() and (core.domains > 1).all():
         return core, False
     sub = keep_choices(core, keep)
@@ -132,54 +121,50 @@ def _contract(core: Core, steps: list[Step]) -> tuple[Core, bool]:
 
 
 @compiled
-def _arc_consistency(
-    offset: Ints,
-    edges: Ints,
-    table_offset: Ints,
-    tables: Floats,
-    start: Ints,
-    edge: Ints,
-    keep: Mask,
-) -> int:
-    """Clear `keep` where an edge has no finite cell left; the first empty variable or -1."""
-    n = offset.size - 1
+def _make_arc_consistent(graph: Graph, keep: Mask) -> bool:
+    """Clear `keep` where an edge has no finite cell left; False if a variable has none left."""
+    n = graph.offset.size - 1
+    for v in range(n):
+        if not keep[graph.offset[v] : graph.offset[v + 1]].any():
+            return False
     queued = np.ones(n, dtype=np.bool_)
     stack = np.arange(n)[::-1].copy()
     top = n
-    for i in range(n):
-        if not keep[offset[i] : offset[i + 1]].any():
-            return i
     while top > 0:
         top -= 1
         u = stack[top]
         queued[u] = False
-        for p in range(start[u], start[u + 1]):
-            e = edge[p]
-            first = edges[e, 0] == u
-            v = edges[e, 1] if first else edges[e, 0]
-            size_u, size_v = offset[u + 1] - offset[u], offset[v + 1] - offset[v]
-            changed, left = False, 0
-            for j in range(size_v):
-                if not keep[offset[v] + j]:
-                    continue
-                supported = False
-                for i in range(size_u):
-                    place = i * size_v + j if first else j * size_u + i
-                    if keep[offset[u] + i] and np.isfinite(tables[table_offset[e] + place]):
-                        supported = True
-                        break
-                if supported:
-                    left += 1
-                else:
-                    keep[offset[v] + j] = False
-                    changed = True
-            if left == 0:
-                return v
-            if changed and not queued[v]:
+        for arc in range(graph.start[u], graph.start[u + 1]):
+            v = graph.to[arc]
+            dropped = _drop_unsupported(graph, keep, graph.back[arc])
+            if dropped and not keep[graph.offset[v] : graph.offset[v + 1]].any():
+                return False
+            if dropped and not queued[v]:
                 queued[v] = True
                 stack[top] = v
                 top += 1
-    return -1
+    return True
+
+
+@compiled
+def _drop_unsupported(graph: Graph, keep: Mask, arc: int) -> bool:
+    """Clear `keep` for choices at an arc's start without a finite cell; whether there were any."""
+    v, u = graph.to[graph.back[arc]], graph.to[arc]
+    width = graph.offset[u + 1] - graph.offset[u]
+    dropped = False
+    for j in range(graph.offset[v + 1] - graph.offset[v]):
+        if not keep[graph.offset[v] + j]:
+            continue
+        row = graph.table[arc] + j * width
+        supported = False
+        for i in range(width):
+            if keep[graph.offset[u] + i] and np.isfinite(graph.cells[row + i]):
+                supported = True
+                break
+        if not supported:
+            keep[graph.offset[v] + j] = False
+            dropped = True
+    return dropped
 
 
 @compiled

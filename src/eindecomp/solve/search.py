@@ -7,53 +7,23 @@ overflows. Where one does, prices on the overflowing steps are raised and the tr
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from eindecomp.solve.compiled import Mask, State, compiled
 from eindecomp.solve.graph import Graph, random_below
-from eindecomp.solve.problem import Floats, Ints
-from eindecomp.solve.tree import gain, grow, local_costs, solve_tree, true_gain, usage_change
+from eindecomp.solve.problem import Costs, Floats, Ints
+from eindecomp.solve.tree import (
+    Scratch,
+    gain,
+    grow,
+    local_costs,
+    scratch,
+    solve_tree,
+    true_gain,
+    usage_change,
+)
 
 _ATTEMPTS = 5
-
-
-class Scratch(NamedTuple):
-    """Working memory of the moves, allocated once per call."""
-
-    place: Ints
-    order: Ints
-    up: Ints
-    place_of: Ints
-    plain: Floats
-    belief: Floats
-    fresh: Ints
-    frontier: Ints
-    extra: Floats
-    change: Floats
-    buffer: Floats
-
-
-@compiled
-def _scratch(graph: Graph, most: int) -> Scratch:
-    n = graph.offset.size - 1
-    largest = 1
-    for v in range(n):
-        largest = max(largest, graph.offset[v + 1] - graph.offset[v])
-    return Scratch(
-        np.full(n, -1),
-        np.zeros(most, np.int64),
-        np.zeros(most, np.int64),
-        np.zeros(most + 1, np.int64),
-        np.zeros(min(most * largest, graph.offset[-1])),
-        np.zeros(min(most * largest, graph.offset[-1])),
-        np.zeros(most, np.int64),
-        np.zeros(graph.to.size + 1, np.int64),
-        np.zeros(graph.capacity.size + 1),
-        np.zeros(graph.capacity.size + 1),
-        np.zeros(largest),
-    )
 
 
 @compiled
@@ -66,12 +36,12 @@ def improve(
     """
     n = graph.offset.size - 1
     most = min(most, n)
-    work = _scratch(graph, most)
+    tree = scratch(graph, most)
     total = 0.0
     for _ in range(moves):
         size = 1 + random_below(state, 1 + random_below(state, most))
         root = random_below(state, n)
-        total += _move(graph, unary, choice, used, state, 0.0, root, size, work)
+        total += _move(graph, unary, choice, used, state, 0.0, root, size, tree)
     return total
 
 
@@ -90,7 +60,7 @@ def explore(
     """Shake and settle `rounds` regions of up to `reach` variables; the change of cost."""
     n = graph.offset.size - 1
     most, reach = min(most, n), min(reach, n)
-    work = _scratch(graph, most)
+    tree = scratch(graph, most)
     region = np.zeros(reach, np.int64)
     seen = np.zeros(n, dtype=np.bool_)
     old_choice, old_used = choice.copy(), used.copy()
@@ -101,19 +71,28 @@ def explore(
         for _ in range(1 + random_below(state, 4)):
             size = 1 + random_below(state, most)
             root = region[random_below(state, count)]
-            step += _move(graph, unary, choice, used, state, noise, root, size, work)
+            step += _move(graph, unary, choice, used, state, noise, root, size, tree)
         for turn in range(2 * count):
             size = 1 + random_below(state, 1 + random_below(state, most))
             root = region[random_below(state, count)]
             # The last moves look at costs alone: they use up what capacity is left.
             seen_costs = unary if turn < count else graph.unary
-            step += _move(graph, seen_costs, choice, used, state, 0.0, root, size, work)
+            step += _move(graph, seen_costs, choice, used, state, 0.0, root, size, tree)
         if step <= 0.0:
             total += step
-            old_choice[:], old_used[:] = choice, used
+            _copy(choice, old_choice)
+            _copy(used, old_used)
         else:
-            choice[:], used[:] = old_choice, old_used
+            _copy(old_choice, choice)
+            _copy(old_used, used)
     return total
+
+
+@compiled
+def _copy(source: Costs, target: Costs) -> None:
+    # For target[:] = source numba would compile its message on unequal shapes, which takes seconds.
+    for i in range(source.size):
+        target[i] = source[i]
 
 
 @compiled
@@ -146,37 +125,31 @@ def _move(
     noise: float,
     root: int,
     size: int,
-    work: Scratch,
+    tree: Scratch,
 ) -> float:
     """Solve one tree, with prices on what overflows; take the result if it fits."""
-    count = grow(graph, state, root, size, work.place, work.order, work.up, work.frontier)
-    local_costs(graph, unary, choice, work.place, work.order, count, work.place_of, work.plain)
+    count = grow(graph, state, root, size, tree)
+    local_costs(graph, unary, choice, tree, count)
     low, high = graph.capacity.size, 0
     result = 0.0
     for attempt in range(_ATTEMPTS):
-        solve_tree(
-            graph, state, noise, work.order, work.up, work.place, count, work.place_of, work.plain,
-            work.belief, work.fresh, work.extra, attempt > 0, work.buffer,
-        )  # fmt: skip
-        better = gain(
-            graph, choice, work.order, work.up, work.place, count, work.place_of, work.plain,
-            work.fresh,
-        )  # fmt: skip
+        solve_tree(graph, state, noise, tree, count, attempt > 0)
+        better = gain(graph, choice, tree, count)
         if noise == 0.0 and better < 0.0:
             break
-        first, last = usage_change(graph, choice, work.order, count, work.fresh, work.change)
-        overflow = _overflow(graph, used, work.change, first, last)
+        first, last = usage_change(graph, choice, tree, count)
+        overflow = _overflow(graph, used, tree.change, first, last)
         if overflow == 0.0:
-            result = -true_gain(graph, unary, choice, work.order, count, work.fresh, better)
-            _take(choice, used, work, count, first, last)
+            result = -true_gain(graph, unary, choice, tree, count, better)
+            _take(choice, used, tree, count, first, last)
             break
-        _raise_prices(graph, used, work, first, last, (abs(better) + noise) / overflow)
-        work.change[first : last + 1] = 0.0
+        _raise_prices(graph, used, tree, first, last, (abs(better) + noise) / overflow)
+        tree.change[first : last + 1] = 0.0
         low, high = min(low, first), max(high, last)
     if high > low:
-        work.extra[low:high] = 0.0
+        tree.extra[low:high] = 0.0
     for i in range(count):
-        work.place[work.order[i]] = -1
+        tree.place[tree.order[i]] = -1
     return result
 
 
@@ -194,23 +167,23 @@ def _overflow(graph: Graph, used: Floats, change: Floats, first: int, last: int)
 
 @compiled
 def _raise_prices(
-    graph: Graph, used: Floats, work: Scratch, first: int, last: int, unit: float
+    graph: Graph, used: Floats, tree: Scratch, first: int, last: int, unit: float
 ) -> None:
     running = 0.0
     for t in range(first, last):
-        running += work.change[t]
+        running += tree.change[t]
         if used[t] + running > max(graph.capacity[t], used[t]):
-            work.extra[t] = work.extra[t] * 3.0 + unit
+            tree.extra[t] = tree.extra[t] * 3.0 + unit
 
 
 @compiled
-def _take(choice: Ints, used: Floats, work: Scratch, count: int, first: int, last: int) -> None:
+def _take(choice: Ints, used: Floats, tree: Scratch, count: int, first: int, last: int) -> None:
     """Make the tree's fresh choices the choice, and clear the change of usage."""
     running = 0.0
     for t in range(first, last):
-        running += work.change[t]
+        running += tree.change[t]
         used[t] += running
     if last > first:
-        work.change[first : last + 1] = 0.0
+        tree.change[first : last + 1] = 0.0
     for i in range(count):
-        choice[work.order[i]] = work.fresh[i]
+        choice[tree.order[i]] = tree.fresh[i]

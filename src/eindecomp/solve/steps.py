@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from eindecomp.solve.compiled import Mask, compiled
-from eindecomp.solve.core import Core, merge_items, over_steps
+from eindecomp.solve.core import Core, over_steps
+from eindecomp.solve.items import merge_items
 from eindecomp.solve.problem import Floats, Ints, offsets
 
 _WORK = 100_000_000  # item entries looked at before giving up on further steps

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eindecomp.solve.compiled import Mask, compiled
-from eindecomp.solve.core import Core, merge_items, over_steps
+from eindecomp.solve.core import Core, over_steps
+from eindecomp.solve.items import merge_items
 from eindecomp.solve.problem import Floats, Ints, offsets
 
 
@@ -207,7 +208,8 @@ def _absorb(edges: Ints, offset: Ints, unary: Floats, table_offset: Ints, tables
 def _push(sizes: Ints, owner: Ints, start: Ints, value: Ints, choice: Ints) -> Ints:
     """Per new variable the choice that gives most of its old variables what they had."""
     offset = np.zeros(sizes.size + 1, dtype=np.int64)
-    offset[1:] = np.cumsum(sizes)
+    for c in range(sizes.size):
+        offset[c + 1] = offset[c] + sizes[c]
     votes = np.zeros(offset[-1], dtype=np.int64)
     for i in range(owner.size):
         c = owner[i]

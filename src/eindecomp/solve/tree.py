@@ -2,30 +2,65 @@
 
 A tree is `count` variables in `order`, parents first; `up[i]` is the arc from variable `i` of the
 tree to its parent, `place[v]` is where `v` stands in the order, or -1. Costs of the tree's choices
-are packed at `place_of`.
+are packed at `place_of`; the choices found are `fresh`.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from eindecomp.solve.compiled import State, compiled
-from eindecomp.solve.graph import Graph, random_below
+from eindecomp.solve.dual import largest_domain
+from eindecomp.solve.graph import Graph, add_usage, random_below, summed
 from eindecomp.solve.problem import Floats, Ints
 
 
+class Scratch(NamedTuple):
+    """Working memory for one tree at a time; see the module's docstring."""
+
+    place: Ints
+    order: Ints
+    up: Ints
+    place_of: Ints
+    plain: Floats
+    """Costs of the tree's choices given the choices outside."""
+    belief: Floats
+    """Those, with noise, prices and the least costs of the subtree."""
+    fresh: Ints
+    frontier: Ints
+    extra: Floats
+    """A price for each step, with room for one more."""
+    change: Floats
+    """Differences of usage from step to step."""
+    buffer: Floats
+
+
 @compiled
-def grow(
-    graph: Graph,
-    state: State,
-    root: int,
-    size: int,
-    place: Ints,
-    order: Ints,
-    up: Ints,
-    frontier: Ints,
-) -> int:
-    """Grow an induced tree from a random variable; `up[i]` is the arc to the parent."""
+def scratch(graph: Graph, most: int) -> Scratch:
+    """Room for trees of up to `most` variables."""
+    largest = largest_domain(graph)
+    cells = min(most * largest, graph.offset[-1])
+    return Scratch(
+        np.full(graph.offset.size - 1, -1),
+        np.zeros(most, np.int64),
+        np.zeros(most, np.int64),
+        np.zeros(most + 1, np.int64),
+        np.zeros(cells),
+        np.zeros(cells),
+        np.zeros(most, np.int64),
+        np.zeros(graph.to.size + 1, np.int64),
+        np.zeros(graph.capacity.size + 1),
+        np.zeros(graph.capacity.size + 1),
+        np.zeros(largest),
+    )
+
+
+@compiled
+def grow(graph: Graph, state: State, root: int, size: int, tree: Scratch) -> int:
+    """Grow an induced tree of up to `size` variables from a root; how many it has."""
+    place, order, up, frontier = tree.place, tree.order, tree.up, tree.frontier
     order[0], up[0] = root, -1
     place[order[0]] = 0
     count, waiting, tail = 1, 0, 0
@@ -67,20 +102,12 @@ def grow(
 
 
 @compiled
-def local_costs(
-    graph: Graph,
-    unary: Floats,
-    choice: Ints,
-    place: Ints,
-    order: Ints,
-    count: int,
-    place_of: Ints,
-    plain: Floats,
-) -> None:
+def local_costs(graph: Graph, unary: Floats, choice: Ints, tree: Scratch, count: int) -> None:
     """Each tree variable's costs given the choices of its neighbours outside the tree."""
+    place, place_of, plain = tree.place, tree.place_of, tree.plain
     place_of[0] = 0
     for i in range(count):
-        v, base = order[i], place_of[i]
+        v, base = tree.order[i], place_of[i]
         size = graph.offset[v + 1] - graph.offset[v]
         place_of[i + 1] = base + size
         for k in range(size):
@@ -95,31 +122,21 @@ def local_costs(
 
 @compiled
 def solve_tree(
-    graph: Graph,
-    state: State,
-    noise: float,
-    order: Ints,
-    up: Ints,
-    place: Ints,
-    count: int,
-    place_of: Ints,
-    plain: Floats,
-    belief: Floats,
-    fresh: Ints,
-    extra: Floats,
-    priced: bool,
-    buffer: Floats,
+    graph: Graph, state: State, noise: float, tree: Scratch, count: int, priced: bool
 ) -> None:
-    """The best choices of the tree's variables, into `fresh`."""
-    belief[: place_of[count]] = plain[: place_of[count]]
-    if noise > 0.0:
-        for k in range(place_of[count]):
+    """The best choices of the tree's variables, into `fresh`; `priced` counts usage too."""
+    place_of, belief, buffer = tree.place_of, tree.belief, tree.buffer
+    for k in range(place_of[count]):
+        belief[k] = tree.plain[k]
+        if noise > 0.0:
             belief[k] -= noise * np.log((random_below(state, 1 << 30) + 1.0) / (1 << 30))
     if priced:
-        _add_prices(graph, order, count, place_of, belief, extra)
+        before = summed(tree.extra[:-1])
+        for i in range(count):
+            add_usage(graph, before, tree.order[i], belief[place_of[i] : place_of[i + 1]])
     for i in range(count - 1, 0, -1):
-        arc = up[i]
-        base, parent = place_of[i], place_of[place[graph.to[arc]]]
+        arc = tree.up[i]
+        base, parent = place_of[i], place_of[tree.place[graph.to[arc]]]
         width = graph.message[arc + 1] - graph.message[arc]
         table = graph.table[arc]
         for j in range(width):
@@ -131,26 +148,18 @@ def solve_tree(
                 buffer[j] = min(buffer[j], own + row[j])
         for j in range(width):
             belief[parent + j] += buffer[j]
-    _choose(graph, state, up, place, count, place_of, belief, fresh)
+    _choose(graph, state, tree, count)
 
 
 @compiled
-def _choose(
-    graph: Graph,
-    state: State,
-    up: Ints,
-    place: Ints,
-    count: int,
-    place_of: Ints,
-    belief: Floats,
-    fresh: Ints,
-) -> None:
+def _choose(graph: Graph, state: State, tree: Scratch, count: int) -> None:
     """Fix the tree's variables, parents first, each to its best given its parent's choice."""
+    up, place_of, belief, fresh = tree.up, tree.place_of, tree.belief, tree.fresh
     for i in range(count):
         base, size = place_of[i], place_of[i + 1] - place_of[i]
         row = 0
         if i > 0:
-            row = graph.table[graph.back[up[i]]] + fresh[place[graph.to[up[i]]]] * size
+            row = graph.table[graph.back[up[i]]] + fresh[tree.place[graph.to[up[i]]]] * size
         shift = random_below(state, size)  # ties fall anywhere
         least = np.inf
         for turn in range(size):
@@ -166,68 +175,40 @@ def _choose(
 
 
 @compiled
-def _add_prices(
-    graph: Graph, order: Ints, count: int, place_of: Ints, belief: Floats, extra: Floats
-) -> None:
-    total = np.zeros(extra.size)
-    for t in range(extra.size - 1):
-        total[t + 1] = total[t] + extra[t]
-    for i in range(count):
-        v = order[i]
-        for item in range(graph.item_start[v], graph.item_start[v + 1]):
-            weight = total[graph.item_span[item, 1]] - total[graph.item_span[item, 0]]
-            if weight > 0.0:
-                for k in range(place_of[i + 1] - place_of[i]):
-                    belief[place_of[i] + k] += (
-                        weight * graph.item_usage[graph.item_offset[item] + k]
-                    )
-
-
-@compiled
-def gain(
-    graph: Graph,
-    choice: Ints,
-    order: Ints,
-    up: Ints,
-    place: Ints,
-    count: int,
-    place_of: Ints,
-    plain: Floats,
-    fresh: Ints,
-) -> float:
+def gain(graph: Graph, choice: Ints, tree: Scratch, count: int) -> float:
     """How much the tree's cost falls."""
+    up, place_of, plain, fresh = tree.up, tree.place_of, tree.plain, tree.fresh
     gain = 0.0
     for i in range(count):
-        v = order[i]
+        v = tree.order[i]
         gain += plain[place_of[i] + choice[v]] - plain[place_of[i] + fresh[i]]
         if i > 0:
             t = graph.to[up[i]]
             width = graph.offset[t + 1] - graph.offset[t]
             gain += graph.cells[graph.table[up[i]] + choice[v] * width + choice[t]]
-            gain -= graph.cells[graph.table[up[i]] + fresh[i] * width + fresh[place[t]]]
+            gain -= graph.cells[graph.table[up[i]] + fresh[i] * width + fresh[tree.place[t]]]
     return float(gain)
 
 
 @compiled
 def true_gain(
-    graph: Graph, unary: Floats, choice: Ints, order: Ints, count: int, fresh: Ints, gain: float
+    graph: Graph, unary: Floats, choice: Ints, tree: Scratch, count: int, gain: float
 ) -> float:
     """The gain without the prices that `unary` holds."""
     for i in range(count):
-        base = graph.offset[order[i]]
-        old, new = base + choice[order[i]], base + fresh[i]
+        v = tree.order[i]
+        old, new = graph.offset[v] + choice[v], graph.offset[v] + tree.fresh[i]
         gain -= float((unary[old] - graph.unary[old]) - (unary[new] - graph.unary[new]))
     return gain
 
 
 @compiled
-def usage_change(
-    graph: Graph, choice: Ints, order: Ints, count: int, fresh: Ints, change: Floats
-) -> tuple[int, int]:
+def usage_change(graph: Graph, choice: Ints, tree: Scratch, count: int) -> tuple[int, int]:
     """Write the differences of usage over steps into `change`; the range they lie in."""
+    fresh, change = tree.fresh, tree.change
     first, last = graph.capacity.size, 0
     for i in range(count):
-        v = order[i]
+        v = tree.order[i]
         if fresh[i] == choice[v]:
             continue
         for item in range(graph.item_start[v], graph.item_start[v + 1]):
