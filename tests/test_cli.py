@@ -11,12 +11,19 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from eindecomp.cli import progress_line
+from eindecomp.cli import main, request
+from eindecomp.cli.progress import progress_line
+from eindecomp.graph.text.elaborate import load, parse
+from eindecomp.planner.make import INPUTS, OBJECTIVES, SOLVERS
+from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.store.file import from_json
 from eindecomp.solve import Progress, read_contest
 
 SMALL = {
@@ -207,3 +214,160 @@ def test_where_nothing_can_be_written_is_known_before(place: str, tmp_path: Path
 def test_progress_is_one_readable_line(cost: float, bound: float, shown: str) -> None:
     line = progress_line(Progress(1234.56, "search", cost, bound)).plain
     assert line == f"1,234.6 s  search     {shown}"
+
+
+# Planning
+
+MATMUL = "input X[i: 8, j: 8], Y[j, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z\n"
+ATTENTION = str(Path(__file__).parents[1] / "examples" / "multihead_attention.ein")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plans") / "plan.json"
+    found = run("plan", ATTENTION, "-p", "8", "--inputs", "sharded", "-o", str(path))
+    assert found.returncode == 0
+    assert found.stdout.decode().splitlines()[1].startswith("Cost 384 KiB (393,216 bytes)")
+    assert len(found.stdout.splitlines()) == 3
+    return path
+
+
+def test_plan_explains_unless_it_is_written(tmp_path: Path) -> None:
+    found = run("plan", ATTENTION, "-p", "8")
+    assert found.returncode == 0
+    assert found.stderr == b""
+    shown = found.stdout.decode()
+    assert "Cost 28 KiB (28,672 bytes)" in shown
+    assert "Why not otherwise" in shown
+    out = str(tmp_path / "plan.json")
+    both = run("plan", ATTENTION, "-p", "8", "-o", out, "--explain").stdout.decode()
+    assert both.split("\n\n")[1:] == shown.split("\n\n")[1:]  # all but the time it took
+
+
+def test_plan_reads_standard_input_and_prints_json() -> None:
+    found = run("plan", "-", "-p", "6", "--objective", "bound", "--json", given=MATMUL.encode())
+    plan = from_json(found.stdout)
+    assert plan == make_plan(parse(MATMUL), 6, objective="bound")
+
+
+def test_a_saved_plan_is_explained_and_compared(saved: Path) -> None:
+    for file, given in ((str(saved), b""), ("-", saved.read_bytes())):
+        shown = run("explain", file, given=given).stdout.decode()
+        assert "Cost 384 KiB (393,216 bytes)" in shown
+        compared = run("compare", file, given=given).stdout.decode()
+        assert re.search(r"this plan +free +384 KiB \(393,216 bytes\) +1.00× +optimal", compared)
+        assert re.search(r"attention +h ", compared)
+
+
+def test_explain_and_compare_print_json(saved: Path) -> None:
+    explained = json.loads(run("explain", str(saved), "--json").stdout)
+    assert explained["cost"] == sum(row["cost"] for row in explained["vertices"]) == 393216
+    assert explained["gap"] == 0
+    assert all(other["more"] >= 0 for other in explained["runners_up"])
+    compared = json.loads(run("compare", str(saved), "--json", "--with", "h,s").stdout)
+    assert [row["name"] for row in compared["rows"]] == ["this plan", "h,s"]
+    assert compared["rows"][1]["strategy"] == ["h", "s"]
+    assert compared["rows"][1]["ratio"] >= 1
+
+
+def test_every_option_reaches_the_planner() -> None:
+    asked = [
+        "--solver=exact", "--strategy=h, s", "--inputs=sharded", "--mesh=node=2, gpu=4",
+        "--memory=1GB", "--no-rewrite", "--time=30", "--objective=time", "--machine=cpu-cluster",
+    ]  # fmt: skip
+    found = run("plan", ATTENTION, "-p", "8", *asked, "--json")
+    plan = from_json(found.stdout)
+    assert plan == make_plan(
+        load(ATTENTION), 8, solver="exact", strategy=["h", "s"], inputs="sharded",
+        mesh={"node": 2, "gpu": 4}, memory="1GB", rewrite=False, objective="time",
+        machine="cpu-cluster",
+    )  # fmt: skip
+    assert plan.graph == load(ATTENTION)
+    own_mesh = run("plan", ATTENTION, "--machine", "gpu-server", "--json")
+    assert from_json(own_mesh.stdout).devices == 8
+
+
+def test_options_are_those_of_the_planner() -> None:
+    assert get_args(request.ObjectiveName) == OBJECTIVES
+    assert get_args(request.SolverName) == SOLVERS
+    assert get_args(request.InputsName) == INPUTS
+
+
+@pytest.mark.parametrize(
+    ("args", "given", "status", "message"),
+    [
+        (["plan", "nowhere.ein", "-p", "8"], b"", 1, "nowhere.ein"),
+        (["plan", "-", "-p", "8"], b"Z[i] <- Q[i]", 1, "standard input:1:9: "),
+        (["plan", "-", "-p", "8"], b"\xff", 1, "standard input is not UTF-8 text"),
+        (["plan", "-", "-p", "8"], b' {"format": "eindecomp plan"}', 1, "is a plan already"),
+        (["plan", "-", "-p", "8", "-o", "/nowhere/x"], MATMUL.encode(), 1, "/nowhere/x"),
+        (["plan", "-", "-p", "8", "--strategy", "q"], MATMUL.encode(), 1, "no tensor has a label"),
+        (["plan", "-", "-p", "8", "--memory", "big"], MATMUL.encode(), 1, "memory is a number"),
+        (["plan", "-", "-p", "8", "--memory", "8B"], MATMUL.encode(), 1, "no plan keeps to"),
+        (["plan", "-", "-p", "8", "--objective", "time"], MATMUL.encode(), 1, "needs a machine"),
+        (["plan", "-", "-p", "8", "--mesh", "gpu=4"], MATMUL.encode(), 1, "has 4 devices, not 8"),
+        (["plan", "-", "--mesh", "gpu"], MATMUL.encode(), 2, "--mesh is such as"),
+        (["plan", "-", "--mesh", "gpu=2,gpu=2"], MATMUL.encode(), 2, "--mesh is such as"),
+        (["plan", "-"], MATMUL.encode(), 2, "say how many devices"),
+        (["plan", "-", "-p", "0"], MATMUL.encode(), 2, "Invalid value"),
+        (["plan", "-", "-p", "8", "--objective", "speed"], MATMUL.encode(), 2, "Invalid value"),
+        (["plan", "-p", "8"], b"", 2, "Missing argument"),
+        (["explain", "-"], b"{", 1, "standard input: not JSON"),
+        (["explain", "-"], b"{}", 1, "standard input: not a plan"),
+        (["explain", "-", "-p", "8"], b"{}", 2, "options are for graphs"),
+        (["compare", "-"], MATMUL.encode(), 2, "say how many devices"),
+        (["compare", "-", "-p", "4", "--with", "q"], MATMUL.encode(), 1, "no tensor has a label"),
+    ],
+)
+def test_mistakes_in_planning_get_a_message_and_a_status(
+    args: list[str],
+    given: bytes,
+    status: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["eindecomp", *args])
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(given)))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == status
+    printed, said = capfd.readouterr()
+    assert printed == ""
+    assert message in " ".join(said.replace("│", " ").split())
+
+
+def test_an_interrupt_of_planning_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A graph of which every vertex reads many others, so that proving takes its time."""
+    rng = np.random.default_rng(0)
+    lines = ["input V0[a: 64, b: 64, c: 64], V1[a, b, c], V2[a, b, c]"]
+    for i in range(3, 30):
+        one, two = rng.choice(i, 2, replace=False).tolist()
+        first, second = (",".join(rng.permutation(list("abc")).tolist()) for _ in range(2))
+        read = f"V{one}[{first}] * V{two}[{second}] + V{i - 1}[c,a,b]"
+        lines.append(f"V{i}[a,b,c] <- {read}")
+    slow, out = tmp_path / "slow.ein", tmp_path / "plan.json"
+    slow.write_text("\n".join([*lines, "output V29"]))
+    terminal, stderr = pty.openpty()
+    process = subprocess.Popen(  # noqa: S603
+        [*COMMAND, "plan", str(slow), "-p", "8", "--no-rewrite", "-o", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
+    )
+    os.close(stderr)
+    shown = b""
+    while not re.search(rb"cost \d+", shown):
+        shown += os.read(terminal, 1 << 16)  # an error once the process has ended
+    process.send_signal(signal.SIGINT)
+    rest = []
+    with suppress(OSError):
+        while piece := os.read(terminal, 1 << 16):
+            rest.append(piece)
+    printed, _ = process.communicate(timeout=50)
+    os.close(terminal)
+    assert process.returncode == 130
+    assert b"eindecomp: interrupted, no plan yet" in b"".join(rest)
+    assert b"Traceback" not in b"".join(rest)
+    assert printed == b""
+    assert list(tmp_path.iterdir()) == [slow]

@@ -11,16 +11,15 @@ array([[ 4.,  5.],
        [10., 11.]], dtype=float32)
 """
 
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
-
+from eindecomp import solve
 from eindecomp.errors import (
     EinDecompError,
     ExpressionError,
     GradientError,
     GraphError,
+    InfeasibleError,
     InputError,
+    PlanError,
     TextError,
 )
 from eindecomp.graph.evaluate import evaluate
@@ -32,34 +31,35 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.declare import monoid
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
-
-if TYPE_CHECKING:
-    from eindecomp import solve
+from eindecomp.planner.cost import Cost
+from eindecomp.planner.machine import Machine
+from eindecomp.planner.make import cost, plan
+from eindecomp.planner.plan import Plan
 
 __all__ = [
+    "Cost",
     "EinDecompError",
     "EinSum",
     "ExpressionError",
     "GradientError",
     "Graph",
     "GraphError",
+    "InfeasibleError",
     "InputError",
+    "Machine",
     "Monoid",
+    "Plan",
+    "PlanError",
     "TextError",
     "Vertex",
+    "cost",
     "evaluate",
     "extend",
     "grad",
     "load",
     "monoid",
     "parse",
+    "plan",
     "rewrite",
     "solve",
 ]
-
-
-def __getattr__(name: str) -> ModuleType:
-    """Import `ed.solve` at its first use: numba takes longer to load than all the rest."""
-    if name == "solve":
-        return import_module("eindecomp.solve")
-    raise AttributeError(f"module 'eindecomp' has no attribute {name!r}")

@@ -49,12 +49,25 @@ class GradientError(EinDecompError):
     """A gradient was asked for where none is defined."""
 
 
+class PlanError(EinDecompError):
+    """A plan cannot be made as asked, or a plan file is not one."""
+
+
 class ProblemError(EinDecompError):
     """A problem or a choice is not well formed."""
 
 
 class InfeasibleError(EinDecompError):
-    """No choice keeps within the usage limit and avoids every infinite cost."""
+    """No choice keeps within the usage limit and avoids every infinite cost.
+
+    `step` is the tightest time step and `excess` how far at least it is over the limit, as far as
+    they are known.
+    """
+
+    def __init__(self, message: str, step: int | None = None, excess: float | None = None) -> None:
+        super().__init__(message)
+        self.step = step
+        self.excess = excess
 
 
 class UnsolvedError(EinDecompError):

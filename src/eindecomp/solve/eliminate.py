@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from time import monotonic
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,11 @@ from eindecomp.solve.network import Network, Table
 from eindecomp.solve.problem import Floats, Ints
 
 CELLS = 1 << 25  # the most cells of a table: 256 MiB, and 128 for its argmin
-TOTAL_CELLS = 1 << 28  # the most cells of all argmin tables kept for back-tracking
+TOTAL_BYTES = 1 << 30  # the most that all argmin tables kept for back-tracking take
 WORK = 1 << 33  # the most cells summed over all eliminations
 _COMPILED_WORK = 1 << 27  # from here on, loading compiled loops is the smaller part
 _AT_ONCE = 1 << 16  # cells of a joined table that is made whole
+_COMPRESSED = 1 << 21  # cells from which on it pays to look for choices that are alike
 
 LeastOf = Callable[[list[Floats], tuple[int, ...]], tuple[Floats, NDArray[np.int32]]]
 
@@ -33,7 +35,7 @@ class Projection:
     """What is left of a network over its kept variables, and the others' best choices."""
 
     table: Floats
-    chosen: tuple[tuple[int, tuple[int, ...], NDArray[np.int32]], ...]
+    chosen: tuple[tuple[int, tuple[int, ...], NDArray[Any]], ...]
 
     def backtrack(self, kept: dict[int, Ints]) -> dict[int, Ints]:
         """The eliminated variables' choices, given the kept ones'; arrays of any one shape."""
@@ -74,12 +76,12 @@ def project(
     buckets: dict[int, list[Table]] = {v: [] for v in rank}
     for scope, table in network.tables:
         buckets[min(scope, key=rank.__getitem__)].append((scope, table))
-    chosen: list[tuple[int, tuple[int, ...], NDArray[np.int32]]] = []
+    chosen: list[tuple[int, tuple[int, ...], NDArray[Any]]] = []
     for v in order.variables:
         if monotonic() > deadline:
             return None
         scope, least, best = _least_over(v, buckets.pop(v), least_of)
-        chosen.append((v, scope, best))
+        chosen.append((v, scope, best.astype(_argmin_type(network.sizes[v]))))
         if scope:
             buckets[min(scope, key=rank.__getitem__)].append((scope, least))
     table = np.zeros([network.sizes[v] for v in keep])
@@ -111,9 +113,9 @@ def elimination_order(network: Network, keep: tuple[int, ...], most_work: int) -
         size, v = heapq.heappop(heap)
         if v in done or size != loads[v]:
             continue
-        total += 2.0 ** (size - weight[v])
+        total += 2.0 ** (size - weight[v]) * _argmin_type(network.sizes[v]).itemsize
         work += 2.0**size
-        if size - weight[v] > np.log2(CELLS) + 1e-9 or total > TOTAL_CELLS or work > most_work:
+        if size - weight[v] > np.log2(CELLS) + 1e-9 or total > TOTAL_BYTES or work > most_work:
             return None
         done.add(v)
         order.append(v)
@@ -124,6 +126,10 @@ def elimination_order(network: Network, keep: tuple[int, ...], most_work: int) -
             loads[t] = load(t)
             heapq.heappush(heap, (loads[t], t))
     return Order(order, work)
+
+
+def _argmin_type(choices: int) -> np.dtype[Any]:
+    return np.dtype(np.uint8 if choices <= 256 else np.int32)
 
 
 def _least_over(
@@ -137,7 +143,43 @@ def _least_over(
     if prod(shape) <= _AT_ONCE:
         joined = np.broadcast_to(sum(spread), shape)
         return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
-    return rest, *least_of(spread, shape)
+    spread, classes = _compressed(spread, shape) if prod(shape) > _COMPRESSED else (spread, [])
+    least, best = least_of(spread, tuple(map(max, zip(*(p.shape for p in spread), strict=True))))
+    for axis, of in enumerate(classes):
+        if of is not None:
+            least, best = least.take(of, axis=axis), best.take(of, axis=axis)
+    return rest, least, best
+
+
+def _compressed(
+    parts: list[Floats], shape: tuple[int, ...]
+) -> tuple[list[Floats], list[Ints | None]]:
+    """The parts with choices that all of them treat alike held once, and which of those each is.
+
+    What a neighbour costs here often depends on a part of its choice only: a reader of a tensor
+    sees how that tensor is cut, not how its maker is.
+    """
+    classes: list[Ints | None] = []
+    for axis in range(1, len(shape)):
+        of = np.zeros(shape[axis], dtype=np.int64)
+        for part in parts:
+            if part.shape[axis] > 1:
+                rows = np.ascontiguousarray(np.moveaxis(part, axis, 0))
+                known: dict[bytes, int] = {}
+                keys = [known.setdefault(row.tobytes(), len(known)) for row in rows]
+                of = _refined(of, np.array(keys, dtype=np.int64))
+        first = np.unique(of, return_index=True)[1]
+        if first.size == shape[axis]:
+            classes.append(None)
+            continue
+        classes.append(of)
+        parts = [p if p.shape[axis] == 1 else p.take(first, axis=axis) for p in parts]
+    return parts, classes
+
+
+def _refined(of: Ints, keys: Ints) -> Ints:
+    """Classes split by further keys, numbered anew."""
+    return np.unique(of * (keys.max() + 1) + keys, return_inverse=True)[1]
 
 
 def _pick_least_of(work: float) -> LeastOf:

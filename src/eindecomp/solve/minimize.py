@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from eindecomp.errors import ProblemError
-from eindecomp.solve.eliminate import eliminate
+from eindecomp.errors import ProblemError, UnsolvedError
+from eindecomp.solve.eliminate import WORK, eliminate
 from eindecomp.solve.fold import Fold, fold
 from eindecomp.solve.network import Network, share_equal
 from eindecomp.solve.problem import Ints, Problem
@@ -47,11 +47,14 @@ def minimize(
 
     if method != "search" and not problem.limited:
         network = _folded(run, folds)
-        choice = eliminate(network, run.deadline, _AT_SIGHT)
+        # What is larger than a pair is at its best in elimination, so that may take its time.
+        choice = eliminate(network, run.deadline, WORK if problem.factors else _AT_SIGHT)
         if choice is not None:
             run.enter("eliminate")
             run.offer(unfold(choice))
-            return run.solution(proved=True)
+            return run.solution(proved=True, summed=True)
+        if problem.factors and method == "exact":
+            raise UnsolvedError("exact elimination would need tables beyond the cap")
         if folds:
             problem = network.problem(integral=problem.integral)
     # Loaded here because most plans never need it, and its compiled loops take a while to load.

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from eindecomp.errors import UnsolvedError
 from eindecomp.solve.problem import INFINITE, Costs, Ints, Problem, offsets
+
+_CHOICES = 1 << 17  # of a variable that stands for a factor
 
 
 def pairwise(problem: Problem) -> tuple[Problem, int]:
@@ -20,6 +23,10 @@ def pairwise(problem: Problem) -> tuple[Problem, int]:
     edges, tables = [problem.edges], [problem.tables]
     for number, factor in enumerate(problem.factors):
         cells = np.flatnonzero(factor.table.ravel() != infinite)
+        if cells.size > _CHOICES:
+            raise UnsolvedError(
+                f"the table over {factor.scope} has {cells.size} costs: too many to search"
+            )
         if cells.size == 0:
             cells = np.zeros(1, dtype=np.int64)
         sizes.append(np.array([cells.size]))

@@ -137,6 +137,12 @@ class Problem:
         return sum(parts)
 
     @property
+    def nonnegative(self) -> bool:
+        """Whether no cost is below 0."""
+        tables = [self.unary, self.tables, *(factor.table for factor in self.factors)]
+        return all(table.min(initial=0) >= 0 for table in tables)
+
+    @property
     def exact_in_floats(self) -> bool:
         """Whether sums of these costs are exact in float64."""
         return self.integral and self.magnitude < _EXACT

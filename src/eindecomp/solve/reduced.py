@@ -80,7 +80,9 @@ def _look_at_capacity(run: Run, core: Core) -> None:
     t = int(np.argmin(core.capacity))
     run.tightest = int(core.step[t])
     if core.capacity[t] < 0:
-        raise InfeasibleError(f"time step {run.tightest} is over by at least {-core.capacity[t]:g}")
+        excess = float(-core.capacity[t])
+        message = f"time step {run.tightest} is over by at least {excess:g}"
+        raise InfeasibleError(message, run.tightest, excess)
 
 
 def _beyond_elimination(core: Core) -> UnsolvedError:

@@ -65,15 +65,14 @@ def find_repeats(network: Network, scopes: Ints) -> Repeats | None:
     """The run that repeats longest, cut where the fewest joint choices cross; None without one."""
     sizes = np.array(network.sizes, dtype=np.int64)
     links = _links(network, scopes)
-    run = _longest_run(sizes, links)
-    if run is None:
-        return None
-    start, stop, period = run
-    start, cut = _best_cut(sizes, links, start, period)
-    used = np.unique(links.scopes[links.touching(start, stop)])
-    hubs = np.intersect1d(used, np.flatnonzero(links.hubs))
-    blocks = (stop - start) // period
-    return Repeats(start, period, blocks, cut, hubs) if blocks >= FEWEST and cut.size else None
+    for start, stop, period in _runs(sizes, links):
+        begin, cut = _best_cut(sizes, links, start, period)
+        blocks = (stop - begin) // period
+        if blocks >= FEWEST and cut.size:
+            used = np.unique(links.scopes[links.touching(begin, stop)])
+            hubs = np.intersect1d(used, np.flatnonzero(links.hubs))
+            return Repeats(begin, period, blocks, cut, hubs)
+    return None
 
 
 def _links(network: Network, scopes: Ints) -> _Links:
@@ -112,10 +111,10 @@ def _spread_of_neighbours(arcs: Ints, size: int) -> tuple[Ints, Ints]:
     return degree, near[start + 3 * degree // 4] - near[start + degree // 4]
 
 
-def _longest_run(sizes: Ints, links: _Links) -> tuple[int, int, int] | None:
-    """The variables `start` to `stop` that repeat with a period, where folding saves most."""
+def _runs(sizes: Ints, links: _Links) -> list[tuple[int, int, int]]:
+    """Variables `start` to `stop` that repeat with a period, where folding saves most first."""
     marks = _marks(sizes, links)
-    best: tuple[int, int, int] | None = None
+    found: list[tuple[int, int, int]] = []
     for period in _periods(marks):
         same = np.concatenate([[False], marks[:-period] == marks[period:], [False]])
         edges = np.flatnonzero(same[1:] != same[:-1])
@@ -124,10 +123,9 @@ def _longest_run(sizes: Ints, links: _Links) -> tuple[int, int, int] | None:
         lengths = edges[1::2] - edges[::2]
         longest = int(np.argmax(lengths))
         start, stop = int(edges[2 * longest]), int(edges[2 * longest + 1]) + period
-        saved = stop - start - FEWEST * period
-        if saved > 0 and (best is None or saved > best[1] - best[0] - FEWEST * best[2]):
-            best = (start, stop, period)
-    return best if best is None or _alike(sizes, links, *best) else None
+        if stop - start > FEWEST * period and _alike(sizes, links, start, stop, period):
+            found.append((start, stop, period))
+    return sorted(found, key=lambda run: FEWEST * run[2] - (run[1] - run[0]))
 
 
 def _periods(marks: Hashes, most: int = 8) -> list[int]:
@@ -164,7 +162,7 @@ def _alike(sizes: Ints, links: _Links, start: int, stop: int, period: int) -> bo
     low = np.where(plain, links.scopes, links.size).min(axis=1)
     high = np.where(plain, links.scopes, NONE).max(axis=1)
     inside = links.touching(start, stop)
-    if links.hubs[start:stop].any() or np.any((high - low)[inside] > period):
+    if links.hubs[start:stop].any() or np.any((high - low)[inside] >= 2 * period):
         return False
     keys = np.column_stack([links.scopes, links.table])
     moved = np.column_stack([links.scopes + period * plain, links.table])
@@ -178,7 +176,10 @@ def _sorted_rows(rows: Ints) -> Ints:
 
 
 def _best_cut(sizes: Ints, links: _Links, start: int, period: int) -> tuple[int, Ints]:
-    """Where blocks should start, and which variables of a block reach into the next one."""
+    """Where blocks should start, and which variables of a block reach into the next one.
+
+    None do if blocks fall apart, or if some variable always reaches beyond the next block.
+    """
     plain = np.where(links.to_hub, NONE, links.scopes)
     high = plain.max(axis=1)
     base = start + period
@@ -186,12 +187,14 @@ def _best_cut(sizes: Ints, links: _Links, start: int, period: int) -> tuple[int,
     for side in range(plain.shape[1]):
         own = (plain[:, side] >= base) & (plain[:, side] < base + period)
         np.maximum.at(reach, plain[own, side] - base, high[own])
+    span = reach - np.arange(base, base + period)
     weight = np.log2(sizes[base : base + period].astype(np.float64))
-    crossing = np.zeros(2 * period + 1)
-    np.add.at(crossing, np.arange(1, period + 1), weight)
-    np.subtract.at(crossing, reach - base + 1, weight)
-    load = np.cumsum(crossing)[: 2 * period]
-    shift = int(np.argmin(load[:period] + load[period:]))
-    offset = (np.arange(period) + shift) % period
-    crosses = reach[offset] - base - offset + np.arange(period) >= period
-    return start + shift, np.flatnonzero(crosses)
+    best: tuple[float, int, Ints] = (np.inf, 0, np.zeros(0, dtype=np.int64))
+    for shift in range(period):
+        offset = (np.arange(period) + shift) % period
+        ends = span[offset] + np.arange(period)
+        crosses = np.flatnonzero(ends >= period)
+        load = float(weight[offset[crosses]].sum())
+        if ends.max() < 2 * period and load < best[0]:
+            best = (load, shift, crosses)
+    return start + best[1], best[2]

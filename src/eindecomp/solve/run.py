@@ -69,15 +69,21 @@ class Run:
             self.bound = min(proved, self.cost)
             self.tell()
 
-    def solution(self, proved: bool) -> Solution:
-        """The best choice, optimal if `proved`; or the error that there is none."""
+    def solution(self, proved: bool, *, summed: bool = False) -> Solution:
+        """The best choice, optimal if `proved`; or the error that there is none.
+
+        `summed` says that costs were only added up and compared, which loses less to rounding.
+        """
         if self.choice is None:
             raise self._no_choice(proved)
         bound = min(self.bound, self.cost)
         if proved:
             # What float64 cannot hold exactly is optimal up to rounding, and the bound says so.
             exact = self.problem.exact_in_floats
-            rounding = 0 if exact else _ROUNDING * self.problem.magnitude
+            # Sums of costs that are not negative are off by no more than a part of themselves.
+            relative = summed and self.problem.nonnegative
+            scale = abs(self.cost) if relative else self.problem.magnitude
+            rounding = 0 if exact else _ROUNDING * scale
             bound = self.cost if exact else max(bound, self.cost - rounding)
             if self.problem.integral:
                 # Integers beyond float64 are only optimal where the bound itself meets them.
@@ -89,5 +95,6 @@ class Run:
     def _no_choice(self, proved: bool) -> Exception:
         tight = "" if self.tightest is None else f"; the tightest time step is {self.tightest}"
         if proved:
-            return InfeasibleError(f"every choice costs ∞ or exceeds the usage limit{tight}")
+            message = f"every choice costs ∞ or exceeds the usage limit{tight}"
+            return InfeasibleError(message, self.tightest)
         return UnsolvedError(f"no feasible choice found in time{tight}")

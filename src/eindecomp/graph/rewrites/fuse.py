@@ -2,8 +2,8 @@
 
 A vertex that only moves values (a transpose, a broadcast, a diagonal) goes into all its readers.
 One that computes goes into its reader when nothing is computed twice for it: the reader is the only
-one and runs over the same labels, or the computation is a trifle. Multiply-sum contractions keep
-their plain inputs, so that they stay matrix products.
+one and runs over the same labels, or the computation is a trifle over one tensor of that size.
+Multiply-sum contractions keep their plain inputs, so that they stay matrix products.
 """
 
 from __future__ import annotations
@@ -135,8 +135,11 @@ class _Fusion:
         is_trifle = _is_trifle(join)
         if form.labels != set(labels) and not is_trifle:
             return False
-        is_only = len(self.users[producer.name]) == 1
-        return is_only or (is_trifle and self.all_take(producer.name))
+        if len(self.users[producer.name]) == 1:
+            return True
+        # Repeating the sum of two tensors would make every reader read both.
+        large = [n for n in producer.inputs if self.fused[n].elements >= producer.elements]
+        return is_trifle and len(set(large)) <= 1 and self.all_take(producer.name)
 
     def all_take(self, producer: str) -> bool:
         """Whether every reader of a trifle will take it in, so that it need not be stored."""

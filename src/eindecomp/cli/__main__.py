@@ -1,0 +1,5 @@
+"""`python -m eindecomp.cli`."""
+
+from eindecomp.cli import main
+
+main()

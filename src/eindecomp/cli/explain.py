@@ -1,0 +1,61 @@
+"""`eindecomp explain`: a plan in words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import typer
+
+from eindecomp.cli import request as ask
+from eindecomp.cli.progress import interruptible
+from eindecomp.planner.show.explain import runners_up
+from eindecomp.planner.show.rows import folded_rows, rows_of
+
+if TYPE_CHECKING:
+    from eindecomp.planner.plan import Plan
+
+
+def explain(
+    file: ask.AnyFile,
+    devices: ask.Devices = None,
+    objective: ask.Objective = "bytes",
+    solver: ask.Solver = "auto",
+    strategy: ask.Strategy = None,
+    inputs: ask.Inputs = "free",
+    mesh: ask.MeshAxes = None,
+    memory: ask.Memory = None,
+    machine: ask.MachineName = None,
+    rewrite: ask.Rewrite = True,
+    time: ask.Time = 60,
+    json: ask.Json = False,
+) -> None:
+    """Say what a plan cuts how, what moves where, what that costs, and why not otherwise.
+
+    Takes a saved plan, or plans a graph first.
+    """
+    asked = ask.Request(
+        devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time
+    )
+    with interruptible():
+        plan = asked.plan_of(file)
+        shown = orjson.dumps(_explained(plan)) if json else plan.explain()
+    typer.echo(shown)
+
+
+def _explained(plan: Plan) -> dict[str, Any]:
+    return {
+        "summary": str(plan),
+        "objective": plan.objective,
+        "mesh": list(zip(plan.mesh.names, plan.mesh.sizes, strict=True)),
+        "cost": plan.cost,
+        "bound": plan.bound,
+        "gap": plan.gap,
+        "vertices": [asdict(row) | {"cost": row.cost} for row in rows_of(plan)],
+        "runners_up": [
+            asdict(other) | {"more": other.more}
+            for _, other in runners_up(plan, folded_rows(plan))
+            if other is not None
+        ],
+    }

@@ -1,0 +1,70 @@
+"""What a long command shows while it works, and how it is stopped."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from math import isinf
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from eindecomp.solve import Progress
+
+INTERRUPTED = 130
+progress_console = Console(stderr=True)
+
+
+@contextmanager
+def live_line() -> Generator[Callable[[Progress], None] | None, None, None]:
+    """A line that follows the solver's events on a terminal; None elsewhere."""
+    if not progress_console.is_terminal:
+        yield None
+        return
+    start = Text("  starting")
+    with Live(start, console=progress_console, transient=True, refresh_per_second=4) as live:
+        yield lambda event: live.update(progress_line(event))
+
+
+def progress_line(event: Progress) -> Text:
+    """Where the solver stands, in one line."""
+    return Text(
+        f"{event.seconds:7,.1f} s  {event.stage:<10} "
+        f"cost {show_number(event.cost)}  bound {show_number(event.bound)}"
+    )
+
+
+def show_number(number: float) -> str:
+    """A cost or a bound, in full."""
+    if isinf(number):
+        return "none yet"
+    if isinstance(number, int):
+        return f"{number:,}"
+    return f"{number:,.10g}" if abs(number) < 1e10 else f"{number:,.0f}"
+
+
+class _Stopped(BaseException):
+    """An interrupt that the solver does not take for a wish to have its best choice so far."""
+
+
+@contextmanager
+def interruptible() -> Generator[None, None, None]:
+    """End a command cleanly at Ctrl-C; a plan takes many solves, so stopping one is not enough."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        raise _Stopped
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except (_Stopped, KeyboardInterrupt):
+        typer.echo("eindecomp: interrupted, no plan yet", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGINT, before)

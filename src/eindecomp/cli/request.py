@@ -1,0 +1,150 @@
+"""What the planning commands share: their options, and what they make of a file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from eindecomp.cli.progress import live_line
+from eindecomp.errors import EinDecompError
+from eindecomp.graph.text.elaborate import parse
+from eindecomp.planner.machine import PRESETS
+from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.store.file import MAX_BYTES, from_json
+from eindecomp.planner.strategy import NAMED
+
+if TYPE_CHECKING:
+    from eindecomp.graph.graph import Graph
+    from eindecomp.planner.plan import Plan
+
+ObjectiveName = Literal["bytes", "bound", "time"]
+SolverName = Literal["auto", "exact", "tree", "linear"]
+InputsName = Literal["free", "sharded"]
+
+GraphFile = Annotated[str, typer.Argument(help="a graph (.ein); - reads it from standard input")]
+AnyFile = Annotated[
+    str, typer.Argument(help="a graph (.ein) or a saved plan (.json); - is standard input")
+]
+Devices = Annotated[
+    int | None, typer.Option("-p", "--devices", min=1, help="how many devices there are")
+]
+Objective = Annotated[
+    ObjectiveName,
+    typer.Option(help="bytes that move, the paper's bound in elements, or time on a machine"),
+]
+Solver = Annotated[SolverName, typer.Option(help="tree and linear are the paper's, for bound")]
+Strategy = Annotated[
+    str | None,
+    typer.Option(help=f"restrict the plan: sqrt, {', '.join(NAMED)}, or labels such as h,f"),
+]
+Inputs = Annotated[
+    InputsName, typer.Option(help="placed as they are wanted, or each stored once over all devices")
+]
+MeshAxes = Annotated[
+    str | None, typer.Option("--mesh", metavar="node=4,gpu=8", help="axes, outermost first")
+]
+Memory = Annotated[
+    str | None, typer.Option(metavar="70GB", help="what a device may hold at any time")
+]
+MachineName = Annotated[
+    str | None, typer.Option("--machine", help=f"for time: {', '.join(PRESETS)}")
+]
+Rewrite = Annotated[
+    bool, typer.Option("--rewrite/--no-rewrite", help="plan the graph's rewritten form, or as is")
+]
+Time = Annotated[float, typer.Option("--time", min=0, help="seconds to work for")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for on the command line."""
+
+    devices: int | None = None
+    objective: ObjectiveName = "bytes"
+    solver: SolverName = "auto"
+    strategy: str | None = None
+    inputs: InputsName = "free"
+    mesh: str | None = None
+    memory: str | None = None
+    machine: str | None = None
+    rewrite: bool = True
+    time: float = 60
+
+    def plan(self, graph: Graph) -> Plan:
+        """Plan a graph as asked, with a live line on a terminal."""
+        has_mesh = self.machine in PRESETS and PRESETS[self.machine].mesh
+        if self.devices is None and self.mesh is None and not has_mesh:
+            raise typer.BadParameter("say how many devices there are: -p 8, or --mesh node=4,gpu=8")
+        with live_line() as on_event:
+            return make_plan(
+                graph,
+                self.devices,
+                objective=self.objective,
+                solver=self.solver,
+                strategy=None if self.strategy is None else strategy_from(self.strategy),
+                inputs=self.inputs,
+                memory=self.memory,
+                mesh=None if self.mesh is None else _axes(self.mesh),
+                machine=self.machine,
+                rewrite=self.rewrite,
+                time_limit=self.time,
+                on_event=on_event,
+            )
+
+    def plan_of(self, file: str) -> Plan:
+        """The plan that a file holds, or that is made of the graph it holds."""
+        found = read(file)
+        if isinstance(found, bytes):
+            default = Request(time=self.time)
+            if self != default:
+                raise typer.BadParameter(f"{name_of(file)} is a plan: options are for graphs")
+            return from_json(found, name_of(file))
+        return self.plan(found)
+
+
+def read(file: str) -> Graph | bytes:
+    """The graph that a file holds, or the bytes of a saved plan, which start with a brace."""
+    if file == "-":
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        with Path(file).open("rb") as opened:
+            data = opened.read(MAX_BYTES + 1)
+    if data.lstrip()[:1] == b"{":
+        return data
+    try:
+        return parse(data.decode("utf-8-sig"), name_of(file))
+    except UnicodeDecodeError as error:
+        message = f"{name_of(file)} is not UTF-8 text: {error.reason} at byte {error.start}"
+        raise EinDecompError(message) from None
+
+
+def name_of(file: str) -> str:
+    """What messages call a file."""
+    return "standard input" if file == "-" else file
+
+
+def strategy_from(text: str) -> str | list[str]:
+    """The name of a strategy, or labels.
+
+    >>> strategy_from("megatron"), strategy_from("h, f")
+    ('megatron', ['h', 'f'])
+    """
+    if text == "sqrt" or text in NAMED:
+        return text
+    return [label.strip() for label in text.split(",")]
+
+
+def _axes(text: str) -> dict[str, int]:
+    """The axes of a mesh."""
+    found: dict[str, int] = {}
+    for axis in text.split(","):
+        name, equals, size = (part.strip() for part in axis.partition("="))
+        if not (name and equals and size.isdecimal() and size.isascii()) or name in found:
+            raise typer.BadParameter(f"--mesh is such as node=4,gpu=8, not {text!r}")
+        found[name] = int(size)
+    return found

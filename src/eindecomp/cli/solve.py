@@ -1,0 +1,75 @@
+"""`eindecomp solve`: the cheapest choices of a sharding problem."""
+
+from __future__ import annotations
+
+import sys
+from math import isinf
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from eindecomp.cli.progress import INTERRUPTED, live_line, show_number
+from eindecomp.planner.store.whole_file import check_writable, write_whole
+from eindecomp.solve import Solution, minimize, read_contest, solution_json
+
+if TYPE_CHECKING:
+    from eindecomp.solve import Problem
+
+
+def solve(
+    file: Annotated[
+        str, typer.Argument(help="a contest file, JSON or gzipped; - reads it from standard input")
+    ],
+    time: Annotated[float, typer.Option(min=0, help="seconds to work for, reading included")] = 60,
+    seed: Annotated[
+        int, typer.Option(min=0, help="of the random choices that the search makes")
+    ] = 0,
+    json: Annotated[bool, typer.Option("--json", help="print the solution as JSON")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="write the solution there")
+    ] = None,
+) -> None:
+    """Find the cheapest choices of a sharding problem, with a bound on what any choices cost."""
+    if output is not None:
+        check_writable(output)
+    start = monotonic()
+    try:
+        problem = read_contest(sys.stdin.buffer if file == "-" else file)
+        left = max(0.0, time - (monotonic() - start))
+        with live_line() as on_event:
+            solution = minimize(problem, time_limit=left, seed=seed, on_event=on_event)
+    except KeyboardInterrupt:
+        typer.echo("eindecomp: interrupted, no feasible choice yet", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    written = solution_json(solution, problem.feasible(solution.choice))
+    if output is not None:
+        write_whole(output, written)
+    if json:
+        typer.echo(written.decode())
+    else:
+        _show(problem, solution)
+
+
+def _show(problem: Problem, solution: Solution) -> None:
+    table = Table(show_header=False, box=None)
+    rows = {
+        "cost": show_number(solution.cost),
+        "bound": show_number(solution.bound),
+        "gap": _gap(solution),
+        "feasible": "yes" if problem.feasible(solution.choice) else "no",
+        "method": solution.method,
+        "seconds": f"{solution.seconds:.1f}",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    Console().print(table)
+
+
+def _gap(solution: Solution) -> str:
+    if solution.optimal:
+        return "0 (proved optimal)"
+    return "unknown" if isinf(solution.bound) else f"{100 * solution.gap:.3f} %"

@@ -1,0 +1,1 @@
+"""Cuts every vertex of a graph over devices at provably least cost."""

@@ -1,0 +1,287 @@
+"""Chooses mesh axes for every vertex so that least is moved.
+
+All axes at once while the tables allow. Beyond that a few axes at a time: first coarse to fine, the
+outer axes on a mesh of their own and each further block inside what is settled; then blocks of axes
+are chosen anew, all others as they are, until nothing improves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from eindecomp.errors import InfeasibleError, PlanError, UnsolvedError
+from eindecomp.planner.choices import (
+    REPLICATED,
+    UNUSED,
+    Assignment,
+    Choices,
+    choices,
+    parts_of_assignments,
+    refined,
+)
+from eindecomp.planner.memory import show_bytes
+from eindecomp.planner.mesh import Mesh
+from eindecomp.planner.residence import add_usage
+from eindecomp.planner.traffic import Decision, Traffic
+from eindecomp.planner.viable import viable_parts
+from eindecomp.planner.view import is_planned, view_of
+from eindecomp.solve.minimize import minimize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.box import Cut
+    from eindecomp.planner.price import Price
+    from eindecomp.planner.view import View
+    from eindecomp.solve.solution import Progress, Solution
+
+    Ints = NDArray[np.int64]
+
+BLOCK = 130  # the most assignments of one vertex that are looked at together
+
+
+class Restriction(Protocol):
+    """Which partition vectors a vertex may take."""
+
+    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> NDArray[np.bool_]:
+        """A mask over rows of parts; `mesh` may hold only the outer axes."""
+        ...
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search for axes: what is planned, at which prices, within which time."""
+
+    graph: Graph
+    price: Price
+    inputs: str = "free"
+    pinned: Mapping[str, tuple[Cut, ...]] | None = None
+    restriction: Restriction | None = None
+    redundant: bool = False
+    memory: int | None = None
+    devices: int = 0
+    """Of the whole mesh, where this one holds only its outer axes."""
+    deadline: float = np.inf
+    on_event: Callable[[Progress], None] | None = None
+
+    def on(self, mesh: Mesh) -> Search:
+        """The same on another mesh."""
+        # A group of devices that further axes will cut has the memory of all of them.
+        pinned = self.pinned if mesh == self.mesh else None
+        group = self.mesh.devices // mesh.devices
+        memory = None if self.memory is None else self.memory * group
+        return replace(
+            self,
+            price=self.price.on(mesh),
+            pinned=pinned,
+            memory=memory,
+            devices=self.mesh.devices,
+        )
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh that is planned for."""
+        return self.price.mesh
+
+    def restricted(
+        self, vertex: Vertex, view: View, rows: tuple[Assignment, ...]
+    ) -> tuple[Assignment, ...]:
+        """The assignments that the restriction leaves."""
+        if self.restriction is None or not rows:
+            return rows
+        table = np.array(rows).reshape(len(rows), len(self.mesh.sizes))
+        parts = parts_of_assignments(table, self.mesh, len(view.labels))
+        mask = self.restriction(vertex, view, parts, self.mesh)
+        return tuple(row for row, keep in zip(rows, mask.tolist(), strict=True) if keep)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Decisions for every planned vertex and pinned input, what they cost, and whether at least."""
+
+    decisions: dict[str, Decision]
+    given: dict[str, Cut]
+    cost: float
+    bound: float
+    method: str
+
+
+def all_axes(search: Search) -> tuple[int, ...]:
+    """Every axis, as one block."""
+    return tuple(range(len(search.mesh.sizes)))
+
+
+def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool = False) -> Outcome:
+    """By elimination; by search and bound where pairs are asked for or memory is limited."""
+    limited = search.memory is not None
+    pairs = pairs or limited
+    traffic = Traffic.of(
+        search.graph, search.price, of, search.inputs, search.pinned, pairs=pairs, apart=limited
+    )
+    found = _minimize(search, traffic, method="auto" if pairs else "exact")
+    return Outcome(
+        traffic.decisions(found.choice),
+        traffic.pinned_cuts(found.choice),
+        found.cost,
+        found.bound,
+        found.method,
+    )
+
+
+def _minimize(search: Search, traffic: Traffic, method: str) -> Solution:
+    limit: int | None = None
+    if search.memory is not None:
+        limit = max(search.memory - add_usage(traffic), 0)
+    try:
+        return minimize(
+            traffic.problem(limit),
+            method=method,
+            time_limit=max(search.deadline - monotonic(), 1.0),
+            on_event=search.on_event,
+        )
+    except InfeasibleError as error:
+        raise _too_little_memory(search, traffic, error) from None
+
+
+def _too_little_memory(search: Search, traffic: Traffic, error: InfeasibleError) -> PlanError:
+    names = list(traffic.sites)
+    step = "" if error.step is None else f" at step {error.step + 1} of {len(names)}"
+    if error.step is not None and error.step < len(names):
+        step += f", which computes {search.graph[names[error.step]]}"
+    lacking = "" if error.excess is None else f": {show_bytes(error.excess)} are missing"
+    return PlanError(
+        f"no plan keeps to {show_bytes(search.memory or 0)} of memory per device{step}{lacking}"
+    )
+
+
+def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
+    """A choice of axes block by block, in the largest blocks that elimination can take.
+
+    Its bound holds if all axes were one block.
+    """
+    for size in sizes:
+        try:
+            return _coarse_to_fine(search, size)
+        except UnsolvedError:
+            continue
+    return _coarse_to_fine(search, 1, pairs=True)
+
+
+def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcome:
+    axes = all_axes(search)
+    blocks = [axes[a : a + size] for a in range(0, max(len(axes), 1), size)]
+    outcome: Outcome | None = None
+    for block in blocks:
+        end = block[-1] + 1 if block else 0
+        mesh = Mesh(search.mesh.names[:end], search.mesh.sizes[:end])
+        base = {} if outcome is None else outcome.decisions
+        outcome = choose_block(search.on(mesh), block, base, pairs=pairs)
+    assert outcome is not None  # noqa: S101 - there is a block
+    return outcome if len(blocks) == 1 else replace(outcome, bound=0)
+
+
+def improve(search: Search, outcome: Outcome, goal: float) -> Outcome:
+    """Choose blocks of axes anew until nothing improves, the goal is met or time is up."""
+    for size in block_sizes(search):
+        windows = _windows(search, size)
+        stale = turn = 0
+        last = 0.0
+        while stale < len(windows) and outcome.cost > goal:
+            started = monotonic()
+            if started + last > search.deadline:
+                return outcome
+            try:
+                found = choose_block(search, windows[turn % len(windows)], outcome.decisions)
+            except UnsolvedError:
+                break
+            last = monotonic() - started
+            stale = 0 if found.cost < outcome.cost else stale + 1
+            outcome = found if found.cost < outcome.cost else outcome
+            turn += 1
+        if stale == len(windows):
+            break  # smaller blocks would find no more
+    return outcome
+
+
+def most_labels(search: Search) -> int:
+    """Among how many labels an axis can choose."""
+    planned = [v for v in search.graph.vertices.values() if is_planned(v)]
+    labels = [len(view_of(search.graph, v).labels) for v in planned]
+    return max([*labels, 1]) + search.redundant
+
+
+def block_sizes(search: Search) -> tuple[int, ...]:
+    """How many axes can be chosen together, at most first."""
+    most, size = max(most_labels(search), 2), 1
+    while most ** (size + 1) <= BLOCK:
+        size += 1
+    return tuple(range(min(size, max(len(search.mesh.sizes), 1)), 0, -1))
+
+
+def _windows(search: Search, size: int) -> list[tuple[int, ...]]:
+    """Blocks to choose anew: neighbouring axes first, then all other groups."""
+    axes = len(search.mesh.sizes)
+    near = [tuple(range(a, a + size)) for a in range(axes - size + 1)]
+    others = [block for block in combinations(range(axes), size) if block not in near]
+    return near + others
+
+
+def choose_block(
+    search: Search,
+    block: tuple[int, ...],
+    base: Mapping[str, Decision],
+    *,
+    pairs: bool = False,
+) -> Outcome:
+    """Choose the axes of a block, those of all others as decided."""
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        mesh = search.mesh
+        before = base.get(vertex.name)
+        blank = (UNUSED,) * len(mesh.sizes)
+        current = blank if before is None else (*before.assignment, *blank)[: len(mesh.sizes)]
+        rows = refined(view.sizes, mesh, current, block, search.redundant)
+        rows = search.restricted(vertex, view, rows)
+        settled: list[tuple[int, int]] = []
+        if before is not None:
+            settled = [
+                (a, place)
+                for a, place in enumerate(before.places)
+                if a not in block and current[a] in view.aggregated
+            ]
+        if not rows:
+            rows, settled = (_any_assignment(search, vertex, view),), []
+            settled = [(a, REPLICATED) for a in range(len(mesh.sizes))]
+        return choices(view, mesh, rows, tuple(settled))
+
+    return solve(search, of, pairs=pairs)
+
+
+def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
+    """Some assignment with the most pieces, for a vertex that earlier blocks left no room."""
+    mesh = search.mesh
+    parts = viable_parts(view.sizes, mesh.sizes)
+    if search.restriction is not None:
+        parts = parts[search.restriction(vertex, view, parts, mesh)]
+    if not len(parts):
+        if mesh.devices < search.devices:
+            return (UNUSED,) * len(mesh.sizes)  # the inner axes will do it
+        raise PlanError(f"{vertex} cannot be cut as asked")
+    left: list[int] = parts[0].tolist()
+    found = [UNUSED] * len(mesh.sizes)
+    for axis in sorted(range(len(mesh.sizes)), key=lambda a: -mesh.sizes[a]):
+        for label, pieces in enumerate(left):
+            if pieces % mesh.sizes[axis] == 0 and pieces > 1:
+                found[axis] = label
+                left[label] //= mesh.sizes[axis]
+                break
+    return tuple(found)

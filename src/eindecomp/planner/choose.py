@@ -1,0 +1,63 @@
+"""Chains the ways to choose axes: by blocks, from the relaxed problem, by regions, all together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from eindecomp.planner.axes import (
+    BLOCK,
+    Outcome,
+    Search,
+    all_axes,
+    block_sizes,
+    choose_block,
+    choose_by_blocks,
+    improve,
+    most_labels,
+)
+from eindecomp.planner.regions import improve_regions
+from eindecomp.planner.strategy import Fixed
+
+if TYPE_CHECKING:
+    from eindecomp.planner.relax import Relaxed
+
+JOINT = 700  # the most assignments of one vertex that are looked at together
+LISTED = 5000  # the most that are listed to pick those that agree with numbers of pieces
+
+
+def choose(
+    search: Search, relaxed: Relaxed, time_limit: float, *, exactly: bool = False
+) -> Outcome:
+    """The best choice of axes that can be found in time, given what relaxing it has shown."""
+    search = replace(search, deadline=monotonic() + time_limit)
+    sizes = block_sizes(search)
+    found = [choose_by_blocks(search, sizes)]
+    if found[0].cost > relaxed.bound and relaxed.parts is not None and search.memory is None:
+        hinted = replace(search, restriction=Fixed(relaxed.parts, search.mesh.devices))
+        # With the numbers of pieces given, an axis has few labels to choose from.
+        whole = (len(search.mesh.sizes),) if _ways(search) <= LISTED else ()
+        found.append(choose_by_blocks(hinted, (*whole, *sizes)))
+    bound = max(found[0].bound, relaxed.bound)
+    outcome = improve(search, min(found, key=lambda each: each.cost), bound)
+    joint = _joins(search, exactly)
+    if outcome.cost > bound and joint and search.memory is None:
+        outcome = improve_regions(search, outcome, bound)
+    # Where relaxing went through, search and bound over everything adds nothing in sensible time.
+    hopeful = exactly or relaxed.parts is None
+    if outcome.cost > bound and joint and hopeful and monotonic() < search.deadline:
+        whole = choose_block(search, all_axes(search), {}, pairs=True)
+        bound = max(whole.bound, bound)
+        outcome = min(whole, outcome, key=lambda each: each.cost)
+    return replace(outcome, bound=bound)
+
+
+def _joins(search: Search, exactly: bool) -> bool:
+    """Whether all axes of a vertex may be chosen together."""
+    return _ways(search) <= (JOINT if exactly or search.redundant else BLOCK)
+
+
+def _ways(search: Search) -> int:
+    """The most assignments that a vertex can have."""
+    return most_labels(search) ** len(search.mesh.sizes)

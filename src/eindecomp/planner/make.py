@@ -1,0 +1,325 @@
+"""`plan` and `cost`: from a graph to the plan that costs least, or to what a given one costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import PlanError, suggest
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
+from eindecomp.planner.axes import Restriction, Search
+from eindecomp.planner.choose import choose
+from eindecomp.planner.cost import Cost, decided_cost, paper_cost, parts_by_label
+from eindecomp.planner.linear import choose_linearly, choose_on_tree
+from eindecomp.planner.machine import Machine, machine_of
+from eindecomp.planner.memory import parse_bytes
+from eindecomp.planner.mesh import Mesh
+from eindecomp.planner.pieces import Pieces
+from eindecomp.planner.pin import Pin, pinned_cuts
+from eindecomp.planner.plan import Deferred, Plan
+from eindecomp.planner.price import BytesMoved
+from eindecomp.planner.relax import Relaxed, relax, relaxed_choices
+from eindecomp.planner.strategy import Fixed, strategy_of
+from eindecomp.planner.timing import Seconds
+from eindecomp.planner.viable import viable_parts
+from eindecomp.planner.view import is_planned, view_of
+from eindecomp.solve.minimize import minimize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.box import Cut
+    from eindecomp.planner.price import Price
+    from eindecomp.planner.traffic import Decision
+    from eindecomp.planner.view import View
+    from eindecomp.solve.solution import Progress
+
+    Ints = NDArray[np.int64]
+
+OBJECTIVES = ("bytes", "bound", "time")
+SOLVERS = ("auto", "exact", "tree", "linear")
+INPUTS = ("free", "sharded")
+_COUNTABLE = 2**61
+_AXES_TIME = 10.0  # seconds for the axes of a plan whose objective knows none
+
+
+def plan(
+    graph: Graph,
+    devices: int | None = None,
+    objective: str = "bytes",
+    solver: str = "auto",
+    strategy: str | Sequence[str] | None = None,
+    inputs: str = "free",
+    memory: int | str | None = None,
+    mesh: Mapping[str, int] | None = None,
+    machine: Machine | str | None = None,
+    pin: Pin | None = None,
+    rewrite: bool = True,
+    *,
+    time_limit: float = 60,
+    on_event: Callable[[Progress], None] | None = None,
+) -> Plan:
+    """Cut every vertex of a graph over devices so that the objective is least.
+
+    `objective` is "bytes" (what really moves), "bound" (the paper's upper bound, in elements) or
+    "time" (seconds on `machine`). `solver` is "auto", "exact" (raises unless the optimum is proved)
+    or, for "bound", the paper's "tree" and "linear". `strategy` restricts the plan: "sqrt", a name
+    such as "megatron", or labels to cut along. `inputs` are "free", placed as they are wanted, or
+    "sharded", each stored once over all devices; `pin` fixes layouts of tensors. `memory` limits
+    what a device holds. `mesh` gives axes other than the prime factors of `devices`.
+    """
+    started = monotonic()
+    _check(graph, objective, solver, inputs, time_limit)
+    described = machine_of(machine) if objective == "time" or machine is not None else None
+    laid_out = mesh_of(devices, mesh, described)
+    planned = rewritten(graph) if rewrite else graph
+    _check_countable(planned, laid_out)
+    task = _Task(
+        planned,
+        laid_out,
+        inputs,
+        None if strategy is None else strategy_of(strategy, planned),
+        pinned_cuts(planned, laid_out, pin),
+        None if memory is None else parse_bytes(memory),
+        time_limit,
+        on_event,
+    )
+    if objective == "bound":
+        made = _plan_pieces(task, solver)
+    else:
+        price: Price = BytesMoved(laid_out)
+        if objective == "time" and described is not None:
+            price = Seconds(laid_out, described)
+        made = _plan_traffic(task, price, solver)
+    return Plan(
+        planned, laid_out, objective, inputs, made.parts, made.decisions, made.given,
+        made.costs, min(made.bound, made.costs.total),
+        strategy=strategy if strategy is None or isinstance(strategy, str) else tuple(strategy),
+        machine=described, memory=task.memory, solver=solver, method=made.method,
+        seconds=monotonic() - started,
+    )  # fmt: skip
+
+
+def cost(
+    graph: Graph,
+    parts: Mapping[str, Mapping[str, int]],
+    devices: int,
+    objective: str = "bound",
+    *,
+    inputs: str = "free",
+    mesh: Mapping[str, int] | None = None,
+    machine: Machine | str | None = None,
+) -> Cost:
+    """What a hand-made decomposition of a graph as it is written costs.
+
+    `parts` says for each computed vertex into how many pieces each label is cut; labels left out
+    are whole. Real movement is that of the best axes and homes for these parts.
+    """
+    _check(graph, objective, "auto", inputs, 0)
+    described = machine_of(machine) if objective == "time" or machine is not None else None
+    laid_out = mesh_of(devices, mesh, described)
+    _check_countable(graph, laid_out)
+    wanted = _vectors(graph, parts)
+    if objective == "bound":
+        return paper_cost(graph, wanted)
+    most = {n: int(viable_parts(v.sizes, laid_out.sizes)[0].prod()) for n, v in _views(graph)}
+    redundant = any(prod(wanted[name]) != pieces for name, pieces in most.items())
+    price: Price = BytesMoved(laid_out)
+    if objective == "time" and described is not None:
+        price = Seconds(laid_out, described)
+    search = Search(
+        graph, price, inputs, restriction=Fixed(wanted, laid_out.devices), redundant=redundant
+    )
+    outcome = choose(search, Relaxed(0), _AXES_TIME)
+    return decided_cost(graph, price, outcome.decisions, outcome.given, inputs)
+
+
+def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
+    """The mesh of the user's axes, the machine's, or the prime factors of the devices."""
+    own = machine.mesh if machine is not None else None
+    if axes is None and own and devices in (None, Mesh.of_axes(own).devices):
+        axes = own
+    if axes is None:
+        if devices is None:
+            raise PlanError("say how many devices there are, or give a mesh")
+        return Mesh.of_devices(devices)
+    mesh = Mesh.of_axes(axes)
+    if devices is not None and devices != mesh.devices:
+        raise PlanError(f"the mesh has {mesh.devices} devices, not {devices}")
+    return mesh
+
+
+@dataclass(frozen=True)
+class _Task:
+    graph: Graph
+    mesh: Mesh
+    inputs: str
+    restriction: Restriction | None
+    pinned: dict[str, tuple[Cut, ...]]
+    memory: int | None
+    time_limit: float
+    on_event: Callable[[Progress], None] | None
+
+    def rows(self, vertex: Vertex, view: View) -> Ints | None:
+        """The partition vectors that the restriction leaves a vertex; None for all."""
+        if self.restriction is None:
+            return None
+        rows = viable_parts(view.sizes, self.mesh.sizes)
+        return rows[self.restriction(vertex, view, rows, self.mesh)]
+
+
+@dataclass(frozen=True)
+class _Made:
+    parts: dict[str, dict[str, int]]
+    decisions: Mapping[str, Decision]
+    given: dict[str, Cut]
+    costs: Cost
+    bound: float
+    method: str
+
+
+def _plan_pieces(task: _Task, solver: str) -> _Made:
+    """The paper's objective: numbers of pieces first, then axes for them."""
+    if task.pinned or task.memory is not None:
+        raise PlanError("objective 'bound' knows no layouts: pin and memory need 'bytes' or 'time'")
+
+    def restrict(vertex: Vertex, view: View, rows: Ints) -> Ints:
+        kept = task.rows(vertex, view)
+        return rows if kept is None else kept
+
+    pieces = Pieces.of(task.graph, task.mesh.sizes, restrict)
+    bound: float = 0
+    if solver == "tree":
+        choice, method = choose_on_tree(pieces), "tree"
+    elif solver == "linear":
+        choice, method = choose_linearly(pieces), "linear"
+    else:
+        found = minimize(
+            pieces.problem(),
+            method="exact" if solver == "exact" else "auto",
+            time_limit=task.time_limit,
+            on_event=task.on_event,
+        )
+        choice, bound, method = found.choice, found.bound, found.method
+    vectors = pieces.parts(choice)
+    costs = paper_cost(task.graph, vectors)
+
+    def decide() -> Mapping[str, Decision]:
+        search = Search(
+            task.graph, BytesMoved(task.mesh), restriction=Fixed(vectors, task.mesh.devices)
+        )
+        relaxed = relax(
+            task.graph, task.mesh, "free", lambda v, _: np.array([vectors[v.name]]), _AXES_TIME
+        )
+        return choose(search, relaxed, _AXES_TIME).decisions
+
+    labels = {name: view.labels for name, view in pieces.views.items()}
+    parts = {n: dict(zip(labels[n], v, strict=True)) for n, v in vectors.items()}
+    bound = costs.total if solver == "tree" else bound
+    return _Made(parts, Deferred(decide), {}, costs, bound, method)
+
+
+def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
+    """Real movement, or time: axes for every vertex, homes for every result."""
+    if solver in ("tree", "linear"):
+        raise PlanError(f"solver {solver!r} is for objective 'bound'")
+    in_time = isinstance(price, Seconds)
+    search = Search(
+        task.graph, price, task.inputs, task.pinned, task.restriction,
+        redundant=in_time, memory=task.memory, on_event=task.on_event,
+    )  # fmt: skip
+    started = monotonic()
+    if in_time:
+        relaxed = Relaxed(_least_compute(task, price))
+    else:
+        inputs = "free" if task.pinned else task.inputs
+        relaxed = relax(task.graph, task.mesh, inputs, task.rows, task.time_limit / 2)
+    left = max(task.time_limit - (monotonic() - started), 1.0)
+    outcome = choose(search, relaxed, left, exactly=solver == "exact")
+    costs = decided_cost(task.graph, price, outcome.decisions, outcome.given, task.inputs)
+    if solver == "exact" and outcome.bound < costs.total * (1 - 1e-9):
+        raise PlanError(
+            f"the optimum is not proved: the best plan costs {costs.total}, the bound is "
+            f"{outcome.bound}; solver='auto' takes it"
+        )
+    views = dict(_views(task.graph))
+    parts = {
+        name: parts_by_label(views[name], task.mesh, decision)
+        for name, decision in outcome.decisions.items()
+    }
+    return _Made(parts, outcome.decisions, outcome.given, costs, outcome.bound, outcome.method)
+
+
+def _least_compute(task: _Task, price: Price) -> float:
+    """The seconds that computing takes at least, however it is cut."""
+    total = 0.0
+    for name, view in _views(task.graph):
+        vertex = task.graph[name]
+        items = tuple(task.graph[source].dtype.itemsize for source in vertex.inputs)
+        total += float(price.compute(vertex, relaxed_choices(view, task.mesh), items).min())
+    return total * (1 - 1e-9)
+
+
+def _check(graph: Graph, objective: str, solver: str, inputs: str, time_limit: float) -> None:
+    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"a plan is made of a Graph, not of {type(graph).__name__}")
+    for what, given, known in (
+        ("objective", objective, OBJECTIVES),
+        ("solver", solver, SOLVERS),
+        ("inputs", inputs, INPUTS),
+    ):
+        if given not in known:
+            raise PlanError(f"{what} {given!r} is none of {', '.join(known)}")
+    if not isinstance(time_limit, int | float) or not time_limit >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
+
+
+def _check_countable(graph: Graph, mesh: Mesh) -> None:
+    """Refuse what 64-bit numbers cannot count."""
+    total = 0
+    for name, _ in _views(graph):
+        vertex = graph[name]
+        tensors = [vertex, vertex, *(graph[source] for source in vertex.inputs)]
+        total += sum(t.elements * t.dtype.itemsize for t in tensors) * mesh.devices * 2
+        if total >= _COUNTABLE:
+            raise PlanError(f"{vertex}: too many bytes on {mesh.devices} devices to be counted")
+
+
+def _views(graph: Graph) -> list[tuple[str, View]]:
+    return [(v.name, view_of(graph, v)) for v in graph.vertices.values() if is_planned(v)]
+
+
+def _vectors(graph: Graph, parts: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, ...]]:
+    """The user's decomposition in the order of each view's labels."""
+    views = dict(_views(graph))
+    if not isinstance(parts, Mapping) or not all(isinstance(p, Mapping) for p in parts.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError("a decomposition is {vertex: {label: pieces}}")
+    for name in parts:
+        if name not in views:
+            raise PlanError(f"the graph computes no {name!r}{suggest(name, views)}")
+    found: dict[str, tuple[int, ...]] = {}
+    for name, view in views.items():
+        if name not in parts:
+            raise PlanError(f"the decomposition does not say how {graph[name]} is cut")
+        given: Mapping[str, Any] = parts[name]
+        for label, pieces in given.items():
+            if label not in view.labels:
+                raise PlanError(
+                    f"{graph[name]} has no label {label!r}{suggest(label, view.labels)}"
+                )
+            size = view.sizes[view.labels.index(label)]
+            if not isinstance(pieces, int) or isinstance(pieces, bool) or not 1 <= pieces <= size:
+                raise PlanError(
+                    f"{graph[name]}: label {label!r} of size {size} cannot be cut into {pieces!r}"
+                )
+        found[name] = tuple(given.get(label, 1) for label in view.labels)
+    return found

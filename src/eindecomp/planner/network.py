@@ -1,0 +1,81 @@
+"""Collects variables and shared tables for the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.solve.problem import INFINITE, Problem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Costs = NDArray[Any]
+
+
+@dataclass(slots=True)
+class Network:
+    """Variables with unary costs, and edges whose equal tables are made once."""
+
+    unary: list[Costs] = field(default_factory=list[Any])
+    edges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    table_of: list[int] = field(default_factory=list[int])
+    tables: list[Costs] = field(default_factory=list[Any])
+    factors: list[tuple[tuple[int, ...], Costs]] = field(default_factory=list[Any])
+    usage: list[Costs] = field(default_factory=list[Any])
+    intervals: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    _known: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
+    _larger: dict[Hashable, Costs] = field(default_factory=dict[Hashable, Any])
+
+    def variable(self, unary: Costs) -> int:
+        """Add a variable; its number."""
+        self.unary.append(unary)
+        self.usage.append(np.zeros(len(unary), dtype=np.int64))
+        self.intervals.append((0, 0))
+        return len(self.unary) - 1
+
+    def use(self, variable: int, usage: Costs, start: int, stop: int) -> None:
+        """Say what a variable's choices use from step `start` up to `stop`."""
+        self.usage[variable] = usage
+        self.intervals[variable] = (start, stop)
+
+    def edge(self, u: int, v: int, key: Hashable, make: Callable[[], Costs]) -> None:
+        """Add a table over the choices of two variables; one that is all 0 is left out."""
+        if key not in self._known:
+            table = make()
+            self._known[key] = len(self.tables) if table.any() else -1
+            if table.any():
+                self.tables.append(table)
+        if self._known[key] >= 0:
+            self.edges.append((u, v))
+            self.table_of.append(self._known[key])
+
+    def factor(self, scope: tuple[int, ...], key: Hashable, make: Callable[[], Costs]) -> None:
+        """Add a table over the choices of several variables."""
+        if key not in self._larger:
+            self._larger[key] = make()
+        self.factors.append((scope, self._larger[key]))
+
+    def problem(self, limit: int | None = None) -> Problem:
+        """What the solver takes."""
+        limited: dict[str, Any] = {}
+        if limit is not None:
+            limited = {"usage": self.usage, "intervals": self.intervals, "limit": limit}
+        return Problem.of(
+            self.unary, self.edges, self.tables, self.factors, table_of=self.table_of, **limited
+        )
+
+
+def infinite_where(mask: NDArray[np.bool_], costs: Costs) -> Costs:
+    """The costs with ∞ where the mask holds."""
+    infinite = INFINITE if costs.dtype.kind == "i" else np.inf
+    return np.where(mask, costs.dtype.type(infinite), costs)
+
+
+def agreement(of: Iterable[int], size: int) -> Costs:
+    """The table between a variable and another that is a function of it."""
+    places = np.fromiter(of, dtype=np.int64)
+    return infinite_where(places[:, None] != np.arange(size)[None], np.zeros((1, 1), np.int64))

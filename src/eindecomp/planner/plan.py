@@ -1,0 +1,133 @@
+"""`Plan`: how every vertex of a graph is cut, where its results lie, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from eindecomp.planner.cost import Cost, decided_cost
+from eindecomp.planner.price import BytesMoved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.planner.box import Cut
+    from eindecomp.planner.cost import Number
+    from eindecomp.planner.machine import Machine
+    from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.show.compare import Comparison
+    from eindecomp.planner.traffic import Decision
+
+
+class Deferred(Mapping[str, "Decision"]):
+    """Decisions that are made when they are first looked at.
+
+    The paper's objective needs no mesh axes; finding the best ones takes longer than planning.
+    """
+
+    def __init__(self, decide: Callable[[], Mapping[str, Decision]]) -> None:
+        self._decide = decide
+
+    @cached_property
+    def _made(self) -> Mapping[str, Decision]:
+        return self._decide()
+
+    def __getitem__(self, name: str) -> Decision:
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A decision for every planned vertex of a graph, its cost, and a bound on any plan's cost.
+
+    `graph` is the graph that is planned: rewritten, unless that was not wanted.
+    """
+
+    graph: Graph
+    mesh: Mesh
+    objective: str
+    inputs: str
+    parts: Mapping[str, Mapping[str, int]]
+    """Into how many pieces every vertex that is computed cuts each of its labels."""
+    decisions: Mapping[str, Decision]
+    """For the same vertices: assignment of axes, home, further layout."""
+    given: Mapping[str, Cut]
+    """The layouts of pinned inputs."""
+    costs: Cost
+    """By vertex and by edge: in elements (`bound`), bytes (`bytes`) or seconds (`time`)."""
+    bound: Number
+    """What no plan can cost less than, by proof."""
+    strategy: str | tuple[str, ...] | None = None
+    machine: Machine | None = None
+    memory: int | None = None
+    solver: str = "auto"
+    method: str = ""
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def devices(self) -> int:
+        """How many devices it is for."""
+        return self.mesh.devices
+
+    @property
+    def cost(self) -> Number:
+        """What it costs under its objective."""
+        return self.costs.total
+
+    @property
+    def gap(self) -> float:
+        """How far the cost may be above the optimum, relative to the cost."""
+        return 0.0 if self.cost <= self.bound else float((self.cost - self.bound) / self.cost)
+
+    @cached_property
+    def traffic(self) -> Cost:
+        """The bytes that move when the plan runs, whatever its objective."""
+        return decided_cost(
+            self.graph, BytesMoved(self.mesh), self.decisions, self.given, self.inputs
+        )
+
+    def __str__(self) -> str:
+        from eindecomp.planner.show.explain import summary
+
+        return summary(self)
+
+    def __repr__(self) -> str:
+        asked = f"{len(self.parts)} vertices for {self.devices} devices"
+        return f"<Plan of {asked}, {self.objective}: cost {self.cost}, bound {self.bound}>"
+
+    def explain(self, width: int | None = None) -> str:
+        """What is cut how, what moves where, what that costs, and why not otherwise, as text.
+
+        Its lines are as wide as the terminal, or 120 characters, unless told otherwise.
+        """
+        from eindecomp.planner.show.explain import explain
+
+        return explain(self, width)
+
+    def compare(self, strategies: Mapping[str, str | Sequence[str]] | None = None) -> Comparison:
+        """This plan against the strategies that apply to its graph, or against those given."""
+        from eindecomp.planner.show.compare import compare
+
+        return compare(self, strategies)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a JSON file."""
+        from eindecomp.planner.store.file import save
+
+        save(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Plan:
+        """Read a plan from a JSON file, checking all of it."""
+        from eindecomp.planner.store.file import load
+
+        return load(path)

@@ -1,0 +1,196 @@
+"""A lower bound on real movement, by numbers of pieces alone.
+
+Each vertex chooses how many pieces every label is cut into, and every movement costs what it costs
+at best, however mesh axes are given to labels. What no such choice can undercut, no plan can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from eindecomp.errors import UnsolvedError
+from eindecomp.planner.choices import Choices, Reads
+from eindecomp.planner.network import infinite_where
+from eindecomp.planner.paper import dim_parts
+from eindecomp.planner.traffic import Traffic
+from eindecomp.planner.viable import viable_parts
+from eindecomp.solve.minimize import minimize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.view import Dims, View
+
+    Ints = NDArray[np.int64]
+
+
+class Side(NamedTuple):
+    """A dimension cut into a number of pieces, by whatever axes."""
+
+    parts: int
+    units: int
+    scale: int
+    stop: int
+    label: str | None
+
+
+Sides = tuple[Side, ...]
+
+
+@lru_cache(maxsize=1 << 12)
+def relaxed_choices(view: View, mesh: Mesh) -> Choices:
+    """Numbers of pieces in the place of assignments, homes and needed cuts."""
+    parts = viable_parts(view.sizes, mesh.sizes)
+    return _choices(view, mesh, parts)
+
+
+def restricted_choices(view: View, mesh: Mesh, parts: Ints) -> Choices:
+    """The same for some of the viable vectors."""
+    return _choices(view, mesh, parts)
+
+
+def _choices(view: View, mesh: Mesh, parts: Ints) -> Choices:
+    reads = tuple(None if dims is None else _reads(view, dims, parts) for dims in view.reads)
+    tile = dim_parts(view, view.output, parts)
+    summed = parts[:, list(view.aggregated)].prod(axis=1)
+    copies = mesh.devices // parts.prod(axis=1)
+    homes = _homes(view, mesh, tile, bool((summed > 1).any()))
+    grown, left = np.divmod(homes[None], tile[:, None])
+    spread = grown.prod(axis=2)
+    fits = (left == 0).all(axis=2) & (spread > 0) & (summed[:, None] % np.maximum(spread, 1) == 0)
+    replicated = summed[:, None] // np.maximum(spread, 1)
+    reduced = np.where(fits, copies[:, None] * (summed[:, None] - 1), -1)
+    gathered = np.where(fits, copies[:, None] * (replicated - 1), -1)
+    kept = fits.any(axis=0)
+    rows = [_sides(view.output, row) for row in homes[kept].tolist()]
+    vectors: Any = [tuple(row) for row in parts.tolist()]
+    # Numbers of pieces stand in the places of assignments and cuts, for prices that take them.
+    found: Any = Choices
+    return found(
+        view,
+        mesh,
+        tuple(vectors),
+        parts,
+        reads,
+        tuple(rows),
+        reduced[:, kept],
+        gathered[:, kept],
+        {},
+    )
+
+
+def _reads(view: View, dims: Dims, parts: Ints) -> Any:
+    index: dict[Sides, int] = {}
+    rows: list[list[int]] = dim_parts(view, dims, parts).tolist()
+    of = [index.setdefault(_sides(dims, row), len(index)) for row in rows]
+    found: Any = Reads
+    return found(tuple(index), np.array(of, dtype=np.int64))
+
+
+def _sides(dims: Dims, row: Sequence[int]) -> Sides:
+    return tuple(
+        Side(n, (d.stop - d.start) // d.scale, d.scale, d.stop - d.start, d.label)
+        for d, n in zip(dims, row, strict=True)
+    )
+
+
+def _homes(view: View, mesh: Mesh, tile: Ints, reduced: bool) -> Ints:
+    """The pieces of the result's dimensions in which it can be left."""
+    if not reduced or tile.shape[1] == 0:
+        return np.unique(tile, axis=0) if tile.shape[1] else tile[:1]
+    units = tuple((d.stop - d.start) // d.scale for d in view.output)
+    # One more bucket of any size holds the axes that replicate.
+    every = viable_parts((*units, mesh.devices), mesh.sizes)[:, :-1]
+    return np.unique(np.concatenate([every, tile]), axis=0)
+
+
+@dataclass(frozen=True)
+class LeastBytes:
+    """The bytes that a movement takes at best, however axes are given to labels."""
+
+    mesh: Mesh
+
+    def on(self, mesh: Mesh) -> LeastBytes:
+        """The same prices on another mesh."""
+        return LeastBytes(mesh)
+
+    def fetch(self, held: Sequence[Sides], needed: Sequence[Sides], item: int) -> Any:
+        """Each device keeps at most the smaller tile side of each dimension."""
+        total = self._needed(needed)
+        shared = np.full((len(held), len(needed)), self.mesh.devices, dtype=np.float64)
+        for own, other in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+            shared *= np.minimum(_tiles(own)[:, None], _tiles(other)[None])
+        return item * np.maximum(total[None] - shared, 0).astype(np.int64)
+
+    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+        """As for given axes: it is the same for all."""
+        moved = partial * elements * choices.reduced + item * elements * choices.gathered
+        return infinite_where(choices.reduced < 0, moved)
+
+    def gather_input(self, needed: Sequence[Sides], item: int) -> Any:
+        """As for given axes: it is the same for all."""
+        total = self._needed(needed)
+        pieces = np.array([prod(s.parts for s in sides) for sides in needed], dtype=np.int64)
+        return item * np.maximum(total - total * pieces // self.mesh.devices, 0)
+
+    def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
+        """Computing is free."""
+        del vertex, items
+        return np.zeros(len(choices.assignments), dtype=np.int64)
+
+    def _needed(self, needed: Sequence[Sides]) -> Ints:
+        """The elements that all devices need; of a diagonal at least nothing."""
+        found: list[int] = []
+        for sides in needed:
+            labels = [side.label for side in sides if side.label is not None]
+            whole = prod(side.stop for side in sides)
+            pieces = prod(side.parts for side in sides)
+            is_diagonal = len(set(labels)) < len(labels)
+            found.append(0 if is_diagonal else whole * self.mesh.devices // pieces)
+        return np.array(found, dtype=np.int64)
+
+
+def _tiles(sides: Sequence[Side]) -> NDArray[np.float64]:
+    return np.array([-(-side.units // side.parts) * side.scale for side in sides], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """A bound that no plan undercuts, and the partition vectors that reach it, if known."""
+
+    bound: float
+    parts: dict[str, tuple[int, ...]] | None = None
+
+
+def relax(
+    graph: Graph,
+    mesh: Mesh,
+    inputs: str,
+    rows_of: Callable[[Vertex, View], Ints | None],
+    time_limit: float,
+) -> Relaxed:
+    """Solve the relaxed problem over these vectors (None: all viable ones)."""
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        rows = rows_of(vertex, view)
+        return relaxed_choices(view, mesh) if rows is None else restricted_choices(view, mesh, rows)
+
+    price: Any = LeastBytes(mesh)
+    for shares in (False, True):
+        try:
+            traffic = Traffic.of(graph, price, of, inputs, shares=shares)
+            found = minimize(traffic.problem(), method="exact", time_limit=time_limit)
+        except UnsolvedError:
+            continue
+        return Relaxed(int(found.bound), traffic.assignments(found.choice))
+    return Relaxed(0)

@@ -1,0 +1,1 @@
+"""Plans made readable: what is cut how, what moves where, and why not otherwise."""

@@ -1,0 +1,1 @@
+"""Plans as files, which are not trusted when they are read."""

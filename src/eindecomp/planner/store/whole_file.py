@@ -1,0 +1,47 @@
+"""Writes files as a whole or not at all."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from secrets import token_hex
+from shutil import copymode
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+
+def check_writable(output: Path) -> None:
+    """Raise now what would keep a result from being written later."""
+    if output.exists():
+        output.open("ab").close()
+    if output.is_file() or not output.exists():
+        try:
+            with _beside(output):
+                pass
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(output)) from None
+
+
+def write_whole(output: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all; a pipe or a device is just written to."""
+    if output.exists() and not output.is_file():
+        output.write_bytes(content)
+        return
+    with _beside(output) as fresh:
+        fresh.write_bytes(content)
+        if output.exists():
+            copymode(output, fresh)
+        fresh.replace(output.resolve())
+
+
+@contextmanager
+def _beside(output: Path) -> Generator[Path, None, None]:
+    """A new file in the output's folder, removed in the end if it is still there."""
+    fresh = output.resolve().with_name(f".eindecomp-{token_hex(8)}")
+    fresh.touch(exist_ok=False)
+    try:
+        yield fresh
+    finally:
+        fresh.unlink(missing_ok=True)

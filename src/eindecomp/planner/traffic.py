@@ -1,0 +1,307 @@
+"""The model of real movement: a choice problem whose cost is what an engine counts.
+
+Variables, in the order of the graph: each vertex's assignment; its home, where reducing leaves a
+choice; and the further layout of a tensor that is read more than once. Which of the two layouts a
+reader fetches from makes a table over three variables: the narrowest form for elimination. Methods
+that work on pairs take the other form, where an assignment comes with the layouts that it reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import UnsolvedError
+from eindecomp.graph.ops import Input
+from eindecomp.planner.network import Network, infinite_where
+from eindecomp.planner.view import is_planned, view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.box import Cut
+    from eindecomp.planner.choices import Assignment, Choices, Places
+    from eindecomp.planner.price import Price
+    from eindecomp.planner.view import View
+    from eindecomp.solve.problem import Problem
+
+    Ints = NDArray[np.int64]
+
+
+LARGEST = 1 << 23  # cells of a table over three variables
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was chosen for one vertex."""
+
+    assignment: Assignment
+    places: Places
+    home: Cut
+    further: Cut | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """A planned vertex: what it can choose, and its variables."""
+
+    vertex: Vertex
+    choices: Choices
+    shared: tuple[int, ...]
+    """Of which of its inputs its choices say the layout that is read."""
+    further: tuple[Cut, ...]
+    """Layouts that its result may further be kept in; none if it is read at most once."""
+    readers: int
+    """How often its result is read."""
+
+    @property
+    def home_of(self) -> Ints:
+        """The home of each assignment, where there is one."""
+        return np.argmax(self.choices.reduced >= 0, axis=1)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """The problem over a graph, and what its variables mean."""
+
+    graph: Graph
+    price: Price
+    inputs: str
+    sites: dict[str, Site]
+    pinned: Mapping[str, tuple[Cut, ...]]
+    pairs: bool = False
+    """Whether only tables over pairs of variables are made."""
+    apart: bool = False
+    """Whether every home has a variable of its own, as counting memory needs it."""
+    shares: bool = False
+    """Whether further layouts are left out, each of n readers paying an n-th: a lower bound."""
+    network: Network = field(default_factory=Network)
+    assign: dict[str, int] = field(default_factory=dict[str, int])
+    home: dict[str, int] = field(default_factory=dict[str, int])
+    further: dict[str, int] = field(default_factory=dict[str, int])
+
+    @staticmethod
+    def of(
+        graph: Graph,
+        price: Price,
+        choices_of: Callable[[Vertex, View], Choices],
+        inputs: str = "free",
+        pinned: Mapping[str, tuple[Cut, ...]] | None = None,
+        *,
+        pairs: bool = False,
+        apart: bool = False,
+        shares: bool = False,
+    ) -> Traffic:
+        """Build the problem over the choices of each vertex."""
+        sites = _sites(graph, choices_of, pairs=pairs)
+        traffic = Traffic(graph, price, inputs, sites, pinned or {}, pairs, apart, shares)
+        for name in traffic.pinned:
+            if isinstance(graph[name].op, Input):
+                unary = np.zeros(len(traffic.pinned[name]), dtype=np.int64)
+                traffic.home[name] = traffic.network.variable(unary)
+        for site in traffic.sites.values():
+            traffic._add(site)
+        return traffic
+
+    def problem(self, limit: int | None = None) -> Problem:
+        """What the solver takes."""
+        return self.network.problem(limit)
+
+    def assignments(self, choice: Ints) -> dict[str, Assignment]:
+        """The assignment of every vertex under a choice of the problem."""
+        return {
+            name: site.choices.assignments[self._chosen(site, choice)]
+            for name, site in self.sites.items()
+        }
+
+    def _chosen(self, site: Site, choice: Ints) -> int:
+        return int(choice[self.assign[site.vertex.name]]) >> len(site.shared)
+
+    def decisions(self, choice: Ints) -> dict[str, Decision]:
+        """What a choice of the problem means."""
+        found: dict[str, Decision] = {}
+        for name, site in self.sites.items():
+            a = self._chosen(site, choice)
+            home = int(choice[self.home[name]]) if name in self.home else int(site.home_of[a])
+            further = int(choice[self.further[name]]) if name in self.further else 0
+            found[name] = Decision(
+                site.choices.assignments[a],
+                site.choices.places[a, home],
+                site.choices.homes[home],
+                site.further[further - 1] if further else None,
+            )
+        return found
+
+    def pinned_cuts(self, choice: Ints) -> dict[str, Cut]:
+        """The layouts of pinned inputs under a choice."""
+        graph = self.graph
+        return {
+            name: cuts[int(choice[self.home[name]])]
+            for name, cuts in self.pinned.items()
+            if isinstance(graph[name].op, Input)
+        }
+
+    def _add(self, site: Site) -> None:
+        name, own = site.vertex.name, site.choices
+        item = site.vertex.dtype.itemsize
+        flags = 1 << len(site.shared)
+        items = tuple(self.graph[n].dtype.itemsize for n in site.vertex.inputs)
+        unary = self.price.compute(site.vertex, own, items) + self._given_inputs(site)
+        scatter = self._scatter(site)
+        merged = own.is_settled and not self.apart
+        if merged:
+            unary = unary + scatter[np.arange(len(scatter)), site.home_of]
+        self.assign[name] = self.network.variable(np.repeat(unary, flags))
+        if not merged:
+            zeros = np.zeros(len(own.homes), dtype=np.int64)
+            self.home[name] = self.network.variable(zeros)
+            key = (id(own), "scatter", flags, item, scatter.tobytes())
+            self.network.edge(
+                self.assign[name], self.home[name], key, lambda: np.repeat(scatter, flags, axis=0)
+            )
+        if site.further and not self.shares:
+            self._add_further(site)
+        for k in range(len(site.vertex.inputs)):
+            self._add_read(site, k)
+
+    def _scatter(self, site: Site) -> Any:
+        own = site.choices
+        vertex = site.vertex
+        table = self.price.scatter(
+            own, vertex.elements, partial_item(vertex), vertex.dtype.itemsize
+        )
+        if site.vertex.name in self.pinned:
+            wanted = set(self.pinned[site.vertex.name])
+            banned = np.array([home not in wanted for home in own.homes])
+            table = infinite_where(np.broadcast_to(banned, table.shape), table)
+        return table
+
+    def _given_inputs(self, site: Site) -> Any:
+        """What reading inputs that are stored once over all devices costs each assignment."""
+        total = np.zeros(len(site.choices.assignments), dtype=np.int64)
+        for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
+            source = self.graph[name]
+            if reads is None or name in self.pinned or not isinstance(source.op, Input):
+                continue
+            if self.inputs == "sharded":
+                price = self.price.gather_input(reads.cuts, source.dtype.itemsize)
+                total = total + price[reads.of]
+        return total
+
+    def _holder(self, name: str) -> tuple[int, tuple[Cut, ...], Ints | None, int]:
+        """Where a tensor's home is chosen: a variable, the homes, the home of each choice."""
+        if name not in self.sites:
+            return self.home[name], self.pinned[name], None, 1
+        site = self.sites[name]
+        if name in self.home:
+            return self.home[name], site.choices.homes, None, 1
+        return self.assign[name], site.choices.homes, site.home_of, 1 << len(site.shared)
+
+    def _add_further(self, site: Site) -> None:
+        """The further layout, moved from the home once; choice 0 is to have none."""
+        name = site.vertex.name
+        item = site.vertex.dtype.itemsize
+        self.further[name] = self.network.variable(np.zeros(1 + len(site.further), dtype=np.int64))
+        holder, homes, of, copies = self._holder(name)
+
+        def table() -> Any:
+            price = self.price.fetch(homes, site.further, item)
+            rows = price if of is None else np.repeat(price[of], copies, axis=0)
+            return np.concatenate([np.zeros((len(rows), 1), rows.dtype), rows], axis=1)
+
+        key = (id(site.choices), copies, "further", site.further, item)
+        self.network.edge(holder, self.further[name], key, table)
+
+    def _add_read(self, site: Site, k: int) -> None:
+        """The fetch of an input from its home, or from its further layout."""
+        name, reads = site.vertex.inputs[k], site.choices.reads[k]
+        if reads is None or (name not in self.sites and name not in self.pinned):
+            return
+        source = self.graph[name]
+        holder, homes, of, copies = self._holder(name)
+        flags = 1 << len(site.shared)
+        bit = site.shared.index(k) if k in site.shared else -1
+        from_further = np.tile((np.arange(flags) >> max(bit, 0) & 1) * (bit >= 0), len(reads.of))
+        needs = np.repeat(reads.of, flags)
+        item = source.dtype.itemsize
+        readers = self.sites[name].readers if self.shares and name in self.sites else 1
+        maker = id(self.sites[name].choices) if name in self.sites else name
+        key = (maker, copies, id(site.choices), k, flags, bit, item, readers)
+        reader = self.assign[site.vertex.name]
+
+        def home_table() -> Any:
+            price = self.price.fetch(homes, reads.cuts, item)
+            price = price // readers if self.shares else price
+            rows = price if of is None else np.repeat(price[of], copies, axis=0)
+            return np.where(from_further[None] == 1, 0, rows[:, needs])
+
+        def further_table() -> Any:
+            price = self.price.fetch(self.sites[name].further, reads.cuts, item)
+            none = infinite_where(from_further[None] == 1, np.zeros((1, 1), price.dtype))
+            return np.concatenate([none, np.where(from_further[None] == 1, price[:, needs], 0)])
+
+        def cheaper_table() -> Any:
+            from_home = home_table()
+            further = self.price.fetch(self.sites[name].further, reads.cuts, item)[:, needs]
+            none = infinite_where(np.ones((1, len(needs)), dtype=bool), further[:1])
+            return np.minimum(from_home[:, None], np.concatenate([none, further])[None])
+
+        if name in self.further and not self.pairs:
+            scope = (holder, self.further[name], reader)
+            if prod(len(self.network.unary[v]) for v in scope) > LARGEST:
+                raise UnsolvedError(f"too many ways for {site.vertex} to read {source}")
+            self.network.factor(scope, (*key, self.sites[name].further), cheaper_table)
+            return
+        self.network.edge(holder, reader, (*key, "home"), home_table)
+        if bit >= 0:
+            further_key = (*key, "further", self.sites[name].further)
+            self.network.edge(self.further[name], reader, further_key, further_table)
+
+
+def partial_item(vertex: Vertex) -> int:
+    """The bytes of one partial result: what travels where several devices sum."""
+    agg = getattr(vertex.op, "agg", None)
+    if agg is None or agg.finish is None:
+        return vertex.dtype.itemsize
+    return agg.width * max(vertex.dtype.itemsize, 4)
+
+
+def _sites(
+    graph: Graph, choices_of: Callable[[Vertex, View], Choices], *, pairs: bool
+) -> dict[str, Site]:
+    planned = [v for v in graph.vertices.values() if is_planned(v)]
+    own: dict[str, Choices] = {}
+    readers: dict[str, list[tuple[str, int]]] = {}
+    for vertex in planned:
+        view = view_of(graph, vertex)
+        own[vertex.name] = choices_of(vertex, view)
+        for k, name in enumerate(vertex.inputs):
+            if view.reads[k] is not None:
+                readers.setdefault(name, []).append((vertex.name, k))
+    further: dict[str, tuple[Cut, ...]] = {}
+    for vertex in planned:
+        reading = readers.get(vertex.name, [])
+        if len(reading) > 1:
+            cuts = [own[name].reads[k] for name, k in reading]
+            further[vertex.name] = tuple(dict.fromkeys(c for r in cuts if r for c in r.cuts))
+    return {
+        v.name: Site(
+            v,
+            own[v.name],
+            tuple(
+                k
+                for k, name in enumerate(v.inputs)
+                if pairs and name in further and own[v.name].reads[k] is not None
+            ),
+            further.get(v.name, ()),
+            len(readers.get(v.name, ())),
+        )
+        for v in planned
+    }

@@ -1,0 +1,156 @@
+"""How an operation can be cut: one uniform view of every kind of vertex.
+
+Cutting a label cuts every dimension that carries it, of the inputs and of the output alike. A
+dimension that cannot be cut (the one a gather looks up, the one a concat grows along) carries no
+label and is read whole, or, by a slice, as a window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING
+
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.scalar import used_args
+
+if TYPE_CHECKING:
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.infer import Shape
+    from eindecomp.graph.ops import Op
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.einsum import Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A dimension as an operation sees it.
+
+    With a label, unit k of the label covers elements `k * scale` to `(k + 1) * scale`. Without one
+    it is `start:stop` on every device.
+    """
+
+    label: str | None
+    start: int
+    stop: int
+    scale: int = 1
+
+
+Dims = tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The labels that can be cut with their sizes, and the dimensions that carry them."""
+
+    labels: Labels
+    sizes: tuple[int, ...]
+    reads: tuple[Dims | None, ...]
+    """For each input its dimensions, or None for one whose elements are never read."""
+    output: Dims
+
+    @property
+    def aggregated(self) -> tuple[int, ...]:
+        """Which labels are not in the output."""
+        kept = {dim.label for dim in self.output}
+        return tuple(i for i, label in enumerate(self.labels) if label not in kept)
+
+    def index(self, dim: Dim) -> int | None:
+        """Which label a dimension carries."""
+        return None if dim.label is None else self.labels.index(dim.label)
+
+
+def is_planned(vertex: Vertex) -> bool:
+    """Whether a vertex is computed by tiles; inputs are given, fills made where they are read."""
+    return not isinstance(vertex.op, Input | Fill)
+
+
+def view_of(graph: Graph, vertex: Vertex) -> View:
+    """The view of a planned vertex."""
+    shapes = tuple(graph[name].shape for name in vertex.inputs)
+    return _view_of(vertex.op, shapes, vertex.shape)
+
+
+@lru_cache(maxsize=1 << 12)
+def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
+    made = dict(zip(op.output, shape, strict=True))
+    match op:
+        case EinSum():
+            sizes = _label_sizes((*op.inputs, op.output), (*shapes, shape))
+            read = len(used_args(op.join))
+            reads = [
+                _plain(labels, shape) if k < read else None
+                for k, (labels, shape) in enumerate(zip(op.inputs, shapes, strict=True))
+            ]
+            return _view(op.labels, sizes, reads, _plain(op.output, shape))
+        case Gather():
+            table: list[str | None] = list(op.table)
+            table.insert(op.axis, None)
+            reads = [_plain(table, shapes[0]), _plain(op.index, shapes[1])]
+            return _view(op.output, made, reads, _plain(op.output, shape))
+        case ScatterAdd():
+            output = [None if label == op.row_label else label for label in op.output]
+            reads = [_plain(op.source, shapes[0]), _plain(op.index, shapes[1])]
+            sizes = _label_sizes((op.source, op.index), shapes)
+            return _view(tuple(sizes), sizes, reads, _plain(output, shape))
+        case Concat():
+            kept = [None if label == op.along else label for label in op.output]
+            reads = [_plain(kept, shape) for shape in shapes]
+            return _view(op.output, made, reads, _plain(kept, shape))
+        case Slice():
+            windows = [w or (0, n) for w, n in zip(op.ranges, shapes[0], strict=True)]
+            whole = [w is None for w in op.ranges]
+            reads = [
+                tuple(
+                    Dim(label if keeps else None, *window)
+                    for label, keeps, window in zip(op.output, whole, windows, strict=True)
+                )
+            ]
+            output = [
+                label if keeps else None for label, keeps in zip(op.output, whole, strict=True)
+            ]
+            return _view(op.output, made, reads, _plain(output, shape))
+        case Reshape():
+            return _reshape(op)
+        case Input() | Fill():
+            raise AssertionError("inputs and fills are not planned")
+
+
+def _label_sizes(tensors: tuple[Labels, ...], shapes: tuple[Shape, ...]) -> dict[str, int]:
+    return {
+        label: size
+        for labels, shape in zip(tensors, shapes, strict=True)
+        for label, size in zip(labels, shape, strict=True)
+    }
+
+
+def _plain(labels: Labels | list[str | None], shape: tuple[int, ...]) -> Dims:
+    return tuple(Dim(label, 0, size) for label, size in zip(labels, shape, strict=True))
+
+
+def _view(
+    labels: Labels, sizes: dict[str, int], reads: list[Dims | None] | list[Dims], output: Dims
+) -> View:
+    """The view over the labels that some dimension carries."""
+    carried = {dim.label for dims in (*reads, output) for dim in dims or ()}
+    kept = tuple(label for label in labels if label in carried)
+    return View(kept, tuple(sizes[label] for label in kept), tuple(reads), output)
+
+
+def _reshape(op: Reshape) -> View:
+    """A label is cut where it is outermost in its groups: then a piece of it is one block."""
+    sizes = dict(op.sizes)
+    outermost = {g[0] for g in op.input} & {g[0] for g in op.groups}
+
+    def dims(groups: tuple[Labels, ...]) -> Dims:
+        found: list[Dim] = []
+        for group in groups:
+            size = prod(sizes[label] for label in group)
+            head = group[0] if group[0] in outermost else None
+            found.append(Dim(head, 0, size, size // max(sizes[group[0]], 1) if head else 1))
+        return tuple(found)
+
+    labels = tuple(label for label in sizes if label in outermost)
+    return _view(labels, sizes, [dims(op.input)], dims(op.groups))

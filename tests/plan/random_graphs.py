@@ -1,0 +1,180 @@
+"""Small random graphs of EinSums, trees and others, from a seed.
+
+Kinds of vertex: matrix products, batched or not, maps of one or two tensors (the second may have
+fewer labels), reductions to less or to a scalar, a tensor read twice under different labels, and
+broadcasts. In a tree no computed tensor is read twice; elsewhere readers pick freely.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import eindecomp as ed
+
+SIZES = (1, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9, 10, 12, 12)
+DTYPES = ("float16", "float32", "float32", "float64")
+MOST_LABELS = 4
+
+Dims = tuple[str, ...]
+"""The kind of each dimension: dimensions of one kind have one size."""
+
+
+@dataclass
+class Growth:
+    """A graph that grows by one random vertex at a time."""
+
+    rng: random.Random
+    tree: bool
+    kinds: dict[str, int]
+    graph: ed.Graph = field(default_factory=ed.Graph)
+    dims: dict[str, Dims] = field(default_factory=dict[str, Dims])
+    reads: dict[str, int] = field(default_factory=dict[str, int])
+    """How often each computed tensor is read."""
+
+    def given(self, dims: Sequence[str]) -> str:
+        """A new input."""
+        name = f"X{len(self.graph.inputs)}"
+        sizes = {label: self.kinds[label[0]] for label in named(dims)}
+        self.graph.input(name, sizes, self.rng.choice(DTYPES))
+        self.dims[name] = tuple(dims)
+        return name
+
+    def pick(self, test: Callable[[Dims], bool]) -> str | None:
+        """A tensor to read: mostly a computed one that nobody has read yet."""
+        fits = [name for name in self.reads if test(self.dims[name])]
+        unread = [name for name in fits if not self.reads[name]]
+        if unread and self.rng.random() < 0.85:
+            return self.rng.choice(unread)
+        if fits and not self.tree and self.rng.random() < 0.75:
+            return self.rng.choice(fits)
+        old = [v.name for v in self.graph.inputs if test(self.dims[v.name])]
+        return self.rng.choice(old) if old and self.rng.random() < 0.4 else None
+
+    def some(self, least: int = 1) -> str:
+        """A tensor with at least one dimension; a new one has at least `least`."""
+        count = min(len(self.kinds), self.rng.randint(least, 3))
+        return self.pick(bool) or self.given(self.rng.sample(sorted(self.kinds), count))
+
+    def add(
+        self,
+        operands: Sequence[tuple[str, Sequence[str]]],
+        output: Sequence[str],
+        join: str,
+        agg: str = "sum",
+        wide: str | None = None,
+    ) -> None:
+        """A new vertex; `wide` is a label of the output that no operand has."""
+        name = f"Z{len(self.reads)}"
+        spec = ", ".join(f" {' '.join(labels)} " for _, labels in operands)
+        sizes = None if wide is None else {wide: self.kinds[wide[0]]}
+        tensors = [operand for operand, _ in operands]
+        self.graph.einsum(f"{spec} -> {' '.join(output)} ", *tensors, join=join, agg=agg,
+                          name=name, sizes=sizes)  # fmt: skip
+        for operand in self.graph[name].inputs:
+            if operand in self.reads:
+                self.reads[operand] += 1
+        self.reads[name] = 0
+        self.dims[name] = tuple(label[0] for label in output)
+
+    def product(self) -> None:
+        """Over one or two shared labels, of which at least one is aggregated."""
+        rng = self.rng
+        x = self.some(2)
+        left = named(self.dims[x])
+        shared = rng.sample(left, rng.randint(1, min(2, len(left))))
+        right = shared + named(rng.sample(sorted(self.kinds), rng.randint(0, 1)), left)
+        rng.shuffle(right)
+        wanted = [label[0] for label in right]
+        found = self.pick(lambda dims: sorted(dims) == sorted(wanted))
+        if found is not None:
+            right = _arranged(right, self.dims[found])
+        labels = list(dict.fromkeys(left + right))
+        gone = rng.sample(shared, rng.randint(1, len(shared)))
+        output = [label for label in labels if label not in gone]
+        if len(labels) > MOST_LABELS or (self.tree and found == x):
+            return
+        rng.shuffle(output)
+        operands = [(x, left), (found or self.given(wanted), right)]
+        self.add(operands, output, rng.choice(["x * y", "(x - y)**2"]), rng.choice(["sum", "max"]))
+
+    def map_one(self) -> None:
+        """With its labels in any order."""
+        x = self.some()
+        labels = named(self.dims[x])
+        self.add([(x, labels)], self.rng.sample(labels, len(labels)), "exp(x)")
+
+    def map_two(self) -> None:
+        """The second has some of the labels of the first, now and then none."""
+        rng = self.rng
+        x = self.some()
+        left = named(self.dims[x])
+        least = 0 if rng.random() < 0.2 else 1
+        kept = rng.sample(range(len(left)), rng.randint(least, len(left)))
+        right = [left[k] for k in sorted(kept)]
+        dims = tuple(label[0] for label in right)
+        y = self.pick(lambda own: own == dims) or self.given(dims)
+        if x != y:
+            self.add([(x, left), (y, right)], left, rng.choice(["x + y", "x * y"]))
+
+    def reduce(self) -> None:
+        """To fewer labels, now and then to none."""
+        x = self.some(2)
+        labels = named(self.dims[x])
+        least = 0 if self.rng.random() < 0.12 else min(1, len(labels) - 1)
+        output = self.rng.sample(labels, self.rng.randint(least, len(labels) - 1))
+        self.add([(x, labels)], output, "x", self.rng.choice(["sum", "max"]))
+
+    def gram(self) -> None:
+        """A matrix with itself: one tensor under two names of a label."""
+        x = self.pick(lambda dims: len(set(dims)) == 2 == len(dims))
+        if x is None or (self.tree and x in self.reads):
+            return
+        i, k = self.dims[x]
+        output = self.rng.choice([[i, f"{i}2"], [f"{i}2", i], [i, f"{i}2", k]])
+        self.add([(x, [i, k]), (x, [f"{i}2", k])], output, "x * y")
+
+    def broadcast(self) -> None:
+        """Along one label more."""
+        x = self.pick(lambda dims: 1 <= len(dims) <= 2)
+        if x is None:
+            return
+        labels = named(self.dims[x])
+        [wide] = named([self.rng.choice(sorted(self.kinds))], labels)
+        output = self.rng.choice([[wide, *labels], [*labels, wide]])
+        self.add([(x, labels)], output, "x * 2", wide=wide)
+
+
+def named(dims: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
+    """Distinct labels whose first letter is the dimension's kind: i, then i2, i3."""
+    found: list[str] = []
+    for kind in dims:
+        names = [kind, *(f"{kind}{n}" for n in range(2, 9))]
+        found.append(next(name for name in names if name not in (*taken, *found)))
+    return found
+
+
+def _arranged(labels: Sequence[str], dims: Dims) -> list[str]:
+    """The labels in the order in which a tensor has dimensions of their kinds."""
+    left, found = list(labels), []
+    for kind in dims:
+        found.append(next(label for label in left if label[0] == kind))
+        left.remove(found[-1])
+    return found
+
+
+def random_graph(seed: int, *, tree: bool, most: int = 4) -> ed.Graph:
+    """One to `most` vertices over two to four kinds of dimension."""
+    rng = random.Random(seed)
+    kinds = {kind: rng.choice(SIZES) for kind in "ijkm"[: rng.randint(2, 4)]}
+    growth = Growth(rng, tree, kinds)
+    steps = [growth.product] * 3 + [growth.map_one, growth.map_two, growth.reduce]
+    steps += [growth.gram, growth.broadcast]
+    wanted = rng.randint(1, most)
+    while len(growth.reads) < wanted:
+        rng.choice(steps)()
+    outputs = [name for name, n in growth.reads.items() if n == 0 or rng.random() < 0.15]
+    used = {name for v in growth.graph.vertices.values() for name in v.inputs} | set(growth.reads)
+    vertices = [v for name, v in growth.graph.vertices.items() if name in used]
+    return ed.Graph.of(vertices, outputs, {})

@@ -1,0 +1,299 @@
+"""Carries a plan out element by element: who holds what, and what each device must receive.
+
+Tensors are masks over their elements, one per device, made from the plan's decisions and the
+meaning of each operation alone. Whatever a device needs and does not hold is received.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp import EinSum
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
+from eindecomp.lang.scalar import used_args
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp import Vertex
+    from eindecomp.planner.plan import Plan
+
+    Mask = NDArray[np.bool_]
+    Masks = list[Mask]
+
+WHOLE = slice(None)
+Ranges = dict[str, slice]
+"""Which indices of each label a device computes."""
+
+
+@dataclass
+class Moved:
+    """Bytes, by vertex and by edge."""
+
+    join: dict[str, int] = field(default_factory=dict[str, int])
+    aggregate: dict[str, int] = field(default_factory=dict[str, int])
+    repartition: dict[str, int] = field(default_factory=dict[str, int])
+    edges: dict[tuple[str, str, int], int] = field(default_factory=dict[Any, int])
+
+    @property
+    def total(self) -> int:
+        parts = (self.join, self.aggregate, self.repartition)
+        return sum(sum(part.values()) for part in parts)
+
+
+def simulate(plan: Plan) -> Moved:
+    """What all devices receive when the plan is carried out."""
+    moved = Moved()
+    sites = {name: Site(plan, plan.graph[name]) for name in plan.decisions}
+    for site in sites.values():
+        site.check()
+        name, item = site.vertex.name, site.vertex.dtype.itemsize
+        moved.join[name] = 0
+        moved.aggregate[name] = site.reduced()
+        moved.repartition[name] = (
+            0 if site.further is None else item * lacking(site.further, site.home)
+        )
+        for k, source in enumerate(site.vertex.inputs):
+            need, origin = site.needs[k], plan.graph[source]
+            if need is None or isinstance(origin.op, Fill):
+                continue
+            if source in sites:
+                held = [sites[source].home, sites[source].further]
+                received = min(lacking(need, own) for own in held if own is not None)
+                kind = moved.repartition
+            elif plan.inputs == "sharded":
+                # Each element that somebody needs is stored with one of those who need it.
+                received = int(np.sum(need)) - int(np.logical_or.reduce(need).sum())
+                kind = moved.join
+            else:
+                continue
+            moved.edges[source, name, k] = received * origin.dtype.itemsize
+            kind[name] += received * origin.dtype.itemsize
+    return moved
+
+
+def lacking(need: Masks, held: Masks) -> int:
+    """The elements that devices need and do not hold."""
+    return sum(int((wanted & ~own).sum()) for wanted, own in zip(need, held, strict=True))
+
+
+@dataclass
+class Site:
+    """A vertex on all devices."""
+
+    plan: Plan
+    vertex: Vertex
+
+    @cached_property
+    def devices(self) -> list[tuple[int, ...]]:
+        """The coordinates of every device; the last axis runs fastest."""
+        return list(product(*map(range, self.plan.mesh.sizes)))
+
+    @cached_property
+    def axes_of(self) -> dict[str, list[int]]:
+        """The mesh axes that cut each label."""
+        labels = list(self.plan.parts[self.vertex.name])
+        given = self.plan.decisions[self.vertex.name].assignment
+        return {label: [a for a, k in enumerate(given) if k == i] for i, label in enumerate(labels)}
+
+    @cached_property
+    def kept(self) -> list[str | None]:
+        """The label along each dimension of the result, None where it cannot be cut."""
+        op = self.vertex.op
+        uncut = {ScatterAdd: "row_label", Concat: "along"}.get(type(op))
+        return [None if uncut and label == getattr(op, uncut) else label for label in op.output]
+
+    @cached_property
+    def summed(self) -> list[int]:
+        """The axes along which partial results lie."""
+        kept = self.vertex.op.groups if isinstance(self.vertex.op, Reshape) else [self.kept]
+        labels = {label for group in kept for label in group}
+        return [a for label, axes in self.axes_of.items() if label not in labels for a in axes]
+
+    def piece(self, size: int, axes: Sequence[int], at: tuple[int, ...]) -> slice:
+        """A device's part of so many elements, cut as evenly as can be, outer axes first."""
+        sizes = self.plan.mesh.sizes
+        index, parts = 0, 1
+        for axis in axes:
+            index, parts = index * sizes[axis] + at[axis], parts * sizes[axis]
+        return slice(index * size // parts, (index + 1) * size // parts)
+
+    @cached_property
+    def touched(self) -> list[tuple[list[Mask | None], Mask]]:
+        """For every device what it reads of each input and what it computes."""
+        graph = self.plan.graph
+        shapes = [graph[name].shape for name in self.vertex.inputs]
+        sizes = label_sizes(self.vertex, shapes)
+        return [
+            touch(
+                self.vertex,
+                shapes,
+                {label: self.piece(sizes[label], axes, at) for label, axes in self.axes_of.items()},
+            )
+            for at in self.devices
+        ]
+
+    @cached_property
+    def tile(self) -> Masks:
+        """What each device computes, if only partly."""
+        return [made for _, made in self.touched]
+
+    @cached_property
+    def needs(self) -> list[Masks | None]:
+        """What each device reads of each input; None if it is not read."""
+        rows = [reads for reads, _ in self.touched]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return [None if column[0] is None else column for column in columns]
+
+    @cached_property
+    def home(self) -> Masks:
+        """What each device keeps: its tile, cut further along the axes that are summed over."""
+        if not self.summed:
+            return self.tile
+        places = self.plan.decisions[self.vertex.name].places
+        found: Masks = []
+        for at in self.devices:
+            box: list[slice] = []
+            for k, (label, size) in enumerate(zip(self.kept, self.vertex.shape, strict=True)):
+                outer = [] if label is None else self.axes_of[label]
+                inner = sorted(a for a in self.summed if places[a] == k)
+                box.append(self.piece(size, outer + inner, at))
+            found.append(boxed(self.vertex.shape, box))
+        return found
+
+    @cached_property
+    def further(self) -> Masks | None:
+        """What each device keeps besides."""
+        cut = self.plan.decisions[self.vertex.name].further
+        return None if cut is None else self.decoded(cut)
+
+    def decoded(self, cut: Any) -> Masks:
+        """The masks of a layout that the plan gives."""
+        found: Masks = []
+        for at in self.devices:
+            box: list[slice] = []
+            for span in cut:
+                axes = [a for a in range(len(at)) if span.axes >> a & 1]
+                axes += [a for a in range(len(at)) if span.inner >> a & 1]
+                part = self.piece(span.units, axes, at)
+                ends = span.start + part.start * span.scale, span.start + part.stop * span.scale
+                box.append(slice(*ends))
+            found.append(boxed(self.vertex.shape, box))
+        return found
+
+    def check(self) -> None:
+        """What any plan must hold, whatever it costs."""
+        plan, name = self.plan, self.vertex.name
+        for label, axes in self.axes_of.items():
+            assert plan.parts[name][label] == prod(plan.mesh.sizes[a] for a in axes)
+        assert np.logical_or.reduce(self.tile).all(), f"{name} is not computed everywhere"
+        assert np.logical_or.reduce(self.home).all(), f"{name} is not kept everywhere"
+        assert all((own <= tile).all() for own, tile in zip(self.home, self.tile, strict=True))
+        given = self.decoded(plan.decisions[name].home)
+        assert all((a == b).all() for a, b in zip(self.home, given, strict=True))
+
+    def reduced(self) -> int:
+        """The bytes that reducing moves, group by group of devices with partial results.
+
+        An element is reduced where one device keeps it, which receives the other partial states;
+        all others that keep it receive the result.
+        """
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for device, at in enumerate(self.devices):
+            key = tuple(c for a, c in enumerate(at) if a not in self.summed)
+            groups.setdefault(key, []).append(device)
+        total = 0
+        for group in groups.values():
+            partial = np.sum([self.tile[d] for d in group], axis=0)
+            keep = np.sum([self.home[d] for d in group], axis=0)
+            assert ((keep > 0) == (partial > 0)).all()
+            made = partial > 0
+            total += int((partial - 1)[made].sum()) * state_bytes(self.vertex)
+            total += int((keep - 1)[made].sum()) * self.vertex.dtype.itemsize
+        return total
+
+
+def state_bytes(vertex: Vertex) -> int:
+    """The bytes of a partial result; all numbers of its state are of the result's type."""
+    agg = getattr(vertex.op, "agg", None)
+    return vertex.dtype.itemsize * (1 if agg is None else agg.width)
+
+
+def label_sizes(vertex: Vertex, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The size of every label that an operation can be cut along."""
+    found = dict(zip(vertex.op.output, vertex.shape, strict=True))
+    match vertex.op:
+        case EinSum(inputs=inputs):
+            for labels, shape in zip(inputs, shapes, strict=True):
+                found |= zip(labels, shape, strict=True)
+        case ScatterAdd(source=source, index=index):
+            found |= zip(source, shapes[0], strict=True)
+            found |= zip(index, shapes[1], strict=True)
+        case Reshape(sizes=sizes):
+            found = dict(sizes)
+        case _:
+            pass
+    return found
+
+
+def boxed(shape: tuple[int, ...], box: Sequence[slice]) -> Mask:
+    """A mask with a box of a tensor's elements."""
+    mask = np.zeros(shape, dtype=bool)
+    mask[tuple(box)] = True
+    return mask
+
+
+def touch(
+    vertex: Vertex, shapes: Sequence[tuple[int, ...]], ranges: Ranges
+) -> tuple[list[Mask | None], Mask]:
+    """The elements of each input that are read, and those that are made, for some label indices."""
+
+    def box(shape: tuple[int, ...], labels: Sequence[str]) -> Mask:
+        return boxed(shape, [ranges.get(label, WHOLE) for label in labels])
+
+    op = vertex.op
+    reads: list[Mask | None]
+    match op:
+        case EinSum():
+            used = used_args(op.join)
+            reads = [
+                box(shape, labels) if k in used else None
+                for k, (labels, shape) in enumerate(zip(op.inputs, shapes, strict=True))
+            ]
+        case Gather():
+            # Which rows are looked up is known only when it runs.
+            table = [ranges.get(label, WHOLE) for label in op.table]
+            table.insert(op.axis, WHOLE)
+            reads = [boxed(shapes[0], table), box(shapes[1], op.index)]
+        case ScatterAdd():
+            reads = [box(shapes[0], op.source), box(shapes[1], op.index)]
+            rows = [ranges.get(label, WHOLE) for label in op.table]
+            rows.insert(op.axis, WHOLE)
+            return reads, boxed(vertex.shape, rows)
+        case Concat():
+            assert op.along not in ranges
+            reads = [box(shape, op.output) for shape in shapes]
+        case Slice():
+            dims = list(zip(op.output, op.ranges, strict=True))
+            assert not any(label in ranges for label, window in dims if window)
+            read = [
+                slice(*window) if window else ranges.get(label, WHOLE) for label, window in dims
+            ]
+            reads = [boxed(shapes[0], read)]
+        case Reshape():
+            before = [label for group in op.input for label in group]
+            after = [label for group in op.groups for label in group]
+            units = box(tuple(size for _, size in op.sizes), before)
+            order = [before.index(label) for label in after]
+            return [units.reshape(shapes[0])], units.transpose(order).reshape(vertex.shape)
+        case Input() | Fill():
+            raise AssertionError("inputs and fills are not computed by tiles")
+    return reads, box(vertex.shape, op.output)

@@ -1,0 +1,194 @@
+"""Objective `bound`: the paper's costs to the element, and its optimum against brute force."""
+
+from __future__ import annotations
+
+import pytest
+from brute_bound import bound_of, brute_bound, decompositions, made
+from brute_bound import viable as brute_viable
+from brute_bytes import Assignment, brute_bytes, choices, prime_axes
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from random_graphs import random_graph
+
+import eindecomp as ed
+from eindecomp.errors import PlanError
+from eindecomp.planner.make import cost, plan
+
+MATMUL = """
+input X[i: 8, j: 8], Y[j, k: 8]
+Z[i,k] <- sum X[i,j] * Y[j,k]
+output Z
+"""
+HANDOVER = """
+input X[i: {0}, j: {1}]
+A[i,j] <- exp(X[i,j])
+B[i,j] <- exp(A[i,j])
+output B
+"""
+DEVICES = st.sampled_from([2, 3, 4, 6, 8, 12])
+SEEDS = st.integers(0, 2**32)
+hundreds = settings(max_examples=settings.default.max_examples * 5)
+
+
+@pytest.mark.parametrize(
+    ("parts", "join", "aggregate"),
+    [
+        ({"i": 2, "j": 2, "k": 4}, 16 * (4 * 4 + 4 * 2), 64),
+        ({"i": 4, "j": 1, "k": 4}, 16 * (16 + 16), 0),
+        ({"i": 1, "j": 8, "k": 1}, 8 * (8 + 8), 7 * 64),
+        ({"i": 1, "j": 1, "k": 1}, 64 + 64, 0),
+        # 3 pieces of 8 are at most 3 long.
+        ({"i": 3, "j": 1, "k": 1}, 3 * (3 * 8 + 64), 0),
+        ({"i": 1, "j": 3, "k": 2}, 6 * (8 * 3 + 3 * 4), 2 * 2 * 8 * 4),
+    ],
+)
+def test_a_matrix_product(parts, join, aggregate):
+    found = cost(ed.parse(MATMUL), {"Z": parts}, devices=16)
+    assert (found.join["Z"], found.aggregate["Z"]) == (join, aggregate)
+    assert found.repartition["Z"] == 0
+    assert found.total == join + aggregate
+
+
+@pytest.mark.parametrize(
+    ("shape", "held", "need", "moved"),
+    [
+        ((8, 8), (2, 4), (4, 1), 320),
+        ((8, 8), (2, 4), (2, 4), 0),
+        # To finer pieces: nothing is joined, but each comes out of a larger one.
+        ((8, 8), (1, 1), (2, 2), 4 * 64),
+        # To coarser ones: every piece is joined to the first, and the first is no larger.
+        ((8, 8), (2, 2), (1, 1), 3 * (64 + 16)),
+        # 2 pieces and 3 meet in 4 pairs; tiles are 6 × 5 and 4 × 5, and so is where they meet.
+        ((12, 5), (2, 1), (3, 1), (4 - 3) * (20 + 30) + 30 * 3),
+        ((7, 1), (2, 1), (4, 1), 4 * 4),
+    ],
+)
+def test_a_handover(shape, held, need, moved):
+    graph = ed.parse(HANDOVER.format(*shape))
+    parts = {"A": dict(zip("ij", held, strict=True)), "B": dict(zip("ij", need, strict=True))}
+    found = cost(graph, parts, devices=8)
+    assert found.repartition == {"A": 0, "B": moved}
+    assert found.edges == {("A", "B", 0): moved}
+
+
+def test_given_inputs_come_in_any_partition():
+    found = cost(ed.parse(HANDOVER.format(8, 8)), {"A": {"i": 8}, "B": {"i": 8}}, devices=8)
+    assert found.total == found.join["A"] + found.join["B"] == 64 + 64
+
+
+@hundreds
+@given(seed=SEEDS, tree=st.booleans(), devices=DEVICES)
+def test_exact_equals_brute_force(seed, tree, devices):
+    graph = random_graph(seed, tree=tree)
+    assume(decompositions(graph, devices) <= 100_000)
+    best = brute_bound(graph, devices)
+    for solver in ("exact", "auto"):
+        found = plan(graph, devices, objective="bound", solver=solver, rewrite=False)
+        assert found.cost == found.bound == best
+        assert found.gap == 0
+        check(found)
+
+
+@hundreds
+@given(seed=SEEDS, devices=DEVICES)
+def test_the_tree_program_is_exact_on_trees(seed, devices):
+    graph = random_graph(seed, tree=True, most=8)
+    found = plan(graph, devices, objective="bound", solver="tree", rewrite=False)
+    exact = plan(graph, devices, objective="bound", solver="exact", rewrite=False)
+    assert found.cost == found.bound == exact.cost
+    check(found)
+
+
+@hundreds
+@given(seed=SEEDS, devices=DEVICES)
+def test_the_linearisation_is_valid_and_never_better(seed, devices):
+    graph = random_graph(seed, tree=False, most=10)
+    found = plan(graph, devices, objective="bound", solver="linear", rewrite=False)
+    exact = plan(graph, devices, objective="bound", solver="exact", rewrite=False)
+    assert found.bound <= exact.cost <= found.cost
+    check(found)
+
+
+def check(found) -> None:
+    """The parts are viable, and they cost what the plan says."""
+    for vertex in made(found.graph):
+        sizes = found.graph.label_sizes(vertex)
+        parts = {label: found.parts[vertex.name][label] for label in sizes}
+        assert parts in brute_viable(sizes, found.devices)
+    assert found.cost == bound_of(found.graph, found.parts)
+
+
+@given(seed=SEEDS, devices=DEVICES)
+def test_the_tree_program_names_the_vertex_that_is_read_twice(seed, devices):
+    graph = random_graph(seed, tree=False)
+    reads = [n for v in made(graph) for n in v.inputs if graph[n].inputs]
+    twice = {name for name in reads if reads.count(name) > 1}
+    if not twice:
+        plan(graph, devices, objective="bound", solver="tree", rewrite=False)
+        return
+    with pytest.raises(PlanError, match="no tree") as raised:
+        plan(graph, devices, objective="bound", solver="tree", rewrite=False)
+    assert any(str(graph[name]) in str(raised.value) for name in twice)
+
+
+@hundreds
+@given(seed=SEEDS, devices=DEVICES, inputs=st.sampled_from(["free", "sharded"]))
+def test_axes_are_then_given_so_that_least_moves(seed, devices, inputs):
+    graph = random_graph(seed, tree=False, most=3)
+    found = plan(graph, devices, objective="bound", inputs=inputs, rewrite=False)
+    axes = prime_axes(devices)
+
+    def cuts(row: Assignment, name: str) -> bool:
+        parts = dict.fromkeys(found.parts[name], 1)
+        for axis, label in enumerate(row):
+            if label is not None:
+                parts[label] *= axes[axis]
+        return parts == found.parts[name]
+
+    rows = {
+        name: [row for row in own if cuts(row, name)] for name, own in choices(graph, axes).items()
+    }
+    best = brute_bytes(graph, axes, inputs, rows)
+    assert found.traffic.total == best
+    assert cost(graph, found.parts, devices, "bytes", inputs=inputs).total == best
+
+
+def test_the_linearisation_does_not_see_across_paths():
+    """Z2 is planned on its own, after the path from Z0 to Z1."""
+    graph = ed.parse("""
+    input X[i: 12, j: 12]
+    Z0[i] <- max X[i,j]
+    Z1[] <- sum Z0[i]
+    Z2[i,k: 12] <- Z0[i] * 2
+    output Z1, Z2
+    """)
+    linear = plan(graph, 8, objective="bound", solver="linear", rewrite=False)
+    exact = plan(graph, 8, objective="bound", rewrite=False)
+    assert exact.cost == brute_bound(graph, 8) < linear.cost == bound_of(graph, linear.parts)
+    assert linear.gap > 0
+
+
+@pytest.mark.parametrize("solver", ["tree", "linear"])
+def test_the_papers_solvers_are_for_its_objective(solver):
+    with pytest.raises(PlanError, match=f"solver '{solver}' is for objective 'bound'"):
+        plan(ed.parse(MATMUL), 4, objective="bytes", solver=solver)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"graph": "Z"}, "not of str"),
+        ({"devices": 0}, "devices must be an integer, 1 or more"),
+        ({"devices": 2.5}, "devices must be an integer, 1 or more"),
+        ({"devices": None}, "how many devices"),
+        ({"objective": "speed"}, "objective 'speed' is none of bytes, bound, time"),
+        ({"solver": "magic"}, "solver 'magic' is none of auto, exact, tree, linear"),
+        ({"inputs": "spread"}, "inputs 'spread' is none of free, sharded"),
+        ({"mesh": {"gpu": 4}}, "the mesh has 4 devices, not 8"),
+        ({"mesh": {"gpu": 0}}, "mesh axis 'gpu' needs a size of 1 or more"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    given = {"graph": ed.parse(MATMUL), "devices": 8} | arguments
+    with pytest.raises(PlanError, match=message):
+        plan(**given)
