@@ -11,7 +11,9 @@ array([[ 4.,  5.],
        [10., 11.]], dtype=float32)
 """
 
-from eindecomp import solve
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from eindecomp.errors import (
     EinDecompError,
     ExpressionError,
@@ -31,10 +33,13 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.declare import monoid
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
-from eindecomp.planner.cost import Cost
-from eindecomp.planner.machine import Machine
-from eindecomp.planner.make import cost, plan
-from eindecomp.planner.plan import Plan
+
+if TYPE_CHECKING:
+    from eindecomp import solve
+    from eindecomp.planner.cost import Cost
+    from eindecomp.planner.machine import Machine
+    from eindecomp.planner.make import cost, plan
+    from eindecomp.planner.plan import Plan
 
 __all__ = [
     "Cost",
@@ -63,3 +68,20 @@ __all__ = [
     "rewrite",
     "solve",
 ]
+
+_LATER = {
+    "Cost": "planner.cost",
+    "Machine": "planner.machine",
+    "Plan": "planner.plan",
+    "cost": "planner.make",
+    "plan": "planner.make",
+    "solve": "solve",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the planner and the solver at their first use: reading and writing graphs needs none."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'eindecomp' has no attribute {name!r}")
+    module = import_module(f"eindecomp.{_LATER[name]}")
+    return module if name == "solve" else getattr(module, name)

@@ -31,6 +31,7 @@ from eindecomp.planner.traffic import Decision, Traffic
 from eindecomp.planner.viable import viable_parts
 from eindecomp.planner.view import is_planned, view_of
 from eindecomp.solve.minimize import minimize
+from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.box import Cut
     from eindecomp.planner.price import Price
     from eindecomp.planner.view import View
-    from eindecomp.solve.solution import Progress, Solution
+    from eindecomp.solve.solution import Solution
 
     Ints = NDArray[np.int64]
 
@@ -70,8 +71,15 @@ class Search:
     memory: int | None = None
     devices: int = 0
     """Of the whole mesh, where this one holds only its outer axes."""
+    started: float = 0.0
     deadline: float = np.inf
+    bound: float = 0
     on_event: Callable[[Progress], None] | None = None
+
+    def tell(self, stage: str, cost: float = np.inf) -> None:
+        """Report the stage and the cost of the best whole plan so far."""
+        if self.on_event is not None:
+            self.on_event(Progress(monotonic() - self.started, stage, cost, self.bound))
 
     def on(self, mesh: Mesh) -> Search:
         """The same on another mesh."""
@@ -146,7 +154,6 @@ def _minimize(search: Search, traffic: Traffic, method: str) -> Solution:
             traffic.problem(limit),
             method=method,
             time_limit=max(search.deadline - monotonic(), 1.0),
-            on_event=search.on_event,
         )
     except InfeasibleError as error:
         raise _too_little_memory(search, traffic, error) from None
@@ -184,6 +191,7 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
         end = block[-1] + 1 if block else 0
         mesh = Mesh(search.mesh.names[:end], search.mesh.sizes[:end])
         base = {} if outcome is None else outcome.decisions
+        search.tell(f"axes {block[0] + 1} to {end}" if block else "axes")
         outcome = choose_block(search.on(mesh), block, base, pairs=pairs)
     assert outcome is not None  # noqa: S101 - there is a block
     return outcome if len(blocks) == 1 else replace(outcome, bound=0)
@@ -204,6 +212,7 @@ def improve(search: Search, outcome: Outcome, goal: float) -> Outcome:
             except UnsolvedError:
                 break
             last = monotonic() - started
+            search.tell("improve", min(found.cost, outcome.cost))
             stale = 0 if found.cost < outcome.cost else stale + 1
             outcome = found if found.cost < outcome.cost else outcome
             turn += 1

@@ -31,7 +31,7 @@ def choose(
     search: Search, relaxed: Relaxed, time_limit: float, *, exactly: bool = False
 ) -> Outcome:
     """The best choice of axes that can be found in time, given what relaxing it has shown."""
-    search = replace(search, deadline=monotonic() + time_limit)
+    search = replace(search, deadline=monotonic() + time_limit, bound=relaxed.bound)
     sizes = block_sizes(search)
     found = [choose_by_blocks(search, sizes)]
     if found[0].cost > relaxed.bound and relaxed.parts is not None and search.memory is None:
@@ -40,13 +40,17 @@ def choose(
         whole = (len(search.mesh.sizes),) if _ways(search) <= LISTED else ()
         found.append(choose_by_blocks(hinted, (*whole, *sizes)))
     bound = max(found[0].bound, relaxed.bound)
-    outcome = improve(search, min(found, key=lambda each: each.cost), bound)
+    outcome = min(found, key=lambda each: each.cost)
+    search = replace(search, bound=bound)
+    search.tell("improve", outcome.cost)
+    outcome = improve(search, outcome, bound)
     joint = _joins(search, exactly)
     if outcome.cost > bound and joint and search.memory is None:
         outcome = improve_regions(search, outcome, bound)
     # Where relaxing went through, search and bound over everything adds nothing in sensible time.
     hopeful = exactly or relaxed.parts is None
     if outcome.cost > bound and joint and hopeful and monotonic() < search.deadline:
+        search.tell("search", outcome.cost)
         whole = choose_block(search, all_axes(search), {}, pairs=True)
         bound = max(whole.bound, bound)
         outcome = min(whole, outcome, key=lambda each: each.cost)

@@ -235,9 +235,10 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
     in_time = isinstance(price, Seconds)
     search = Search(
         task.graph, price, task.inputs, task.pinned, task.restriction,
-        redundant=in_time, memory=task.memory, on_event=task.on_event,
+        redundant=in_time, memory=task.memory, started=monotonic(), on_event=task.on_event,
     )  # fmt: skip
     started = monotonic()
+    search.tell("relax")
     if in_time:
         relaxed = Relaxed(_least_compute(task, price))
     else:

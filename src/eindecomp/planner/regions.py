@@ -32,6 +32,7 @@ def improve_regions(search: Search, outcome: Outcome, goal: float) -> Outcome:
             if region in tried or monotonic() > search.deadline:
                 continue
             tried.add(region)
+            search.tell("regions", outcome.cost)
             found = _choose_region(search, outcome, region)
             if found is not None and found.cost < outcome.cost:
                 outcome, improved = found, True
