@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo test lint types layers unit bench format clean
 
 help:
-	@echo "make demo    parse, rewrite, evaluate and differentiate an example"
+	@echo "make demo    parse, rewrite, plan, evaluate and differentiate an example"
 	@echo "make test    lint, types, import rules, doctests and tests"
 	@echo "make bench   measure what the documentation claims"
 	@echo "make format  format the code"
@@ -47,6 +47,7 @@ unit: $(VENV)/ready
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/large_graphs.py
 	$(BIN)/python benchmarks/solve_chain.py
+	$(BIN)/python benchmarks/plan_llama.py
 	$(BIN)/python benchmarks/solve_contest.py
 
 format: $(VENV)/ready

@@ -1,4 +1,4 @@
-"""What `make demo` shows: multi-head attention from text to checked numbers and gradients."""
+"""What `make demo` shows: multi-head attention from text to a plan, checked numbers and gradients."""
 
 from pathlib import Path
 
@@ -20,11 +20,14 @@ def attention(x: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def main() -> None:
-    """Parse, rewrite, evaluate, check and differentiate."""
+    """Parse, rewrite, plan, evaluate, check and differentiate."""
     graph = ed.load(HERE / "multihead_attention.ein")
     print("# The graph, macros expanded:", graph, sep="\n")
     better = ed.rewrite(graph)
     print("\n# Rewritten for running:", better, sep="\n")
+
+    plan = ed.plan(graph, devices=8)
+    print("\n# Planned for 8 devices:", plan.explain(width=120), plan.compare(), sep="\n")
 
     rng = np.random.default_rng(0)
     inputs = {v.name: rng.standard_normal(v.shape) / 4 for v in graph.inputs}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ class Pieces:
     graph: Graph
     views: dict[str, View]
     vectors: dict[str, Ints]
+    _handovers: dict[Any, Ints] = field(default_factory=dict[Any, Any], compare=False)
 
     @staticmethod
     def of(graph: Graph, factors: tuple[int, ...], restrict: Restrict | None = None) -> Pieces:
@@ -61,12 +62,14 @@ class Pieces:
 
     def handover(self, maker: str, reader: str, k: int) -> Ints:
         """The repartition costs between the maker's vectors and the reader's."""
-        dims = self.views[reader].reads[k]
-        assert dims is not None  # noqa: S101 - edges are of inputs that are read
-        return paper.repartition_table(
-            (self.views[maker], self.vectors[maker]),
-            (self.views[reader], dims, self.vectors[reader]),
-        )
+        made = (self.views[maker], self.vectors[maker])
+        view, rows = self.views[reader], self.vectors[reader]
+        key = (made[0], id(made[1]), view, id(rows), k)
+        if key not in self._handovers:
+            dims = view.reads[k]
+            assert dims is not None  # noqa: S101 - edges are of inputs that are read
+            self._handovers[key] = paper.repartition_table(made, (view, dims, rows))
+        return self._handovers[key]
 
     def problem(self) -> Problem:
         """What the solver takes: one variable per vertex, in the order of `views`."""
