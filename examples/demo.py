@@ -1,4 +1,4 @@
-"""What `make demo` shows: multi-head attention from text to a plan, checked numbers and gradients."""
+"""What `make demo` shows: multi-head attention from text to a plan, numbers and gradients."""
 
 from pathlib import Path
 

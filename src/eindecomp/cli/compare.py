@@ -27,7 +27,7 @@ def compare(
     memory: ask.Memory = None,
     machine: ask.MachineName = None,
     rewrite: ask.Rewrite = True,
-    time: ask.Time = 60,
+    time: ask.Time = 45,
     against: Annotated[
         list[str] | None,
         typer.Option("--with", help="a strategy or labels to compare with; all that apply if none"),

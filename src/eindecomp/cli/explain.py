@@ -28,7 +28,7 @@ def explain(
     memory: ask.Memory = None,
     machine: ask.MachineName = None,
     rewrite: ask.Rewrite = True,
-    time: ask.Time = 60,
+    time: ask.Time = 45,
     json: ask.Json = False,
 ) -> None:
     """Say what a plan cuts how, what moves where, what that costs, and why not otherwise.

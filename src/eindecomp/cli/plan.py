@@ -25,7 +25,7 @@ def plan(
     memory: ask.Memory = None,
     machine: ask.MachineName = None,
     rewrite: ask.Rewrite = True,
-    time: ask.Time = 60,
+    time: ask.Time = 45,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="write the plan there, as JSON")
     ] = None,

@@ -73,7 +73,7 @@ class Request:
     memory: str | None = None
     machine: str | None = None
     rewrite: bool = True
-    time: float = 60
+    time: float = 45
 
     def plan(self, graph: Graph) -> Plan:
         """Plan a graph as asked, with a live line on a terminal."""

@@ -65,7 +65,7 @@ def plan(
     pin: Pin | None = None,
     rewrite: bool = True,
     *,
-    time_limit: float = 60,
+    time_limit: float = 45,
     on_event: Callable[[Progress], None] | None = None,
 ) -> Plan:
     """Cut every vertex of a graph over devices so that the objective is least.

@@ -68,7 +68,8 @@ def project(
     network: Network, keep: tuple[int, ...], deadline: float, work: int = WORK
 ) -> Projection | None:
     """Eliminate all but `keep`; the projection's table has one axis per kept variable, in order."""
-    order = elimination_order(network, keep, work)
+    network, single = _without_single(network, keep)
+    order = elimination_order(network, (*keep, *single), work)
     if order is None:
         return None
     least_of = _pick_least_of(order.work)
@@ -76,7 +77,8 @@ def project(
     buckets: dict[int, list[Table]] = {v: [] for v in rank}
     for scope, table in network.tables:
         buckets[min(scope, key=rank.__getitem__)].append((scope, table))
-    chosen: list[tuple[int, tuple[int, ...], NDArray[Any]]] = []
+    only = np.zeros((), dtype=np.uint8)
+    chosen: list[tuple[int, tuple[int, ...], NDArray[Any]]] = [(v, (), only) for v in single]
     for v in order.variables:
         if monotonic() > deadline:
             return None
@@ -88,6 +90,25 @@ def project(
     for scope, part in (entry for v in keep for entry in buckets[v]):
         table += _spread(scope, part, keep)
     return Projection(table, tuple(chosen))
+
+
+def _without_single(network: Network, keep: tuple[int, ...]) -> tuple[Network, list[int]]:
+    """The network without the variables that have one choice, and those variables.
+
+    They would cost nothing but an axis each, and an array has only so many axes.
+    """
+    single = [v for v, size in enumerate(network.sizes) if size == 1 and v not in keep]
+    if not single:
+        return network, single
+    gone = set(single)
+    tables: list[Table] = []
+    for scope, table in network.tables:
+        left = tuple(v for v in scope if v not in gone)
+        if len(left) < len(scope):
+            table = table.reshape([network.sizes[v] for v in left])
+        if left:
+            tables.append((left, table))
+    return Network(network.sizes, tables), single
 
 
 def elimination_order(network: Network, keep: tuple[int, ...], most_work: int) -> Order | None:
