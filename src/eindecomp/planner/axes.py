@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from eindecomp.errors import InfeasibleError, PlanError, UnsolvedError
+from eindecomp.planner.box import outer_cut
 from eindecomp.planner.choices import (
     REPLICATED,
     UNUSED,
@@ -84,7 +85,11 @@ class Search:
     def on(self, mesh: Mesh) -> Search:
         """The same on another mesh."""
         # A group of devices that further axes will cut has the memory of all of them.
-        pinned = self.pinned if mesh == self.mesh else None
+        outer = len(mesh.sizes)
+        pinned = {
+            name: tuple(dict.fromkeys(outer_cut(cut, outer) for cut in cuts))
+            for name, cuts in (self.pinned or {}).items()
+        }
         group = self.mesh.devices // mesh.devices
         memory = None if self.memory is None else self.memory * group
         return replace(
@@ -156,6 +161,8 @@ def _minimize(search: Search, traffic: Traffic, method: str) -> Solution:
             time_limit=max(search.deadline - monotonic(), 1.0),
         )
     except InfeasibleError as error:
+        if search.memory is None:
+            raise PlanError("no plan found that agrees with what is pinned") from None
         raise _too_little_memory(search, traffic, error) from None
 
 
@@ -166,7 +173,8 @@ def _too_little_memory(search: Search, traffic: Traffic, error: InfeasibleError)
         step += f", which computes {search.graph[names[error.step]]}"
     lacking = "" if error.excess is None else f": {show_bytes(error.excess)} are missing"
     return PlanError(
-        f"no plan keeps to {show_bytes(search.memory or 0)} of memory per device{step}{lacking}"
+        f"found no plan that keeps to {show_bytes(search.memory or 0)} of memory per device"
+        f"{step}{lacking}"
     )
 
 
@@ -268,7 +276,7 @@ def choose_block(
                 if a not in block and current[a] in view.aggregated
             ]
         if not rows:
-            rows, settled = (_any_assignment(search, vertex, view),), []
+            rows = (_any_assignment(search, vertex, view),)
             settled = [(a, REPLICATED) for a in range(len(mesh.sizes))]
         return choices(view, mesh, rows, tuple(settled))
 

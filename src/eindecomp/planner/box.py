@@ -80,6 +80,18 @@ def interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
     return low, high
 
 
+def boxes_key(mesh: Mesh, cut: Cut) -> tuple[bytes, ...]:
+    """Equal for cuts that give every device the same box."""
+    ends = (end for span in cut for end in interval(mesh, span))
+    return tuple(end.tobytes() for end in ends)
+
+
+def outer_cut(cut: Cut, axes: int) -> Cut:
+    """What devices that agree on this many outer axes hold together."""
+    kept = (1 << axes) - 1
+    return tuple(span._replace(axes=span.axes & kept, inner=span.inner & kept) for span in cut)
+
+
 def volumes(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut on every device: one row per cut."""
     found = np.ones((len(cuts), mesh.devices), dtype=np.int64)

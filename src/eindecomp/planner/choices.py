@@ -86,12 +86,11 @@ def refined(
     redundant: bool = False,
 ) -> tuple[Assignment, ...]:
     """Every assignment that agrees with `base` but for the given axes."""
-    free = axes
     most = int(viable_parts(sizes, mesh.sizes)[0].prod())
     labels = range(UNUSED if redundant or most < mesh.devices else 0, len(sizes))
-    rows = np.array(list(product(labels, repeat=len(free))), dtype=np.int64)
+    rows = np.array(list(product(labels, repeat=len(axes))), dtype=np.int64)
     full = np.tile(np.array(base, dtype=np.int64), (len(rows), 1))
-    full[:, list(free)] = rows
+    full[:, list(axes)] = rows
     parts = parts_of_assignments(full, mesh, len(sizes))
     fits = (parts <= np.array(sizes, dtype=np.int64)).all(axis=1)
     if not redundant:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from eindecomp.errors import PlanError
 from eindecomp.planner.axes import (
     BLOCK,
     Outcome,
@@ -33,12 +34,13 @@ def choose(
     """The best choice of axes that can be found in time, given what relaxing it has shown."""
     search = replace(search, deadline=monotonic() + time_limit, bound=relaxed.bound)
     sizes = block_sizes(search)
-    found = [choose_by_blocks(search, sizes)]
-    if found[0].cost > relaxed.bound and relaxed.parts is not None and search.memory is None:
+    found = [_start(search, sizes)]
+    free = search.memory is None and not search.pinned
+    if found[0].cost > relaxed.bound and relaxed.parts is not None and free:
         hinted = replace(search, restriction=Fixed(relaxed.parts, search.mesh.devices))
         # With the numbers of pieces given, an axis has few labels to choose from.
-        whole = (len(search.mesh.sizes),) if _ways(search) <= LISTED else ()
-        found.append(choose_by_blocks(hinted, (*whole, *sizes)))
+        every = (len(search.mesh.sizes),) if _ways(search) <= LISTED else ()
+        found.append(choose_by_blocks(hinted, (*every, *sizes)))
     bound = max(found[0].bound, relaxed.bound)
     outcome = min(found, key=lambda each: each.cost)
     search = replace(search, bound=bound)
@@ -55,6 +57,16 @@ def choose(
         bound = max(whole.bound, bound)
         outcome = min(whole, outcome, key=lambda each: each.cost)
     return replace(outcome, bound=bound)
+
+
+def _start(search: Search, sizes: tuple[int, ...]) -> Outcome:
+    """By blocks; where outer axes leave the inner ones no way out, all axes at once."""
+    try:
+        return choose_by_blocks(search, sizes)
+    except PlanError:
+        if len(search.mesh.sizes) <= sizes[0] or _ways(search) > LISTED:
+            raise
+    return choose_block(search, all_axes(search), {}, pairs=True)
 
 
 def _joins(search: Search, exactly: bool) -> bool:

@@ -87,6 +87,6 @@ def machine_of(given: Machine | str | None) -> Machine:
     if given in PRESETS:
         return PRESETS[given]
     raise PlanError(
-        f"objective 'time' needs a machine: an ed.Machine or one of {', '.join(PRESETS)}, "
-        f"not {given!r}"
+        f"a machine (which objective 'time' needs) is an ed.Machine or one of "
+        f"{', '.join(PRESETS)}, not {given!r}"
     )

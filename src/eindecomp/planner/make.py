@@ -24,7 +24,7 @@ from eindecomp.planner.pieces import Pieces
 from eindecomp.planner.pin import Pin, pinned_cuts
 from eindecomp.planner.plan import Deferred, Plan
 from eindecomp.planner.price import BytesMoved
-from eindecomp.planner.relax import Relaxed, relax, relaxed_choices
+from eindecomp.planner.relax import Relaxed, relax
 from eindecomp.planner.strategy import Fixed, strategy_of
 from eindecomp.planner.timing import Seconds
 from eindecomp.planner.viable import viable_parts
@@ -96,13 +96,10 @@ def plan(
     if objective == "bound":
         made = _plan_pieces(task, solver)
     else:
-        price: Price = BytesMoved(laid_out)
-        if objective == "time" and described is not None:
-            price = Seconds(laid_out, described)
-        made = _plan_traffic(task, price, solver)
+        made = _plan_traffic(task, _price(objective, laid_out, described), solver)
     return Plan(
         planned, laid_out, objective, inputs, made.parts, made.decisions, made.given,
-        made.costs, min(made.bound, made.costs.total),
+        made.costs, _proved(made.bound, made.costs.total),
         strategy=strategy if strategy is None or isinstance(strategy, str) else tuple(strategy),
         machine=described, memory=task.memory, solver=solver, method=made.method,
         seconds=monotonic() - started,
@@ -141,6 +138,12 @@ def cost(
     )
     outcome = choose(search, Relaxed(0), _AXES_TIME)
     return decided_cost(graph, price, outcome.decisions, outcome.given, inputs)
+
+
+def _price(objective: str, mesh: Mesh, machine: Machine | None) -> Price:
+    if objective == "time" and machine is not None:
+        return Seconds(mesh, machine)
+    return BytesMoved(mesh)
 
 
 def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
@@ -239,7 +242,7 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
     )  # fmt: skip
     started = monotonic()
     search.tell("relax")
-    if in_time:
+    if isinstance(price, Seconds):
         relaxed = Relaxed(_least_compute(task, price))
     else:
         inputs = "free" if task.pinned else task.inputs
@@ -260,14 +263,21 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
     return _Made(parts, outcome.decisions, outcome.given, costs, outcome.bound, outcome.method)
 
 
-def _least_compute(task: _Task, price: Price) -> float:
+def _least_compute(task: _Task, price: Seconds) -> float:
     """The seconds that computing takes at least, however it is cut."""
     total = 0.0
     for name, view in _views(task.graph):
         vertex = task.graph[name]
         items = tuple(task.graph[source].dtype.itemsize for source in vertex.inputs)
-        total += float(price.compute(vertex, relaxed_choices(view, task.mesh), items).min())
+        total += price.least(vertex, view, items)
     return total * (1 - 1e-9)
+
+
+def _proved(bound: float, total: float) -> float:
+    """The bound, which rounding alone may have put above the cost."""
+    if bound > total * (1 + 1e-6):
+        raise AssertionError(f"{bound} is no bound on a plan that costs {total}")
+    return min(bound, total)
 
 
 def _check(graph: Graph, objective: str, solver: str, inputs: str, time_limit: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +73,3 @@ def infinite_where(mask: NDArray[np.bool_], costs: Costs) -> Costs:
     """The costs with ∞ where the mask holds."""
     infinite = INFINITE if costs.dtype.kind == "i" else np.inf
     return np.where(mask, costs.dtype.type(infinite), costs)
-
-
-def agreement(of: Iterable[int], size: int) -> Costs:
-    """The table between a variable and another that is a function of it."""
-    places = np.fromiter(of, dtype=np.int64)
-    return infinite_where(places[:, None] != np.arange(size)[None], np.zeros((1, 1), np.int64))

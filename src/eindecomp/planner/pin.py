@@ -28,6 +28,8 @@ def pinned_cuts(graph: Graph, mesh: Mesh, pin: Pin | None) -> dict[str, tuple[Cu
     if pin is not None and not isinstance(pin, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a pin is {{tensor: {{label: pieces or axis}}}}, not {pin!r}")
     for name, wanted in (pin or {}).items():
+        if name not in graph:
+            raise PlanError(f"pin: the graph has no tensor {name!r}{suggest(name, graph.vertices)}")
         vertex = graph[name]
         if not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"pin: {vertex} needs {{label: pieces or axis}}, not {wanted!r}")
@@ -54,16 +56,18 @@ def _asked(
 ) -> int | tuple[int, ...]:
     """A number of pieces, or the axes by number."""
     size = vertex.sizes[label]
-    if isinstance(given, int):
+    if isinstance(given, int) and not isinstance(given, bool):
         if not 1 <= given <= size:
-            raise PlanError(
-                f"pin: {vertex} cannot be cut into {given} pieces along {label!r} of {size}"
-            )
+            raise PlanError(f"pin: {vertex} cannot be cut {given} ways along {label!r} of {size}")
         return given
+    if not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"pin: {vertex} needs pieces or axes along {label!r}, not {given!r}")
     names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if name not in mesh.names:
             raise PlanError(f"pin: no mesh axis {name!r}{suggest(name, mesh.names)}")
+    if len(set(names)) < len(names):
+        raise PlanError(f"pin: an axis stands twice in {list(names)}, along {label!r} of {vertex}")
     axes = tuple(mesh.names.index(name) for name in names)
     if prod(mesh.sizes[a] for a in axes) > size:
         raise PlanError(f"pin: {vertex} has only {size} elements along {label!r}")

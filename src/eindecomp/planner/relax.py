@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from eindecomp.planner.view import Dims, View
 
     Ints = NDArray[np.int64]
+
+
+_SHARED_BY = (inf, 2)  # the first that elimination can take is the tighter
 
 
 class Side(NamedTuple):
@@ -186,9 +189,9 @@ def relax(
         return relaxed_choices(view, mesh) if rows is None else restricted_choices(view, mesh, rows)
 
     price: Any = LeastBytes(mesh)
-    for shares in (False, True):
+    for shared_by in _SHARED_BY:
         try:
-            traffic = Traffic.of(graph, price, of, inputs, shares=shares)
+            traffic = Traffic.of(graph, price, of, inputs, shared_by=shared_by)
             found = minimize(traffic.problem(), method="exact", time_limit=time_limit)
         except UnsolvedError:
             continue

@@ -1,19 +1,20 @@
 """What a device must hold, step by step: one vertex is computed after another.
 
-At its step a vertex holds the pieces it reads and the tile it makes; its result is held from then
-to its last reader, outputs to the end; inputs are held throughout. Each amount is that of the
-fullest device, and their sum is kept under the limit.
+At its step a vertex holds the pieces it reads, as copies beside their homes, and the tile it makes;
+its result is held from then to its last reader, outputs to the end. Inputs are held throughout: one
+copy that readers share, and one of its own for a reader that wants another piece. Each amount is
+that of the fullest device, and their sum is kept under the limit.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.graph.ops import Input
 from eindecomp.planner.box import volumes
-from eindecomp.planner.network import agreement
+from eindecomp.planner.network import infinite_where
 from eindecomp.planner.paper import dim_parts, tile_sides
 from eindecomp.planner.traffic import Site, Traffic, partial_item
 
@@ -48,7 +49,7 @@ def add_usage(traffic: Traffic) -> int:
         if name in traffic.further:
             sizes = np.append(0, item * _fullest(traffic, site.further))
             traffic.network.use(traffic.further[name], sizes, now + 1, stop)
-        _add_inputs(traffic, site, end)
+    _add_inputs(traffic, end)
     return _stored(traffic, end)
 
 
@@ -73,23 +74,50 @@ def _is_fetched(traffic: Traffic, name: str) -> bool:
     return traffic.inputs == "sharded" or name in traffic.pinned
 
 
-def _add_inputs(traffic: Traffic, site: Site, end: int) -> None:
-    """A variable for each free input that is read: its piece is held throughout."""
-    flags = 1 << len(site.shared)
-    for k, reads in enumerate(site.choices.reads):
-        source = traffic.graph[site.vertex.inputs[k]]
-        if reads is None or not isinstance(source.op, Input) or _is_fetched(traffic, source.name):
-            continue
-        held = traffic.network.variable(np.zeros(len(reads.cuts), dtype=np.int64))
-        usage = source.dtype.itemsize * _fullest(traffic, reads.cuts)
-        traffic.network.use(held, usage, 0, end)
-        places: list[int] = np.repeat(reads.of, flags).tolist()
+def _add_inputs(traffic: Traffic, end: int) -> None:
+    """For each free input the piece that is shared, and for each reader whether it shares it."""
+    readers: dict[str, list[tuple[Site, int]]] = {}
+    for site in traffic.sites.values():
+        for k, name in enumerate(site.vertex.inputs):
+            is_input = isinstance(traffic.graph[name].op, Input)
+            if site.choices.reads[k] and is_input and not _is_fetched(traffic, name):
+                readers.setdefault(name, []).append((site, k))
+    for name, reading in readers.items():
+        item = traffic.graph[name].dtype.itemsize
+        reads = [site.choices.reads[k] for site, k in reading]
+        cuts = list(dict.fromkeys(cut for each in reads if each for cut in each.cuts))
+        sizes = item * _fullest(traffic, cuts)
+        common = traffic.network.variable(np.zeros(len(cuts) + 1, dtype=np.int64))
+        traffic.network.use(common, np.append(sizes, 0), 0, end)
+        for site, k in reading:
+            _add_reader(traffic, site, k, cuts, sizes, common, end)
 
-        def table(places: list[int] = places, size: int = len(reads.cuts)) -> Any:
-            return agreement(places, size)
 
-        key = (id(site.choices), k, flags, "held")
-        traffic.network.edge(traffic.assign[site.vertex.name], held, key, table)
+def _add_reader(
+    traffic: Traffic, site: Site, k: int, cuts: list[Cut], sizes: Ints, common: int, end: int
+) -> None:
+    """A variable for what one reader holds: choice c is the shared piece c, others its own."""
+    reads = site.choices.reads[k]
+    assert reads is not None  # noqa: S101 - only inputs that are read come here
+    n = len(cuts)
+    own = traffic.network.variable(np.zeros(2 * n, dtype=np.int64))
+    traffic.network.use(own, np.append(np.zeros(n, dtype=np.int64), sizes), 0, end)
+    place = np.array([cuts.index(cut) for cut in reads.cuts], dtype=np.int64)
+    needs = np.repeat(place[reads.of], 1 << len(site.shared))
+    pieces = np.tile(np.arange(n), 2)
+    zero = np.zeros((1, 1), dtype=np.int64)
+    key = (id(site.choices), k, len(site.shared), tuple(cuts))
+    traffic.network.edge(
+        traffic.assign[site.vertex.name], own, (*key, "held"),
+        lambda: infinite_where(needs[:, None] != pieces[None], zero),
+    )  # fmt: skip
+    shares = np.arange(2 * n) < n
+    traffic.network.edge(
+        common, own, (*key, "common"),
+        lambda: infinite_where(
+            shares[None] & (np.arange(n + 1)[:, None] != pieces[None]), zero
+        ),
+    )  # fmt: skip
 
 
 def _stored(traffic: Traffic, end: int) -> int:

@@ -8,13 +8,14 @@ average device.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, size_of
-from eindecomp.planner.box import Cut, overlaps, used_axes, volumes
+from eindecomp.planner.box import Cut, outer_cut, overlaps, used_axes, volumes
 from eindecomp.planner.choices import REPLICATED
 from eindecomp.planner.network import infinite_where
 from eindecomp.planner.paper import dim_parts, tile_sides
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.choices import Choices
     from eindecomp.planner.machine import Machine
     from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.view import View
 
     Floats = NDArray[np.float64]
 
@@ -49,7 +51,7 @@ class Seconds:
         seconds = np.zeros((len(held), len(needed)))
         before = np.zeros(seconds.shape)
         for axis in range(len(self.mesh.sizes)):
-            near = [_outer(cut, axis + 1) for cut in held]
+            near = [outer_cut(cut, axis + 1) for cut in held]
             distinct = list(dict.fromkeys(near))
             place = {cut: i for i, cut in enumerate(distinct)}
             of = np.array([place[cut] for cut in near])
@@ -107,16 +109,21 @@ class Seconds:
         work = points * _operations(vertex)
         return np.maximum(work / self.machine.flops, traffic / self.machine.memory_bandwidth)
 
+    def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
+        """What computing a vertex takes at least: every device does an equal part, and no more."""
+        points = float(prod(view.sizes)) * _operations(vertex)
+        traffic = float(vertex.elements * vertex.dtype.itemsize)
+        for dims, item in zip(view.reads, items, strict=True):
+            labels = [dim.label for dim in dims or () if dim.label is not None]
+            if dims is not None and len(set(labels)) == len(labels):  # of a diagonal little is read
+                traffic += float(prod(dim.stop - dim.start for dim in dims)) * item
+        most = max(points / self.machine.flops, traffic / self.machine.memory_bandwidth)
+        return most / self.mesh.devices
+
     def _link(self, axis: int, size: Any, messages: int) -> Any:
         name = self.mesh.names[axis]
         latency = self.machine.latency_of(name) * messages
         return latency + size / self.machine.bandwidth_of(name)
-
-
-def _outer(cut: Cut, axes: int) -> Cut:
-    """What a group of devices that agree on the outer axes holds together."""
-    kept = (1 << axes) - 1
-    return tuple(span._replace(axes=span.axes & kept, inner=span.inner & kept) for span in cut)
 
 
 def _operations(vertex: Vertex) -> int:

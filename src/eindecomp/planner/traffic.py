@@ -9,13 +9,14 @@ that work on pairs take the other form, where an assignment comes with the layou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Input
+from eindecomp.planner.box import boxes_key
 from eindecomp.planner.network import Network, infinite_where
 from eindecomp.planner.view import is_planned, view_of
 
@@ -80,8 +81,9 @@ class Traffic:
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
     """Whether every home has a variable of its own, as counting memory needs it."""
-    shares: bool = False
-    """Whether further layouts are left out, each of n readers paying an n-th: a lower bound."""
+    shared_by: float = inf
+    """From how many readers on a tensor has no further layout, each of n paying an n-th of what it
+    fetches: no plan pays less, whatever further layout it keeps."""
     network: Network = field(default_factory=Network)
     assign: dict[str, int] = field(default_factory=dict[str, int])
     home: dict[str, int] = field(default_factory=dict[str, int])
@@ -97,11 +99,11 @@ class Traffic:
         *,
         pairs: bool = False,
         apart: bool = False,
-        shares: bool = False,
+        shared_by: float = inf,
     ) -> Traffic:
         """Build the problem over the choices of each vertex."""
         sites = _sites(graph, choices_of, pairs=pairs)
-        traffic = Traffic(graph, price, inputs, sites, pinned or {}, pairs, apart, shares)
+        traffic = Traffic(graph, price, inputs, sites, pinned or {}, pairs, apart, shared_by)
         for name in traffic.pinned:
             if isinstance(graph[name].op, Input):
                 unary = np.zeros(len(traffic.pinned[name]), dtype=np.int64)
@@ -166,7 +168,7 @@ class Traffic:
             self.network.edge(
                 self.assign[name], self.home[name], key, lambda: np.repeat(scatter, flags, axis=0)
             )
-        if site.further and not self.shares:
+        if site.further and site.readers < self.shared_by:
             self._add_further(site)
         for k in range(len(site.vertex.inputs)):
             self._add_read(site, k)
@@ -177,9 +179,10 @@ class Traffic:
         table = self.price.scatter(
             own, vertex.elements, partial_item(vertex), vertex.dtype.itemsize
         )
-        if site.vertex.name in self.pinned:
-            wanted = set(self.pinned[site.vertex.name])
-            banned = np.array([home not in wanted for home in own.homes])
+        if vertex.name in self.pinned:
+            mesh = self.price.mesh
+            wanted = {boxes_key(mesh, cut) for cut in self.pinned[vertex.name]}
+            banned = np.array([boxes_key(mesh, home) not in wanted for home in own.homes])
             table = infinite_where(np.broadcast_to(banned, table.shape), table)
         return table
 
@@ -194,6 +197,11 @@ class Traffic:
                 price = self.price.gather_input(reads.cuts, source.dtype.itemsize)
                 total = total + price[reads.of]
         return total
+
+    def _sharers(self, name: str) -> int:
+        """Among how many readers the fetches of a tensor are shared out."""
+        readers = self.sites[name].readers if name in self.sites else 1
+        return readers if readers >= self.shared_by else 1
 
     def _holder(self, name: str) -> tuple[int, tuple[Cut, ...], Ints | None, int]:
         """Where a tensor's home is chosen: a variable, the homes, the home of each choice."""
@@ -231,14 +239,14 @@ class Traffic:
         from_further = np.tile((np.arange(flags) >> max(bit, 0) & 1) * (bit >= 0), len(reads.of))
         needs = np.repeat(reads.of, flags)
         item = source.dtype.itemsize
-        readers = self.sites[name].readers if self.shares and name in self.sites else 1
+        readers = self._sharers(name)
         maker = id(self.sites[name].choices) if name in self.sites else name
         key = (maker, copies, id(site.choices), k, flags, bit, item, readers)
         reader = self.assign[site.vertex.name]
 
         def home_table() -> Any:
             price = self.price.fetch(homes, reads.cuts, item)
-            price = price // readers if self.shares else price
+            price = price // readers if readers > 1 else price
             rows = price if of is None else np.repeat(price[of], copies, axis=0)
             return np.where(from_further[None] == 1, 0, rows[:, needs])
 

@@ -1,0 +1,124 @@
+"""What is asked for beside the objective: pins, memory, machines; and the bounds behind plans."""
+
+from __future__ import annotations
+
+import pytest
+from brute_bytes import brute_bytes
+from random_graphs import random_graph
+
+import eindecomp as ed
+from eindecomp.planner.mesh import Mesh
+from eindecomp.planner.relax import relax
+
+CHAIN = ed.parse(
+    "input A[i: 64, j: 64], B[j, k: 64], C[k, l: 64]\n"
+    "Z[i,k] <- sum A[i,j] * B[j,k]\nY[i,l] <- sum Z[i,k] * C[k,l]\nS[l] <- sum Y[i,l]\noutput S"
+)
+MAP = ed.parse("input X[i: 8, j: 8]\nZ[i,j] <- exp(X[i,j])\noutput Z")
+
+
+@pytest.mark.parametrize("devices", [8, 16, 64])
+@pytest.mark.parametrize(
+    "pin", [{"Z": {"k": 8}}, {"Z": {}}, {"Z": {"i": 2, "k": 4}}, {"Y": {"l": 8}}, {"A": {"j": 2}}]
+)
+def test_a_pinned_tensor_lies_as_it_is_pinned(devices, pin):
+    plan = ed.plan(CHAIN, devices, pin=pin, rewrite=False)
+    assert plan.cost >= ed.plan(CHAIN, devices, rewrite=False).cost
+    (name, wanted), *_ = pin.items()
+    cut = plan.given[name] if name == "A" else plan.decisions[name].home
+    pieces = {
+        label: 2 ** bin(span.axes | span.inner).count("1")
+        for label, span in zip(CHAIN[name].labels, cut, strict=True)
+    }
+    assert pieces == dict.fromkeys(pieces, 1) | wanted
+
+
+def test_a_merged_dimension_can_be_pinned():
+    graph = ed.parse("input X[h: 8, d: 4]\nE[h,d] <- exp(X[h,d])\nY[(h, d)] <- E[h,d]\noutput Y")
+    assert ed.plan(graph, 4, pin={"Y": {"h_d": 4}}).cost == 0
+
+
+@pytest.mark.parametrize(
+    ("pin", "message"),
+    [
+        ({"Z": {"i": 2}}, "agrees with what is pinned"),
+        ({"X": {"i": ["axis0", "axis0"]}}, "stands twice"),
+        ({"X": {"i": None}}, "needs pieces or axes along 'i'"),
+        ({"X": {"i": 16}}, "cannot be cut 16 ways"),
+        ({"X": {"i": "gpu"}}, "no mesh axis 'gpu'"),
+        ({"X": {"q": 2}}, "has no label 'q'"),
+        ({"Q": {"i": 2}}, "pin: the graph has no tensor 'Q'"),
+        ({"X": ["i"]}, "label: pieces or axis"),
+        (3, "a pin is"),
+    ],
+)
+def test_pins_that_cannot_be_are_named(pin, message):
+    with pytest.raises(ed.PlanError, match=message):
+        ed.plan(MAP, 4, pin=pin)
+
+
+def test_an_input_that_several_read_alike_is_held_once():
+    graph = ed.parse(
+        "input X[i: 64, j: 64]\nA[i] <- sum X[i,j]\nB[i] <- max X[i,j]\nC[i] <- min X[i,j]\n"
+        "output A, B, C"
+    )
+    quarter = 64 * 64 * 4 // 4
+    assert ed.plan(graph, 4, memory=quarter + 400).cost == 0
+    with pytest.raises(
+        ed.PlanError, match=r"found no plan .* at step 3 of 3, which computes C\[i\]"
+    ):
+        ed.plan(graph, 4, memory=quarter + 4)
+
+
+def test_less_memory_never_costs_less():
+    costs = [ed.plan(CHAIN, 8, memory=memory).cost for memory in ("50KB", "40KB", "32KB", "22KB")]
+    assert costs == sorted(costs)
+    assert costs[0] == ed.plan(CHAIN, 8).cost
+
+
+def test_what_is_missing_is_said():
+    with pytest.raises(ed.PlanError, match=r"1\.0 KiB of memory per device at step .* are missing"):
+        ed.plan(CHAIN, 8, memory=1024)
+
+
+def test_axes_in_blocks_are_not_the_last_word_on_memory():
+    graph = ed.parse("\n".join(str(CHAIN).splitlines()[:-2]) + "\noutput Y")
+    assert ed.plan(graph, 64, memory=6000, rewrite=False).cost <= 147_456
+
+
+@pytest.mark.parametrize("memory", ["lots", "70XB", -1, 1.5, True])
+def test_what_is_no_amount_of_memory_is_named(memory):
+    with pytest.raises(ed.PlanError, match="memory is a number of bytes or such as '70GB'"):
+        ed.plan(MAP, 4, memory=memory)
+
+
+def test_a_slow_link_is_avoided():
+    # Heads over the slow axis and sequence within it would move data between nodes.
+    graph = ed.parse(
+        "input X[s: 1024, a: 512], W[a, f: 512], V[f, a]\n"
+        "H[s,f] <- sum X[s,a] * W[a,f]\nY[s,a] <- sum H[s,f] * V[f,a]\noutput Y"
+    )
+    machine = ed.Machine(
+        1e12, 1e12, bandwidth={"node": 1e6, "gpu": 1e12}, mesh={"node": 2, "gpu": 4}
+    )
+    plan = ed.plan(graph, objective="time", machine=machine)
+    assert plan.gap < 1e-6
+    assert plan.traffic.total == 0
+
+
+def test_computing_twice_where_that_is_faster():
+    graph = ed.parse("input X[i: 6, j: 2]\nZ[i] <- sum X[i,j]\noutput Z")
+    machine = ed.Machine(flops=1e12, memory_bandwidth=1e9, bandwidth=1e12)
+    plan = ed.plan(graph, objective="time", mesh={"a": 4, "b": 3, "c": 2}, machine=machine)
+    assert plan.cost == pytest.approx(1.2e-8)
+    assert plan.bound <= plan.cost
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("inputs", ["free", "sharded"])
+def test_relaxing_never_passes_the_optimum(seed, inputs):
+    graph = random_graph(seed, tree=seed % 2 == 0)
+    for sizes in ((2, 2), (4, 3), (6,), (2, 2, 2)):
+        mesh = Mesh(tuple("abc"[: len(sizes)]), sizes)
+        found = relax(graph, mesh, inputs, lambda *_: None, 10)
+        assert found.bound <= brute_bytes(graph, sizes, inputs)
