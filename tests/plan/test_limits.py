@@ -81,12 +81,6 @@ def test_what_is_missing_is_said():
         ed.plan(CHAIN, 8, memory=1024)
 
 
-def test_axes_in_blocks_are_not_the_last_word_on_memory():
-    graph = ed.parse("\n".join(str(CHAIN).splitlines()[:-2]) + "\noutput Y")
-    found = ed.plan(graph, 64, memory=6000, rewrite=False, time_limit=10)
-    assert found.cost <= 147_456
-
-
 @pytest.mark.parametrize("memory", ["lots", "70XB", -1, 1.5, True])
 def test_what_is_no_amount_of_memory_is_named(memory):
     with pytest.raises(ed.PlanError, match="memory is a number of bytes or such as '70GB'"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.errors import PlanError, suggest
+from eindecomp.errors import PlanError, UnsolvedError, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
 from eindecomp.planner.axes import Restriction, Search
@@ -248,7 +248,10 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
         inputs = "free" if task.pinned else task.inputs
         relaxed = relax(task.graph, task.mesh, inputs, task.rows, task.time_limit / 2)
     left = max(task.time_limit - (monotonic() - started), 1.0)
-    outcome = choose(search, relaxed, left, exactly=solver == "exact")
+    try:
+        outcome = choose(search, relaxed, left, exactly=solver == "exact")
+    except UnsolvedError as error:
+        raise PlanError(f"no plan found in {task.time_limit:g} s: {error}") from None
     costs = decided_cost(task.graph, price, outcome.decisions, outcome.given, task.inputs)
     if solver == "exact" and outcome.bound < costs.total * (1 - 1e-9):
         raise PlanError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import PlanError
+from eindecomp.planner.viable import viable_parts
 from eindecomp.planner.view import is_planned, view_of
 
 if TYPE_CHECKING:
@@ -41,12 +42,14 @@ class ByLabels:
 
     def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
         """Vertices that have none of the labels are free to be cut as suits the others."""
-        del vertex, mesh
+        del vertex
+        columns = [view.labels.index(label) for label in self.labels if label in view.labels]
+        rows = viable_parts(view.sizes, mesh.sizes)
         keep = np.ones(len(parts), dtype=bool)
-        for label in self.labels:
-            if label in view.labels and keep.any():
-                column = parts[:, view.labels.index(label)]
-                keep &= column == column[keep].max()
+        for column in columns:
+            most = rows[:, column].max()
+            rows = rows[rows[:, column] == most]
+            keep &= parts[:, column] == most
         return keep
 
 
@@ -56,18 +59,17 @@ class SquareRoot:
 
     def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
         """As evenly as the factors of p allow, the larger dimension into more pieces."""
-        del vertex, mesh
+        del vertex
         kept = {dim.label for dim in view.output}
         columns = [i for i, label in enumerate(view.labels) if label in kept]
         columns = sorted(columns, key=lambda i: -view.sizes[i])[:2]
         if not columns:
             return np.ones(len(parts), dtype=bool)
-        chosen = parts[:, columns]
-        pieces = chosen.prod(axis=1)
-        spread = chosen[:, 0] / chosen[:, -1]
+        rows = viable_parts(view.sizes, mesh.sizes)[:, columns]
+        rows = rows[rows.prod(axis=1) == rows.prod(axis=1).max()]
+        spread = rows[:, 0] / rows[:, -1]
         uneven = np.maximum(spread, 1 / spread) + (spread < 1) * 1e-6
-        best = pieces == pieces.max()
-        return best & (uneven <= uneven[best].min())
+        return (parts[:, columns] == rows[uneven.argmin()]).all(axis=1)
 
 
 @dataclass(frozen=True)
