@@ -50,19 +50,18 @@ class Side(NamedTuple):
 Sides = tuple[Side, ...]
 
 
+def relaxed_choices(view: View, mesh: Mesh, parts: Ints | None = None) -> Choices:
+    """Numbers of pieces in the place of assignments, homes and needed cuts.
+
+    `parts` are some of the viable vectors; without them it is all.
+    """
+    rows = viable_parts(view.sizes, mesh.sizes) if parts is None else parts
+    return _choices(view, mesh, tuple(tuple(row) for row in rows.tolist()))
+
+
 @lru_cache(maxsize=1 << 12)
-def relaxed_choices(view: View, mesh: Mesh) -> Choices:
-    """Numbers of pieces in the place of assignments, homes and needed cuts."""
-    parts = viable_parts(view.sizes, mesh.sizes)
-    return _choices(view, mesh, parts)
-
-
-def restricted_choices(view: View, mesh: Mesh, parts: Ints) -> Choices:
-    """The same for some of the viable vectors."""
-    return _choices(view, mesh, parts)
-
-
-def _choices(view: View, mesh: Mesh, parts: Ints) -> Choices:
+def _choices(view: View, mesh: Mesh, vectors: tuple[tuple[int, ...], ...]) -> Choices:
+    parts = np.array(vectors, dtype=np.int64).reshape(len(vectors), len(view.labels))
     reads = tuple(None if dims is None else _reads(view, dims, parts) for dims in view.reads)
     tile = dim_parts(view, view.output, parts)
     summed = parts[:, list(view.aggregated)].prod(axis=1)
@@ -76,7 +75,6 @@ def _choices(view: View, mesh: Mesh, parts: Ints) -> Choices:
     gathered = np.where(fits, copies[:, None] * (replicated - 1), -1)
     kept = fits.any(axis=0)
     rows = [_sides(view.output, row) for row in homes[kept].tolist()]
-    vectors: Any = [tuple(row) for row in parts.tolist()]
     # Numbers of pieces stand in the places of assignments and cuts, for prices that take them.
     found: Any = Choices
     return found(
@@ -185,8 +183,7 @@ def relax(
     """Solve the relaxed problem over these vectors (None: all viable ones)."""
 
     def of(vertex: Vertex, view: View) -> Choices:
-        rows = rows_of(vertex, view)
-        return relaxed_choices(view, mesh) if rows is None else restricted_choices(view, mesh, rows)
+        return relaxed_choices(view, mesh, rows_of(vertex, view))
 
     price: Any = LeastBytes(mesh)
     for shared_by in _SHARED_BY:
