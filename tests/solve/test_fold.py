@@ -53,7 +53,7 @@ def with_hubs(problem: Problem, width: int, hubs: int, seed: int) -> Problem:
 def test_variables_that_all_layers_share_belong_to_every_cut(seed, hubs):
     problem = with_hubs(chain(12, 4, 3, seed), 4, hubs, seed)
     folded = minimize(problem)
-    with mock.patch("eindecomp.solve.minimize.fold", return_value=None):
+    with mock.patch("eindecomp.solve.bounding.fold", return_value=None):
         plain = minimize(problem)
     assert "fold" in folded.method
     assert folded.cost == plain.cost == problem.cost_of(folded.choice)
@@ -64,7 +64,7 @@ def test_variables_that_all_layers_share_belong_to_every_cut(seed, hubs):
 def test_folded_equals_unfolded(seed, crossing):
     problem = chain(12, 4, 3, seed, crossing)
     folded = minimize(problem)
-    with mock.patch("eindecomp.solve.minimize.fold", return_value=None):
+    with mock.patch("eindecomp.solve.bounding.fold", return_value=None):
         plain = minimize(problem)
     assert "fold" in folded.method
     assert "fold" not in plain.method

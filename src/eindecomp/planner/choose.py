@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from eindecomp.planner.relax import Relaxed
 
 JOINT = 700  # the most assignments of one vertex that are looked at together
+SMALL = 200  # vertices of a graph for which everything is tried at once
+_BOUND = 0.6  # the part of the time left that raising the bound may take
 LISTED = 5000  # the most that are listed to pick those that agree with numbers of pieces
 
 
@@ -34,29 +36,59 @@ def choose(
     """The best choice of axes that can be found in time, given what relaxing it has shown."""
     search = replace(search, deadline=monotonic() + time_limit, bound=relaxed.bound)
     sizes = block_sizes(search)
-    found = [_start(search, sizes)]
-    free = search.memory is None and not search.pinned
-    if found[0].cost > relaxed.bound and relaxed.parts is not None and free:
-        hinted = replace(search, restriction=Fixed(relaxed.parts, search.mesh.devices))
-        # With the numbers of pieces given, an axis has few labels to choose from.
-        every = (len(search.mesh.sizes),) if _ways(search) <= LISTED else ()
-        found.append(choose_by_blocks(hinted, (*every, *sizes)))
-    bound = max(found[0].bound, relaxed.bound)
-    outcome = min(found, key=lambda each: each.cost)
+    # Of plans that cost the same, choosing all axes at once finds those that are easier to read.
+    small = len(search.mesh.sizes) <= sizes[0] and len(search.graph.vertices) <= SMALL
+    outcome = None if small else _hinted(search, sizes, relaxed)
+    if outcome is not None and outcome.cost > relaxed.bound:
+        relaxed, outcome = _tightened(search, sizes, relaxed, outcome)
+    bound = relaxed.bound
     search = replace(search, bound=bound)
+    if outcome is None or outcome.cost > bound:
+        started = _start(search, sizes)
+        bound = max(bound, started.bound)
+        outcome = _better(outcome, started)
     search.tell("improve", outcome.cost)
     outcome = improve(search, outcome, bound)
+    if outcome.cost > bound and small:
+        relaxed, outcome = _tightened(search, sizes, relaxed, outcome)
+        bound = max(bound, relaxed.bound)
     joint = _joins(search, exactly)
     if outcome.cost > bound and joint and search.memory is None:
         outcome = improve_regions(search, outcome, bound)
-    # Where relaxing went through, search and bound over everything adds nothing in sensible time.
-    hopeful = exactly or relaxed.parts is None
+    # Where relaxing was solved, search and bound over everything adds nothing in sensible time.
+    hopeful = exactly or not relaxed.solved
     if outcome.cost > bound and joint and hopeful and monotonic() < search.deadline:
         search.tell("search", outcome.cost)
         whole = choose_block(search, all_axes(search), {}, pairs=True)
         bound = max(whole.bound, bound)
         outcome = min(whole, outcome, key=lambda each: each.cost)
     return replace(outcome, bound=bound)
+
+
+def _tightened(
+    search: Search, sizes: tuple[int, ...], relaxed: Relaxed, outcome: Outcome
+) -> tuple[Relaxed, Outcome]:
+    """A higher bound, given what a plan costs, and what that leads to."""
+    search.tell("bound", outcome.cost)
+    now = monotonic()
+    tight = relaxed.tightened(outcome.cost, now + _BOUND * (search.deadline - now))
+    if outcome.cost > tight.bound and tight.parts != relaxed.parts:
+        outcome = _better(_hinted(search, sizes, tight), outcome)
+    return tight, outcome
+
+
+def _hinted(search: Search, sizes: tuple[int, ...], relaxed: Relaxed) -> Outcome | None:
+    """What the relaxed problem's numbers of pieces lead to; None without any or under limits."""
+    if relaxed.parts is None or search.memory is not None or search.pinned:
+        return None
+    search = replace(search, restriction=Fixed(relaxed.parts, search.mesh.devices))
+    # With the numbers of pieces given, an axis has few labels to choose from.
+    every = (max(len(search.mesh.sizes), 1),) if _ways(search) <= LISTED else ()
+    return replace(choose_by_blocks(search, (*every, *sizes)), bound=0)
+
+
+def _better(one: Outcome | None, other: Outcome) -> Outcome:
+    return other if one is None or other.cost <= one.cost else one
 
 
 def _start(search: Search, sizes: tuple[int, ...]) -> Outcome:

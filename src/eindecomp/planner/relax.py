@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, prod
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from eindecomp.planner.network import infinite_where
 from eindecomp.planner.paper import dim_parts
 from eindecomp.planner.traffic import Traffic
 from eindecomp.planner.viable import viable_parts
-from eindecomp.solve.minimize import minimize
+from eindecomp.solve.bounding import Bounding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from eindecomp.planner.view import Dims, View
 
     Ints = NDArray[np.int64]
-
-
-_SHARED_BY = (inf, 2)  # the first that elimination can take is the tighter
 
 
 class Side(NamedTuple):
@@ -167,10 +165,25 @@ def _tiles(sides: Sequence[Side]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Relaxed:
-    """A bound that no plan undercuts, and the partition vectors that reach it, if known."""
+    """A bound that no plan undercuts, and the partition vectors that come nearest to it."""
 
     bound: float
     parts: dict[str, tuple[int, ...]] | None = None
+    problem: tuple[Traffic, Bounding] | None = None
+    """What was relaxed, if its bound can be raised further."""
+
+    @property
+    def solved(self) -> bool:
+        """Whether the partition vectors reach the bound."""
+        return self.problem is not None and self.problem[1].solved
+
+    def tightened(self, goal: float, deadline: float) -> Relaxed:
+        """The same with a higher bound, as far as the goal, time and memory allow."""
+        if self.problem is None:
+            return self
+        traffic, bounding = self.problem
+        bounding.tighten(goal, deadline)
+        return _relaxed(traffic, bounding)
 
 
 def relax(
@@ -180,17 +193,23 @@ def relax(
     rows_of: Callable[[Vertex, View], Ints | None],
     time_limit: float,
 ) -> Relaxed:
-    """Solve the relaxed problem over these vectors (None: all viable ones)."""
+    """Solve the relaxed problem over these vectors (None: all viable ones), or bound it at once."""
 
     def of(vertex: Vertex, view: View) -> Choices:
         return relaxed_choices(view, mesh, rows_of(vertex, view))
 
+    deadline = monotonic() + time_limit
     price: Any = LeastBytes(mesh)
-    for shared_by in _SHARED_BY:
-        try:
-            traffic = Traffic.of(graph, price, of, inputs, shared_by=shared_by)
-            found = minimize(traffic.problem(), method="exact", time_limit=time_limit)
-        except UnsolvedError:
-            continue
-        return Relaxed(int(found.bound), traffic.assignments(found.choice))
-    return Relaxed(0)
+    try:
+        traffic = Traffic.of(graph, price, of, inputs)
+    except UnsolvedError:
+        return Relaxed(0)
+    bounding = Bounding.of(traffic.problem(), deadline)
+    bounding.tighten(inf, deadline, levels=1)
+    return _relaxed(traffic, bounding)
+
+
+def _relaxed(traffic: Traffic, bounding: Bounding) -> Relaxed:
+    choice = bounding.choice
+    parts: Any = None if choice is None else traffic.assignments(choice)
+    return Relaxed(int(max(bounding.value, 0)), parts, (traffic, bounding))

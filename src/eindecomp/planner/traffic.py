@@ -9,7 +9,7 @@ that work on pairs take the other form, where an assignment comes with the layou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf, prod
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,8 +59,6 @@ class Site:
     """Of which of its inputs its choices say the layout that is read."""
     further: tuple[Cut, ...]
     """Layouts that its result may further be kept in; none if it is read at most once."""
-    readers: int
-    """How often its result is read."""
 
     @property
     def home_of(self) -> Ints:
@@ -81,9 +79,6 @@ class Traffic:
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
     """Whether every home has a variable of its own, as counting memory needs it."""
-    shared_by: float = inf
-    """From how many readers on a tensor has no further layout, each of n paying an n-th of what it
-    fetches: no plan pays less, whatever further layout it keeps."""
     network: Network = field(default_factory=Network)
     assign: dict[str, int] = field(default_factory=dict[str, int])
     home: dict[str, int] = field(default_factory=dict[str, int])
@@ -99,11 +94,10 @@ class Traffic:
         *,
         pairs: bool = False,
         apart: bool = False,
-        shared_by: float = inf,
     ) -> Traffic:
         """Build the problem over the choices of each vertex."""
         sites = _sites(graph, choices_of, pairs=pairs)
-        traffic = Traffic(graph, price, inputs, sites, pinned or {}, pairs, apart, shared_by)
+        traffic = Traffic(graph, price, inputs, sites, pinned or {}, pairs, apart)
         for name in traffic.pinned:
             if isinstance(graph[name].op, Input):
                 unary = np.zeros(len(traffic.pinned[name]), dtype=np.int64)
@@ -168,7 +162,7 @@ class Traffic:
             self.network.edge(
                 self.assign[name], self.home[name], key, lambda: np.repeat(scatter, flags, axis=0)
             )
-        if site.further and site.readers < self.shared_by:
+        if site.further:
             self._add_further(site)
         for k in range(len(site.vertex.inputs)):
             self._add_read(site, k)
@@ -197,11 +191,6 @@ class Traffic:
                 price = self.price.gather_input(reads.cuts, source.dtype.itemsize)
                 total = total + price[reads.of]
         return total
-
-    def _sharers(self, name: str) -> int:
-        """Among how many readers the fetches of a tensor are shared out."""
-        readers = self.sites[name].readers if name in self.sites else 1
-        return readers if readers >= self.shared_by else 1
 
     def _holder(self, name: str) -> tuple[int, tuple[Cut, ...], Ints | None, int]:
         """Where a tensor's home is chosen: a variable, the homes, the home of each choice."""
@@ -239,14 +228,12 @@ class Traffic:
         from_further = np.tile((np.arange(flags) >> max(bit, 0) & 1) * (bit >= 0), len(reads.of))
         needs = np.repeat(reads.of, flags)
         item = source.dtype.itemsize
-        readers = self._sharers(name)
         maker = id(self.sites[name].choices) if name in self.sites else name
-        key = (maker, copies, id(site.choices), k, flags, bit, item, readers)
+        key = (maker, copies, id(site.choices), k, flags, bit, item)
         reader = self.assign[site.vertex.name]
 
         def home_table() -> Any:
             price = self.price.fetch(homes, reads.cuts, item)
-            price = price // readers if readers > 1 else price
             rows = price if of is None else np.repeat(price[of], copies, axis=0)
             return np.where(from_further[None] == 1, 0, rows[:, needs])
 
@@ -309,7 +296,6 @@ def _sites(
                 if pairs and name in further and own[v.name].reads[k] is not None
             ),
             further.get(v.name, ()),
-            len(readers.get(v.name, ())),
         )
         for v in planned
     }

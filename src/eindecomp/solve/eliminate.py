@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eindecomp.solve.network import Network, Table
+from eindecomp.solve.network import Network, Table, spread
 from eindecomp.solve.problem import Floats, Ints
 
 CELLS = 1 << 25  # the most cells of a table: 256 MiB, and 128 for its argmin
@@ -88,7 +88,7 @@ def project(
             buckets[min(scope, key=rank.__getitem__)].append((scope, least))
     table = np.zeros([network.sizes[v] for v in keep])
     for scope, part in (entry for v in keep for entry in buckets[v]):
-        table += _spread(scope, part, keep)
+        table += spread(scope, part, keep)
     return Projection(table, tuple(chosen))
 
 
@@ -159,13 +159,13 @@ def _least_over(
     """The least over `v` of the tables' sum, over the rest of their scopes, and where it is."""
     rest = tuple(sorted({t for scope, _ in tables for t in scope} - {v}))
     sizes = {t: n for scope, table in tables for t, n in zip(scope, table.shape, strict=True)}
-    spread = sorted((_spread(s, t, (v, *rest)) for s, t in tables), key=lambda part: part.size)
+    parts = sorted((spread(s, t, (v, *rest)) for s, t in tables), key=lambda part: part.size)
     shape = tuple(sizes[t] for t in (v, *rest))
     if prod(shape) <= _AT_ONCE:
-        joined = np.broadcast_to(sum(spread), shape)
+        joined = np.broadcast_to(sum(parts), shape)
         return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
-    spread, classes = _compressed(spread, shape) if prod(shape) > _COMPRESSED else (spread, [])
-    least, best = least_of(spread, tuple(map(max, zip(*(p.shape for p in spread), strict=True))))
+    parts, classes = _compressed(parts, shape) if prod(shape) > _COMPRESSED else (parts, [])
+    least, best = least_of(parts, tuple(map(max, zip(*(p.shape for p in parts), strict=True))))
     for axis, of in enumerate(classes):
         if of is not None:
             least, best = least.take(of, axis=axis), best.take(of, axis=axis)
@@ -222,10 +222,3 @@ def _least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, 
         np.copyto(least, total, where=smaller)
         np.copyto(best, k, where=smaller)
     return least, best
-
-
-def _spread(scope: tuple[int, ...], table: Floats, axes: tuple[int, ...]) -> Floats:
-    """The table with its axes in the order of `axes`, and axes of length 1 for the others."""
-    order = sorted(range(len(scope)), key=lambda i: axes.index(scope[i]))
-    sizes = dict(zip(scope, table.shape, strict=True))
-    return table.transpose(order).reshape([sizes.get(t, 1) for t in axes])

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
+import numpy as np
+
 from eindecomp.errors import ProblemError, UnsolvedError
+from eindecomp.solve.bounding import AT_SIGHT, Bounding, folded
 from eindecomp.solve.eliminate import WORK, eliminate
-from eindecomp.solve.fold import Fold, fold
-from eindecomp.solve.network import Network, share_equal
-from eindecomp.solve.problem import Ints, Problem
-from eindecomp.solve.run import Run
+from eindecomp.solve.problem import Problem
+from eindecomp.solve.run import Lift, Run
 from eindecomp.solve.solution import Progress, Solution
 
 METHODS = ("auto", "exact", "search")
 
-_AT_SIGHT = 1 << 31  # cells of an elimination that no reduction comes before
+_SPLIT = 0.4  # the part of the time after which no further bound is tried before searching
 
 
 def minimize(
@@ -38,24 +39,23 @@ def minimize(
     run = Run(problem, start, start + time_limit, on_event)
     if not problem.factors:
         run.raise_bound(problem.least)
-    folds: list[Fold] = []
-
-    def unfold(choice: Ints) -> Ints:
-        for step in reversed(folds):
-            choice = step.lift(choice)
-        return choice
-
+    unfold: Lift = np.array
     if method != "search" and not problem.limited:
-        network = _folded(run, folds)
+        network, unfold = folded(run)
         # What is larger than a pair is at its best in elimination, so that may take its time.
-        choice = eliminate(network, run.deadline, WORK if problem.factors else _AT_SIGHT)
+        choice = eliminate(network, run.deadline, WORK if problem.factors else AT_SIGHT)
         if choice is not None:
             run.enter("eliminate")
             run.offer(unfold(choice))
             return run.solution(proved=True, summed=True)
         if problem.factors and method == "exact":
             raise UnsolvedError("exact elimination would need tables beyond the cap")
-        if folds:
+        if method == "auto":
+            run.enter("split")
+            Bounding(run, network, unfold).tighten(np.inf, start + _SPLIT * time_limit)
+            if run.bound == run.cost:
+                return run.solution(proved=True)
+        if "fold" in run.stages:
             problem = network.problem(integral=problem.integral)
     # Loaded here because most plans never need it, and its compiled loops take a while to load.
     from eindecomp.solve.reduced import minimize_reduced
@@ -72,16 +72,3 @@ def _check_arguments(problem: Problem, method: str, time_limit: float, seed: int
         raise ProblemError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
     if not isinstance(seed, int) or seed < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ProblemError(f"seed must be an integer, 0 or more, not {seed!r}")
-
-
-def _folded(run: Run, folds: list[Fold]) -> Network:
-    """The problem's network after folding run after run of repeated blocks; notes the folds."""
-    problem = run.problem
-    network = share_equal(Network.of_problem(problem))
-    if problem.integral and not problem.exact_in_floats:
-        return network
-    while (folded := fold(network, run.deadline)) is not None:
-        run.enter("fold")
-        folds.append(folded)
-        network = folded.network
-    return network

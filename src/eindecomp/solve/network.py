@@ -99,6 +99,13 @@ def share_equal(network: Network) -> Network:
     return Network(network.sizes, tables)
 
 
+def spread(scope: Scope, table: Floats, axes: Scope) -> Floats:
+    """The table with its axes in the order of `axes`, and axes of length 1 for the others."""
+    order = sorted(range(len(scope)), key=lambda i: axes.index(scope[i]))
+    sizes = dict(zip(scope, table.shape, strict=True))
+    return table.transpose(order).reshape([sizes.get(t, 1) for t in axes])
+
+
 def _network(
     domains: Ints, offset: Ints, unary: Floats, edges: Ints, parts: list[Floats], part_of: Ints
 ) -> Network:

@@ -5,8 +5,6 @@ Loading this module loads the compiled loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from eindecomp.errors import InfeasibleError, UnsolvedError
@@ -18,12 +16,10 @@ from eindecomp.solve.network import Network
 from eindecomp.solve.pairwise import pairwise
 from eindecomp.solve.problem import Ints, Problem
 from eindecomp.solve.reduce import reduce_core
-from eindecomp.solve.run import Run
+from eindecomp.solve.run import Lift, Run
 from eindecomp.solve.solution import Solution
 from eindecomp.solve.toulbar import race
 from eindecomp.solve.warm_up import warm_up_reductions, warm_up_search
-
-Lift = Callable[[Ints], Ints]
 
 
 def minimize_reduced(run: Run, problem: Problem, unfold: Lift, method: str, seed: int) -> Solution:

@@ -12,7 +12,8 @@ from eindecomp.errors import InfeasibleError, UnsolvedError
 from eindecomp.solve.problem import Ints, Problem
 from eindecomp.solve.solution import Progress, Solution
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+Lift = Callable[[Ints], Ints]  # from the choices of a smaller problem to those of the run's own
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ class Run:
             # Sums of costs that are not negative are off by no more than a part of themselves.
             relative = summed and self.problem.nonnegative
             scale = abs(self.cost) if relative else self.problem.magnitude
-            rounding = 0 if exact else _ROUNDING * scale
+            rounding = 0 if exact else ROUNDING * scale
             bound = self.cost if exact else max(bound, self.cost - rounding)
             if self.problem.integral:
                 # Integers beyond float64 are only optimal where the bound itself meets them.

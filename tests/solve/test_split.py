@@ -1,0 +1,101 @@
+"""Laws of bounds by splitting: shifts change no cost, bounds stay below, enough cells are exact."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+from brute import brute_force, random_problem
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eindecomp.solve import Problem, minimize
+from eindecomp.solve.bounding import Bounding
+from eindecomp.solve.network import Network
+from eindecomp.solve.shift import shifted
+from eindecomp.solve.split import bound_by_splitting
+
+SEEDS = st.integers(0, 2**32)
+
+
+def _terms(problem, integral):
+    network = Network.of_problem(problem)
+    tables = [(scope, np.minimum(table, 2.0**30)) for scope, table in network.tables]
+    plain = Network(network.sizes, tables)
+    return plain, shifted(plain, integral=integral)
+
+
+def _cost(tables, choice):
+    return sum(table[tuple(choice[v] for v in scope)] for scope, table in tables)
+
+
+@given(seed=SEEDS, integral=st.booleans())
+def test_shifting_changes_no_cost(seed, integral):
+    problem = random_problem(seed, limited=False, integral=integral, factors=True)
+    plain, terms = _terms(problem, integral)
+    tables = [entry for term in terms for entry in term]
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        choice = [int(rng.integers(n)) for n in plain.sizes]
+        before, after = _cost(plain.tables, choice), _cost(tables, choice)
+        assert before == (after if integral else pytest.approx(after))
+    if integral:
+        assert all((table == np.floor(table)).all() for _, table in tables)
+
+
+@given(seed=SEEDS, integral=st.booleans(), cells=st.sampled_from([1, 8, 64, 512]))
+def test_a_bound_by_splitting_is_a_bound(seed, integral, cells):
+    problem = random_problem(seed, limited=False, integral=integral, factors=True)
+    best = brute_force(problem)
+    plain, terms = _terms(problem, integral)
+    found = bound_by_splitting(plain.sizes, terms, cells, inf, integral=integral)
+    assert found.value <= best + (0 if integral else 1e-9)
+    assert np.isinf(best) or _cost(plain.tables, found.choice) >= best - 1e-9
+    if found.exact and np.isfinite(best):
+        assert found.value == pytest.approx(best)
+        assert problem.cost_of(found.choice) == pytest.approx(best)
+
+
+@given(seed=SEEDS)
+def test_enough_cells_split_nothing(seed):
+    problem = random_problem(seed, limited=False, factors=True)
+    plain, terms = _terms(problem, True)
+    assert bound_by_splitting(plain.sizes, terms, 1 << 20, inf, integral=True).exact
+
+
+def _grid(side, choices, seed=0):
+    """Variables on a grid: too wide to eliminate outright when it is large."""
+    rng = np.random.default_rng(seed)
+    at = np.arange(side * side).reshape(side, side)
+    edges = [*zip(at[:, :-1].ravel(), at[:, 1:].ravel(), strict=True)]
+    edges += [*zip(at[:-1].ravel(), at[1:].ravel(), strict=True)]
+    tables = list(rng.integers(0, 100, (len(edges), choices, choices)))
+    return Problem.of([np.zeros(choices, dtype=np.int64)] * at.size, edges, tables)
+
+
+def test_tightening_raises_the_bound_up_to_the_goal():
+    problem = _grid(9, 20)
+    bounding = Bounding.of(problem, inf)
+    bounding.tighten(inf, inf, levels=1)
+    first = bounding.value
+    assert 0 < first < problem.cost_of(bounding.choice)
+    bounding.tighten(first, inf)
+    assert bounding.value == first
+    bounding.tighten(inf, inf, levels=2)
+    assert bounding.value > first
+
+
+def test_minimize_takes_its_bound_where_elimination_is_too_much():
+    problem = _grid(10, 12)
+    found = minimize(problem, time_limit=5)
+    assert "split" in found.method
+    assert found.bound <= found.cost
+    assert found.bound >= 0.9 * found.cost
+
+
+def test_no_time_leaves_no_bound_and_no_error():
+    bounding = Bounding.of(_grid(10, 12), 0)
+    bounding.tighten(inf, 0)
+    assert bounding.choice is None
+    assert not bounding.solved
