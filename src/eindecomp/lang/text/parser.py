@@ -51,7 +51,7 @@ class _Lines:
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         depth = length = 0
         for token in stream:
-            length = 0 if token.type == "_NL" and depth <= 0 else length + 1
+            length = 0 if token.type == "_NL" and depth <= 0 else length + _words(token)
             if length > MAX_STATEMENT:
                 message = f"a statement has more than {MAX_STATEMENT:,} words and signs"
                 raise Misplaced(message, token.start_pos or 0)
@@ -61,6 +61,11 @@ class _Lines:
                 depth -= 1
             if token.type != "_NL" or depth <= 0:
                 yield token
+
+
+def _words(token: Token) -> int:
+    """How many words and signs a token is."""
+    return 3 + 2 * token.count(",") if token.type == "LABELS" else 1
 
 
 @cache
@@ -86,6 +91,7 @@ _WORDS = {
     "_NL": "the end of the line",
     "$END": "the end of the text",
     "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'", "RBRACE": "'}'",
+    "LABELS": "'['",
     "COMMA": "','", "COLON": "':'", "SEMICOLON": "';'", "EQUAL": "'='", "STAR": "'*'",
     "PLUS": "'+'", "MINUS": "'-'", "SLASH": "'/'", "_ARROW": "'->'", "_ASSIGN": "'<-'",
     "_POWER": "'**'",
@@ -96,7 +102,8 @@ _OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "_POWER", "COMPARE", "AND", "OR"
 def _describe(token: Token) -> str:
     if token.type in ("_NL", "$END"):
         return f"{_WORDS[token.type]} comes too early"
-    return f"unexpected {str(token)[:40]!r}"
+    shown = "[" if token.type == "LABELS" else str(token)[:40]
+    return f"unexpected {shown!r}"
 
 
 def _expected(terminals: set[str]) -> str:
