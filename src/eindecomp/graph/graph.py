@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError, naming, suggest
 from eindecomp.graph.checks import expect, fill_value, join_of, label_map
-from eindecomp.graph.infer import Operand, infer
+from eindecomp.graph.infer import infer
 from eindecomp.graph.ops import Concat, Fill, Input, Op
 from eindecomp.graph.specs import gather_op, reshape_op, scatter_op, slice_op
 from eindecomp.graph.vertex import Vertex
@@ -349,8 +349,7 @@ class Graph:
     def _infer(
         self, op: Op, inputs: Sequence[str], sizes: Mapping[str, int] | None
     ) -> tuple[Shape, DType]:
-        operands = [Operand(v.name, v.shape, v.dtype) for v in (self[name] for name in inputs)]
-        return infer(op, operands, sizes or {}, self._scalars)
+        return infer(op, [self[name] for name in inputs], sizes or {}, self._scalars)
 
     def _ranked(self, *inputs: Tensor) -> tuple[list[str], tuple[int, ...]]:
         names = [self._own(tensor) for tensor in inputs]

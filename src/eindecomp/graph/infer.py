@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from eindecomp.errors import GraphError, OperandError
+from eindecomp.errors import EinDecompError, GraphError, OperandError
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote, to_number
 from eindecomp.lang.einsum import EinSum, Labels
@@ -25,9 +25,28 @@ MAX_ELEMENTS = 2**62
 Shape = tuple[int, ...]
 
 
+class Operand(Protocol):
+    """What a vertex must know of an input, as a vertex has it."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of its dimensions."""
+        ...
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """What a vertex must know of an input: its name for messages, its shape and its type."""
+class Part:
+    """An operand that is no vertex, such as one without the dimension that is looked up."""
 
     name: str
     shape: Shape
@@ -43,7 +62,7 @@ def infer(
     """The shape and type of a vertex; `sizes` are those of labels no input has.
 
     >>> from eindecomp.lang.dtypes import dtype
-    >>> infer(Concat(("i",), "i"), [Operand("X", (2,), dtype("float32"))] * 2, {}, {})
+    >>> infer(Concat(("i",), "i"), [Part("X", (2,), dtype("float32"))] * 2, {}, {})
     ((4,), dtype('float32'))
     """
     match op:
@@ -78,7 +97,7 @@ def check_shape(shape: Shape) -> None:
 
 def label_sizes(inputs: Sequence[Labels], operands: Sequence[Operand]) -> dict[str, int]:
     """The size of each label, from the shapes at its places; all must agree."""
-    found: dict[str, tuple[int, str]] = {}
+    found: dict[str, int] = {}
     for k, (labels, operand) in enumerate(zip(inputs, operands, strict=True)):
         if len(labels) != len(operand.shape):
             raise OperandError(
@@ -87,14 +106,15 @@ def label_sizes(inputs: Sequence[Labels], operands: Sequence[Operand]) -> dict[s
                 k,
             )
         for label, size in zip(labels, operand.shape, strict=True):
-            before = found.setdefault(label, (size, show(operand.name, labels)))
-            if before[0] != size:
+            if found.setdefault(label, size) != size:
+                places = zip(inputs, operands, strict=True)
+                before = next(show(o.name, own) for own, o in places if label in own)
                 raise OperandError(
-                    f"label {label!r} has size {before[0]} in {before[1]} but {size} in "
+                    f"label {label!r} has size {found[label]} in {before} but {size} in "
                     f"{show(operand.name, labels)}",
                     k,
                 )
-    return {label: size for label, (size, _) in found.items()}
+    return found
 
 
 def show(name: str, labels: Sequence[str]) -> str:
@@ -121,15 +141,33 @@ def _einsum(
     scalars: Mapping[str, DType],
 ) -> tuple[Shape, DType]:
     _need(operands, len(op.inputs), "this EinSum")
-    found = label_sizes(op.inputs, operands)
-    extra = {label: sizes[label] for label in op.broadcast if label in sizes}
-    shape = _pick(op.output, found | extra)
-    types = [operand.dtype for operand in operands]
+    shapes = tuple([operand.shape for operand in operands])
+    types = tuple([operand.dtype for operand in operands])
+    common = _common_einsum(op, shapes, types)
+    if common is not None:
+        return common
+    shape = _pick(op.output, {**sizes, **label_sizes(op.inputs, operands)})
     for name in used_scalars(op.join):
         if name not in scalars:
             raise GraphError(f"unknown scalar {name!r} in join {op.join}: declare it first")
     known = tuple((name, scalars[name]) for name in used_scalars(op.join))
-    return shape, _einsum_type(op.join, op.agg, tuple(types), known)
+    return shape, _einsum_type(op.join, op.agg, types, known)
+
+
+# Layers repeat, and every rewrite checks every vertex again.
+@lru_cache(maxsize=2**14)
+def _common_einsum(
+    op: EinSum, shapes: tuple[Shape, ...], types: tuple[DType, ...]
+) -> tuple[Shape, DType] | None:
+    """What an EinSum of tensors alone makes; None if it needs more, or they do not fit it."""
+    if op.broadcast or used_scalars(op.join):
+        return None
+    operands = [Part("", *of) for of in zip(shapes, types, strict=True)]
+    try:
+        shape = _pick(op.output, label_sizes(op.inputs, operands))
+        return shape, _einsum_type(op.join, op.agg, types, ())
+    except EinDecompError:
+        return None
 
 
 @lru_cache(maxsize=2**14)
@@ -165,7 +203,7 @@ def _gather(op: Gather, operands: Sequence[Operand]) -> tuple[Shape, DType]:
         raise GraphError(
             f"{table.name} of shape {table.shape} has not {len(op.table) + 1} dimensions"
         )
-    rest = Operand(table.name, table.shape[: op.axis] + table.shape[op.axis + 1 :], table.dtype)
+    rest = Part(table.name, table.shape[: op.axis] + table.shape[op.axis + 1 :], table.dtype)
     return _pick(op.output, label_sizes([op.table, op.index], [rest, index])), table.dtype
 
 
@@ -187,7 +225,7 @@ def _concat(op: Concat, operands: Sequence[Operand]) -> tuple[Shape, DType]:
         raise GraphError("a concat needs at least one input")
     rest = tuple(label for label in op.output if label != op.along)
     dtype = operands[0].dtype
-    others: list[Operand] = []
+    others: list[Part] = []
     for operand in operands:
         if len(operand.shape) != len(op.output):
             raise GraphError(
@@ -195,7 +233,7 @@ def _concat(op: Concat, operands: Sequence[Operand]) -> tuple[Shape, DType]:
                 f"has shape {operand.shape}"
             )
         shape = operand.shape[: op.axis] + operand.shape[op.axis + 1 :]
-        others.append(Operand(operand.name, shape, operand.dtype))
+        others.append(Part(operand.name, shape, operand.dtype))
         dtype = concrete(promote(dtype, operand.dtype))
     sizes = label_sizes([rest] * len(operands), others)
     total = sum(operand.shape[op.axis] for operand in operands)

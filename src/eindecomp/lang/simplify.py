@@ -6,6 +6,7 @@ through.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,16 @@ from eindecomp.errors import ExpressionError
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import FLOAT32, DType, Kind, concrete, kind
 from eindecomp.lang.numpy_backend import NUMPY
-from eindecomp.lang.scalar import FUNCTIONS, Call, Const, Expr, Result, Tuple, used_args
+from eindecomp.lang.scalar import (
+    FUNCTIONS,
+    Call,
+    Const,
+    Expr,
+    Result,
+    Tuple,
+    used_args,
+    used_scalars,
+)
 from eindecomp.lang.scalar_types import type_of, with_casts
 
 if TYPE_CHECKING:
@@ -34,7 +44,17 @@ def simplify(
     """
     if args is None:
         args = [FLOAT32] * (1 + max(used_args(expr), default=-1))
-    return _simplify(expr, args, scalars or {})
+    known = scalars or {}
+    used = tuple((name, known[name]) for name in used_scalars(expr) if name in known)
+    return _simplified(expr, tuple(args), used)
+
+
+# Models repeat the same joins in every layer.
+@lru_cache(maxsize=2**12)
+def _simplified(
+    expr: Expr, args: tuple[DType, ...], scalars: tuple[tuple[str, DType], ...]
+) -> Expr:
+    return _simplify(expr, args, dict(scalars))
 
 
 def _simplify(expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]) -> Expr:

@@ -76,8 +76,8 @@ class Pieces:
         network = Network()
         unary: dict[Any, Ints] = {}
         variable: dict[str, int] = {}
-        for name in self.views:
-            key = self._key(name)
+        keys = {name: self._key(name) for name in self.views}
+        for name, key in keys.items():
             if key not in unary:
                 unary[key] = self.unary(name)
             variable[name] = network.variable(unary[key])
@@ -85,7 +85,7 @@ class Pieces:
             network.edge(
                 variable[maker],
                 variable[reader],
-                (self._key(maker), self._key(reader), k),
+                (keys[maker], keys[reader], k),
                 lambda m=maker, r=reader, k=k: self.handover(m, r, k),
             )
         return network.problem()

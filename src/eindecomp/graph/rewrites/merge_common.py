@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.graph import Graph
@@ -61,9 +62,17 @@ def _classes(graph: Graph) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _key(vertex: Vertex, first: Mapping[str, str]) -> Key:
+    inputs = tuple(first[name] for name in vertex.inputs)
+    return _with_labels_by_place(vertex.op), inputs, vertex.shape
+
+
+# Models repeat the same operations in every layer.
+@lru_cache(maxsize=2**12)
+def _with_labels_by_place(op: Op) -> Op:
+    """The same operation with labels that say only where they first stand."""
     names: dict[str, str] = {}
 
     def rename(label: str) -> str:
         return names.setdefault(label, f"_{len(names)}")
 
-    return relabel(vertex.op, rename), tuple(first[name] for name in vertex.inputs), vertex.shape
+    return relabel(op, rename)

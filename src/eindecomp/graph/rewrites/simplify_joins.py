@@ -9,7 +9,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import INT64
-from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.einsum import EinSum, make_einsum
 from eindecomp.lang.scalar import used_args
 from eindecomp.lang.simplify import simplify
 
@@ -39,9 +39,9 @@ def _simplified(vertex: Vertex, types: Mapping[str, DType], graph: Graph) -> Ver
             args = [types[name] for name in vertex.inputs]
             join = simplify(op.join, args, graph.scalars)
             # An input that is no longer read would change which labels the vertex has.
-            if used_args(join) != used_args(op.join):
+            if join == op.join or used_args(join) != used_args(op.join):
                 return vertex
-            return replace(vertex, op=replace(op, join=join))
+            return replace(vertex, op=make_einsum(op.inputs, op.output, join, op.agg))
         case Fill(output, value) as op:
             args = [INT64] * len(output)
             return replace(vertex, op=replace(op, value=simplify(value, args, graph.scalars)))

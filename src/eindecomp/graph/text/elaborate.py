@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import EinDecompError, Source, suggest
 from eindecomp.graph.checks import expect
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.infer import Operand, label_sizes
+from eindecomp.graph.infer import label_sizes
 from eindecomp.graph.ops import Concat, Fill, ScatterAdd
 from eindecomp.graph.text.indices import add_gather, add_reshape, add_slice, to_distinct, to_plain
 from eindecomp.graph.text.macros import Passed, check_expansion, check_macro, expand, prelude
@@ -258,8 +258,7 @@ def _einsum(
     def leaf(term: s.Ref | s.Name) -> Expr:
         return scope.word(term) if isinstance(term, s.Name) else position[found[term]]
 
-    vertices = [scope.graph[name] for name, _ in refs]
-    operands = [Operand(v.name, v.shape, v.dtype) for v in vertices]
+    operands = [scope.graph[name] for name, _ in refs]
     with scope.at(statement.at, list(refs.values())):
         sizes = label_sizes([labels for _, labels in refs], operands)
     left_over = [label for label in sizes if label not in output]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lark import Token, Transformer
 
 from eindecomp.errors import ExpressionError
+from eindecomp.lang.names import IDENTIFIER
 from eindecomp.lang.text import syntax as s
 
 if TYPE_CHECKING:
@@ -169,6 +170,13 @@ class ToSyntax(Transformer[Token, Any]):
         name, *items = found
         lookups = [s.Lookup(i, i.at) if isinstance(i, s.Ref) else i for i in items if i is not None]
         return s.Ref(str(name), tuple(lookups), _at(name))
+
+    def plain_ref(self, found: list[Token]) -> s.Ref:
+        """`X[i, j]`, its brackets one token."""
+        name, labels = found
+        start = _at(labels)
+        items = [s.Label(n[0], start + n.start()) for n in IDENTIFIER.finditer(labels)]
+        return s.Ref(str(name), tuple(items), _at(name))
 
     def label(self, found: list[Token]) -> s.Label:
         """`i`."""
