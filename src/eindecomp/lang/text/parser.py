@@ -6,9 +6,7 @@ recursion; texts past `MAX_TEXT` characters are refused before they are looked a
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cache
-from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,16 +70,7 @@ def _words(token: Token) -> int:
 
 @cache
 def _parser() -> Lark:
-    """The parser, by tables that are kept where this module's bytecode is.
-
-    Reading them takes a tenth of the time that working them out does. Lark works them out again
-    when they cannot be read, or the grammar, lark or Python is not the one they were made for; it
-    goes without where they cannot be written.
-    """
     grammar = Path(__file__).with_name("ein.lark").read_text()
-    tables = Path(cache_from_source(__file__)).with_suffix(".tables")
-    with suppress(OSError):
-        tables.parent.mkdir(parents=True, exist_ok=True)
     return Lark(
         grammar,
         parser="lalr",
@@ -90,7 +79,6 @@ def _parser() -> Lark:
         postlex=_Lines(),
         propagate_positions=False,
         maybe_placeholders=True,
-        cache=str(tables),
     )
 
 
