@@ -18,7 +18,7 @@ from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Input
 from eindecomp.planner.box import boxes_key
 from eindecomp.planner.fetch import Fetch, Holder
-from eindecomp.planner.network import Network, infinite_where
+from eindecomp.planner.network import Network, infinite_where, is_infinite
 from eindecomp.planner.view import is_planned, view_of
 
 if TYPE_CHECKING:
@@ -160,7 +160,9 @@ class Traffic:
         scatter = self._scatter(site)
         merged = own.is_settled and not self.apart
         if merged:
-            unary = unary + scatter[np.arange(len(scatter)), site.home_of]
+            settled = scatter[np.arange(len(scatter)), site.home_of]
+            # A pin forbids homes, and what is added to ∞ must not count as more than that.
+            unary = infinite_where(is_infinite(settled), unary + settled)
         self.assign[name] = self.network.variable(np.repeat(unary, flags))
         if not merged:
             zeros = np.zeros(len(own.homes), dtype=np.int64)
