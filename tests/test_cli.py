@@ -287,6 +287,28 @@ def test_every_option_reaches_the_planner() -> None:
     assert from_json(own_mesh.stdout).devices == 8
 
 
+def test_pins_reach_the_planner_and_stay_with_the_plan(tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    mesh = ["--mesh", "node=2,gpu=2"]
+    pins = ["--pin", "X=i:2, j:gpu", "--pin", "Z=k:node+gpu"]
+    shown = run("plan", "-", *mesh, *pins, "-o", str(out), given=MATMUL.encode())
+    assert shown.returncode == 0
+    assert "pinned X, Z" in shown.stdout.decode()
+    plan = from_json(out.read_bytes())
+    pin = {"X": {"i": 2, "j": "gpu"}, "Z": {"k": ["node", "gpu"]}}
+    assert plan == make_plan(parse(MATMUL), mesh={"node": 2, "gpu": 2}, pin=pin)
+    against = ["--with", "i", "--with", "k", "--json"]
+    for found in (
+        run("compare", str(out), *against),
+        run("compare", "-", *mesh, *pins, *against, given=MATMUL.encode()),
+    ):
+        this, rows, columns = json.loads(found.stdout)["rows"]
+        assert this["cost"] == plan.cost < columns["cost"]
+        assert rows["refused"] == "no plan found that agrees with what is pinned"
+    explained = run("explain", "-", *mesh, "--pin", "Z", given=MATMUL.encode()).stdout.decode()
+    assert "Z j/4 no other is possible with the pins" in " ".join(explained.split())
+
+
 def test_options_are_those_of_the_planner() -> None:
     assert get_args(request.ObjectiveName) == OBJECTIVES
     assert get_args(request.SolverName) == SOLVERS
@@ -318,7 +340,30 @@ def test_options_are_those_of_the_planner() -> None:
         (["plan", "-", "-p", "8", "--mesh", "gpu=4"], MATMUL.encode(), 1, "has 4 devices, not 8"),
         (["plan", "-", "--mesh", "gpu"], MATMUL.encode(), 2, "--mesh is such as"),
         (["plan", "-", "--mesh", "gpu=2,gpu=2"], MATMUL.encode(), 2, "--mesh is such as"),
+        (["plan", "-", "--mesh", f"gpu={'9' * 5000}"], MATMUL.encode(), 2, "--mesh is such as"),
         (["plan", "-"], MATMUL.encode(), 2, "say how many devices"),
+        (["plan", "-", "-p4", "--pin", "=i:2"], MATMUL.encode(), 2, "--pin is such as X=i:2,j:gpu"),
+        (["plan", "-", "-p4", "--pin", "Z=i"], MATMUL.encode(), 2, "--pin Z: label 'i' needs"),
+        (["plan", "-", "-p4", "--pin", "Z=i:a+"], MATMUL.encode(), 2, "i:node+gpu, not 'a+'"),
+        (["plan", "-", "-p4", "--pin", "Z=:2"], MATMUL.encode(), 2, "--pin Z: ':2' names no label"),
+        (
+            ["plan", "-", "-p4", "--pin", "Z=i:2,i:2"],
+            MATMUL.encode(),
+            2,
+            "'i' is there twice",
+        ),
+        (["plan", "-", "-p4", "--pin=Z", "--pin=Z"], MATMUL.encode(), 2, "'Z' is pinned twice"),
+        (["plan", "-", "-p4", "--pin=Q=i:2"], MATMUL.encode(), 1, "has no tensor 'Q'"),
+        (["plan", "-", "-p4", "--pin=Z=q:2"], MATMUL.encode(), 1, "pin: Z[i,k] has no label 'q'"),
+        (["plan", "-", "-p4", "--pin=Z=i:16"], MATMUL.encode(), 1, "Z[i,k] cannot be cut 16 ways"),
+        (["plan", "-", "-p4", "--pin=Z=i:0"], MATMUL.encode(), 1, "cut 0 ways along 'i' of 8"),
+        (
+            ["compare", "-", "-p4", "--pin=Z=i:gpu"],
+            MATMUL.encode(),
+            1,
+            "no mesh axis 'gpu' to cut Z[i,k] along 'i'",
+        ),
+        (["compare", "-", "--pin=Z=i:2"], b"{}", 2, "options are for graphs"),
         (["plan", "-", "-p", "0"], MATMUL.encode(), 2, "Invalid value"),
         (["plan", "-", "-p", "8", "--objective", "speed"], MATMUL.encode(), 2, "Invalid value"),
         (["plan", "-p", "8"], b"", 2, "Missing argument"),

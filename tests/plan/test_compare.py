@@ -16,6 +16,7 @@ import eindecomp as ed
 from eindecomp.errors import PlanError
 from eindecomp.planner.make import plan
 from eindecomp.planner.show.compare import THIS, compare
+from eindecomp.planner.store.file import from_json, to_json
 from strategies import graphs
 
 ATTENTION = Path(__file__).parents[2] / "examples" / "multihead_attention.ein"
@@ -66,6 +67,27 @@ def test_strategies_are_planned_as_the_plan_was() -> None:
     assert columns.cost == 4 * 64 * 3 // 4  # each device has a quarter of what it needs
     assert columns.ratio == inf
     assert "∞" in str(pinned.compare({"columns": ["j"]}))
+
+
+def test_strategies_keep_what_is_pinned() -> None:
+    graph = ed.parse(
+        "input X[i: 8, j: 8]\nY[i,j] <- exp(X[i,j])\nZ[i,j] <- Y[i,j] + Y[j,i]\noutput Z"
+    )
+    made = plan(graph, 4, pin={"Y": {"j": 4}}, rewrite=False)
+    for again in (made, from_json(to_json(made))):
+        [this, columns, rows] = again.compare({"columns": ["j"], "rows": ["i"]})
+        assert columns.cost == this.cost == 4 * 64 * 3 // 4
+        assert (rows.cost, rows.refused) == (None, "no plan found that agrees with what is pinned")
+    [_, free] = plan(graph, 4, rewrite=False).compare({"rows": ["i"]})
+    assert free.cost is not None
+    # A number of pieces leaves the axes to every strategy.
+    split = plan(graph, mesh={"a": 2, "b": 2}, pin={"X": {"i": 2}}, rewrite=False)
+    assert (
+        split.compare({"rows": ["i"]}).rows[1].cost
+        == plan(
+            graph, mesh={"a": 2, "b": 2}, pin={"X": {"i": 2}}, strategy=["i"], rewrite=False
+        ).cost
+    )
 
 
 def test_a_mistake_is_known_before_anything_is_planned() -> None:

@@ -90,6 +90,24 @@ def test_the_summary_is_a_paragraph() -> None:
     assert "at most 954 MiB (1,000,000,000 bytes) on each device" in str(limited)
 
 
+def test_what_is_pinned_is_said_and_kept() -> None:
+    made = attention(pin={"T": {"h": 2, "s": 4}, "Q": {"s": 2}})
+    assert "inputs free, pinned T, Q." in str(made)
+    assert "no plan with these pins costs less" in str(made)
+    other = runner_up(made, "T")
+    assert other is not None
+    assert all(pieces % other.parts[label] == 0 for label, pieces in {"h": 2, "s": 4}.items())
+    free = runner_up(replace(made, pin={}), "T")
+    assert free is not None
+    assert free.more < other.more
+    graph = ed.parse("input X[i: 8, j: 8]\nY[i,j] <- exp(X[i,j])\noutput Y")
+    single = plan(graph, 4, pin={"Y": {"i": 4}})
+    assert runner_up(single, "Y") is None
+    assert "no other is possible with the pins" in single.explain()
+    many = replace(single, pin={name: {} for name in "ABCDEFGH"})
+    assert "pinned A, B, C, D, E, F and 2 more" in str(many)
+
+
 def test_a_gap_is_said() -> None:
     made = replace(attention(), bound=21504)
     assert "No plan costs less than 21 KiB (21,504 bytes), by proof: gap 25 %." in str(made)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from math import inf
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp.errors import PlanError
 from eindecomp.planner.machine import Machine
 from eindecomp.planner.make import plan
+from eindecomp.planner.mesh import prime_factors
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.store import file as plan_file
 from eindecomp.planner.store.file import from_json, load, save, to_json
@@ -62,12 +64,46 @@ def test_what_was_asked_for_comes_back() -> None:
     graph = ed.parse("input X[i: 8, j: 4]\nY[i] <- sum X[i,j]\noutput Y")
     for asked in (
         {"pin": {"X": {"i": 2, "j": "gpu"}}, "mesh": {"node": 2, "gpu": 4}},
+        {"pin": {"Y": {"i": ["node", "gpu"]}}, "mesh": {"node": 2, "gpu": 4}},
+        {"pin": {"Y": {}, "X": {}}, "devices": 4},
         {"memory": "1MB", "devices": 4},
         {"strategy": ["j"], "devices": 4},
         {"objective": "time", "machine": "gpu-server"},
     ):
         made = plan(graph, **asked)
         assert from_json(to_json(made)) == made
+    pinned = plan(graph, 4, pin={"Y": {"i": "axis1"}, "X": {"j": 4}})
+    assert from_json(to_json(pinned)).pin == {"Y": {"i": ("axis1",)}, "X": {"j": 4}}
+    assert plan(graph, 4).pin == {}
+
+
+@given(st.integers(0, 2**32), st.sampled_from([2, 4, 6]), st.data())
+def test_plans_of_whatever_is_pinned_come_back(
+    seed: int, devices: int, data: st.DataObject
+) -> None:
+    graph = random_graph(seed, tree=False)
+    layouts = plan(graph, devices, rewrite=False).decisions
+    names = data.draw(st.lists(st.sampled_from(sorted(layouts)), unique=True, min_size=1))
+    sizes = prime_factors(devices)
+    pin = {
+        name: {
+            label: prod(size for a, size in enumerate(sizes) if (span.axes | span.inner) >> a & 1)
+            for label, span in zip(graph[name].labels, layouts[name].home, strict=True)
+        }
+        for name in names
+    }
+    inputs = data.draw(st.sampled_from(["free", "sharded"]))
+    made = plan(graph, devices, pin=pin, inputs=inputs, rewrite=False)
+    assert made.pin == pin
+    assert from_json(to_json(made)) == made
+
+
+def test_a_file_that_does_not_say_what_was_pinned_pins_its_inputs(saved: dict[str, Any]) -> None:
+    data = deepcopy(saved)
+    del data["pin"]
+    found = from_json(json.dumps(data).encode())
+    assert found.pin == {"X": {"i": (), "j": ("node", "gpu")}}
+    assert from_json(to_json(found)) == found
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +116,7 @@ def saved() -> dict[str, Any]:
         U[k,i] <- Y[i,k] + Y[k,i]
         output Z, U
     """)
-    pin = {"X": {"j": ["node", "gpu"]}}
+    pin = {"X": {"j": ["node", "gpu"]}, "Z": {"k": 2, "m": "gpu"}}
     made = plan(graph, mesh={"node": 2, "gpu": 2}, inputs="sharded", pin=pin, rewrite=False)
     found = json.loads(to_json(made))
     assert found["given"]
@@ -197,7 +233,24 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     ),
     (put([SPAN, SPAN], "given", "Y"), "given.Y: the graph has no input 'Y'"),
     (put([SPAN, SPAN | {"stop": 4}], "given", "X"), "given.X: an input's layout must cover"),
-    (put([SPAN, SPAN], "given", "X"), "cost: is"),
+    (put([SPAN, SPAN], "given", "X"), "given.X: X[i,j] does not lie as pin says, {'j': ('node'"),
+    (drop("given", "X"), "given.X: is missing, but the input is pinned"),
+    (drop("pin", "X"), "given.X: has a layout, but pin does not name it"),
+    (put([], "pin"), "pin: must be an object"),
+    (put([], "pin", "X"), "pin.X: must be an object"),
+    (put({}, "pin", "Q"), "pin.Q: the graph has no such tensor"),
+    (put(2, "pin", "X", "q"), "pin.X.q: X[i,j] has no such label"),
+    (put(0, "pin", "X", "i"), "pin.X.i: must be a whole number, 1 or more, not 0"),
+    (put("gpu", "pin", "X", "i"), "pin.X.i: must be a whole number"),
+    (put(16, "pin", "X", "i"), "pin: X[i,j] cannot be cut 16 ways along 'i' of 8"),
+    (put(["cpu"], "pin", "X", "i"), "pin.X.i.0: the mesh has no axis 'cpu'"),
+    (put([2], "pin", "X", "i"), "pin.X.i.0: must be a text"),
+    (put(["gpu", "gpu"], "pin", "X", "i"), "pin.X.i: an axis stands twice"),
+    (put(3, "pin", "X", "i"), "pin: no axes of the mesh node=2 × gpu=2 cut X[i,j] as"),
+    (put(4, "pin", "Z", "k"), "pin: no axes of the mesh"),
+    (put({"k": 4}, "pin", "Z"), "vertices.Z: Z[k,m] does not lie as pin says, {'k': 4}"),
+    (put({}, "pin", "Y"), "vertices.Y: Y[i,k] does not lie as pin says, {}"),
+    (put("bound", "objective"), "pin: objective 'bound' knows no layouts"),
     (put([], "given"), "given: must be an object"),
 ]
 

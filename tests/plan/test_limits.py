@@ -8,6 +8,7 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp.planner.mesh import Mesh
+from eindecomp.planner.pin import pinned_cuts
 from eindecomp.planner.relax import relax
 
 CHAIN = ed.parse(
@@ -45,7 +46,10 @@ def test_a_merged_dimension_can_be_pinned():
         ({"X": {"i": ["axis0", "axis0"]}}, "stands twice"),
         ({"X": {"i": None}}, "needs pieces or axes along 'i'"),
         ({"X": {"i": 16}}, "cannot be cut 16 ways"),
-        ({"X": {"i": "gpu"}}, "no mesh axis 'gpu'"),
+        ({"X": {"i": "gpu"}}, r"no mesh axis 'gpu' to cut X\[i,j\] along 'i'"),
+        ({"X": {"i": 3}}, r"no axes of the mesh .* cut X\[i,j\] as {'i': 3}"),
+        ({"X": {"i": 4, "j": 4}}, "no axes of the mesh"),
+        ({"X": {"i": "axis0", "j": "axis0"}}, "no axes of the mesh"),
         ({"X": {"q": 2}}, "has no label 'q'"),
         ({"Q": {"i": 2}}, "pin: the graph has no tensor 'Q'"),
         ({"X": ["i"]}, "label: pieces or axis"),
@@ -55,6 +59,43 @@ def test_a_merged_dimension_can_be_pinned():
 def test_pins_that_cannot_be_are_named(pin, message):
     with pytest.raises(ed.PlanError, match=message):
         ed.plan(MAP, 4, pin=pin)
+
+
+def test_what_rewriting_removes_or_nobody_keeps_cannot_be_pinned():
+    graph = ed.parse(
+        "input X[s: 8, t: 8]\nM[s: 8, t: 8] <- fill s >= t\nA[s,t] <- exp(X[s,t])\n"
+        "Z[s,t] <- A[s,t] * M[s,t]\noutput Z"
+    )
+    with pytest.raises(ed.PlanError, match=r"rewriting leaves no tensor 'A'; plan it as written"):
+        ed.plan(graph, 4, pin={"A": {"s": 4}})
+    assert ed.plan(graph, 4, pin={"A": {"s": 4}}, rewrite=False).cost == 0
+    with pytest.raises(ed.PlanError, match=r"pin: M\[s,t\] is a fill"):
+        ed.plan(graph, 4, pin={"M": {"s": 4}}, rewrite=False)
+    small = ed.parse("input X[i: 8, j: 2]\nZ[i,j] <- exp(X[i,j])\noutput Z")
+    with pytest.raises(ed.PlanError, match="cannot be cut 4 ways, by a·b, along 'j' of 2"):
+        ed.plan(small, mesh={"a": 2, "b": 2}, pin={"X": {"j": ["a", "b"]}})
+
+
+def test_pins_are_looked_up_in_no_time_on_any_mesh():
+    """Twenty axes have millions of groups, of which most make what is not asked for."""
+    mesh = Mesh.of_devices(1 << 20)
+    graph = ed.parse("input X[i: 4096, j: 4096, k: 4096]\nZ[i,j,k] <- exp(X[i,j,k])\noutput Z")
+    for pin in ({"i": 32, "j": 32, "k": 3}, {"i": 32, "j": 32, "k": 2048}):
+        with pytest.raises(ed.PlanError, match="no axes of the mesh"):
+            pinned_cuts(graph, mesh, {"X": pin})
+    with pytest.raises(ed.PlanError, match="too many ways"):
+        pinned_cuts(graph, mesh, {"X": {"i": 32, "j": 32, "k": 32}})
+    [cut] = pinned_cuts(graph, mesh, {"X": {"j": mesh.names[3:6]}})["X"]
+    assert [span.axes for span in cut] == [0, 0b111000, 0]
+
+
+def test_a_pin_forbids_whatever_reading_costs():
+    """With stored inputs an assignment has a cost beside that of a home which is ruled out."""
+    graph = ed.parse("input X[i: 8, j: 8], W[j, k: 8]\nY[i,k] <- sum X[i,j] * W[j,k]\noutput Y")
+    found = ed.plan(graph, 4, pin={"Y": {"k": 4}}, inputs="sharded", strategy=["k"])
+    assert found.cost == 4 * 64 * 3
+    with pytest.raises(ed.PlanError, match="agrees with what is pinned"):
+        ed.plan(graph, 4, pin={"Y": {"k": 4}}, inputs="sharded", strategy=["i"])
 
 
 def test_an_input_that_several_read_alike_is_held_once():

@@ -26,6 +26,7 @@ def compare(
     mesh: ask.MeshAxes = None,
     memory: ask.Memory = None,
     machine: ask.MachineName = None,
+    pin: ask.Pins = None,
     rewrite: ask.Rewrite = True,
     time: ask.Time = 45,
     against: Annotated[
@@ -39,8 +40,9 @@ def compare(
     Takes a saved plan, or plans a graph first. --time is for each plan.
     """
     asked = ask.Request(
-        devices, objective, solver, None, inputs, mesh, memory, machine, rewrite, time
-    )
+        devices, objective, solver, None, inputs, mesh, memory, machine, rewrite, time,
+        tuple(pin or ()),
+    )  # fmt: skip
     chosen = {text: ask.strategy_from(text) for text in against} if against else None
     with interruptible():
         plan = asked.plan_of(file)

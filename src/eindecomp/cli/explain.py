@@ -27,6 +27,7 @@ def explain(
     mesh: ask.MeshAxes = None,
     memory: ask.Memory = None,
     machine: ask.MachineName = None,
+    pin: ask.Pins = None,
     rewrite: ask.Rewrite = True,
     time: ask.Time = 45,
     json: ask.Json = False,
@@ -36,8 +37,9 @@ def explain(
     Takes a saved plan, or plans a graph first.
     """
     asked = ask.Request(
-        devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time
-    )
+        devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time,
+        tuple(pin or ()),
+    )  # fmt: skip
     with interruptible():
         plan = asked.plan_of(file)
         shown = orjson.dumps(_explained(plan)) if json else plan.explain()

@@ -24,6 +24,7 @@ def plan(
     mesh: ask.MeshAxes = None,
     memory: ask.Memory = None,
     machine: ask.MachineName = None,
+    pin: ask.Pins = None,
     rewrite: ask.Rewrite = True,
     time: ask.Time = 45,
     output: Annotated[
@@ -41,8 +42,9 @@ def plan(
     if output is not None:
         check_writable(output)
     asked = ask.Request(
-        devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time
-    )
+        devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time,
+        tuple(pin or ()),
+    )  # fmt: skip
     with interruptible():
         graph = ask.read(file)
         if isinstance(graph, bytes):

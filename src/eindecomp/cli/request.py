@@ -18,6 +18,8 @@ from eindecomp.planner.store.file import MAX_BYTES, from_json
 from eindecomp.planner.strategy import NAMED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.plan import Plan
 
@@ -50,6 +52,15 @@ MeshAxes = Annotated[
 Memory = Annotated[
     str | None, typer.Option(metavar="70GB", help="what a device may hold at any time")
 ]
+Pins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pin",
+        metavar="X=i:2,j:gpu",
+        help="fix where a tensor lies: pieces or axes (node+gpu) of its labels, others are whole; "
+        "once for each tensor",
+    ),
+]
 MachineName = Annotated[
     str | None, typer.Option("--machine", help=f"for time: {', '.join(PRESETS)}")
 ]
@@ -74,12 +85,14 @@ class Request:
     machine: str | None = None
     rewrite: bool = True
     time: float = 45
+    pin: tuple[str, ...] = ()
 
     def plan(self, graph: Graph) -> Plan:
         """Plan a graph as asked, with a live line on a terminal."""
         has_mesh = self.machine in PRESETS and PRESETS[self.machine].mesh
         if self.devices is None and self.mesh is None and not has_mesh:
             raise typer.BadParameter("say how many devices there are: -p 8, or --mesh node=4,gpu=8")
+        pin = pin_from(self.pin)
         with live_line() as on_event:
             return make_plan(
                 graph,
@@ -91,6 +104,7 @@ class Request:
                 memory=self.memory,
                 mesh=None if self.mesh is None else _axes(self.mesh),
                 machine=self.machine,
+                pin=pin,
                 rewrite=self.rewrite,
                 time_limit=self.time,
                 on_event=on_event,
@@ -139,12 +153,54 @@ def strategy_from(text: str) -> str | list[str]:
     return [label.strip() for label in text.split(",")]
 
 
+def pin_from(texts: Sequence[str]) -> dict[str, dict[str, int | list[str]]]:
+    """Layouts by tensor: pieces or axes by label.
+
+    >>> pin_from(["X=i:2, j:gpu", "Y=i:node+gpu", "Z"])
+    {'X': {'i': 2, 'j': ['gpu']}, 'Y': {'i': ['node', 'gpu']}, 'Z': {}}
+    """
+    found: dict[str, dict[str, int | list[str]]] = {}
+    for text in texts:
+        name, _, layout = (part.strip() for part in text.partition("="))
+        if not name:
+            raise typer.BadParameter(f"--pin is such as X=i:2,j:gpu, not {text!r}")
+        if name in found:
+            raise typer.BadParameter(f"--pin: {name!r} is pinned twice")
+        found[name] = {}
+        for cut in layout.split(",") if layout else ():
+            label, _, value = (part.strip() for part in cut.partition(":"))
+            if not label:
+                raise typer.BadParameter(f"--pin {name}: {cut!r} names no label, as i:2 does")
+            if label in found[name]:
+                raise typer.BadParameter(f"--pin {name}: label {label!r} is there twice")
+            found[name][label] = _pieces_or_axes(name, label, value)
+    return found
+
+
+def _pieces_or_axes(name: str, label: str, text: str) -> int | list[str]:
+    if (pieces := _number(text)) is not None:
+        return pieces
+    axes = [axis.strip() for axis in text.split("+")]
+    if not all(axes):
+        raise typer.BadParameter(
+            f"--pin {name}: label {label!r} needs pieces or axes, "
+            f"such as {label}:2 or {label}:node+gpu, not {text!r}"
+        )
+    return axes
+
+
+def _number(text: str) -> int | None:
+    """A number that is not longer than numbers of devices or pieces ever are."""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 20 else None
+
+
 def _axes(text: str) -> dict[str, int]:
     """The axes of a mesh."""
     found: dict[str, int] = {}
     for axis in text.split(","):
-        name, equals, size = (part.strip() for part in axis.partition("="))
-        if not (name and equals and size.isdecimal() and size.isascii()) or name in found:
+        name, _, given = (part.strip() for part in axis.partition("="))
+        size = _number(given)
+        if not name or size is None or name in found:
             raise typer.BadParameter(f"--mesh is such as node=4,gpu=8, not {text!r}")
-        found[name] = int(size)
+        found[name] = size
     return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -105,14 +105,34 @@ def volumes(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
 def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
     """The elements that each device needs and holds already, summed: a table held × needed."""
     found = np.zeros((len(held), len(needed)), dtype=np.int64)
+    for rows, shared in _shared(mesh, held, needed):
+        found[rows] = shared.sum(axis=2)
+    return found
+
+
+def copied(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
+    """The elements that the fullest device must hold besides: a table held × needed.
+
+    What lies inside the held box is a view of it; what does not is put together as a whole.
+    """
+    found = np.zeros((len(held), len(needed)), dtype=np.int64)
+    wanted = volumes(mesh, needed)[None]
+    for rows, shared in _shared(mesh, held, needed):
+        found[rows] = np.where(shared == wanted, 0, wanted).max(axis=2)
+    return found
+
+
+def _shared(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Iterator[tuple[slice, Ints]]:
+    """The elements that devices need and hold, held × needed × devices, some rows at a time."""
     if not held or not needed:
-        return found
+        return
     sides = [
         _side(mesh, ours, theirs)
         for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True)
     ]
     if not sides:
-        return found + mesh.devices
+        yield slice(None), np.ones((len(held), len(needed), mesh.devices), dtype=np.int64)
+        return
     rows = max(1, _CELLS // (len(needed) * mesh.devices))
     for at in range(0, len(held), rows):
         total: Ints | None = None
@@ -120,8 +140,7 @@ def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
             side = shared[of_held[at : at + rows, None], of_needed[None]]
             total = side if total is None else np.multiply(total, side, out=total)
         assert total is not None  # noqa: S101 - there is a side
-        found[at : at + rows] = total.sum(axis=2)
-    return found
+        yield slice(at, at + rows), total
 
 
 def _side(mesh: Mesh, held: Sequence[Span], needed: Sequence[Span]) -> tuple[Ints, Ints, Ints]:

@@ -21,7 +21,7 @@ from eindecomp.planner.machine import Machine, machine_of
 from eindecomp.planner.memory import parse_bytes
 from eindecomp.planner.mesh import Mesh
 from eindecomp.planner.pieces import Pieces
-from eindecomp.planner.pin import Pin, pinned_cuts
+from eindecomp.planner.pin import Pin, pinned_cuts, pins_of
 from eindecomp.planner.plan import Deferred, Plan
 from eindecomp.planner.price import BytesMoved
 from eindecomp.planner.relax import Relaxed, relax
@@ -88,7 +88,7 @@ def plan(
         laid_out,
         inputs,
         None if strategy is None else strategy_of(strategy, planned),
-        pinned_cuts(planned, laid_out, pin),
+        pinned_cuts(planned, laid_out, pin, graph),
         None if memory is None else parse_bytes(memory),
         time_limit,
         on_event,
@@ -101,7 +101,7 @@ def plan(
         planned, laid_out, objective, inputs, made.parts, made.decisions, made.given,
         made.costs, _proved(made.bound, made.costs.total),
         strategy=strategy if strategy is None or isinstance(strategy, str) else tuple(strategy),
-        machine=described, memory=task.memory, solver=solver, method=made.method,
+        pin=pins_of(pin), machine=described, memory=task.memory, solver=solver, method=made.method,
         seconds=monotonic() - started,
     )  # fmt: skip
 

@@ -73,3 +73,8 @@ def infinite_where(mask: NDArray[np.bool_], costs: Costs) -> Costs:
     """The costs with ∞ where the mask holds."""
     infinite = INFINITE if costs.dtype.kind == "i" else np.inf
     return np.where(mask, costs.dtype.type(infinite), costs)
+
+
+def is_infinite(costs: Costs) -> NDArray[np.bool_]:
+    """Where costs are ∞."""
+    return costs >= (INFINITE if costs.dtype.kind == "i" else np.inf)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, islice
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, suggest
-from eindecomp.planner.box import span_of
+from eindecomp.graph.ops import Fill
+from eindecomp.planner.box import boxes_key, span_of
 from eindecomp.planner.view import Dim
 
 if TYPE_CHECKING:
@@ -20,35 +21,74 @@ if TYPE_CHECKING:
 _MOST = 2000  # layouts that one pin may leave open
 
 Pin = Mapping[str, Mapping[str, int | str | Sequence[str]]]
+"""For each tensor how many pieces, or which mesh axes, cut each of its labels."""
+Pins = dict[str, dict[str, int | tuple[str, ...]]]
+"""The same in one form, which can be compared and saved."""
 
 
-def pinned_cuts(graph: Graph, mesh: Mesh, pin: Pin | None) -> dict[str, tuple[Cut, ...]]:
-    """For each pinned tensor the layouts that agree with its pin; labels not named are whole."""
-    found: dict[str, tuple[Cut, ...]] = {}
+def pins_of(pin: Pin | None) -> Pins:
+    """A checked pin in one form.
+
+    >>> pins_of({"X": {"i": 2, "j": "gpu"}})
+    {'X': {'i': 2, 'j': ('gpu',)}}
+    """
+
+    def form(given: int | str | Sequence[str]) -> int | tuple[str, ...]:
+        if isinstance(given, int):
+            return given
+        return (given,) if isinstance(given, str) else tuple(given)
+
+    return {
+        name: {label: form(given) for label, given in wanted.items()}
+        for name, wanted in (pin or {}).items()
+    }
+
+
+def pinned_cuts(
+    graph: Graph, mesh: Mesh, pin: Pin | None, written: Graph | None = None
+) -> dict[str, tuple[Cut, ...]]:
+    """For each pinned tensor the layouts that agree with its pin; labels not named are whole.
+
+    `written` is the graph as it was before it was rewritten.
+    """
     if pin is not None and not isinstance(pin, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a pin is {{tensor: {{label: pieces or axis}}}}, not {pin!r}")
+    found: dict[str, tuple[Cut, ...]] = {}
     for name, wanted in (pin or {}).items():
         if name not in graph:
+            if written is not None and name in written:
+                raise PlanError(f"pin: rewriting leaves no tensor {name!r}; plan it as written")
             raise PlanError(f"pin: the graph has no tensor {name!r}{suggest(name, graph.vertices)}")
-        vertex = graph[name]
-        if not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PlanError(f"pin: {vertex} needs {{label: pieces or axis}}, not {wanted!r}")
-        for label in wanted:
-            if label not in vertex.labels:
-                raise PlanError(
-                    f"pin: {vertex} has no label {label!r}{suggest(label, vertex.labels)}"
-                )
-        asked = [_asked(vertex, mesh, label, wanted.get(label, 1)) for label in vertex.labels]
-        masks = list(islice(_masks(mesh, asked, 0), _MOST + 1))
-        if not masks:
-            raise PlanError(f"pin: no axes of {_show(mesh)} cut {vertex} as {dict(wanted)}")
-        if len(masks) > _MOST:
-            raise PlanError(f"pin: too many ways to cut {vertex} as {dict(wanted)}: name the axes")
-        found[name] = tuple(
-            tuple(span_of(Dim(None, 0, n), axes) for n, axes in zip(vertex.shape, row, strict=True))
-            for row in masks
-        )
+        found[name] = _cuts(graph[name], mesh, wanted)
     return found
+
+
+def agrees(mesh: Mesh, cut: Cut, pinned: Sequence[Cut]) -> bool:
+    """Whether a layout puts everything where one of the pinned ones does."""
+    key = boxes_key(mesh, cut)
+    return any(boxes_key(mesh, other) == key for other in pinned)
+
+
+def _cuts(
+    vertex: Vertex, mesh: Mesh, wanted: Mapping[str, int | str | Sequence[str]]
+) -> tuple[Cut, ...]:
+    if isinstance(vertex.op, Fill):
+        raise PlanError(f"pin: {vertex} is a fill, which is made wherever it is read")
+    if not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"pin: {vertex} needs {{label: pieces or axis}}, not {wanted!r}")
+    for label in wanted:
+        if label not in vertex.labels:
+            raise PlanError(f"pin: {vertex} has no label {label!r}{suggest(label, vertex.labels)}")
+    asked = [_asked(vertex, mesh, label, wanted.get(label, 1)) for label in vertex.labels]
+    masks = list(islice(_masks(mesh, asked, 0), _MOST + 1)) if _can_be(mesh, asked) else []
+    if not masks:
+        raise PlanError(f"pin: no axes of {_show(mesh)} cut {vertex} as {dict(wanted)}")
+    if len(masks) > _MOST:
+        raise PlanError(f"pin: too many ways to cut {vertex} as {dict(wanted)}: name the axes")
+    return tuple(
+        tuple(span_of(Dim(None, 0, n), axes) for n, axes in zip(vertex.shape, row, strict=True))
+        for row in masks
+    )
 
 
 def _asked(
@@ -65,13 +105,28 @@ def _asked(
     names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if name not in mesh.names:
-            raise PlanError(f"pin: no mesh axis {name!r}{suggest(name, mesh.names)}")
+            near = suggest(name, mesh.names)
+            raise PlanError(f"pin: no mesh axis {name!r} to cut {vertex} along {label!r}{near}")
     if len(set(names)) < len(names):
         raise PlanError(f"pin: an axis stands twice in {list(names)}, along {label!r} of {vertex}")
     axes = tuple(mesh.names.index(name) for name in names)
-    if prod(mesh.sizes[a] for a in axes) > size:
-        raise PlanError(f"pin: {vertex} has only {size} elements along {label!r}")
+    if (pieces := prod(mesh.sizes[a] for a in axes)) > size:
+        raise PlanError(
+            f"pin: {vertex} cannot be cut {pieces} ways, by {'·'.join(names)}, "
+            f"along {label!r} of {size}"
+        )
     return axes
+
+
+def _can_be(mesh: Mesh, asked: Sequence[int | tuple[int, ...]]) -> bool:
+    """Whether each dimension alone, and all by their numbers, can have what is asked for.
+
+    On axes of prime sizes nothing else can fail, so that looking for ways comes to an end soon.
+    """
+    axes = tuple(range(len(mesh.sizes)))
+    pieces = [n if isinstance(n, int) else prod(mesh.sizes[a] for a in n) for n in asked]
+    alone = all(any(True for _ in _groups(mesh, axes, n)) for n in set(pieces))
+    return alone and mesh.devices % prod(pieces) == 0
 
 
 def _masks(mesh: Mesh, asked: Sequence[int | tuple[int, ...]], used: int) -> Iterator[list[int]]:
@@ -79,21 +134,28 @@ def _masks(mesh: Mesh, asked: Sequence[int | tuple[int, ...]], used: int) -> Ite
     if not asked:
         yield []
         return
-    free = [a for a in range(len(mesh.sizes)) if not used >> a & 1]
+    free = tuple(a for a in range(len(mesh.sizes)) if not used >> a & 1)
     first = asked[0]
     if isinstance(first, tuple):
-        groups = [first] if all(a in free for a in first) else []
+        groups = iter([first] if all(a in free for a in first) else [])
     else:
-        groups = [
-            group
-            for size in range(len(free) + 1)
-            for group in combinations(free, size)
-            if prod(mesh.sizes[a] for a in group) == first
-        ]
+        groups = _groups(mesh, free, first)
     for group in groups:
         mask = sum(1 << a for a in group)
         for rest in _masks(mesh, asked[1:], used | mask):
             yield [mask, *rest]
+
+
+def _groups(mesh: Mesh, axes: tuple[int, ...], pieces: int) -> Iterator[tuple[int, ...]]:
+    """The groups of these axes that cut into so many pieces."""
+    if pieces == 1:
+        yield ()
+        return
+    for at, axis in enumerate(axes):
+        left, rest = divmod(pieces, mesh.sizes[axis])
+        if not rest:
+            for others in _groups(mesh, axes[at + 1 :], left):
+                yield (axis, *others)
 
 
 def _show(mesh: Mesh) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eindecomp.planner.cost import Cost, decided_cost
 from eindecomp.planner.price import BytesMoved
@@ -61,12 +61,14 @@ class Plan:
     decisions: Mapping[str, Decision]
     """For the same vertices: assignment of axes, home, further layout."""
     given: Mapping[str, Cut]
-    """The layouts of pinned inputs."""
+    """The layouts that pinned inputs have."""
     costs: Cost
     """By vertex and by edge: in elements (`bound`), bytes (`bytes`) or seconds (`time`)."""
     bound: Number
     """What no plan can cost less than, by proof."""
     strategy: str | tuple[str, ...] | None = None
+    pin: Mapping[str, Mapping[str, int | tuple[str, ...]]] = field(default_factory=dict[str, Any])
+    """The layouts that were asked for: pieces or mesh axes for labels of inputs and results."""
     machine: Machine | None = None
     memory: int | None = None
     solver: str = "auto"

@@ -17,7 +17,8 @@ import numpy as np
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Input
 from eindecomp.planner.box import boxes_key
-from eindecomp.planner.network import Network, infinite_where
+from eindecomp.planner.fetch import Fetch, Holder
+from eindecomp.planner.network import Network, infinite_where, is_infinite
 from eindecomp.planner.view import is_planned, view_of
 
 if TYPE_CHECKING:
@@ -153,7 +154,9 @@ class Traffic:
         scatter = self._scatter(site)
         merged = own.is_settled and not self.apart
         if merged:
-            unary = unary + scatter[np.arange(len(scatter)), site.home_of]
+            settled = scatter[np.arange(len(scatter)), site.home_of]
+            # A pin forbids homes, and what is added to ∞ must not count as more than that.
+            unary = infinite_where(is_infinite(settled), unary + settled)
         self.assign[name] = self.network.variable(np.repeat(unary, flags))
         if not merged:
             zeros = np.zeros(len(own.homes), dtype=np.int64)
@@ -192,72 +195,58 @@ class Traffic:
                 total = total + price[reads.of]
         return total
 
-    def _holder(self, name: str) -> tuple[int, tuple[Cut, ...], Ints | None, int]:
-        """Where a tensor's home is chosen: a variable, the homes, the home of each choice."""
+    def holder(self, name: str) -> Holder:
+        """Where a tensor's home is chosen."""
         if name not in self.sites:
-            return self.home[name], self.pinned[name], None, 1
+            return Holder(self.home[name], self.pinned[name])
         site = self.sites[name]
         if name in self.home:
-            return self.home[name], site.choices.homes, None, 1
-        return self.assign[name], site.choices.homes, site.home_of, 1 << len(site.shared)
+            return Holder(self.home[name], site.choices.homes)
+        flags = 1 << len(site.shared)
+        return Holder(self.assign[name], site.choices.homes, site.home_of, flags)
 
     def _add_further(self, site: Site) -> None:
         """The further layout, moved from the home once; choice 0 is to have none."""
         name = site.vertex.name
         item = site.vertex.dtype.itemsize
         self.further[name] = self.network.variable(np.zeros(1 + len(site.further), dtype=np.int64))
-        holder, homes, of, copies = self._holder(name)
+        holder = self.holder(name)
 
         def table() -> Any:
-            price = self.price.fetch(homes, site.further, item)
-            rows = price if of is None else np.repeat(price[of], copies, axis=0)
+            rows = holder.spread(self.price.fetch(holder.homes, site.further, item))
             return np.concatenate([np.zeros((len(rows), 1), rows.dtype), rows], axis=1)
 
-        key = (id(site.choices), copies, "further", site.further, item)
-        self.network.edge(holder, self.further[name], key, table)
+        key = (id(site.choices), holder.flags, "further", site.further, item)
+        self.network.edge(holder.variable, self.further[name], key, table)
 
     def _add_read(self, site: Site, k: int) -> None:
         """The fetch of an input from its home, or from its further layout."""
         name, reads = site.vertex.inputs[k], site.choices.reads[k]
         if reads is None or (name not in self.sites and name not in self.pinned):
             return
-        source = self.graph[name]
-        holder, homes, of, copies = self._holder(name)
-        flags = 1 << len(site.shared)
-        bit = site.shared.index(k) if k in site.shared else -1
-        from_further = np.tile((np.arange(flags) >> max(bit, 0) & 1) * (bit >= 0), len(reads.of))
-        needs = np.repeat(reads.of, flags)
-        item = source.dtype.itemsize
+        fetch = Fetch(
+            self.price,
+            self.graph[name].dtype.itemsize,
+            self.holder(name),
+            self.sites[name].further if name in self.sites else (),
+            reads,
+            1 << len(site.shared),
+            site.shared.index(k) if k in site.shared else None,
+        )
         maker = id(self.sites[name].choices) if name in self.sites else name
-        key = (maker, copies, id(site.choices), k, flags, bit, item)
+        read = (id(site.choices), k, fetch.flags, fetch.bit)
+        key = (maker, fetch.holder.flags, *read, fetch.item)
         reader = self.assign[site.vertex.name]
-
-        def home_table() -> Any:
-            price = self.price.fetch(homes, reads.cuts, item)
-            rows = price if of is None else np.repeat(price[of], copies, axis=0)
-            return np.where(from_further[None] == 1, 0, rows[:, needs])
-
-        def further_table() -> Any:
-            price = self.price.fetch(self.sites[name].further, reads.cuts, item)
-            none = infinite_where(from_further[None] == 1, np.zeros((1, 1), price.dtype))
-            return np.concatenate([none, np.where(from_further[None] == 1, price[:, needs], 0)])
-
-        def cheaper_table() -> Any:
-            from_home = home_table()
-            further = self.price.fetch(self.sites[name].further, reads.cuts, item)[:, needs]
-            none = infinite_where(np.ones((1, len(needs)), dtype=bool), further[:1])
-            return np.minimum(from_home[:, None], np.concatenate([none, further])[None])
-
         if name in self.further and not self.pairs:
-            scope = (holder, self.further[name], reader)
+            scope = (fetch.holder.variable, self.further[name], reader)
             if prod(len(self.network.unary[v]) for v in scope) > LARGEST:
-                raise UnsolvedError(f"too many ways for {site.vertex} to read {source}")
-            self.network.factor(scope, (*key, self.sites[name].further), cheaper_table)
+                raise UnsolvedError(f"too many ways for {site.vertex} to read {self.graph[name]}")
+            self.network.factor(scope, (*key, fetch.further), fetch.cheaper_table)
             return
-        self.network.edge(holder, reader, (*key, "home"), home_table)
-        if bit >= 0:
-            further_key = (*key, "further", self.sites[name].further)
-            self.network.edge(self.further[name], reader, further_key, further_table)
+        self.network.edge(fetch.holder.variable, reader, (*key, "home"), fetch.home_table)
+        if fetch.bit is not None:
+            further_key = (*key, "further", fetch.further)
+            self.network.edge(self.further[name], reader, further_key, fetch.further_table)
 
 
 def partial_item(vertex: Vertex) -> int:

@@ -108,7 +108,7 @@ def _compared(
             memory=plan.memory,
             mesh=dict(zip(plan.mesh.names, plan.mesh.sizes, strict=True)),
             machine=plan.machine,
-            pin=_pins(plan) or None,
+            pin=plan.pin,
             rewrite=False,
             time_limit=time_limit,
             on_event=on_event,
@@ -122,14 +122,3 @@ def _ratio(cost: Number, to: Number) -> float:
     if to:
         return cost / to
     return inf if cost else 1.0
-
-
-def _pins(plan: Plan) -> dict[str, dict[str, list[str]]]:
-    """The layouts of pinned inputs, as axes by name."""
-    return {
-        name: {
-            label: [axis for a, axis in enumerate(plan.mesh.names) if span.axes >> a & 1]
-            for label, span in zip(plan.graph[name].labels, cut, strict=True)
-        }
-        for name, cut in plan.given.items()
-    }

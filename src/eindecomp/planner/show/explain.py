@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WIDTH = 120  # where there is no terminal
 _LEAST = 40
 _NARROW = 110  # below this, where results lie gets a list of its own
-_LINES, _RUNNERS_UP = 12, 5
+_LINES, _RUNNERS_UP, _NAMES = 12, 5, 6
 _NOTHING = 1e-9  # of the cost: what rounding makes of equal seconds
 
 _MEANING = {
@@ -85,6 +85,10 @@ def summary(plan: Plan) -> str:
     if plan.strategy is not None:
         strategy = plan.strategy if isinstance(plan.strategy, str) else ", ".join(plan.strategy)
         asked.append(f"strategy {strategy}")
+    if plan.pin:
+        names = list(plan.pin)
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        asked.append(f"pinned {', '.join(names[:_NAMES])}{more}")
     if plan.memory is not None:
         asked.append(f"at most {exact(plan.memory, 'bytes')} on each device")
     if plan.solver != "auto":
@@ -98,6 +102,7 @@ def summary(plan: Plan) -> str:
 
 def _proof(plan: Plan) -> str:
     within = "" if plan.strategy is None else " within this strategy"
+    within += " with these pins" if plan.pin else ""
     if is_proved(plan.gap):
         return f"Proved optimal: no plan{within} costs less."
     bound = exact(plan.bound, plan.objective)
@@ -305,7 +310,8 @@ def _runner_up_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
 
 def _runner_up_words(plan: Plan, other: RunnerUp | None) -> str:
     if other is None:
-        return "no other is possible" + ("" if plan.strategy is None else " within the strategy")
+        within = "" if plan.strategy is None else " within the strategy"
+        return f"no other is possible{within}{' with the pins' if plan.pin else ''}"
     nothing = _NOTHING * plan.cost if plan.objective == "time" else 0
     named = {
         "join": other.join,

@@ -12,6 +12,7 @@ from eindecomp.graph.ops import Input
 from eindecomp.planner import paper
 from eindecomp.planner.choices import Choices, choices, refined
 from eindecomp.planner.cost import decided_choices, decided_cost
+from eindecomp.planner.pin import agrees, pinned_cuts
 from eindecomp.planner.price import BytesMoved
 from eindecomp.planner.strategy import strategy_of
 from eindecomp.planner.timing import Seconds
@@ -167,11 +168,20 @@ def _best_of(
     handed, further = _handed(plan, name, own, price)
     total = np.where(own.reduced < 0, np.inf, unary[:, None] + scatter + handed[None])
     total[~mask] = np.inf
+    total[:, _banned(plan, name, own)] = np.inf
     a, home = divmod(int(total.argmin()), total.shape[1])
     if not np.isfinite(total[a, home]):
         return None
     decision = Decision(own.assignments[a], own.places[a, home], own.homes[home], further[home])
     return float(total[a, home]), decision, tuple(own.parts[a].tolist())
+
+
+def _banned(plan: Plan, name: str, own: Choices) -> list[int]:
+    """The homes that a pin of the vertex rules out."""
+    if name not in plan.pin:
+        return []
+    pinned = pinned_cuts(plan.graph, plan.mesh, {name: plan.pin[name]})[name]
+    return [h for h, home in enumerate(own.homes) if not agrees(plan.mesh, home, pinned)]
 
 
 def _fetched(plan: Plan, name: str, own: Choices, price: Price) -> Any:

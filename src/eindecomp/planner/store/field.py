@@ -42,9 +42,18 @@ class Field:
         """All members of an object."""
         return [(name, self[name]) for name in self._object()]
 
-    def check_names(self, names: Sequence[str], unknown: str = "there is no field") -> None:
-        """Check that an object has exactly these members."""
-        known = set(names)
+    def __contains__(self, name: str) -> bool:
+        """Whether an object has a member."""
+        return name in self._object()
+
+    def check_names(
+        self,
+        names: Sequence[str],
+        unknown: str = "there is no field",
+        optional: Sequence[str] = (),
+    ) -> None:
+        """Check that an object has these members, and no others but the optional ones."""
+        known = {*names, *optional}
         for name in self._object():
             if name not in known:
                 raise self.wrong(f"{unknown} {name[:_SHOWN]!r}{suggest(name[:_SHOWN], known)}")

@@ -8,40 +8,37 @@ limit on memory and how the plan was found are taken at their word.
 
 from __future__ import annotations
 
-from math import isclose, isinf, prod
+from math import isclose, isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eindecomp.errors import EinDecompError, PlanError, suggest
-from eindecomp.graph.ops import Input
+from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.read import MAX_TEXT
-from eindecomp.planner.box import parts_of, span_of
-from eindecomp.planner.choices import REPLICATED, UNUSED, choices
+from eindecomp.planner.choices import REPLICATED, UNUSED
 from eindecomp.planner.cost import decided_cost, paper_cost, parts_by_label
 from eindecomp.planner.machine import Machine
 from eindecomp.planner.make import INPUTS, OBJECTIVES, SOLVERS
 from eindecomp.planner.mesh import Mesh
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.price import BytesMoved
+from eindecomp.planner.store.decisions import read_decisions, read_given
 from eindecomp.planner.store.field import Field
+from eindecomp.planner.store.pins import check_pin, pin_of_given, read_pin
 from eindecomp.planner.store.whole_file import write_whole
 from eindecomp.planner.strategy import strategy_of
 from eindecomp.planner.timing import Seconds
-from eindecomp.planner.traffic import Decision
-from eindecomp.planner.view import Dim, is_planned, view_of
+from eindecomp.planner.view import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.box import Cut
     from eindecomp.planner.cost import Cost
     from eindecomp.planner.price import Price
-    from eindecomp.planner.view import View
 
 FORMAT = "eindecomp plan"
 VERSION = 1
@@ -50,6 +47,7 @@ _FIELDS = (
     "format", "version", "graph", "mesh", "objective", "inputs", "strategy", "solver", "method",
     "machine", "memory", "seconds", "cost", "bound", "vertices", "given",
 )  # fmt: skip
+_LATER = ("pin",)  # fields that the first files did not have
 _ROUNDING = 1e-9
 
 
@@ -75,6 +73,7 @@ def to_json(plan: Plan) -> bytes:
         "mesh": list(zip(plan.mesh.names, plan.mesh.sizes, strict=True)),
         "inputs": plan.inputs,
         "strategy": plan.strategy,
+        "pin": plan.pin,
         "memory": plan.memory,
         "machine": None if plan.machine is None else _machine_json(plan.machine),
         "solver": plan.solver,
@@ -157,7 +156,7 @@ def _root(data: bytes) -> Field:
         raise PlanError(f'not a plan: it has no "format": "{FORMAT}"')
     root["format"].one_of((FORMAT,))
     root["version"].whole(VERSION, VERSION)
-    root.check_names(_FIELDS)
+    root.check_names(_FIELDS, optional=_LATER)
     return root
 
 
@@ -169,12 +168,15 @@ def _plan(root: Field) -> Plan:
     machine = None if root["machine"].value is None else _machine(root["machine"])
     if objective == "time" and machine is None:
         raise root["machine"].wrong("objective 'time' needs a machine")
-    decisions = _decisions(graph, mesh, root["vertices"], whole=objective != "time")
+    decisions = read_decisions(graph, mesh, root["vertices"], whole=objective != "time")
     parts = {
         name: parts_by_label(view_of(graph, graph[name]), mesh, decision)
         for name, decision in decisions.items()
     }
-    given = _given(graph, mesh, root["given"])
+    given = read_given(graph, mesh, root["given"])
+    said = "pin" in root
+    pin = read_pin(graph, mesh, root["pin"]) if said else pin_of_given(graph, mesh, given)
+    check_pin(graph, mesh, pin, objective, decisions, given)
     if objective == "bound":
         costs = paper_cost(graph, {name: tuple(own.values()) for name, own in parts.items()})
     else:
@@ -187,6 +189,7 @@ def _plan(root: Field) -> Plan:
         graph, mesh, objective, inputs, parts, decisions, given, costs,
         _bound(root, costs, objective),
         strategy=_strategy(graph, root["strategy"]),
+        pin=pin,
         machine=machine,
         memory=None if memory.value is None else memory.whole(),
         solver=root["solver"].one_of(SOLVERS),
@@ -266,113 +269,3 @@ def _bound(root: Field, costs: Cost, objective: str) -> int | float:
     if bound > costs.total * (1 + rounding):
         raise root["bound"].wrong(f"is {bound}, above the cost {costs.total}")
     return bound
-
-
-# Decisions
-
-
-def _decisions(graph: Graph, mesh: Mesh, field: Field, *, whole: bool) -> dict[str, Decision]:
-    planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]
-    names = [vertex.name for vertex in planned]
-    field.check_names(names, "the graph computes no")
-    return {vertex.name: _decision(graph, mesh, vertex, field, whole=whole) for vertex in planned}
-
-
-def _decision(graph: Graph, mesh: Mesh, vertex: Vertex, fields: Field, *, whole: bool) -> Decision:
-    """`whole` says that devices may only be left idle if no label can be cut further."""
-    field = fields[vertex.name]
-    field.check_names(("assignment", "summed", "further"))
-    view = view_of(graph, vertex)
-    assignment = _assignment(mesh, view, field["assignment"], whole=whole)
-    places = _places(mesh, vertex, view, assignment, field["summed"])
-    own = choices(view, mesh, (assignment,), tuple(enumerate(places)))
-    if own.places[0, 0] != places:
-        raise field["summed"].wrong(f"{vertex} is too small to be cut so")
-    further = field["further"]
-    return Decision(
-        assignment,
-        own.places[0, 0],
-        own.homes[0],
-        None if further.value is None else _cut(mesh, vertex, further),
-    )
-
-
-def _axis(mesh: Mesh, field: Field) -> int:
-    name = field.text()
-    if name not in mesh.names:
-        raise field.wrong(f"the mesh has no axis {name!r}{suggest(name, mesh.names)}")
-    return mesh.names.index(name)
-
-
-def _assignment(mesh: Mesh, view: View, field: Field, *, whole: bool) -> tuple[int, ...]:
-    found = [UNUSED] * len(mesh.sizes)
-    for label, axes in field.members():
-        if label not in view.labels:
-            raise axes.wrong(f"there is no label {label!r} to cut{suggest(label, view.labels)}")
-        for axis in axes.items():
-            if found[number := _axis(mesh, axis)] != UNUSED:
-                raise axis.wrong(f"axis {mesh.names[number]!r} is used twice")
-            found[number] = view.labels.index(label)
-    for k, (label, size) in enumerate(zip(view.labels, view.sizes, strict=True)):
-        pieces = prod(n for n, chosen in zip(mesh.sizes, found, strict=True) if chosen == k)
-        if pieces > size:
-            raise field.wrong(f"label {label!r} of size {size} cannot be cut into {pieces}")
-        for axis, chosen in enumerate(found):
-            if whole and chosen == UNUSED and pieces * mesh.sizes[axis] <= size:
-                raise field.wrong(f"axis {mesh.names[axis]!r} is left out, but could cut {label!r}")
-    return tuple(found)
-
-
-def _places(
-    mesh: Mesh, vertex: Vertex, view: View, assignment: tuple[int, ...], field: Field
-) -> tuple[int, ...]:
-    """Where the axes that are summed over go: a dimension each, or to replicate."""
-    summed = [mesh.names[a] for a, label in enumerate(assignment) if label in view.aggregated]
-    field.check_names(summed, "nothing is summed over")
-    found = [0] * len(mesh.sizes)
-    for name in summed:
-        place = field[name]
-        if place.value is not None and place.value not in vertex.labels:
-            raise place.wrong(f"must be null or a label of {vertex}, not {place.value!r}")
-        to = REPLICATED if place.value is None else vertex.labels.index(place.value)
-        found[mesh.names.index(name)] = to
-    return tuple(found)
-
-
-def _given(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Cut]:
-    found: dict[str, Cut] = {}
-    for name, own in field.members():
-        if name not in graph or not isinstance(graph[name].op, Input):
-            raise own.wrong(f"the graph has no input {name!r}")
-        found[name] = _cut(mesh, graph[name], own)
-        for span, size in zip(found[name], graph[name].shape, strict=True):
-            if (span.start, span.stop) != (0, size):
-                raise own.wrong("an input's layout must cover all of it")
-    return found
-
-
-def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
-    """A layout: one span for each dimension."""
-    spans = field.items()
-    if len(spans) != len(vertex.shape):
-        raise field.wrong(f"{vertex} needs {len(vertex.shape)} spans, not {len(spans)}")
-    used = 0
-    found: list[Any] = []
-    for span, size in zip(spans, vertex.shape, strict=True):
-        span.check_names(("axes", "inner", "start", "stop", "scale"))
-        start = span["start"].whole(0, size)
-        stop = span["stop"].whole(start, size)
-        scale = span["scale"].whole(1, max(stop - start, 1))
-        masks = [0, 0]
-        for which, part in enumerate(("axes", "inner")):
-            for axis in span[part].items():
-                bit = 1 << _axis(mesh, axis)
-                if used & bit:
-                    raise axis.wrong("is used twice")
-                used |= bit
-                masks[which] |= bit
-        units, rest = divmod(stop - start, scale)
-        if rest or parts_of(mesh, masks[0] | masks[1]) > max(units, 1):
-            raise span.wrong(f"{stop - start} elements in blocks of {scale} cannot be cut so")
-        found.append(span_of(Dim(None, start, stop, scale), *masks))
-    return tuple(found)

@@ -1,0 +1,68 @@
+"""What a device holds: a plan keeps to its limit, and no more is counted than is held."""
+
+from __future__ import annotations
+
+import pytest
+from brute_bytes import plans
+from brute_memory import frontier, kept_of, moved, peak
+from random_graphs import random_graph
+
+import eindecomp as ed
+
+FEW = 60  # assignments of all vertices together, which have many homes each
+
+
+@pytest.mark.parametrize("inputs", ["free", "sharded"])
+@pytest.mark.parametrize("seed", range(10))
+def test_every_limit_gets_its_best_plan(seed, inputs):
+    """On the verge of every limit at which less can be moved, and just below the next."""
+    graph = random_graph(seed, tree=False, most=3)
+    for axes in ((2,), (2, 2), (3, 2)):
+        if plans(graph, axes) > FEW:
+            continue
+        asked = {
+            "mesh": {f"axis{a}": size for a, size in enumerate(axes)},
+            "inputs": inputs,
+            "rewrite": False,
+        }
+        best = frontier(graph, axes, inputs)
+        ends = [most - 1 for most, _ in best[1:]] + [2 * best[-1][0]]
+        for (most, cost), end in zip(best, ends, strict=True):
+            for memory in {most, end}:
+                found = ed.plan(graph, memory=memory, **asked)
+                assert found.cost == found.bound == cost
+                kept = kept_of(found)
+                assert peak(graph, axes, inputs, kept) <= memory
+                reduced = sum(found.costs.aggregate.values())
+                assert moved(graph, axes, inputs, kept) + reduced == cost
+        with pytest.raises(ed.PlanError, match="found no plan that keeps to"):
+            ed.plan(graph, memory=best[0][0] - 1, **asked)
+
+
+QUARTER = 64 * 64 * 4 // 4  # bytes of a matrix that four devices share
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "least"),
+    [
+        # Step 2 holds X, Y, which its reader sees as it lies, and what is made of it.
+        ("Y[i,j] <- exp(X[i,j])\nZ[i] <- sum Y[i,j]", {}, 2 * QUARTER + 64),
+        ("Y[i,j] <- exp(X[i,j])\nZ[i,j] <- Y[i,j] + 1", {}, 3 * QUARTER),
+        # A window of what is held is a view too.
+        ("Y[i,j] <- exp(X[i,j])\nZ[i,j] <- Y[i, j in 0:8]", {}, 2 * QUARTER + QUARTER // 8),
+        ("Z[i,j] <- exp(X[i,j])", {"pin": {"X": {"i": 4}}}, 2 * QUARTER),
+        ("Z[i,j] <- exp(X[i,j])", {"pin": {"X": {}}}, 5 * QUARTER),
+        ("Z[i,j] <- exp(X[i,j])", {"inputs": "sharded"}, 2 * QUARTER),
+        # One of the readers sees the stored input as it lies; the other copies it.
+        (
+            "A[i,j] <- exp(X[i,j])\nZ[i,j] <- A[i,j] + X[i,j] * X[j,i]",
+            {"inputs": "sharded"},
+            4 * QUARTER,
+        ),
+    ],
+)
+def test_what_is_held_already_is_no_copy(text, asked, least):
+    graph = ed.parse(f"input X[i: 64, j: 64]\n{text}\noutput Z")
+    assert ed.plan(graph, 4, memory=least, rewrite=False, **asked).cost == 0
+    with pytest.raises(ed.PlanError, match="found no plan that keeps to"):
+        ed.plan(graph, 4, memory=least - 1, rewrite=False, **asked)
