@@ -50,6 +50,8 @@ class Fetch:
     """How many choices of the reader stand for one assignment."""
     bit: int | None
     """The bit of the reader's choice that says to read the further layout, if there is one."""
+    sharers: int = 1
+    """Among how many readers what is fetched from home is shared out."""
 
     @property
     def _needs(self) -> Ints:
@@ -66,6 +68,7 @@ class Fetch:
     def home_table(self) -> Any:
         """From the home: the holder's choices × the reader's."""
         price = self.price.fetch(self.holder.homes, self.reads.cuts, self.item)
+        price = price // self.sharers if self.sharers > 1 else price
         return np.where(self._from_further[None], 0, self.holder.spread(price)[:, self._needs])
 
     def further_table(self) -> Any:

@@ -201,7 +201,7 @@ def relax(
     deadline = monotonic() + time_limit
     price: Any = LeastBytes(mesh)
     try:
-        traffic = Traffic.of(graph, price, of, inputs)
+        traffic = Traffic.of(graph, price, of, inputs, shared=True)
     except UnsolvedError:
         return Relaxed(0)
     bounding = Bounding.of(traffic.problem(), deadline)

@@ -8,7 +8,7 @@ that work on pairs take the other form, where an assignment comes with the layou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 LARGEST = 1 << 23  # cells of a table over three variables
+SHARED = 1 << 20  # cells from which on a relaxed problem shares fetches out instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Site:
     """Of which of its inputs its choices say the layout that is read."""
     further: tuple[Cut, ...]
     """Layouts that its result may further be kept in; none if it is read at most once."""
+    sharers: int = 1
+    """Among how many readers the fetches of its result are shared out, in place of those."""
 
     @property
     def home_of(self) -> Ints:
@@ -95,9 +98,16 @@ class Traffic:
         *,
         pairs: bool = False,
         apart: bool = False,
+        shared: bool = False,
     ) -> Traffic:
-        """Build the problem over the choices of each vertex."""
+        """Build the problem over the choices of each vertex.
+
+        With `shared` it is relaxed where a table would be too large: instead of keeping a further
+        layout, each of n readers pays an n-th of what it fetches from home. No plan pays less.
+        """
         sites = _sites(graph, choices_of, pairs=pairs)
+        if shared:
+            sites = _with_shares(sites)
         traffic = Traffic(graph, price, inputs, sites, pinned or {}, pairs, apart)
         for name in traffic.pinned:
             if isinstance(graph[name].op, Input):
@@ -232,10 +242,11 @@ class Traffic:
             reads,
             1 << len(site.shared),
             site.shared.index(k) if k in site.shared else None,
+            self.sites[name].sharers if name in self.sites else 1,
         )
         maker = id(self.sites[name].choices) if name in self.sites else name
         read = (id(site.choices), k, fetch.flags, fetch.bit)
-        key = (maker, fetch.holder.flags, *read, fetch.item)
+        key = (maker, fetch.holder.flags, *read, fetch.item, fetch.sharers)
         reader = self.assign[site.vertex.name]
         if name in self.further and not self.pairs:
             scope = (fetch.holder.variable, self.further[name], reader)
@@ -288,3 +299,19 @@ def _sites(
         )
         for v in planned
     }
+
+
+def _with_shares(sites: dict[str, Site]) -> dict[str, Site]:
+    """The sites with shares instead of further layouts where a read's table would be too large."""
+    most: dict[str, list[int]] = {}
+    for site in sites.values():
+        for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
+            if name in sites and reads is not None:
+                most.setdefault(name, []).append(len(site.choices.assignments))
+    found: dict[str, Site] = {}
+    for name, site in sites.items():
+        held = len(site.choices.assignments if site.choices.is_settled else site.choices.homes)
+        cells = held * (1 + len(site.further)) * max(most.get(name, [0]))
+        too_large = site.further and cells > SHARED
+        found[name] = replace(site, further=(), sharers=len(most[name])) if too_large else site
+    return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.solve.eliminate import eliminate
+from eindecomp.solve.eliminate import WORK, eliminate
 from eindecomp.solve.fold import Fold, fold
 from eindecomp.solve.network import Network, share_equal
 from eindecomp.solve.run import ROUNDING, Lift, Run
@@ -38,7 +38,9 @@ class Bounding:
         """Folded and eliminated, where that is not too much."""
         run = Run(problem, monotonic(), deadline, None)
         bounding = Bounding(run, *folded(run))
-        choice = eliminate(bounding.network, deadline, AT_SIGHT)
+        # What folds is narrow: there, elimination may take its time.
+        work = WORK if "fold" in run.stages else AT_SIGHT
+        choice = eliminate(bounding.network, deadline, work)
         if choice is not None:
             run.offer(bounding.unfold(choice))
             run.bound = run.solution(proved=True, summed=True).bound
