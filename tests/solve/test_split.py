@@ -64,13 +64,13 @@ def test_enough_cells_split_nothing(seed):
     assert bound_by_splitting(plain.sizes, terms, 1 << 20, inf, integral=True).exact
 
 
-def _grid(side, choices, seed=0):
+def _grid(side, choices, seed=0, scale=1):
     """Variables on a grid: too wide to eliminate outright when it is large."""
     rng = np.random.default_rng(seed)
     at = np.arange(side * side).reshape(side, side)
     edges = [*zip(at[:, :-1].ravel(), at[:, 1:].ravel(), strict=True)]
     edges += [*zip(at[:-1].ravel(), at[1:].ravel(), strict=True)]
-    tables = list(rng.integers(0, 100, (len(edges), choices, choices)))
+    tables = list(rng.integers(0, 100, (len(edges), choices, choices)) * scale)
     return Problem.of([np.zeros(choices, dtype=np.int64)] * at.size, edges, tables)
 
 
@@ -99,3 +99,31 @@ def test_no_time_leaves_no_bound_and_no_error():
     bounding.tighten(inf, 0)
     assert bounding.choice is None
     assert not bounding.solved
+
+
+def test_variables_with_one_choice_take_no_axes():
+    problem = _grid(9, 20)
+    one = [np.zeros(1, dtype=np.int64)] * 70
+    sizes = problem.domains.tolist()
+    rng = np.random.default_rng(0)
+    edges = [(v, len(sizes) + k) for v in range(len(sizes)) for k in range(70)]
+    tables = [rng.integers(0, 9, (20, 1)) for _ in edges]
+    rows = [np.zeros(n, dtype=np.int64) for n in sizes]
+    wide = Problem.of([*rows, *one], [*problem.edges.tolist(), *edges],
+                      [*_tables(problem), *tables])  # fmt: skip
+    bounding = Bounding.of(wide, inf)
+    bounding.tighten(inf, inf, levels=1)
+    assert bounding.value > 0
+
+
+def _tables(problem):
+    parts = np.split(problem.tables, problem.table_offset[1:-1])
+    return [parts[t].reshape(20, 20) for t in problem.table_of]
+
+
+@pytest.mark.parametrize("shift", [40, 44, 48])
+def test_large_costs_are_bounded_as_well_as_small_ones(shift):
+    small, large = Bounding.of(_grid(9, 20), inf), Bounding.of(_grid(9, 20, scale=1 << shift), inf)
+    for bounding in (small, large):
+        bounding.tighten(inf, inf, levels=1)
+    assert large.value / (1 << shift) == pytest.approx(small.value, rel=0.01)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 AT_SIGHT = 1 << 31  # cells of an elimination that no reduction comes before
 LEVELS = tuple(1 << k for k in (18, 21, 23, 25))  # cells of the largest joined table
-_HUGE = 2.0**44  # the most that stands for ∞: sums of hundreds of these are exact
+_HUGE = 2.0**44  # stands for ∞ among integers: sums of hundreds of these are exact
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Bounding:
         run = self.run
         problem = run.problem
         goal = min(goal, run.cost)
-        whole = problem.exact_in_floats
+        whole = problem.exact_in_floats and self._largest <= _HUGE
         while self.levels and levels and run.bound < goal and monotonic() < deadline:
             if self.terms is None:
                 self.terms = self._terms(whole)
@@ -84,11 +84,18 @@ class Bounding:
                 self.levels.clear()
             goal, levels = min(goal, run.cost), levels - 1
 
+    @property
+    def _largest(self) -> float:
+        """The largest finite cost."""
+        tables = {id(table): table for _, table in self.network.tables}.values()
+        return max((t[np.isfinite(t)].max(initial=0) for t in tables), default=0.0)
+
     def _terms(self, integral: bool) -> list[Term]:
         # Loaded here because its compiled loops take a while to load, and elimination needs none.
         from eindecomp.solve.shift import shifted
 
-        huge = min(self.run.problem.magnitude + 1, _HUGE)
+        huge = self.run.problem.magnitude + 1
+        huge = min(huge, _HUGE) if integral else huge
         return shifted(_finite(self.network, huge), integral=integral)
 
 

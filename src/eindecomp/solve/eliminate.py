@@ -68,7 +68,7 @@ def project(
     network: Network, keep: tuple[int, ...], deadline: float, work: int = WORK
 ) -> Projection | None:
     """Eliminate all but `keep`; the projection's table has one axis per kept variable, in order."""
-    network, single = _without_single(network, keep)
+    network, single = without_single(network, keep)
     order = elimination_order(network, (*keep, *single), work)
     if order is None:
         return None
@@ -92,7 +92,7 @@ def project(
     return Projection(table, tuple(chosen))
 
 
-def _without_single(network: Network, keep: tuple[int, ...]) -> tuple[Network, list[int]]:
+def without_single(network: Network, keep: tuple[int, ...] = ()) -> tuple[Network, list[int]]:
     """The network without the variables that have one choice, and those variables.
 
     They would cost nothing but an axis each, and an array has only so many axes.
@@ -134,9 +134,11 @@ def elimination_order(network: Network, keep: tuple[int, ...], most_work: int) -
         size, v = heapq.heappop(heap)
         if v in done or size != loads[v]:
             continue
+        if size - weight[v] > np.log2(CELLS) + 1e-9:
+            return None
         total += 2.0 ** (size - weight[v]) * _argmin_type(network.sizes[v]).itemsize
         work += 2.0**size
-        if size - weight[v] > np.log2(CELLS) + 1e-9 or total > TOTAL_BYTES or work > most_work:
+        if total > TOTAL_BYTES or work > most_work:
             return None
         done.add(v)
         order.append(v)

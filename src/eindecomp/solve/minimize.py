@@ -52,7 +52,13 @@ def minimize(
             raise UnsolvedError("exact elimination would need tables beyond the cap")
         if method == "auto":
             run.enter("split")
-            Bounding(run, network, unfold).tighten(np.inf, start + _SPLIT * time_limit)
+            try:
+                Bounding(run, network, unfold).tighten(np.inf, start + _SPLIT * time_limit)
+            except KeyboardInterrupt:
+                # Whoever interrupts it wants what it has found, if it has found anything.
+                if run.choice is None:
+                    raise
+                return run.solution(proved=False)
             if run.bound == run.cost:
                 return run.solution(proved=True)
         if "fold" in run.stages:

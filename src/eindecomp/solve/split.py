@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from eindecomp.solve.shift import Term
 
 KEPT = 1 << 30  # the most bytes of tables that are kept to find a choice
+_TOGETHER = 1 << 27  # the most cells of the tables that one variable's terms join to
+_AXES = 30  # of an array: variables with one choice cost no cells, but some of NumPy takes 32 axes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,9 +64,11 @@ def bound_by_splitting(
             taken.append((v, own))
             kept += sum(term[0][1].nbytes for term in own if len(term) == 1)
             taken = taken if kept <= KEPT else None
-        joined = [
-            _joined(v, group, sizes, space, k) for k, group in enumerate(_groups(own, sizes, cells))
-        ]
+        joined: list[Table] = []
+        for group in _spacious(own, sizes, cells):
+            if monotonic() > deadline:
+                return None
+            joined.append(_joined(v, group, sizes, space, len(joined)))
         exact = exact and len(joined) <= 1
         _match(joined, integral)
         for scope, table in joined:
@@ -129,6 +133,15 @@ class _Buckets:
         return None
 
 
+def _spacious(terms: list[Term], sizes: list[int], cells: int) -> list[list[Term]]:
+    """Groups that can all be held at once."""
+    groups = _groups(terms, sizes, cells)
+    while len(groups) * cells > _TOGETHER and len(groups) < len(terms):
+        cells //= 2
+        groups = _groups(terms, sizes, cells)
+    return groups
+
+
 def _groups(terms: list[Term], sizes: list[int], cells: int) -> list[list[Term]]:
     """The terms, largest first, each put where it makes the joined table grow least."""
     groups: list[tuple[set[int], list[Term]]] = []
@@ -138,7 +151,8 @@ def _groups(terms: list[Term], sizes: list[int], cells: int) -> list[list[Term]]
 
     for term in sorted(terms, key=lambda term: -term[0][1].size):
         scope = term[0][0]
-        joins = [(joint(own.union(scope)), k) for k, (own, _) in enumerate(groups)]
+        unions = [own.union(scope) for own, _ in groups]
+        joins = [(joint(every), k) for k, every in enumerate(unions) if len(every) <= _AXES]
         fits = [(size / joint(groups[k][0]), k) for size, k in joins if size <= cells]
         if fits:
             own, members = groups[min(fits)[1]]
