@@ -45,12 +45,20 @@ class InputError(EinDecompError):
     """The arrays given to a computation do not fit its inputs."""
 
 
+class RunError(EinDecompError):
+    """A kernel failed while a plan was run."""
+
+
 class GradientError(EinDecompError):
     """A gradient was asked for where none is defined."""
 
 
 class PlanError(EinDecompError):
     """A plan cannot be made as asked, or a plan file is not one."""
+
+
+class RelationError(EinDecompError):
+    """Tensor relations do not fit each other, or what is asked of them."""
 
 
 class ProblemError(EinDecompError):

@@ -161,6 +161,11 @@ def test_a_tuple_monoid_keeps_its_state_and_finishes_it() -> None:
     np.testing.assert_allclose(found["S"], values.sum(axis=1))
 
 
+def test_a_constant_finish_fills_the_tensor() -> None:
+    text = "monoid one(x; y) = x + y identity 0 finish 1.0\ninput X[i: 2, j: 3]\nZ[i] <- one X[i,j]"
+    np.testing.assert_array_equal(run(text, X=A), [1, 1])
+
+
 def test_one_pass_attention_is_softmax_times_values() -> None:
     graph = ed.load("examples/one_pass_attention.ein")
     rng = np.random.default_rng(0)

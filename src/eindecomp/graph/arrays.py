@@ -17,31 +17,50 @@ if TYPE_CHECKING:
 
 def to_array(given: object, vertex: Vertex) -> Array:
     """Read an array for an input vertex; a type of the same or a lower kind is converted."""
-    array = _read(given, vertex.name)
+    array = read_array(given, repr(vertex.name))
     if array.shape != vertex.shape:
         raise InputError(f"input {vertex} has shape {vertex.shape}, got {array.shape}")
     return _convert(array, vertex.dtype, f"input {vertex}")
 
 
+def to_stored(given: Any, vertex: Vertex) -> Any:
+    """As `to_array`, but what is stored in chunks is left where it is, to be read by tiles.
+
+    It has a shape, a dtype, `chunks`, and gives NumPy arrays for slices.
+    """
+    if not hasattr(given, "chunks"):
+        return to_array(given, vertex)
+    if tuple(given.shape) != vertex.shape:
+        raise InputError(f"input {vertex} has shape {vertex.shape}, got {tuple(given.shape)}")
+    if np.dtype(given.dtype) != vertex.dtype:
+        raise InputError(
+            f"input {vertex} has dtype {vertex.dtype}; what is stored has {given.dtype}"
+        )
+    return given
+
+
 def to_scalar(given: object, name: str, dtype: DType) -> Any:
     """Read a number for a run-time scalar."""
-    array = _read(given, name)
+    array = read_array(given, repr(name))
     if array.shape != ():
         raise InputError(f"scalar {name!r} is one number, got an array of shape {array.shape}")
     # As a Python number: it is weak, and must not overflow a type that only lends it its kind.
     return _convert(array, dtype, f"scalar {name!r}").item()
 
 
-def _read(given: object, name: str) -> Array:
+def read_array(given: object, name: str) -> Array:
+    """Read what a user gives as an array."""
+    if type(given) is np.ndarray:
+        return given
     if isinstance(given, np.ma.MaskedArray):
-        raise InputError(f"{name!r} is a masked array: fill it first")
+        raise InputError(f"{name} is a masked array: fill it first")
     given = _plain(given)
     try:
         if hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
             return np.from_dlpack(given)  # pyright: ignore[reportArgumentType]
         return np.asarray(given)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
-        raise InputError(f"{name!r} cannot be read as an array: {error}") from error
+        raise InputError(f"{name} cannot be read as an array: {error}") from error
 
 
 def _plain(given: Any) -> Any:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.errors import InputError, suggest
-from eindecomp.graph.arrays import to_array, to_scalar
+from eindecomp.errors import InputError
+from eindecomp.graph.inputs import check_inputs
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import INT64, DType, concrete, widen
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
 
     Array = np.ndarray[Any, Any]
+    State = list[Array]
 
 BLOCK = 2**20
 """How many joined values are laid out at once."""
@@ -48,49 +49,30 @@ def evaluate(graph: Graph, inputs: Mapping[str, object]) -> dict[str, Array]:
     arrays, scalars = check_inputs(graph, inputs)
     last_use = {name: user for user, v in graph.vertices.items() for name in v.inputs}
     wanted = {vertex.name for vertex in graph.outputs}
-    with np.errstate(all="ignore"):
-        for vertex in graph.vertices.values():
-            if not isinstance(vertex.op, Input):
-                _check_memory(vertex)
-                operands = [arrays[name] for name in vertex.inputs]
-                with _naming(vertex):
-                    arrays[vertex.name] = compute(vertex, operands, scalars, graph.scalars)
-            for name in {*vertex.inputs, vertex.name} - wanted:
-                if last_use.get(name, vertex.name) == vertex.name:
-                    arrays.pop(name, None)
+    for vertex in graph.vertices.values():
+        if not isinstance(vertex.op, Input):
+            _check_memory(vertex)
+            operands = [arrays[name] for name in vertex.inputs]
+            with computing(vertex):
+                arrays[vertex.name] = compute(vertex, operands, scalars, graph.scalars)
+        for name in {*vertex.inputs, vertex.name} - wanted:
+            if last_use.get(name, vertex.name) == vertex.name:
+                arrays.pop(name, None)
     # An input that is an output too must not be the caller's own array.
     own = {v.name: v for v in graph.inputs}
     return {n: arrays[n].copy() if n in own else arrays[n] for n in (v.name for v in graph.outputs)}
 
 
 @contextmanager
-def _naming(vertex: Vertex) -> Generator[None]:
-    """Report what NumPy refuses to compute as an error of the vertex."""
+def computing(what: object) -> Generator[None]:
+    """Let NaN and ∞ arise in silence; report what NumPy refuses as an error of `what`."""
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     except InputError:
         raise
     except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
-        raise InputError(f"{vertex} cannot be computed: {error}") from error
-
-
-def check_inputs(
-    graph: Graph, inputs: Mapping[str, object]
-) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Read the arrays and scalars that were given, refusing what does not fit the graph."""
-    if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"inputs go by name, as a dict; got {type(inputs).__name__}")
-    known = {vertex.name: vertex for vertex in graph.inputs}
-    for name in inputs:
-        if name not in known and name not in graph.scalars:
-            expected = [*known, *graph.scalars]
-            raise InputError(f"{name!r} is no input of the graph{suggest(str(name), expected)}")
-    missing = [name for name in (*known, *graph.scalars) if name not in inputs]
-    if missing:
-        raise InputError(f"missing inputs: {', '.join(missing)}")
-    arrays = {name: to_array(inputs[name], vertex) for name, vertex in known.items()}
-    scalars = {name: to_scalar(inputs[name], name, t) for name, t in graph.scalars.items()}
-    return arrays, scalars
+        raise InputError(f"{what} cannot be computed: {error}") from error
 
 
 def compute(
@@ -103,7 +85,8 @@ def compute(
     run = _Scalars(scalars, scalar_types)
     match vertex.op:
         case EinSum() as op:
-            found = _einsum(op, vertex.sizes, operands, run)
+            steps = EinSumSteps(op, [x.dtype for x in operands], scalars, scalar_types)
+            found = steps.finish(steps.partial(operands, vertex.sizes))
         case Fill() as op:
             index = list(np.indices(vertex.shape, dtype=np.int64, sparse=True))
             value = run.compile(op.value, [INT64] * len(index))(*index)
@@ -138,71 +121,86 @@ class _Scalars:
         return lambda *values: function(*values, *fixed)
 
 
-def _einsum(
-    op: EinSum, sizes: Mapping[str, int], operands: Sequence[Array], run: _Scalars
-) -> Array:
-    sizes = {**sizes}
-    for labels, array in zip(op.inputs, operands, strict=True):
-        sizes |= dict(zip(labels, array.shape, strict=True))
-    types = [array.dtype for array in operands]
-    wide = [array.astype(widen(array.dtype), copy=False) for array in operands]
-    join = [run.compile(value, types) for value in values(op.join)]
-    shape = tuple(sizes[label] for label in op.output)
-    state_types, combine, finish = _aggregation(op, types, run)
-    state = [
-        np.full(shape, neutral, t)
-        for neutral, t in zip(_identity(op, state_types), state_types, strict=True)
-    ]
-    axes = tuple(range(len(op.output), len(op.labels)))
-    for block in _blocks([sizes[label] for label in op.labels]):
-        where = dict(zip(op.labels, block, strict=True))
-        extents = [where[label].stop - where[label].start for label in op.labels]
-        tiles = [
-            _lay_out(x, labels, op.labels, where) for x, labels in zip(wide, op.inputs, strict=True)
-        ]
-        joined = [
-            np.broadcast_to(f(*tiles), extents).astype(t)
-            for f, t in zip(join, state_types, strict=True)
-        ]
-        place = tuple(where[label] for label in op.output)
-        part = _reduce(joined, axes, combine)
-        if op.agg is not None:
-            part = combine([x[place] for x in state], part)
-        for x, y in zip(state, part, strict=True):
-            x[place] = y
-    return finish(*state)
+class EinSumSteps:
+    """An EinSum over inputs of the given types, in steps: join and aggregate, combine, finish.
 
+    What is between the steps is a *state* of the aggregation: an array for each of its values, of
+    the types it accumulates in. So an EinSum can be computed tile by tile: the states of the tiles
+    of an aggregated label are combined before one of them is finished.
+    """
 
-def _aggregation(
-    op: EinSum, types: Sequence[DType], run: _Scalars
-) -> tuple[list[DType], Callable[[list[Any], list[Any]], list[Any]], Callable[..., Any]]:
-    """The types of the aggregation's state, how two states combine, and how one is finished."""
-    joined = [with_casts(value, types, run.types)[1] for value in values(op.join)]
-    if op.agg is None:
-        return [concrete(joined[0])], lambda _, new: new, _same
-    state = [widen(concrete(t)) for t in op.agg.state_types(joined, run.types)]
-    functions = [run.compile(value, [*state, *state]) for value in values(op.agg.combine)]
+    def __init__(
+        self,
+        op: EinSum,
+        types: Sequence[DType],
+        scalars: Mapping[str, Any],
+        scalar_types: Mapping[str, DType],
+    ) -> None:
+        run = _Scalars(scalars, scalar_types)
+        joined = [with_casts(value, types, scalar_types)[1] for value in values(op.join)]
+        self.op = op
+        self._join = [run.compile(value, types) for value in values(op.join)]
+        self._combine: list[Callable[..., Any]] = []
+        self._finish: Callable[..., Any] | None = None
+        if op.agg is None:
+            self._types = [concrete(joined[0])]
+            return
+        self._types = [widen(concrete(t)) for t in op.agg.state_types(joined, scalar_types)]
+        both = [*self._types, *self._types]
+        self._combine = [run.compile(value, both) for value in values(op.agg.combine)]
+        if op.agg.finish is not None:
+            self._finish = run.compile(op.agg.finish, self._types)
 
-    def combine(left: list[Any], right: list[Any]) -> list[Any]:
+    def partial(self, operands: Sequence[Array], sizes: Mapping[str, int] | None = None) -> State:
+        """Join the inputs and aggregate; `sizes` are those of labels that no input has."""
+        op, sizes = self.op, {**(sizes or {})}
+        for labels, array in zip(op.inputs, operands, strict=True):
+            sizes |= dict(zip(labels, array.shape, strict=True))
+        wide = [array.astype(widen(array.dtype), copy=False) for array in operands]
+        state = self._identity(tuple(sizes[label] for label in op.output))
+        axes = tuple(range(len(op.output), len(op.labels)))
+        for block in _blocks([sizes[label] for label in op.labels]):
+            where = dict(zip(op.labels, block, strict=True))
+            extents = [where[label].stop - where[label].start for label in op.labels]
+            tiles = [
+                _lay_out(x, labels, op.labels, where)
+                for x, labels in zip(wide, op.inputs, strict=True)
+            ]
+            joined = [
+                np.broadcast_to(f(*tiles), extents).astype(t)
+                for f, t in zip(self._join, self._types, strict=True)
+            ]
+            place = tuple(where[label] for label in op.output)
+            part = _reduce(joined, axes, self.combine)
+            if op.agg is not None:
+                part = self.combine([x[place] for x in state], part)
+            for x, y in zip(state, part, strict=True):
+                x[place] = y
+        return state
+
+    def combine(self, left: State, right: State) -> State:
+        """The ⊕ of two states, element by element."""
         return [
-            np.asarray(f(*left, *right)).astype(t) for f, t in zip(functions, state, strict=True)
+            np.asarray(f(*left, *right)).astype(t)
+            for f, t in zip(self._combine, self._types, strict=True)
         ]
 
-    finish = _same if op.agg.finish is None else run.compile(op.agg.finish, state)
-    return state, combine, finish
+    def finish(self, state: State) -> Array:
+        """The result that a final state stands for."""
+        if self._finish is None:
+            return state[0]
+        # It may be a constant, which fills the tensor all the same.
+        return np.broadcast_to(self._finish(*state), state[0].shape)
 
-
-def _same(x: Any) -> Any:
-    return x
-
-
-def _identity(op: EinSum, types: Sequence[DType]) -> Sequence[Any]:
-    return [t.type(0) for t in types] if op.agg is None else op.agg.identity_for(types)
+    def _identity(self, shape: tuple[int, ...]) -> State:
+        agg = self.op.agg
+        neutral = [t.type(0) for t in self._types] if agg is None else agg.identity_for(self._types)
+        return [np.full(shape, x, t) for x, t in zip(neutral, self._types, strict=True)]
 
 
 def _reduce(
-    joined: list[Array], axes: tuple[int, ...], combine: Callable[[list[Any], list[Any]], list[Any]]
-) -> list[Array]:
+    joined: State, axes: tuple[int, ...], combine: Callable[[State, State], State]
+) -> State:
     """Combine all values along `axes` by halving: n values take log2(n) steps."""
     for axis in reversed(axes):
         size = joined[0].shape[axis]

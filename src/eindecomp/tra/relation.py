@@ -1,0 +1,144 @@
+"""Tensor relations: a tensor as a function from keys to tiles, and back."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from eindecomp.errors import RelationError
+from eindecomp.graph.arrays import read_array
+from eindecomp.graph.checks import whole_number
+from eindecomp.graph.infer import Shape, check_shape
+from eindecomp.lang.dtypes import DType, dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    Array = np.ndarray[Any, Any]
+
+Key = tuple[int, ...]
+Parts = tuple[int, ...]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorRelation(Generic[T]):
+    """A function from the keys of I(parts) to tiles.
+
+    A key names a box of the index space of size `shape`: one piece of each dimension. In the
+    relation of a tensor, the tile of a key is what lies in its box. The tile of a join is what the
+    kernel made of the box: it may have fewer dimensions, or be the state of an aggregation instead
+    of an array.
+
+    >>> TensorRelation((4,), (2,), {(0,): np.array([1, 2])})
+    Traceback (most recent call last):
+    eindecomp.errors.RelationError: a relation of shape (4,) in parts (2,) needs a tile for key (1,)
+    """
+
+    shape: Shape
+    parts: Parts
+    tiles: Mapping[Key, T]
+
+    def __post_init__(self) -> None:
+        check_parts(self.parts, self.shape)
+        own = set(keys(self.parts))
+        what = f"a relation of shape {self.shape} in parts {self.parts}"
+        for key in sorted(own - self.tiles.keys()):
+            raise RelationError(f"{what} needs a tile for key {key}")
+        for key in self.tiles.keys() - own:
+            raise RelationError(f"{what} has no key {key}")
+
+    def __getitem__(self, key: Key) -> T:
+        if key not in self.tiles:
+            raise RelationError(f"a relation in parts {self.parts} has no key {key}")
+        return self.tiles[key]
+
+    def map(self, function: Callable[[T], U]) -> TensorRelation[U]:
+        """The relation of what a function makes of each tile."""
+        made = {key: function(tile) for key, tile in self.tiles.items()}
+        return TensorRelation(self.shape, self.parts, made)
+
+
+def keys(parts: Parts) -> Iterator[Key]:
+    """I(d): every key of a relation cut into these parts, the last entry running fastest.
+
+    >>> list(keys((2, 2)))
+    [(0, 0), (0, 1), (1, 0), (1, 1)]
+    """
+    return itertools.product(*(range(m) for m in parts))
+
+
+def box(key: Key, shape: Shape, parts: Parts) -> tuple[slice, ...]:
+    """Where the tile of a key lies in the tensor; pieces of a dimension differ by at most one.
+
+    >>> box((0, 1), (4, 5), (1, 2))
+    (slice(0, 4, None), slice(2, 5, None))
+    """
+    return tuple(
+        slice(k * n // m, (k + 1) * n // m) for k, n, m in zip(key, shape, parts, strict=True)
+    )
+
+
+def from_tensor(tensor: object, parts: Sequence[int]) -> TensorRelation[Array]:
+    """The relation 𝓡 ≡ R of an array R, cut into `parts` pieces along its dimensions.
+
+    >>> from_tensor([[1, 2, 5], [3, 4, 7]], (1, 3))[0, 2]
+    array([[5],
+           [7]])
+    """
+    array = read_array(tensor, "tensor")
+    array = array.astype(dtype(array.dtype), copy=False)
+    cut = check_parts(parts, array.shape)
+    # The dots keep a tensor of rank 0 an array; a relation's tiles are its own.
+    tiles = {key: array[(*box(key, array.shape, cut), ...)].copy() for key in keys(cut)}
+    return TensorRelation(array.shape, cut, tiles)
+
+
+def to_tensor(relation: TensorRelation[Array]) -> Array:
+    """The tensor R ≡ 𝓡 that a relation stores.
+
+    >>> to_tensor(from_tensor([1, 2, 5], (2,)))
+    array([1, 2, 5])
+    """
+    shape, parts = relation.shape, relation.parts
+    tensor = np.empty(shape, dtype_of(relation))
+    for key, tile in relation.tiles.items():
+        place = box(key, shape, parts)
+        room = tuple(side.stop - side.start for side in place)
+        if tile.shape != room:
+            raise RelationError(
+                f"no tensor of shape {shape} has the tile of key {key} in parts {parts}: its shape "
+                f"is {tile.shape}, not {room} (the result of a join is aggregated first)"
+            )
+        tensor[place] = tile
+    return tensor
+
+
+def dtype_of(relation: TensorRelation[Array]) -> DType:
+    """The type of the elements, the same in all tiles."""
+    found = sorted({str(np.asarray(tile).dtype) for tile in relation.tiles.values()})
+    if len(found) > 1:
+        raise RelationError(f"the tiles of one tensor have several types: {', '.join(found)}")
+    return dtype(found[0])
+
+
+def check_parts(parts: Sequence[int], shape: Shape) -> Parts:
+    """Return `parts` as whole numbers, if a tensor of this shape can be cut so."""
+    check_shape(shape)
+    if len(parts) != len(shape):
+        raise RelationError(
+            f"parts {tuple(parts)} has {len(parts)} entries, but shape {shape} has "
+            f"{len(shape)} dimensions"
+        )
+    cut = tuple(whole_number(m, "a number of pieces") for m in parts)
+    for k, (m, n) in enumerate(zip(cut, shape, strict=True)):
+        if not 1 <= m <= n:
+            raise RelationError(
+                f"dimension {k} of shape {shape} cannot be cut into {m} pieces: it has size {n}"
+            )
+    return cut
