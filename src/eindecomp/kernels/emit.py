@@ -1,0 +1,264 @@
+"""Scalar expressions as lines of the generated loops, each value in its exact type.
+
+Only numbers, positions and names of this module's making reach the lines; what a user named stays
+behind. Every operation is followed by the conversion to its type, because numba, like C, computes
+small integers in larger ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, concrete, dtype, kind, to_real, widen
+from eindecomp.lang.scalar import (
+    FUNCTIONS,
+    Arg,
+    Call,
+    Const,
+    Expr,
+    Number,
+    Result,
+    Scalar,
+    Tuple,
+)
+from eindecomp.lang.scalar_types import kind_of_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+BOOL, FLOAT32, FLOAT64 = dtype("bool"), dtype("float32"), dtype("float64")
+# Literals and run-time scalars alone compute as NumPy computes Python's numbers.
+WIDE = {
+    Kind.BOOL: BOOL,
+    Kind.INT: dtype("int64"),
+    Kind.FLOAT: FLOAT64,
+    Kind.COMPLEX: dtype("complex128"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The name of a computed value and its type; a weak one only lends its kind."""
+
+    name: str
+    type: DType
+    weak: bool = False
+
+
+@dataclass(slots=True)
+class Lines:
+    """Lines of one block, in which equal expressions are computed once."""
+
+    prefix: str
+    args: Callable[[int], Value]
+    scalars: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    lines: list[str] = field(default_factory=list[str])
+    _known: dict[Expr | tuple[str, DType], Value] = field(
+        default_factory=dict["Expr | tuple[str, DType]", Value]
+    )
+
+    def value(self, expr: Expr) -> Value:
+        """Compute an expression whose conversions are explicit (`with_casts`)."""
+        found = self._known.get(expr)
+        if found is None:
+            found = self._known[expr] = self._make(expr)
+        return found
+
+    def cast(self, value: Value, to: DType) -> Value:
+        """Convert a value; a low-precision type rounds and stays in float32."""
+        if value.type == to:
+            return Value(value.name, to)
+        key = (value.name, to)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._name(cast_text(value, to), widen(to))
+        return found
+
+    def _name(self, text: str, of: DType, weak: bool = False) -> Value:
+        name = f"{self.prefix}{len(self.lines)}"
+        self.lines.append(f"{name} = {text}")
+        return Value(name, of, weak)
+
+    def _make(self, expr: Expr) -> Value:
+        match expr:
+            case Arg(index):
+                return self.args(index)
+            case Scalar(name):
+                return self.scalars[name]
+            case Const(number):
+                of = WIDE[kind_of_number(number)]
+                return self._name(literal(number, of), of, True)
+            case Tuple():
+                raise AssertionError("a tuple is taken apart before")
+            case Call(op, args) if FUNCTIONS[op].result is Result.CAST:
+                return self.cast(self.value(args[0]), dtype(op))
+            case Call("where", (condition, first, second)):
+                test = self.value(condition)
+                left, right = self._meet((first, second))
+                text = f"choose({test.name}, {left.name}, {right.name})"
+                return self._name(text, left.type, left.weak and right.weak)
+            case Call(op, args):
+                return self._call(op, args)
+
+    def _call(self, op: str, args: tuple[Expr, ...]) -> Value:
+        match op, args:
+            case "pow", (base, Const(number)):
+                operand = self.value(base)
+                short = _short_power(operand, number)
+                if short is not None:
+                    return self._name(short, operand.type, operand.weak)
+            case _:
+                pass
+        operands = self._meet(args)
+        of = operands[0].type
+        names = [operand.name for operand in operands]
+        weak = all(operand.weak for operand in operands)
+        match FUNCTIONS[op].result:
+            case Result.TRUTH:
+                result, weak = BOOL, False
+            case Result.REAL:
+                result = concrete(to_real(of))
+            case _:
+                result = of
+        return self._name(call_text(op, names, of, result), result, weak)
+
+    def _meet(self, args: tuple[Expr, ...]) -> list[Value]:
+        """Compute operands in one type: that of those which are not literals."""
+        found = [self.value(arg) for arg in args]
+        strong = [value.type for value in found if not value.weak]
+        to = strong[0] if strong else max((v.type for v in found), key=kind)
+        return [
+            self._name(literal(arg.value, to), to, value.weak)
+            if isinstance(arg, Const) and value.type != to
+            else Value(self.cast(value, to).name, to, value.weak)
+            for arg, value in zip(args, found, strict=True)
+        ]
+
+
+def caster(of: DType) -> str:
+    """The name of the conversion to a type, such as to_f4."""
+    return f"to_{_suffix(of)}"
+
+
+def _suffix(of: DType) -> str:
+    return "b1" if of == BOOL else f"{of.kind}{of.itemsize}"
+
+
+def literal(number: Number | np.generic, of: DType) -> str:
+    """A number as a constant of a type."""
+    if kind(of) is Kind.BOOL:
+        return "to_b1(1)" if number else "to_b1(0)"
+    if kind(of) is Kind.COMPLEX:
+        value = complex(number)
+        return f"{caster(of)}(complex({value.real!r}, {value.imag!r}))"
+    if kind(of) is Kind.INT:
+        return f"{caster(of)}({int(np.real(number))})"
+    return f"{caster(widen(of))}({float(np.real(number))!r})"
+
+
+def cast_text(value: Value, to: DType) -> str:
+    """The conversion of a value to a type, as NumPy's `astype` does it."""
+    name, of = value.name, value.type
+    if kind(of) is Kind.COMPLEX and kind(to) is not Kind.COMPLEX:
+        name, of = f"{name}.real", concrete(to_real(of))
+    if to == BOOL:
+        return name if of == BOOL else f"{name} != 0"
+    if to in LOW_PRECISION:
+        if to.name == "bfloat16":
+            return f"round_bfloat(to_f4({name}))"
+        exact = of == FLOAT32 or kind(of) is Kind.BOOL
+        return f"round_half(to_f4({name}))" if exact else f"half_of_double(to_f8({name}))"
+    return f"{caster(to)}({name})"
+
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_PATTERNS = {"or": "{x} | {y}", "and": "{x} & {y}", "not": "not {x}", "neg": "{to}(-{x})"}
+# Functions of ours, by the width of the float; the rest come from `math`.
+_OWN = {"sigmoid", "gelu", "silu"}
+_OWN_F4 = {"exp", "log", "tanh", "erf"}
+
+
+def call_text(op: str, names: list[str], of: DType, result: DType) -> str:
+    """A function applied to named operands of one type, as a value of the type `result`."""
+    x, y = names[0], names[-1]
+    to = caster(result)
+    if op in _INFIX:
+        return f"{to}({x} {_INFIX[op]} {y})"
+    if op in _COMPARE:
+        return f"{x} {_COMPARE[op]} {y}"
+    if op in _PATTERNS:
+        return _PATTERNS[op].format(x=x, y=y, to=to)
+    match op:
+        case "pow":
+            return _power_text(x, y, of)
+        case "min" | "max" | "relu":
+            return _extreme_text(op, x, y, of)
+        case "sign":
+            one, minus = literal(1, of), f"{to}(-1)"
+            if of.kind == "u":
+                return f"choose({x} > 0, {one}, {x})"
+            rest = f"choose({x} < 0, {minus}, choose({x} == 0, {to}(0), {x}))"
+            return f"choose({x} > 0, {one}, {rest})"
+        case "abs":
+            return x if of.kind in "bu" else f"{to}(abs({x}))"
+        case "real":
+            return f"{x}.real" if of.kind == "c" else x
+        case "imag":
+            return f"{x}.imag" if of.kind == "c" else literal(0, of)
+        case "conj":
+            return f"{x}.conjugate()" if of.kind == "c" else x
+        case _:
+            return _function_text(op, x, of)
+
+
+def _function_text(op: str, x: str, of: DType) -> str:
+    to = caster(of)
+    if of.kind == "c":
+        # In complex128, since near the unit circle a logarithm keeps few digits of its operand.
+        return f"{to}(np.{op}(to_c16({x})))"
+    if op == "rsqrt":
+        return f"{to}({to}(1) / {to}(math.sqrt({x})))"
+    if op == "silu":
+        return f"{to}({x} * sigmoid_{_suffix(of)}({x}))"
+    if op in _OWN or (op in _OWN_F4 and of == FLOAT32):
+        return f"{op}_{_suffix(of)}({x})"
+    return f"{to}(math.{op}({x}))"
+
+
+def _extreme_text(op: str, x: str, y: str, of: DType) -> str:
+    if op == "relu":
+        op, y = "max", literal(0, of)
+    if of == BOOL:
+        return f"{x} {'|' if op == 'max' else '&'} {y}"
+    if of.kind == "f":
+        return f"{'maximum' if op == 'max' else 'minimum'}({x}, {y})"
+    return f"choose({x} {'>=' if op == 'max' else '<='} {y}, {x}, {y})"
+
+
+def _power_text(x: str, y: str, of: DType) -> str:
+    to = caster(of)
+    if of.kind in "iu":
+        return f"{to}(power_int({x}, {y}))"
+    return f"{to}(np.power({x}, {y}))" if of.kind == "c" else f"{to}(math.pow({x}, {y}))"
+
+
+def _short_power(base: Value, number: Number) -> str | None:
+    """Small whole powers by multiplication, which is as exact as calling a library, and fast."""
+    if isinstance(number, complex) or number not in (1, 2, 3, 4) or base.type == BOOL:
+        return None
+    if isinstance(number, float) and kind(base.type) < Kind.FLOAT:
+        return None
+    to, x = caster(base.type), base.name
+    match int(number):
+        case 1:
+            return x
+        case 2:
+            return f"{to}({x} * {x})"
+        case 3:
+            return f"{to}({to}({x} * {x}) * {x})"
+        case _:
+            return f"{to}({to}({x} * {x}) * {to}({x} * {x}))"

@@ -1,0 +1,388 @@
+"""From a loop nest to the source of a Python function that numba compiles.
+
+The function takes the address of integers: the sizes of all loops, then the address and the byte
+strides (one for each of its loops) of every input, scalar and output, then the scratch block's
+address. The source is made of numbers and of names made here; nothing of a user's text is in it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from eindecomp.kernels.emit import Lines, Value, literal
+from eindecomp.lang.dtypes import widen
+from eindecomp.lang.scalar import Call, Const, Expr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from eindecomp.kernels.nest import Access, Nest
+
+
+def source_of(nest: Nest) -> str:
+    """Write the function `kernel` of a nest."""
+    return _Writer(nest).write()
+
+
+class _Writer:
+    """Writes one function from the outermost loop inwards."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest = nest
+        self.program = nest.program
+        self.lines: list[str] = ["def kernel(m):"]
+        self.depth = 1
+        self.made = 0
+
+    def write(self) -> str:
+        self._unpack()
+        with self._loops(self.nest.outer):
+            if not self.nest.aggregated:
+                self._map()
+            elif self.nest.reduces_lanes:
+                self._rows(self._lane_tile)
+            else:
+                self._blocks()
+        return "\n".join(self.lines) + "\n"
+
+    # Lines and loops
+
+    def _put(self, *lines: str) -> None:
+        self.lines += ["    " * self.depth + line for line in lines]
+
+    @contextmanager
+    def _under(self, head: str) -> Generator[None]:
+        self._put(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    @contextmanager
+    def _loops(self, loops: Sequence[int]) -> Generator[None]:
+        before = self.depth
+        for loop in loops:
+            self._put(f"for i{loop} in range(n{loop}):")
+            self.depth += 1
+        yield
+        self.depth = before
+
+    def _unpack(self) -> None:
+        nest, at = self.nest, self.nest.slots()
+        self._put(*(f"n{k} = load_int64(m, {k})" for k in range(nest.count)))
+        for name, access, slot in at:
+            loops = access.loops if access else ()
+            self._put(f"{name} = load_int64(m, {slot})")
+            self._put(*(f"{name}_{k} = load_int64(m, {slot + 1 + j})" for j, k in enumerate(loops)))
+        for k, of in enumerate(nest.scalars):
+            self._put(f"s{k} = load_{of.name}(c{k}, 0)")
+        end = nest.count + sum(1 + len(a.loops if a else ()) for _, a, _ in at)
+        self._put(f"scratch = load_int64(m, {end})")
+
+    def _pointer(self, name: str, access: Access, index: dict[int, str]) -> str:
+        """The address of an array's element where the given loops stand."""
+        steps = [f"{index[k]} * {name}_{k}" for k in access.loops if k in index]
+        return " + ".join([name, *steps])
+
+    def _outer_index(self) -> dict[int, str]:
+        return {loop: f"i{loop}" for loop in self.nest.outer}
+
+    # Values
+
+    def _fresh(self) -> str:
+        self.made += 1
+        return f"t{self.made}_"
+
+    def _read(self, access: Access, pointer: str, index: str) -> str:
+        load = "reload" if self.nest.overlaps else "load"
+        if access.unit:
+            return f"{load}_{access.type.name}({pointer}, {index})"
+        return f"{load}_bytes_{access.type.name}({pointer}, {index} * {pointer}_step)"
+
+    def _write_out(self, access: Access, pointer: str, index: str, value: str) -> str:
+        if access.unit:
+            return f"store_{access.type.name}({pointer}, {index}, {value})"
+        return f"store_bytes_{access.type.name}({pointer}, {index} * {pointer}_step, {value})"
+
+    def _computing(self, args: Callable[[int], Value]) -> Lines:
+        scalars = {f"s{k}": Value(f"s{k}", t, True) for k, t in enumerate(self.nest.scalars)}
+        return Lines(self._fresh(), args, scalars)
+
+    def _open(self, prefix: str, name: str, access: Access, index: dict[int, str]) -> str:
+        """Name the address of one array where the loops stand, and its step along the vector."""
+        pointer = f"{prefix}{name}"
+        self._put(f"{pointer} = {self._pointer(name, access, index)}")
+        if not access.unit:
+            step = f"{name}_{self.nest.vector}" if self.nest.vector in access.loops else "0"
+            self._put(f"{pointer}_step = {step}")
+        return pointer
+
+    def _loader(
+        self, prefix: str, index: dict[int, str], inside: list[str], at: str = "j"
+    ) -> Callable[[int], Value]:
+        """Read inputs: those without the vector loop ahead of it, the others in the list given."""
+        known: dict[int, Value] = {}
+
+        def load(k: int) -> Value:
+            if k not in known:
+                access = self.nest.inputs[k]
+                pointer = self._open(prefix, f"a{k}", access, index)
+                varies = self.nest.vector in access.loops
+                name = f"{prefix}x{k}"
+                text = f"{name} = {self._read(access, pointer, at if varies else '0')}"
+                if varies:
+                    inside.append(text)
+                else:
+                    self._put(text)
+                known[k] = Value(name, widen(access.type))
+            return known[k]
+
+        return load
+
+    # Maps
+
+    def _map(self) -> None:
+        index = self._outer_index()
+        reads: list[str] = []
+        lines = self._computing(self._loader("q_", index, reads))
+        found = [lines.value(expr) for expr in self.program.join]
+        state = [lines.cast(v, t) for v, t in zip(found, self.program.state, strict=True)]
+        stores = self._stores(lines, state, index, "q_", "j")
+        with self._under(f"for j in range(n{self.nest.vector}):"):
+            self._put(*reads, *lines.lines, *stores)
+
+    def _stores(
+        self, lines: Lines, state: list[Value], index: dict[int, str], prefix: str, at: str
+    ) -> list[str]:
+        """Finish a state if it is to be, and store it; returns the stores."""
+        if self.program.finish is not None:
+            own = self._computing(lambda k: state[k])
+            finished = [own.value(expr) for expr in self.program.finish]
+            state = finished
+            lines.lines += own.lines
+        stores: list[str] = []
+        for k, (access, value) in enumerate(zip(self.nest.outputs, state, strict=True)):
+            pointer = self._open(prefix, f"z{k}", access, index)
+            to = widen(access.type)
+            name = value.name if value.type == to else lines.cast(value, to).name
+            stores.append(self._write_out(access, pointer, at, name))
+        return stores
+
+    # Aggregations
+
+    def _blocks(self) -> None:
+        """Blocks of lanes of the result, then rows, then what is aggregated."""
+        vector, lanes = self.nest.vector, self.nest.lanes
+        with self._under(f"for v in range(0, n{vector}, {lanes}):"):
+            self._put(f"lanes = min({lanes}, n{vector} - v)")
+            self._rows(self._block_tile)
+
+    def _rows(self, tile: Callable[[int], None]) -> None:
+        """Tiles of several rows, then of one for the rest."""
+        row, rows = self.nest.row, self.nest.rows
+        if row is None:
+            tile(1)
+            return
+        self._put("r = 0")
+        with self._under(f"while r + {rows} <= n{row}:"):
+            tile(rows)
+            self._put(f"r += {rows}")
+        if rows > 1:
+            with self._under(f"while r < n{row}:"):
+                tile(1)
+                self._put("r += 1")
+
+    def _at_row(self, k: int) -> dict[int, str]:
+        index = self._outer_index()
+        if self.nest.row is not None:
+            index[self.nest.row] = f"(r + {k})" if k else "r"
+        return index
+
+    def _slot(self, value: int, row: int, rows: int, at: str = "j") -> str:
+        """Where a state's value is in the scratch block: its address and index."""
+        sizes = [t.itemsize for t in self.program.state]
+        start = rows * self.nest.lanes * sum(sizes[:value])
+        offset = row * self.nest.lanes
+        return f"scratch + {start}, {at} + {offset}" if offset else f"scratch + {start}, {at}"
+
+    def _start(self, rows: int) -> None:
+        with self._under("for j in range(lanes):"):
+            for value, (of, neutral) in enumerate(
+                zip(self.program.state, self.program.identity, strict=True)
+            ):
+                text = literal(neutral, of)
+                for row in range(rows):
+                    self._put(f"store_{of.name}({self._slot(value, row, rows)}, {text})")
+
+    def _block_tile(self, rows: int) -> None:
+        nest = self.nest
+        self._start(rows)
+        last = nest.aggregated[-1]
+        place = {nest.vector: "v"} | {k: f"i{k}" for k in nest.aggregated[:-1]}
+        with self._loops(nest.aggregated[:-1]):
+            self._put("k = 0")
+            for unroll in dict.fromkeys((nest.unroll, 1)):
+                with self._under(f"while k + {unroll} <= n{last}:"):
+                    self._pass(rows, unroll, place, {last: 1})
+                    self._put(f"k += {unroll}")
+        for row in range(rows):
+            self._finish_row(row, rows, self._at_row(row) | {nest.vector: "v"}, "lanes")
+
+    def _lane_tile(self, rows: int) -> None:
+        nest, lanes = self.nest, self.nest.lanes
+        vector = nest.vector
+        used = f"min({lanes}, n{vector})"
+        self._put(f"lanes = {used}")
+        self._start(rows)
+        place = {k: f"i{k}" for k in nest.aggregated[:-1]}
+        with self._loops(nest.aggregated[:-1]):
+            self._put("k = 0", f"lanes = {lanes}")
+            for unroll in dict.fromkeys((nest.unroll, 1)):
+                with self._under(f"while k + {unroll * lanes} <= n{vector}:"):
+                    self._pass(rows, unroll, place, {vector: lanes}, str(lanes))
+                    self._put(f"k += {unroll * lanes}")
+            with self._under(f"if k < n{vector}:"):
+                self._put(f"lanes = n{vector} - k")
+                self._pass(rows, 1, place, {vector: lanes})
+        self._put(f"lanes = {used}")
+        self._fold(rows)
+        for row in range(rows):
+            self._finish_row(row, rows, self._at_row(row), f"min(1, {used})", used)
+
+    def _pass(
+        self,
+        rows: int,
+        unroll: int,
+        place: dict[int, str],
+        stepping: dict[int, int],
+        count: str = "lanes",
+    ) -> None:
+        """Combine the values of `unroll` steps of the innermost loop with the states."""
+        reads: list[str] = []
+        body: list[str] = []
+        shared: dict[tuple[int, int, int], Value] = {}
+        [(inner, step)] = stepping.items()
+        for row in range(rows):
+            state = [Value(f"w{row}_{k}", of) for k, of in enumerate(self.program.state)]
+            body += [
+                f"w{row}_{k} = reload_{of.name}({self._slot(k, row, rows)})"
+                for k, of in enumerate(self.program.state)
+            ]
+            for u in range(unroll):
+                index = self._at_row(row) | place
+                index[inner] = f"(k + {u * step})" if u else "k"
+                load = self._loader(f"p{row}_{u}_", index, body)
+
+                args = self._sharing(row, u, inner, load, shared)
+                state = self._combined(state, args, body)
+            body += [
+                f"store_{of.name}({self._slot(k, row, rows)}, {value.name})"
+                for k, (of, value) in enumerate(zip(self.program.state, state, strict=True))
+            ]
+        with self._under(f"for j in range({count}):"):
+            self._put(*reads, *body)
+
+    def _sharing(
+        self,
+        row: int,
+        step: int,
+        inner: int,
+        load: Callable[[int], Value],
+        shared: dict[tuple[int, int, int], Value],
+    ) -> Callable[[int], Value]:
+        """Read an input once for all rows and steps that see the same element of it."""
+
+        def args(k: int) -> Value:
+            loops = self.nest.inputs[k].loops
+            key = (k, row if self.nest.row in loops else 0, step if inner in loops else 0)
+            if key not in shared:
+                shared[key] = load(k)
+            return shared[key]
+
+        return args
+
+    def _combined(
+        self, state: list[Value], args: Callable[[int], Value], body: list[str]
+    ) -> list[Value]:
+        program = self.program
+        lines = self._computing(args)
+        lines.lines = body
+        factors = _factors(program.join[0]) if program.fuses else None
+        if factors is not None:
+            a, b = (lines.value(factor) for factor in factors)
+            if a.type == b.type == program.state[0]:
+                name = f"{lines.prefix}{len(body)}"
+                body.append(f"{name} = muladd({a.name}, {b.name}, {state[0].name})")
+                return [Value(name, program.state[0])]
+        joined = [
+            lines.cast(lines.value(expr), of)
+            for expr, of in zip(program.join, program.state, strict=True)
+        ]
+        return self._combine(state, joined, body)
+
+    def _combine(self, left: list[Value], right: list[Value], body: list[str]) -> list[Value]:
+        both = [*left, *right]
+        lines = self._computing(lambda k: both[k])
+        lines.lines = body
+        combine = self.program.combine or ()
+        return [
+            lines.cast(lines.value(expr), of)
+            for expr, of in zip(combine, self.program.state, strict=True)
+        ]
+
+    def _fold(self, rows: int) -> None:
+        """Combine the states of all lanes by halving."""
+        with self._under("while lanes > 1:"):
+            self._put("half = lanes // 2")
+            with self._under("for j in range(half):"):
+                for row in range(rows):
+                    body: list[str] = []
+                    sides: list[list[Value]] = []
+                    for side, at in (("l", "j"), ("h", "j + half")):
+                        sides.append([])
+                        for k, of in enumerate(self.program.state):
+                            name = f"{side}{row}_{k}"
+                            slot = self._slot(k, row, rows, at)
+                            body.append(f"{name} = reload_{of.name}({slot})")
+                            sides[-1].append(Value(name, of))
+                    folded = self._combine(sides[0], sides[1], body)
+                    self._put(*body)
+                    for k, (of, value) in enumerate(zip(self.program.state, folded, strict=True)):
+                        self._put(f"store_{of.name}({self._slot(k, row, rows)}, {value.name})")
+            with self._under("if lanes % 2:"):
+                for row in range(rows):
+                    for k, of in enumerate(self.program.state):
+                        left = self._slot(k, row, rows, "half")
+                        right = self._slot(k, row, rows, "lanes - 1")
+                        self._put(f"store_{of.name}({left}, reload_{of.name}({right}))")
+            self._put("lanes = half + lanes % 2")
+
+    def _finish_row(
+        self, row: int, rows: int, index: dict[int, str], count: str, used: str = ""
+    ) -> None:
+        """Finish the states of one row and store them."""
+        state = [Value(f"e{k}", of) for k, of in enumerate(self.program.state)]
+        lines = self._computing(lambda k: state[k])
+        lines.lines += [
+            f"e{k} = reload_{of.name}({self._slot(k, row, rows)})"
+            for k, of in enumerate(self.program.state)
+        ]
+        stores = self._stores(lines, state, index, f"f{row}_", "j")
+        if used:  # nothing aggregated leaves no lane: the neutral state is the result
+            with self._under(f"if {used} == 0:"):
+                self._put("lanes = 1")
+                self._start(rows)
+            count = "1"
+        with self._under(f"for j in range({count}):"):
+            self._put(*lines.lines, *stores)
+
+
+def _factors(expr: Expr) -> tuple[Expr, Expr] | None:
+    """The two factors of a product or a square."""
+    match expr:
+        case Call("mul", (a, b)):
+            return a, b
+        case Call("pow", (a, Const(2 | 2.0))):
+            return a, a
+        case _:
+            return None

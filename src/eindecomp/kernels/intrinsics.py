@@ -1,0 +1,244 @@
+"""What generated loops need of the machine and numba does not offer: memory by address, NaN-keeping
+extremes, fused sums, bits of numbers.
+
+Loops address memory as NumPy lays it out, by address and byte offset, so that one compiled function
+serves arrays of any strides, and so that half-width floats, which numba does not know, are widened
+as they are read and rounded as they are written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+_intrinsic: Any = intrinsic  # what it makes is called by compiled code only
+_FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
+_BYTE, _SHORT, _INT = ir.IntType(8), ir.IntType(16), ir.IntType(32)
+
+# Type name: what memory holds, and the type it is computed in.
+STORED: dict[str, tuple[Any, Any]] = {
+    "bool": (_BYTE, types.boolean),
+    **{f"int{8 * n}": (ir.IntType(8 * n), getattr(types, f"int{8 * n}")) for n in (1, 2, 4, 8)},
+    **{f"uint{8 * n}": (ir.IntType(8 * n), getattr(types, f"uint{8 * n}")) for n in (1, 2, 4, 8)},
+    "float16": (ir.HalfType(), types.float32),
+    "bfloat16": (_SHORT, types.float32),
+    "float32": (_FLOAT, types.float32),
+    "float64": (_DOUBLE, types.float64),
+    "complex64": (_FLOAT, types.complex64),
+    "complex128": (_DOUBLE, types.complex128),
+}
+
+
+def _scope(module: Any) -> Any:
+    """The memory that stores write, as a scope that input loads are declared apart from.
+
+    Outputs never overlap inputs (`Kernel` says so); told of it, LLVM vectorises without checks.
+    """
+    domain = module.add_metadata(["eindecomp kernels"])
+    return module.add_metadata([module.add_metadata(["eindecomp stores", domain])])
+
+
+def _pointer(builder: Any, stored: Any, address: Any, index: Any, in_bytes: bool) -> Any:
+    unit = _BYTE if in_bytes else stored
+    pointer = builder.gep(builder.inttoptr(address, unit.as_pointer()), [index])
+    return builder.bitcast(pointer, stored.as_pointer()) if in_bytes else pointer
+
+
+def make_load(name: str, *, in_bytes: bool, apart: bool) -> Any:
+    """A function of an address and an index that reads a value of the named type.
+
+    `in_bytes`: the index counts bytes rather than elements. `apart`: no store of the same function
+    writes what is read.
+    """
+    stored, computed = STORED[name]
+
+    @_intrinsic
+    def load(typingctx: Any, address: Any, index: Any) -> Any:  # noqa: ARG001
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+            def read(pointer: Any) -> Any:
+                value = builder.load(pointer, align=1)
+                if apart:
+                    value.set_metadata("noalias", _scope(builder.module))
+                return value
+
+            index = args[1]
+            if name.startswith("complex") and not in_bytes:
+                index = builder.mul(index, index.type(2))
+            pointer = _pointer(builder, stored, args[0], index, in_bytes)
+            if name.startswith("complex"):
+                number = context.make_complex(builder, computed)
+                number.real = read(pointer)
+                number.imag = read(builder.gep(pointer, [_INT(1)]))
+                return number._getvalue()
+            value = read(pointer)
+            if name == "bool":
+                return builder.icmp_unsigned("!=", value, value.type(0))
+            if name == "float16":
+                return builder.fpext(value, _FLOAT)
+            if name == "bfloat16":
+                return builder.bitcast(builder.shl(builder.zext(value, _INT), _INT(16)), _FLOAT)
+            return value
+
+        return computed(types.int64, types.int64), codegen
+
+    return load
+
+
+def make_store(name: str, *, in_bytes: bool) -> Any:
+    """A function of an address, an index and a value that writes it as the named type."""
+    stored, computed = STORED[name]
+
+    @_intrinsic
+    def store(typingctx: Any, address: Any, index: Any, value: Any) -> Any:  # noqa: ARG001
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+            def write(value: Any, pointer: Any) -> None:
+                done = builder.store(value, pointer, align=1)
+                done.set_metadata("alias.scope", _scope(builder.module))
+
+            index, value = args[1], args[2]
+            if name.startswith("complex") and not in_bytes:
+                index = builder.mul(index, index.type(2))
+            pointer = _pointer(builder, stored, args[0], index, in_bytes)
+            if name.startswith("complex"):
+                number = context.make_complex(builder, computed, value=value)
+                write(number.real, pointer)
+                write(number.imag, builder.gep(pointer, [_INT(1)]))
+            else:
+                write(_narrow(builder, name, value), pointer)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, computed), codegen
+
+    return store
+
+
+def _narrow(builder: Any, name: str, value: Any) -> Any:
+    if name == "bool":
+        return builder.zext(value, _BYTE)
+    if name == "float16":
+        return builder.fptrunc(value, ir.HalfType())
+    if name == "bfloat16":
+        return builder.trunc(builder.lshr(_bfloat_bits(builder, value), _INT(16)), _SHORT)
+    return value
+
+
+def _bfloat_bits(builder: Any, value: Any) -> Any:
+    """The bits of a float32 rounded to nearest even bfloat16; the lower half is not cleared."""
+    bits = builder.bitcast(value, _INT)
+    odd = builder.and_(builder.lshr(bits, _INT(16)), _INT(1))
+    rounded = builder.add(bits, builder.add(odd, _INT(0x7FFF)))
+    quiet = builder.or_(bits, _INT(0x400000))
+    return builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
+
+
+def _llvm(name: str, arity: int) -> Any:
+    """One of LLVM's own functions of floats."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        kind = args[0].type
+        function = builder.module.declare_intrinsic(
+            name, [kind], ir.FunctionType(kind, [kind] * arity)
+        )
+        return builder.call(function, args)
+
+    if arity == 1:
+
+        @_intrinsic
+        def one(typingctx: Any, x: Any) -> Any:  # noqa: ARG001
+            return x(x), codegen
+
+        return one
+    if arity == 2:
+
+        @_intrinsic
+        def two(typingctx: Any, x: Any, y: Any) -> Any:  # noqa: ARG001
+            return x(x, y), codegen
+
+        return two
+
+    @_intrinsic
+    def three(typingctx: Any, x: Any, y: Any, z: Any) -> Any:  # noqa: ARG001
+        return x(x, y, z), codegen
+
+    return three
+
+
+maximum = _llvm("llvm.maximum", 2)
+minimum = _llvm("llvm.minimum", 2)
+muladd = _llvm("llvm.fmuladd", 3)
+rint = _llvm("llvm.rint", 1)
+copysign = _llvm("llvm.copysign", 2)
+
+
+@_intrinsic
+def choose(typingctx: Any, condition: Any, x: Any, y: Any) -> Any:  # noqa: ARG001
+    """x or y, both computed: a branch would keep LLVM from vectorising."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        return builder.select(*args)
+
+    return x(types.boolean, x, x), codegen
+
+
+def _bitcast(source: Any, target: Any, to: Any) -> Any:
+    @_intrinsic
+    def cast(typingctx: Any, x: Any) -> Any:  # noqa: ARG001
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+            return builder.bitcast(args[0], to)
+
+        return target(source), codegen
+
+    return cast
+
+
+float_of_bits = _bitcast(types.int32, types.float32, _FLOAT)
+bits_of_float = _bitcast(types.float32, types.int32, _INT)
+double_of_bits = _bitcast(types.int64, types.float64, _DOUBLE)
+bits_of_double = _bitcast(types.float64, types.int64, ir.IntType(64))
+
+
+@_intrinsic
+def round_half(typingctx: Any, x: Any) -> Any:  # noqa: ARG001
+    """Round a float32 to float16 and widen it again."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        return builder.fpext(builder.fptrunc(args[0], ir.HalfType()), _FLOAT)
+
+    return types.float32(types.float32), codegen
+
+
+@_intrinsic
+def round_bfloat(typingctx: Any, x: Any) -> Any:  # noqa: ARG001
+    """Round a float32 to bfloat16 and widen it again."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        bits = _bfloat_bits(builder, args[0])
+        return builder.bitcast(builder.and_(bits, _INT(0xFFFF0000)), _FLOAT)
+
+    return types.float32(types.float32), codegen
+
+
+@_intrinsic
+def times_power_of_two(typingctx: Any, x: Any, n: Any) -> Any:  # noqa: ARG001
+    """x · 2^n in float32 for a whole n given as a float32, −300 < n < 300.
+
+    In two factors, because one normal number does not have all the exponents; in 32 bits
+    throughout, because numba would compute in 64 and halve the vectors.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        saturating = builder.module.declare_intrinsic(
+            "llvm.fptosi.sat.i32", [_FLOAT], ir.FunctionType(_INT, [_FLOAT])
+        )
+        whole = builder.call(saturating, [args[1]])
+        half = builder.ashr(whole, _INT(1))
+        product = args[0]
+        for power in (half, builder.sub(whole, half)):
+            bits = builder.shl(builder.add(power, _INT(127)), _INT(23))
+            product = builder.fmul(product, builder.bitcast(bits, _FLOAT))
+        return product
+
+    return types.float32(types.float32, types.float32), codegen

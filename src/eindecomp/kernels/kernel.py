@@ -1,0 +1,206 @@
+"""One EinSum on one tile: whole, or in parts that are combined and finished later."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import InputError
+from eindecomp.kernels.emit import WIDE
+from eindecomp.kernels.gemm import Gemm, Matrices
+from eindecomp.kernels.layout import sizes_of
+from eindecomp.kernels.loops import KEPT, Loops, LoopsCall
+from eindecomp.kernels.program import (
+    combine_program,
+    finish_of,
+    finish_program,
+    make_program,
+    number_scalars,
+)
+from eindecomp.lang.dtypes import DType, kind
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.scalar import Call, Expr, from_values, used_args, values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Array = np.ndarray[Any, Any]
+
+
+class Kernel:
+    """An EinSum over operands of given types, for tiles of any sizes and strides.
+
+    Outputs overlap no operand. Operands that the join does not read only lend sizes, and may be
+    None where the outputs or other operands give those.
+
+    >>> from eindecomp.lang.einsum import product
+    >>> from eindecomp.lang.monoid import SUM
+    >>> f4 = np.dtype("float32")
+    >>> kernel = einsum_kernel(EinSum((("i", "j"),), ("i",), product(1), SUM), (f4,), f4)
+    >>> out = np.empty(2, f4)
+    >>> kernel.whole([np.array([[1, 2], [3, 4]], f4)], out)
+    >>> out
+    array([3., 7.], dtype=float32)
+    """
+
+    state: tuple[DType, ...]
+    """The types in which partial results are held."""
+
+    def __init__(
+        self,
+        op: EinSum,
+        dtypes: tuple[DType, ...],
+        out: DType,
+        scalar_types: tuple[tuple[str, DType], ...],
+    ) -> None:
+        self.op, self.dtypes, self.out = op, dtypes, out
+        self._known: dict[Any, Matrices | LoopsCall | None] = {}
+        names = [name for name, _ in scalar_types]
+        numbered = {f"s{k}": t for k, (_, t) in enumerate(scalar_types)}
+        join = from_values([number_scalars(value, names) for value in values(op.join)])
+        renamed = EinSum(op.inputs, op.output, join, op.agg)
+        self._read = len(used_args(op.join))
+        self._scalars = tuple(WIDE[kind(t)] for _, t in scalar_types)
+        program = make_program(renamed, dtypes, numbered)
+        finish = None if op.agg is None else finish_of(op.agg, program.state)
+        plain = finish is None and len(program.state) == 1
+        self.state = (out,) if plain else program.state
+        self._partial = self._loops(program)
+        self._whole = self._partial
+        if finish is not None:
+            self._whole = self._loops(program.finished(finish))
+        self._gemm = Gemm(op, dtypes, out) if Gemm.suits(op, dtypes, out) else None
+        self._combine = self._finish = None
+        labels = op.output
+        if program.combine is not None:
+            both = [labels] * (2 * len(self.state))
+            self._combine = Loops(
+                combine_program(program), both, labels, description=f"combining {op}", overlaps=True
+            )
+        if finish is not None:
+            own = finish_program(finish, program.state)
+            self._finish = Loops(
+                own, [labels] * len(self.state), labels, description=f"finishing {op}"
+            )
+
+    def _loops(self, program: Any) -> Loops:
+        # All inputs lend sizes; those that are not read have no place in the loops.
+        read = self.op.inputs[: self._read]
+        return Loops(
+            program,
+            read,
+            self.op.output,
+            self._scalars,
+            description=str(self.op),
+        )
+
+    def whole(
+        self, operands: Sequence[Array | None], out: Array, scalars: Sequence[object] = ()
+    ) -> None:
+        """Compute the finished result into `out`, which may have any strides."""
+        self._run(self._whole, operands, [out], (self.out,), scalars)
+
+    def partial(
+        self,
+        operands: Sequence[Array | None],
+        state: Sequence[Array],
+        scalars: Sequence[object] = (),
+    ) -> None:
+        """Compute the unfinished states of this tile into the given arrays."""
+        self._run(self._partial, operands, state, self.state, scalars)
+
+    def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:
+        """Combine two tiles' states, element by element, into the first."""
+        if self._combine is None:
+            raise InputError(f"{self.op} aggregates nothing: there is nothing to combine")
+        self._combine.run([*into, *other], into)
+
+    def finish(self, state: Sequence[Array], out: Array) -> None:
+        """Turn states into the result."""
+        if self._finish is None:
+            np.copyto(out, state[0])
+        else:
+            self._finish.run(state, [out])
+
+    def _run(
+        self,
+        loops: Loops,
+        operands: Sequence[Array | None],
+        outputs: Sequence[Array],
+        types: tuple[DType, ...],
+        scalars: Sequence[object],
+    ) -> None:
+        arrays = (*operands, *outputs)
+        key = (loops, *[None if x is None else (x.shape, x.strides, x.dtype) for x in arrays])
+        read: Any = operands[: self._read]
+        if key in self._known:
+            call = self._known[key]
+        else:
+            # Tiles of one layout come again and again: what is checked once need not be again.
+            self._check(operands, outputs, types)
+            sizes = sizes_of([*self.op.inputs, self.op.output], [*operands, outputs[0]])
+            if len(self._known) >= KEPT:
+                self._known.clear()
+            call = None if self._gemm is None else self._gemm.prepare(read, outputs[0])
+            call = loops.prepare(read, outputs, sizes) if call is None else call
+            self._known[key] = call
+        if isinstance(call, Matrices):
+            assert self._gemm is not None  # noqa: S101 - it has prepared them
+            self._gemm.multiply(call, read, outputs[0])
+        elif call is not None:
+            own = self._scalars
+            given = [np.asarray(x, t) for x, t in zip(scalars, own, strict=True)] if own else ()
+            call.launch(read, outputs, given)
+
+    def _check(
+        self,
+        operands: Sequence[Array | None],
+        outputs: Sequence[Array],
+        types: tuple[DType, ...],
+    ) -> None:
+        for k, (array, of) in enumerate(zip(operands, self.dtypes, strict=True)):
+            if k >= self._read:
+                continue
+            if array is None or array.dtype != of:
+                given = "nothing" if array is None else array.dtype
+                raise InputError(f"operand {k} of {self.op} is of {of}, got {given}")
+        for array, of in zip(outputs, types, strict=True):
+            if array.dtype != of:
+                raise InputError(f"a result of {self.op} is of {of}, got {array.dtype}")
+
+
+@lru_cache(maxsize=2**12)
+def einsum_kernel(
+    op: EinSum,
+    dtypes: tuple[DType, ...],
+    out: DType,
+    scalar_types: tuple[tuple[str, DType], ...] = (),
+) -> Kernel:
+    """The kernel of an EinSum for operands of the given types and a result of type `out`."""
+    return Kernel(op, dtypes, out, scalar_types)
+
+
+def flops(op: EinSum, sizes: Mapping[str, int]) -> int:
+    """How many scalar operations a tile takes.
+
+    Two for each point of a product-sum; otherwise one for each function call of the join and of the
+    combination.
+
+    >>> from eindecomp.lang.einsum import product
+    >>> from eindecomp.lang.monoid import SUM
+    >>> matmul = EinSum((("i", "j"), ("j", "k")), ("i", "k"), product(2), SUM)
+    >>> flops(matmul, {"i": 2, "j": 3, "k": 4})
+    48
+    """
+    points = prod(sizes[label] for label in op.labels)
+    if op.is_contraction and len(op.inputs) == 2:
+        return 2 * points
+    combine = () if op.agg is None else values(op.agg.combine)
+    return points * sum(_calls(expr) for expr in (*values(op.join), *combine))
+
+
+def _calls(expr: Expr) -> int:
+    return 1 + sum(_calls(arg) for arg in expr.args) if isinstance(expr, Call) else 0

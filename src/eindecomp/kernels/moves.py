@@ -1,0 +1,120 @@
+"""Tiles of the vertices that are no EinSum: they move data, or sum rows into a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import InputError
+from eindecomp.graph.ops import Concat, Gather, Op, Reshape, ScatterAdd, Slice
+from eindecomp.lang.dtypes import DType, widen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.lang.einsum import Labels
+
+    Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class MoveKernel:
+    """One such operation; tiles are given as arrays, as they are to a `Kernel`."""
+
+    op: Op
+    out: DType
+
+    @property
+    def state(self) -> tuple[DType, ...]:
+        """The type in which partial results are held."""
+        return (self.out,)
+
+    def whole(self, operands: Sequence[Array], out: Array, scalars: Sequence[object] = ()) -> None:
+        """Compute a tile into `out`."""
+        del scalars
+        match self.op:
+            case Gather() as op:
+                _gather(op, operands[0], operands[1], out)
+            case ScatterAdd() as op:
+                _scatter_add(op, operands[0], operands[1], out)
+            case Concat() as op:
+                np.concatenate(operands, axis=op.axis, out=out, casting="unsafe")
+            case Slice():
+                out[...] = operands[0]
+            case Reshape() as op:
+                _reshape(op, operands[0], out)
+            case _:
+                raise AssertionError(f"{self.op} moves nothing")
+
+    def partial(
+        self, operands: Sequence[Array], state: Sequence[Array], scalars: Sequence[object] = ()
+    ) -> None:
+        """Compute a part of a sum."""
+        self.whole(operands, state[0], scalars)
+
+    def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:
+        """Add another part, in place."""
+        np.add(into[0], other[0], out=into[0])
+
+    def finish(self, state: Sequence[Array], out: Array) -> None:
+        """Write the sum where it belongs."""
+        out[...] = state[0]
+
+
+def _gather(op: Gather, table: Array, index: Array, out: Array) -> None:
+    _check_index(index, table.shape[op.axis])
+    if set(op.table).isdisjoint(op.index):
+        found = np.take(table, index, axis=op.axis)
+        labels = (*op.table[: op.axis], *op.index, *op.table[op.axis :])
+        out[...] = found.transpose([labels.index(label) for label in op.output])
+        return
+    place = [_along(label, op.output, out.shape) for label in op.table]
+    rows = _spread(index, op.index, op.output)
+    out[...] = table[(*place[: op.axis], rows, *place[op.axis :])]
+
+
+def _scatter_add(op: ScatterAdd, source: Array, index: Array, out: Array) -> None:
+    _check_index(index, out.shape[op.axis])
+    space = tuple(dict.fromkeys((*op.source, *op.index)))
+    sizes = dict(zip(op.source, source.shape, strict=True))
+    sizes |= dict(zip(op.index, index.shape, strict=True))
+    shape = tuple(sizes[label] for label in space)
+    place = [_along(label, space, shape) for label in op.table]
+    rows = np.broadcast_to(_spread(index, op.index, space), shape)
+    added = np.broadcast_to(_spread(source, op.source, space), shape)
+    total = np.zeros(out.shape, widen(out.dtype))
+    np.add.at(total, (*place[: op.axis], rows, *place[op.axis :]), added.astype(total.dtype))
+    out[...] = total
+
+
+def _reshape(op: Reshape, source: Array, out: Array) -> None:
+    """A tile is cut along labels that are outermost in their groups; inner ones are whole."""
+    sizes = dict(op.sizes)
+    for group, size in zip(op.input, source.shape, strict=True):
+        sizes[group[0]] = size // max(prod(sizes[label] for label in group[1:]), 1)
+    before = [label for group in op.input for label in group]
+    after = [label for group in op.groups for label in group]
+    split = source.reshape([sizes[label] for label in before])
+    out[...] = split.transpose([before.index(label) for label in after]).reshape(out.shape)
+
+
+def _along(label: str, space: Labels, shape: Sequence[int]) -> Array:
+    """0, 1, 2, … along one label of a space."""
+    at = space.index(label)
+    return np.arange(shape[at]).reshape([-1 if k == at else 1 for k in range(len(space))])
+
+
+def _spread(array: Array, labels: Labels, space: Labels) -> Array:
+    """An array with a dimension for each label of a space, of size 1 where it has none."""
+    order = [labels.index(label) for label in space if label in labels]
+    sizes = dict(zip(labels, array.shape, strict=True))
+    return array.transpose(order).reshape([sizes.get(label, 1) for label in space])
+
+
+def _check_index(index: Array, size: int) -> None:
+    if index.size and (index.min() < 0 or index.max() >= size):
+        bad = index.min() if index.min() < 0 else index.max()
+        raise InputError(f"index {bad} is outside 0 to {size - 1}")

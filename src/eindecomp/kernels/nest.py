@@ -1,0 +1,94 @@
+"""The shape of a loop nest: which loops there are and what each array has of them.
+
+Loops go by number. One of them is the vector loop, the innermost, over which the machine's vectors
+run. If it is a label of the result, every lane is an element of the result; if it is aggregated,
+lanes hold partial states that are combined at the end. States are held in a small scratch block of
+`rows` × lanes, and `unroll` values of the innermost aggregated loop are taken in each pass over it,
+so that states rest in registers for most of the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eindecomp.kernels.program import Program
+    from eindecomp.lang.dtypes import DType
+
+BLOCK = 4096
+"""Bytes of one row of the scratch block where the vector loop is over the result: what enters the
+loop over it is spread over many elements, and four such rows stay in the first cache."""
+LANES = 32
+"""Lanes where it is aggregated: enough vectors to hide the latency of the combination."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """One array in a nest: its type, the loops it varies with, and its step along the vector."""
+
+    type: DType
+    loops: tuple[int, ...]
+    unit: bool
+    """Whether its elements along the vector loop are neighbours."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A loop nest, complete but for addresses, sizes and strides."""
+
+    program: Program
+    inputs: tuple[Access, ...]
+    scalars: tuple[DType, ...]
+    outputs: tuple[Access, ...]
+    count: int
+    """How many loops there are."""
+    outer: tuple[int, ...]
+    """Loops of the result around everything else."""
+    vector: int
+    aggregated: tuple[int, ...] = ()
+    """Aggregated loops from the outermost; the last is unrolled. May end with the vector loop."""
+    row: int | None = None
+    rows: int = 1
+    unroll: int = 1
+    overlaps: bool = False
+    """Whether outputs may be inputs too, element for element."""
+
+    @property
+    def reduces_lanes(self) -> bool:
+        """Whether the vector loop is aggregated."""
+        return self.vector in self.aggregated
+
+    @cached_property
+    def width(self) -> int:
+        """How many values a state has."""
+        return len(self.program.state)
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of one row of the scratch block."""
+        if self.reduces_lanes:
+            return LANES
+        return max(LANES, BLOCK // sum(t.itemsize for t in self.program.state))
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The size of the scratch block."""
+        if not self.aggregated:
+            return 0
+        return self.rows * self.lanes * sum(t.itemsize for t in self.program.state)
+
+    def slots(self) -> list[tuple[str, Access | None, int]]:
+        """The name, access and first place of every array among the function's integers."""
+        found: list[tuple[str, Access | None, int]] = []
+        at = self.count
+        arrays = [
+            *((f"a{k}", access) for k, access in enumerate(self.inputs)),
+            *((f"c{k}", None) for k in range(len(self.scalars))),
+            *((f"z{k}", access) for k, access in enumerate(self.outputs)),
+        ]
+        for name, access in arrays:
+            found.append((name, access, at))
+            at += 1 + (len(access.loops) if access else 0)
+        return found

@@ -1,0 +1,88 @@
+"""What a loop computes at each point, apart from the loop: join, combination, finish, and types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.lang.dtypes import DType, concrete, widen
+from eindecomp.lang.monoid import SUM
+from eindecomp.lang.scalar import Call, Expr, Scalar, substitute, values
+from eindecomp.lang.scalar_types import with_casts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eindecomp.lang.einsum import EinSum
+    from eindecomp.lang.monoid import Monoid
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The scalar functions of a loop, their conversions explicit.
+
+    `join` reads inputs and gives the values of a state, `combine` two states, `finish` one state.
+    """
+
+    join: tuple[Expr, ...]
+    state: tuple[DType, ...]
+    combine: tuple[Expr, ...] | None = None
+    identity: tuple[Any, ...] = ()
+    finish: tuple[Expr, ...] | None = None
+    fuses: bool = False
+    """Whether a state is a plain sum of floats, whose last multiplication may be fused with it."""
+
+    def finished(self, finish: tuple[Expr, ...]) -> Program:
+        """The same program with its states finished."""
+        return replace(self, finish=finish)
+
+    @property
+    def terms(self) -> int:
+        """How many operations a point takes, roughly."""
+        seen: set[Expr] = set()
+        for expr in (*self.join, *(self.combine or ())):
+            _collect(expr, seen)
+        return len(seen)
+
+
+def _collect(expr: Expr, seen: set[Expr]) -> None:
+    if isinstance(expr, Call) and expr not in seen:
+        seen.add(expr)
+        for arg in expr.args:
+            _collect(arg, seen)
+
+
+def number_scalars(expr: Expr, names: Sequence[str]) -> Expr:
+    """Rename run-time scalars by position, so that no name of a user's travels on."""
+    position = {name: Scalar(f"s{k}") for k, name in enumerate(names)}
+    return substitute(expr, lambda leaf: position[leaf.name] if isinstance(leaf, Scalar) else leaf)
+
+
+def make_program(op: EinSum, types: Sequence[DType], scalars: Mapping[str, DType]) -> Program:
+    """The program of an EinSum over inputs of the given types, up to its unfinished state."""
+    typed = [with_casts(value, types, scalars) for value in values(op.join)]
+    join = tuple(expr for expr, _ in typed)
+    if op.agg is None:
+        return Program(join, (concrete(typed[0][1]),))
+    state = tuple(widen(concrete(t)) for t in op.agg.state_types([t for _, t in typed], scalars))
+    combine = tuple(with_casts(v, [*state, *state], {})[0] for v in values(op.agg.combine))
+    identity = tuple(op.agg.identity_for(state))
+    fuses = op.agg == SUM and state[0].kind == "f"
+    return Program(join, state, combine, identity, None, fuses)
+
+
+def finish_of(agg: Monoid, state: Sequence[DType]) -> tuple[Expr, ...] | None:
+    """How a state becomes the result; None where it is the result."""
+    return None if agg.finish is None else (with_casts(agg.finish, state, {})[0],)
+
+
+def combine_program(program: Program) -> Program:
+    """The map that combines two states, given as inputs, into one."""
+    assert program.combine is not None  # noqa: S101
+    return Program(program.combine, program.state)
+
+
+def finish_program(finish: tuple[Expr, ...], state: Sequence[DType]) -> Program:
+    """The map from states, given as inputs, to results."""
+    kinds = tuple(concrete(with_casts(expr, state, {})[1]) for expr in finish)
+    return Program(finish, kinds)

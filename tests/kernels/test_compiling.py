@@ -1,0 +1,76 @@
+"""Compiled loops on disk: reused by other processes, mended when damaged, never required."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eindecomp.kernels import compiling
+
+PROGRAM = """
+import numpy as np
+from eindecomp.kernels import compiling
+from eindecomp.kernels.kernel import einsum_kernel
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.monoid import SUM
+from eindecomp.lang.scalar import Arg, call
+
+seen = []
+compiling.listeners.append(lambda what, seconds: seen.append((what, seconds > 0)))
+f4 = np.dtype("float32")
+op = EinSum((("secret_label", "k"),), ("secret_label",), call("exp", Arg(0)), SUM)
+out = np.empty(3, f4)
+einsum_kernel(op, (f4,), f4).whole([np.zeros((3, 5), f4)], out)
+print(out.tolist(), len(seen))
+"""
+
+
+def run(home: Path) -> str:
+    environment = os.environ | {"XDG_CACHE_HOME": str(home)}
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_processes_share_what_one_compiled(tmp_path: Path) -> None:
+    both = [
+        subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", PROGRAM],
+            env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    assert all("[5.0, 5.0, 5.0]" in process.communicate()[0] for process in both)
+    assert run(tmp_path) == "[5.0, 5.0, 5.0] 0"
+    folder = tmp_path / "eindecomp" / "kernels"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    [file] = folder.iterdir()
+    assert b"secret_label" not in file.read_bytes()
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    assert run(tmp_path) == "[5.0, 5.0, 5.0] 1"
+    assert run(tmp_path) == "[5.0, 5.0, 5.0] 0"
+
+
+def test_a_folder_that_is_not_ours_alone_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = compiling.cache_folder()
+    assert folder is not None
+    folder.chmod(0o777)
+    assert compiling.cache_folder() is None
+
+
+def test_no_folder_is_needed(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert run(blocked) == "[5.0, 5.0, 5.0] 1"
