@@ -1,0 +1,70 @@
+"""Boxes: blocks of a tensor's elements, and who holds which."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.planner.box import interval
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from eindecomp.planner.box import Cut
+    from eindecomp.planner.mesh import Mesh
+
+    Ints = NDArray[np.int64]
+
+Range = tuple[int, int]
+Box = tuple[Range, ...]
+"""From where to where it reaches along each dimension."""
+
+
+@lru_cache(maxsize=1 << 12)
+def boxes_of(mesh: Mesh, cut: Cut) -> tuple[Box, ...]:
+    """The box that a cut gives each device."""
+    ends = [tuple(end.tolist() for end in interval(mesh, span)) for span in cut]
+    if not ends:
+        return ((),) * mesh.devices
+    return tuple(zip(*(zip(low, high, strict=True) for low, high in ends), strict=True))
+
+
+def volume(box: Box) -> int:
+    """How many elements a box has.
+
+    >>> volume(((0, 2), (3, 6)))
+    6
+    """
+    return prod(high - low for low, high in box)
+
+
+def meet(one: Box, other: Box) -> Box | None:
+    """What two boxes share, None if that is nothing.
+
+    >>> meet(((0, 4),), ((2, 9),)), meet(((0, 4),), ((4, 9),))
+    (((2, 4),), None)
+    """
+    shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+    return shared if all(low < high for low, high in shared) else None
+
+
+def shares(box: Box, count: int) -> list[Box]:
+    """A box in `count` pieces along its longest dimension; they may be empty.
+
+    >>> shares(((0, 2), (0, 5)), 2)
+    [((0, 2), (0, 2)), ((0, 2), (2, 5))]
+    """
+    if count == 1 or not box:
+        return [box, *[_EMPTY] * (count - 1)]
+    longest = max(range(len(box)), key=lambda d: box[d][1] - box[d][0])
+    low, high = box[longest]
+    size = high - low
+    cuts = [low + k * size // count for k in range(count + 1)]
+    return [(*box[:longest], (a, b), *box[longest + 1 :]) for a, b in pairwise(cuts)]
+
+
+_EMPTY: Box = ((0, 0),)
