@@ -22,6 +22,7 @@ from eindecomp.errors import (
     InfeasibleError,
     InputError,
     PlanError,
+    RunError,
     TextError,
 )
 from eindecomp.graph.evaluate import evaluate
@@ -36,6 +37,8 @@ from eindecomp.lang.monoid import Monoid
 
 if TYPE_CHECKING:
     from eindecomp import solve
+    from eindecomp.api.einsum import einsum
+    from eindecomp.api.run import run
     from eindecomp.planner.cost import Cost
     from eindecomp.planner.machine import Machine
     from eindecomp.planner.make import cost, plan
@@ -55,9 +58,11 @@ __all__ = [
     "Monoid",
     "Plan",
     "PlanError",
+    "RunError",
     "TextError",
     "Vertex",
     "cost",
+    "einsum",
     "evaluate",
     "extend",
     "grad",
@@ -66,6 +71,7 @@ __all__ = [
     "parse",
     "plan",
     "rewrite",
+    "run",
     "solve",
 ]
 
@@ -74,13 +80,15 @@ _LATER = {
     "Machine": "planner.machine",
     "Plan": "planner.plan",
     "cost": "planner.make",
+    "einsum": "api.einsum",
     "plan": "planner.make",
+    "run": "api.run",
     "solve": "solve",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load the planner and the solver at their first use: reading and writing graphs needs none."""
+    """Load the planner, the solver and the engines at their first use: graphs need none of them."""
     if name not in _LATER:
         raise AttributeError(f"module 'eindecomp' has no attribute {name!r}")
     module = import_module(f"eindecomp.{_LATER[name]}")

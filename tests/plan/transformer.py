@@ -32,3 +32,12 @@ def transformer(layers: int, batch: int = 1, sequence: int = 4096) -> ed.Graph:
     text = f"input E[b: {batch}, s: {sequence}, a: 4096]\nX0[b,s,a] <- 2 * E[b,s,a]"
     text += "".join(LAYER.format(l=k, after=k + 1) for k in range(layers))
     return ed.parse(f"{text}\noutput X{layers}")
+
+
+def small_transformer(layers: int) -> ed.Graph:
+    """The same in sizes that the reference computes at once."""
+    text = "input E[b: 2, s: 6, a: 4096]\nX0[b,s,a] <- 2 * E[b,s,a]"
+    text += "".join(LAYER.format(l=k, after=k + 1) for k in range(layers))
+    for large, small in (("4096", "16"), ("11008", "24"), ("h: 32", "h: 4"), ("128", "4")):
+        text = text.replace(large, small)
+    return ed.parse(f"{text}\noutput X{layers}")

@@ -54,7 +54,7 @@ class _Stopped(BaseException):
 
 
 @contextmanager
-def interruptible() -> Generator[None, None, None]:
+def interruptible(lost: str = "no plan yet") -> Generator[None, None, None]:
     """End a command cleanly at Ctrl-C; a plan takes many solves, so stopping one is not enough."""
 
     def stop(_signal: int, _frame: object) -> None:
@@ -64,7 +64,7 @@ def interruptible() -> Generator[None, None, None]:
     try:
         yield
     except (_Stopped, KeyboardInterrupt):
-        typer.echo("eindecomp: interrupted, no plan yet", err=True)
+        typer.echo(f"eindecomp: interrupted, {lost}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGINT, before)

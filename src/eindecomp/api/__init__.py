@@ -1,0 +1,1 @@
+"""Running plans: the public names above the engines."""

@@ -1,0 +1,48 @@
+"""A bar for long runs, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from eindecomp.engines.events import Event, RunStarted, TaskFinished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+_PATIENCE = 1.0  # seconds before a run counts as long
+_PAUSE = 0.1  # seconds between two looks of the bar
+
+
+@contextmanager
+def showing(wanted: bool | None) -> Generator[Callable[[Event], None] | None]:
+    """What follows the events of a run; None where there is no terminal and no wish for a bar."""
+    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    started = last = monotonic()
+    done = 0
+    task = bar.add_task("running", total=None)
+
+    def follow(event: Event) -> None:
+        nonlocal done, last
+        if isinstance(event, RunStarted):
+            bar.update(task, total=event.tasks)
+        elif isinstance(event, TaskFinished):
+            done += 1
+            now = monotonic()
+            if now - last > _PAUSE and now - started > _PATIENCE:
+                last = now
+                bar.start()
+                bar.update(task, completed=done)
+
+    try:
+        yield follow
+    finally:
+        bar.stop()

@@ -1,0 +1,60 @@
+"""`run`: carry out a plan on an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from eindecomp.api.progress import showing
+from eindecomp.api.trace import tracing
+from eindecomp.engines.engine import Engine, find_engine
+from eindecomp.errors import InputError
+from eindecomp.planner.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from eindecomp.engines.events import Event
+    from eindecomp.engines.result import Result
+
+
+def run(
+    plan: Plan,
+    inputs: Mapping[str, object],
+    engine: str | Engine = "threads",
+    *,
+    trace: str | Path | None = None,
+    progress: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Result:
+    """Compute the outputs of the graph that was planned.
+
+    Inputs are arrays by name, and numbers for run-time scalars; arrays that are stored in chunks
+    (memory-mapped, zarr, HDF5) are read tile by tile. `engine` is a name or an engine. `trace` is a
+    file to write for Perfetto or Chrome, with a row for each device. A bar shows the progress of a
+    long run on a terminal, unless `progress` says otherwise. The outputs are `result["Z"]`, what it
+    took is `result.stats`.
+    """
+    if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"run takes a Plan, as ed.plan makes it, not {type(plan).__name__}")
+    found = find_engine(engine) if isinstance(engine, str) else engine
+    listeners = [] if on_event is None else [on_event]
+    with ExitStack() as stack:
+        if trace is not None:
+            listeners.append(stack.enter_context(tracing(trace)))
+        if (bar := stack.enter_context(showing(progress))) is not None:
+            listeners.append(bar)
+        return found.run(plan, inputs, on_event=_all(listeners))
+
+
+def _all(listeners: list[Callable[[Event], None]]) -> Callable[[Event], None] | None:
+    if len(listeners) < 2:
+        return listeners[0] if listeners else None
+
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return tell

@@ -1,0 +1,209 @@
+"""`eindecomp run`: compute a graph's outputs as planned."""
+
+from __future__ import annotations
+
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import orjson
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from eindecomp.api.run import run as run_plan
+from eindecomp.cli import request as ask
+from eindecomp.cli.progress import interruptible
+from eindecomp.errors import InputError, suggest
+from eindecomp.graph.evaluate import evaluate
+from eindecomp.lang.dtypes import Kind, kind
+from eindecomp.planner.memory import show_bytes
+from eindecomp.planner.store.whole_file import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eindecomp.engines.result import Result
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+
+    Array = np.ndarray[Any, Any]
+
+
+def run(
+    file: ask.AnyFile,
+    devices: ask.Devices = None,
+    objective: ask.Objective = "bytes",
+    strategy: ask.Strategy = None,
+    mesh: ask.MeshAxes = None,
+    rewrite: ask.Rewrite = True,
+    time: ask.Time = 45,
+    random: Annotated[
+        bool, typer.Option("--random", help="inputs of random numbers, the same every time")
+    ] = False,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--inputs",
+            metavar="data.npz|X=x.npy",
+            help="arrays by name, in one file or in one for each; s=0.5 for run-time scalars",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="write the outputs there, as .npz")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="compare with the reference; slow for large inputs")
+    ] = False,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="write a trace for Perfetto or Chrome there")
+    ] = None,
+    json: ask.Json = False,
+) -> None:
+    """Compute a graph's outputs on the cores of this machine, as planned.
+
+    Prints what it took and a line for each output.
+    """
+    if random == bool(inputs):
+        raise typer.BadParameter("say where inputs come from: --random, or --inputs data.npz")
+    for path in (output, trace):
+        if path is not None:
+            check_writable(path)
+    asked = ask.Request(
+        devices, objective, strategy=strategy, mesh=mesh, rewrite=rewrite, time=time
+    )
+    with interruptible("nothing was written"):
+        plan = asked.plan_of(file)
+        arrays = _random(plan.graph) if random else _given(plan.graph, inputs or ())
+        result = run_plan(plan, arrays, trace=trace)
+        worst = _worst(result, evaluate(plan.graph, arrays)) if check else {}
+    if output is not None:
+        write_whole(output, _npz(result))
+    if json:
+        typer.echo(orjson.dumps(_record(result, worst)))
+    else:
+        _show(result, worst, plan.graph)
+    if any(error > _tolerance(plan.graph[name]) for name, error in worst.items()):
+        raise InputError("the outputs differ from the reference by more than rounding")
+
+
+def _random(graph: Graph) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    found: dict[str, Any] = {}
+    for vertex in graph.inputs:
+        if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
+            found[vertex.name] = rng.integers(0, 2, vertex.shape).astype(vertex.dtype)
+        else:
+            found[vertex.name] = rng.standard_normal(vertex.shape).astype(vertex.dtype)
+    return found | {name: dtype.type(1).item() for name, dtype in graph.scalars.items()}
+
+
+def _given(graph: Graph, texts: Sequence[str]) -> dict[str, Any]:
+    """Arrays and scalars from files; .npy files stay on disk and are read tile by tile."""
+    found: dict[str, Any] = {}
+    known = [*(vertex.name for vertex in graph.inputs), *graph.scalars]
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            found |= _npz_arrays(Path(text))
+        elif name in graph.scalars:
+            found[name] = _number(name, value)
+        elif name in known:
+            found[name] = _npy(Path(value))
+        else:
+            raise InputError(f"{name!r} is no input of the graph{suggest(name, known)}")
+    return found
+
+
+def _npy(path: Path) -> Array:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path} is no .npy file of numbers: {error}") from None
+
+
+def _npz_arrays(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise InputError(f"{path} holds one array: say which input it is, as X={path}")
+            return {name: arrays[name] for name in arrays.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is no .npz file of numbers: {error}") from None
+
+
+def _number(name: str, text: str) -> complex | float | int:
+    for read in (int, float, complex):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise InputError(f"scalar {name!r} is a number, not {text!r}")
+
+
+def _worst(result: Result, wanted: Mapping[str, Array]) -> dict[str, float]:
+    """The largest error of each output, relative to the largest value of the reference."""
+    found: dict[str, float] = {}
+    for name, right in wanted.items():
+        wide = np.complex128 if right.dtype.kind == "c" else np.float64
+        left, right = result[name].astype(wide), right.astype(wide)
+        same = (left == right) | (np.isnan(left) & np.isnan(right))
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(left - right)
+        scale = np.abs(right[np.isfinite(right)]).max(initial=0)
+        worst = np.where(same, 0, apart).max(initial=0)
+        found[name] = float(worst / scale) if scale else float(worst)
+    return found
+
+
+def _tolerance(vertex: Vertex) -> float:
+    if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
+        return 0.0
+    bits = {2: 2e-2, 4: 1e-4}
+    real = vertex.dtype.itemsize // (2 if kind(vertex.dtype) is Kind.COMPLEX else 1)
+    return bits.get(real, 1e-10)
+
+
+def _npz(result: Result) -> bytes:
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, array in result.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    return content.getvalue()
+
+
+def _record(result: Result, worst: Mapping[str, float]) -> dict[str, Any]:
+    stats = result.stats
+    return {
+        "seconds": stats.seconds,
+        "flops": stats.flops,
+        "bytes_moved": stats.bytes_moved,
+        "bytes_by_vertex": dict(stats.bytes_by_vertex),
+        "peak_memory": stats.peak_memory,
+        "tasks": stats.tasks,
+        "workers": stats.workers,
+        "outputs": {
+            name: {"shape": list(array.shape), "dtype": array.dtype.name}
+            | ({"error": worst[name]} if name in worst else {})
+            for name, array in result.items()
+        },
+    }
+
+
+def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
+    stats = result.stats
+    speed = stats.flops / stats.seconds / 1e9 if stats.seconds else 0.0
+    typer.echo(
+        f"{stats.tasks} tasks on {stats.workers} workers in {stats.seconds:.3g} s: "
+        f"{speed:.3g} GFLOP/s, {show_bytes(stats.bytes_moved)} moved between devices, "
+        f"{show_bytes(stats.peak_memory)} of memory at most"
+    )
+    table = Table("output", "shape", "dtype", *(["error"] if worst else []), box=None)
+    for name, array in result.items():
+        error = [f"{worst[name]:.1e}"] if worst else []
+        table.add_row(escape(str(graph[name])), str(array.shape), array.dtype.name, *error)
+    Console(width=100).print(table)

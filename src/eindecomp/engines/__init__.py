@@ -1,0 +1,1 @@
+"""Engines run plans; each is loaded by name."""

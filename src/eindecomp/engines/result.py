@@ -1,0 +1,43 @@
+"""What a run gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a run took."""
+
+    seconds: float
+    flops: int
+    bytes_moved: int
+    """Between devices, as the plan counts it."""
+    bytes_by_vertex: Mapping[str, int]
+    peak_memory: int
+    """Bytes of inputs, results and intermediate tensors that were held at once."""
+    tasks: int
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Mapping[str, Array]):
+    """The outputs by name, and `stats`."""
+
+    outputs: Mapping[str, Array]
+    stats: Stats = field(compare=False)
+
+    def __getitem__(self, name: str) -> Array:
+        return self.outputs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.outputs)
+
+    def __len__(self) -> int:
+        return len(self.outputs)

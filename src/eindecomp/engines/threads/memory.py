@@ -1,0 +1,94 @@
+"""The arrays of one run: made at the first write, dropped after the last read.
+
+All threads share memory, so that a tensor is one array whatever its layouts are: a tile is a view
+of it, written in place, and fetching a piece copies nothing. Partial results have arrays of their
+own.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eindecomp.lang.dtypes import DType
+
+    Array = np.ndarray[Any, Any]
+
+Key = str | tuple[str, int, int]
+"""A tensor; or the partial result that a kernel call leaves, and which number of its state."""
+Where = tuple[slice, ...] | None
+"""A tile of an array; None for all of it."""
+
+
+class Memory:
+    """Arrays by key, and how much of them there is."""
+
+    def __init__(
+        self,
+        given: Mapping[str, Any],
+        scalars: Sequence[object],
+        shapes: Mapping[Key, tuple[tuple[int, ...], DType]],
+        reads: Mapping[Key, int],
+        on_free: Callable[[str, int], None] | None = None,
+    ) -> None:
+        self.scalars = scalars
+        self._shapes = shapes
+        self._arrays: dict[Key, Any] = {**given}
+        self._given = frozenset(given)
+        self._stored = {name for name, array in given.items() if not isinstance(array, np.ndarray)}
+        self._reads = reads
+        # The next number of a counter is taken without a lock.
+        self._seen = {key: count(1) for key in reads}
+        self._on_free = on_free
+        self._lock = Lock()
+        self._held = sum(int(getattr(array, "nbytes", 0)) for array in given.values())
+        self.peak = self._held
+
+    def read(self, key: Key, where: Where) -> Array:
+        """A tile: a view where the array is NumPy's, else what its storage reads."""
+        array = self._arrays[key]
+        if key in self._stored:
+            return np.asarray(array[... if where is None else where])
+        return array if where is None else array[where]
+
+    def write(self, key: Key, where: Where) -> Array:
+        """The place of a tile."""
+        array = self._arrays.get(key)
+        if array is None:
+            array = self._make(key)
+        return array if where is None else array[where]
+
+    def _make(self, key: Key) -> Array:
+        with self._lock:
+            if key not in self._arrays:
+                shape, dtype = self._shapes[key]
+                array = np.empty(shape, dtype)
+                self._held += array.nbytes
+                self.peak = max(self.peak, self._held)
+                self._arrays[key] = array
+            return self._arrays[key]
+
+    def done(self, key: Key) -> None:
+        """Note a read; the last one drops the array, unless it is an output."""
+        if key not in self._reads or next(self._seen[key]) < self._reads[key]:
+            return
+        array = self._arrays.pop(key)
+        if key in self._given:
+            return
+        with self._lock:
+            self._held -= array.nbytes
+        if self._on_free is not None:
+            self._on_free(key if isinstance(key, str) else key[0], array.nbytes)
+
+    def outputs(self, names: Sequence[str]) -> dict[str, Array]:
+        """The arrays of these tensors; one that was given is copied."""
+        return {
+            name: np.array(self._arrays[name]) if name in self._given else self._arrays[name]
+            for name in names
+        }

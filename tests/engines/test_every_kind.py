@@ -1,0 +1,81 @@
+"""Every kind of vertex, type and scalar runs, on any number of devices, as the reference does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_ops import OPS, SIZES, parse
+
+import eindecomp as ed
+from strategies import graphs
+
+
+def _arrays(graph, seed=0):
+    rng = np.random.default_rng(seed)
+    found = {}
+    for vertex in graph.inputs:
+        if vertex.dtype.kind in "iu":
+            found[vertex.name] = rng.integers(0, 2, vertex.shape).astype(vertex.dtype)
+        else:
+            found[vertex.name] = rng.uniform(-1, 1, vertex.shape).astype(vertex.dtype)
+    return found | dict.fromkeys(graph.scalars, 0.5)
+
+
+def _agree(found, wanted, tolerance):
+    for name, right in wanted.items():
+        left = found[name]
+        assert (left.shape, left.dtype) == (right.shape, right.dtype)
+        wide = np.complex128 if right.dtype.kind == "c" else np.float64
+        left, right = left.astype(wide), right.astype(wide)
+        scale = np.abs(right[np.isfinite(right)]).max(initial=1e-3)
+        np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("devices", [1, 3, 8])
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("op", OPS)
+def test_each_kind(op, sizes, devices):
+    graph = parse(op, SIZES[sizes])
+    arrays = _arrays(graph)
+    for rewrite in (True, False):
+        plan = ed.plan(graph, devices, rewrite=rewrite)
+        found = ed.run(plan, arrays)
+        _agree(found, ed.evaluate(graph, arrays), 1e-4)
+        assert found.stats.bytes_moved == plan.cost
+
+
+@given(graph=graphs(), devices=st.integers(1, 16))
+def test_graphs_of_every_kind(graph, devices):
+    arrays = _arrays(graph)
+    plan = ed.plan(graph, devices, rewrite=False)
+    _agree(ed.run(plan, arrays), ed.evaluate(graph, arrays), 1e-9)
+
+
+TYPES = ["int8", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64",
+         "complex64", "complex128"]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("strategy", [["i"], ["j"], "sqrt"])
+def test_each_type(dtype, strategy):
+    text = f"""
+    input X[i: 6, j: 10] {dtype}, Y[j, k: 5] {dtype}
+    Z[i,k] <- sum X[i,j] * Y[j,k]
+    W[i] <- sum Z[i,k] - 1
+    output W, Z
+    """
+    graph = ed.parse(text)
+    arrays = _arrays(graph)
+    plan = ed.plan(graph, 4, strategy=strategy)
+    low = dtype in ("float16", "bfloat16")
+    _agree(ed.run(plan, arrays), ed.evaluate(graph, arrays), 3e-2 if low else 1e-5)
+
+
+def test_gradients_run():
+    graph = ed.parse("input X[b: 8, f: 6], W[f, o: 4]\nY[b,o] <- sum X[b,f] * W[f,o]\n"
+                     "loss[] <- sum relu(Y[b,o])**2\noutput loss")  # fmt: skip
+    graph = ed.grad(graph, "loss", wrt=["W"])
+    arrays = _arrays(graph)
+    _agree(ed.run(ed.plan(graph, 4), arrays), ed.evaluate(graph, arrays), 1e-4)

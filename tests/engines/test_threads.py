@@ -1,0 +1,193 @@
+"""The default engine: results equal the reference, bytes equal the plan, failures leave no mess."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_graphs import random_graph
+from transformer import small_transformer
+
+import eindecomp as ed
+from eindecomp.engines.events import BytesMoved, KernelCompiled, TaskFinished
+from eindecomp.engines.threads.engine import ThreadsEngine
+
+SEEDS = st.integers(0, 2**32)
+DEVICES = st.integers(1, 16)
+MATMUL = "input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
+
+
+def arrays_for(graph, seed=0):
+    rng = np.random.default_rng(seed)
+    return {v.name: rng.uniform(-1, 1, v.shape).astype(v.dtype) for v in graph.inputs}
+
+
+def close(found, wanted):
+    for name, right in wanted.items():
+        left = found[name]
+        assert left.shape == right.shape
+        assert left.dtype == right.dtype
+        scale = max(float(np.abs(right.astype(np.float64)).max(initial=0)), 1e-6)
+        apart = np.abs(left.astype(np.float64) - right.astype(np.float64)).max(initial=0)
+        assert apart <= (2e-2 if right.dtype.itemsize == 2 else 2e-5) * scale
+
+
+@given(seed=SEEDS, devices=DEVICES, inputs=st.sampled_from(["free", "sharded"]))
+def test_any_plan_gives_what_the_reference_gives(seed, devices, inputs):
+    graph = random_graph(seed, tree=False)
+    plan = ed.plan(graph, devices, inputs=inputs)
+    arrays = arrays_for(graph, seed)
+    found = ed.run(plan, arrays)
+    close(found, ed.evaluate(plan.graph, arrays))
+    assert found.stats.bytes_moved == plan.cost
+    assert sum(found.stats.bytes_by_vertex.values()) == plan.cost
+
+
+@given(seed=SEEDS, devices=DEVICES)
+def test_two_runs_give_the_same_bits(seed, devices):
+    graph = random_graph(seed, tree=False)
+    plan = ed.plan(graph, devices, strategy="sqrt")
+    arrays = arrays_for(graph, seed)
+    first, second = (ed.run(plan, arrays, ThreadsEngine(workers=4)) for _ in range(2))
+    for name in first:
+        assert first[name].tobytes() == second[name].tobytes()
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 8])
+def test_a_transformer_runs(devices):
+    graph = small_transformer(1)
+    arrays = arrays_for(graph)
+    found = ed.run(ed.plan(graph, devices), arrays)
+    close(found, ed.evaluate(graph, arrays))
+
+
+@pytest.mark.parametrize("strategy", [["i"], ["j"], ["k"], "sqrt"])
+def test_strategies_run(strategy):
+    graph = ed.parse(MATMUL)
+    arrays = arrays_for(graph)
+    plan = ed.plan(graph, 4, strategy=strategy)
+    close(ed.run(plan, arrays), ed.evaluate(graph, arrays))
+
+
+def test_a_failing_kernel_names_its_vertex_and_tile_and_leaves_the_pool_usable():
+    text = "input E[v: 4, a: 8], ids[b: 6] int64\nZ[b,a] <- E[ids[b], a]\noutput Z"
+    graph = ed.parse(text)
+    plan = ed.plan(graph, 2, strategy=["b"])
+    table = np.ones((4, 8), np.float32)
+    before = threading.active_count()
+    with pytest.raises(ed.RunError, match=r"Z\[b,a\], tile \[3:6, 0:8\] on device 1: index 9 is"):
+        ed.run(plan, {"E": table, "ids": np.array([0, 1, 2, 3, 9, 0])})
+    found = ed.run(plan, {"E": table, "ids": np.zeros(6, np.int64)})
+    assert (found["Z"] == 1).all()
+    assert threading.active_count() <= before + 1
+
+
+def test_an_interrupt_stops_the_run_and_nothing_hangs():
+    plan = ed.plan(small_transformer(1), 4)
+    arrays = arrays_for(plan.graph)
+    seen = []
+
+    def interrupt(event):
+        if isinstance(event, TaskFinished):
+            seen.append(event)
+            if len(seen) == 5:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ed.run(plan, arrays, on_event=interrupt)
+    assert len(ed.run(plan, arrays)) == 1
+
+
+def test_inputs_stored_on_disk_are_read_by_tiles(tmp_path):
+    class Stored:
+        """Like a zarr array."""
+
+        def __init__(self, array):
+            self.array, self.shape, self.dtype, self.chunks = (
+                array,
+                array.shape,
+                array.dtype,
+                (2, 2),
+            )
+            self.seen = []
+
+        def __getitem__(self, where):
+            self.seen.append(where)
+            return self.array[where]
+
+    graph = ed.parse(MATMUL)
+    arrays = arrays_for(graph)
+    stored = Stored(arrays["X"])
+    np.save(tmp_path / "y.npy", arrays["Y"])
+    mapped = np.load(tmp_path / "y.npy", mmap_mode="r")
+    found = ed.run(ed.plan(graph, 2, strategy=["i"]), {"X": stored, "Y": mapped})
+    close(found, ed.evaluate(graph, arrays))
+    assert stored.seen == [(slice(0, 2), slice(0, 6)), (slice(2, 4), slice(0, 6))]
+
+
+def test_what_cannot_fit_is_refused_before_it_runs():
+    size = 1 << 20
+    text = f"input X[i: {size}], Y[j: {size}]\nZ[i,j] <- X[i] * Y[j]\noutput Z"
+    plan = ed.plan(ed.parse(text), 2)
+    one = np.ones(size, np.float32)
+    with pytest.raises(ed.InputError, match=r"needs .* when it comes to Z\[i,j\]; .* available"):
+        ed.run(plan, {"X": one, "Y": one})
+
+
+def test_memory_is_dropped_after_the_last_use():
+    lines = ["input X0[i: 1000, j: 1000]"]
+    lines += [f"X{k + 1}[j,i] <- X{k}[i,j] + {k}" for k in range(6)]
+    graph = ed.parse("\n".join([*lines, "output X6"]))
+    plan = ed.plan(graph, 2, rewrite=False)
+    found = ed.run(plan, arrays_for(graph))
+    assert found.stats.peak_memory <= 4 * 4_000_000  # one given, one read, one written, one ahead
+
+
+def test_events_tell_what_happens():
+    plan = ed.plan(small_transformer(1), 2, strategy=["s"])
+    events = []
+    result = ed.run(plan, arrays_for(plan.graph), on_event=events.append)
+    kinds = {type(event).__name__ for event in events}
+    assert {"RunStarted", "TaskFinished", "TensorFreed", "BytesMoved"} <= kinds
+    done = [event for event in events if isinstance(event, TaskFinished)]
+    assert len(done) == result.stats.tasks
+    assert all(0 <= event.start <= event.end <= result.stats.seconds for event in done)
+    moved = sum(event.count for event in events if isinstance(event, BytesMoved))
+    assert moved == result.stats.bytes_moved == plan.cost
+
+
+def test_a_kernel_is_compiled_once_and_that_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = "input X[i: 8]\nZ[i] <- cos(X[i]) * 0.123456789\noutput Z"
+    plan = ed.plan(ed.parse(text), 2)
+    heard = []
+    for _ in range(2):
+        ed.run(plan, {"X": np.ones(8, np.float32)}, on_event=heard.append)
+    assert sum(isinstance(event, KernelCompiled) for event in heard) == 1
+
+
+def test_bad_arguments():
+    graph = ed.parse(MATMUL)
+    plan = ed.plan(graph, 2)
+    arrays = arrays_for(graph)
+    with pytest.raises(ed.InputError, match="there is no engine 'thread'; did you mean 'threads'"):
+        ed.run(plan, arrays, "thread")
+    with pytest.raises(ed.InputError, match="run takes a Plan"):
+        ed.run(graph, arrays)
+    with pytest.raises(ed.InputError, match="missing inputs: Y"):
+        ed.run(plan, {"X": arrays["X"]})
+    with pytest.raises(ed.InputError, match="workers must be 1 or more"):
+        ThreadsEngine(workers=0)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 5])
+def test_einsum_plans_and_runs(devices):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((5, 7)), rng.standard_normal((7, 3))
+    assert np.allclose(ed.einsum("ij,jk->ik", x, y, devices=devices), x @ y)
+    apart = ed.einsum("ij,jk->ik", x, y, join="(x-y)**2", agg="max", devices=devices)
+    assert np.allclose(apart, ((x[:, :, None] - y[None]) ** 2).max(axis=1))
+    assert np.allclose(ed.einsum("ii->i", x[:, :5]), np.diagonal(x[:, :5]))
