@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo test lint types layers unit bench format clean
 
 help:
-	@echo "make demo    parse, rewrite, plan, evaluate and differentiate an example"
+	@echo "make demo    parse, rewrite, plan, run and differentiate an example"
 	@echo "make test    lint, types, import rules, doctests and tests"
 	@echo "make bench   measure what the documentation claims"
 	@echo "make format  format the code"
@@ -28,6 +28,7 @@ $(VENV)/ready: $(VENV)/core
 
 demo: $(VENV)/core
 	$(BIN)/python examples/demo.py
+	$(BIN)/eindecomp run examples/multihead_attention.ein -p 2 --random --check
 
 test: lint types layers unit
 
@@ -46,6 +47,9 @@ unit: $(VENV)/ready
 
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/large_graphs.py
+	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/run_chain.py
+	$(BIN)/python benchmarks/run_einsum.py
 	$(BIN)/python benchmarks/solve_chain.py
 	$(BIN)/python benchmarks/plan_llama.py
 	$(BIN)/python benchmarks/solve_contest.py
