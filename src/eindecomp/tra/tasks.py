@@ -8,18 +8,19 @@ it was given.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
-
-from eindecomp.tra.boxes import volume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.boxes import Box
+
+
+KINDS: tuple[str, ...] = ("fetch", "keep", "compute", "reduce", "replicate")
 
 
 class Layout(Enum):
@@ -124,7 +125,6 @@ class TaskGraph:
     steps: tuple[Step, ...]
     last_use: Mapping[Store, int]
     """The last step that reads a store; those of outputs are not in it."""
-    kinds: tuple[str, ...] = field(default=("fetch", "keep", "compute", "reduce", "replicate"))
 
     @property
     def tasks(self) -> Iterator[Task]:
@@ -134,7 +134,7 @@ class TaskGraph:
     @cached_property
     def counts(self) -> dict[str, int]:
         """How many tasks there are of each kind."""
-        found = Counter(dict.fromkeys(self.kinds, 0))
+        found = Counter(dict.fromkeys(KINDS, 0))
         for step in self.steps:
             found[step.kind] += len(step.tasks)
         return dict(found)
@@ -142,7 +142,7 @@ class TaskGraph:
     @cached_property
     def bytes_by_kind(self) -> dict[str, int]:
         """The bytes that each kind of task moves."""
-        found = Counter({kind: 0 for kind in self.kinds if kind != "compute"})
+        found = Counter({kind: 0 for kind in KINDS if kind != "compute"})
         for step in self.steps:
             if step.kind != "compute":
                 found[step.kind] += step.moved
@@ -193,8 +193,3 @@ def show(task: Task) -> str:
 
 def _block(box: Box) -> str:
     return f"[{', '.join(f'{low}:{high}' for low, high in box)}]"
-
-
-def elements(task: Task) -> int:
-    """How many elements a task makes or brings together."""
-    return volume(task.box)

@@ -51,7 +51,7 @@ class ThreadsEngine:
         """Compute the outputs of the plan's graph."""
         arrays, scalars = check_inputs(plan.graph, inputs, lazily=True)
         program = prepare(plan)
-        check_space(program, arrays)
+        check_space(program)
         return self.carry_out(program, arrays, tuple(scalars.values()), on_event)
 
     def carry_out(

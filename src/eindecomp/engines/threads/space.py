@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError
 from eindecomp.planner.memory import show_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from eindecomp.engines.threads.memory import Key
     from eindecomp.engines.threads.program import Program
 
@@ -39,9 +37,8 @@ def needed_space(program: Program) -> tuple[int, str]:
     return most, where
 
 
-def check_space(program: Program, arrays: Mapping[str, Any]) -> None:
-    """Raise if the machine has not got the memory that a run needs."""
-    del arrays  # they are in memory already, or stay on disk
+def check_space(program: Program) -> None:
+    """Raise if the machine has not got the memory that a run needs beside its inputs."""
     needed, where = program.space
     free = available()
     if free is not None and needed > free:
