@@ -58,6 +58,9 @@ def test_processes_share_what_one_compiled(tmp_path: Path) -> None:
     file.write_bytes(data)
     assert run(tmp_path) == "[5.0, 5.0, 5.0] 1"
     assert run(tmp_path) == "[5.0, 5.0, 5.0] 0"
+    file.chmod(0o666)  # whoever can write to it could have written code
+    assert run(tmp_path) == "[5.0, 5.0, 5.0] 1"
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_folder_that_is_not_ours_alone_is_not_used(

@@ -109,7 +109,11 @@ class _Stored:
             return None
         # Anything may be wrong with a file; whatever it is, compiling mends it.
         with suppress(Exception):
-            data = self.path.read_bytes()
+            with self.path.open("rb") as opened:
+                # The file that is read, not only the folder: another could have been put there.
+                if not _is_ours(os.fstat(opened.fileno())):
+                    return None
+                data = opened.read()
             if hashlib.sha256(data[32:]).digest() != data[:32]:
                 return None
             target.refresh()
@@ -127,6 +131,7 @@ class _Stored:
             data: bytes = serialize.dumps(result._reduce())
             with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
                 fresh = Path(folder) / self.path.name
+                fresh.touch(0o600)
                 fresh.write_bytes(hashlib.sha256(data).digest() + data)
                 fresh.replace(self.path)
 
@@ -162,6 +167,10 @@ def cache_folder() -> Path | None:
         found = folder.lstat()
     except (OSError, RuntimeError):
         return None
+    return folder if _is_ours(found) and stat.S_ISDIR(found.st_mode) else None
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Whether something is the user's own and nobody else can write to it."""
     own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    private = not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return folder if own and private and stat.S_ISDIR(found.st_mode) else None
+    return own and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
