@@ -6,7 +6,8 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.threads.engine import ThreadsEngine, cores, prepare
+from eindecomp.engines.threads.cores import cores
+from eindecomp.engines.threads.engine import ThreadsEngine, prepare
 from eindecomp.graph.arrays import read_array
 from eindecomp.graph.graph import Graph
 from eindecomp.planner.make import plan

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from eindecomp.kernels.blas import add_product
 from eindecomp.kernels.layout import Layout, lay_out, sizes_of, strides_of
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
@@ -70,6 +71,16 @@ class Gemm:
             _multiply_low(how, operands, out)
         else:
             _multiply(how, operands, out)
+
+    def add(self, how: Matrices, operands: Sequence[Array], into: Array) -> bool:
+        """Add the result to what is there; whether BLAS can do so."""
+        if self.low or how.copied[2]:
+            return False
+        first, second = (_stack(how, k, x) for k, x in enumerate(operands))
+        result = _stack(how, 2, into)
+        for place in np.ndindex(*result.shape[:-2]):
+            add_product(first[_met(first, place)], second[_met(second, place)], result[place])
+        return True
 
     def prepare(self, operands: Sequence[Array], out: Array) -> Matrices | None:
         """The way to compute arrays of a layout; None if matrix products are not the way."""
@@ -202,6 +213,11 @@ def _stack(matrices: Matrices, which: int, array: Array) -> Array:
         np.copyto(fresh, seen)
     ends = [sizes[k] if k in own else 1 for k in matrices.batch]
     return fresh.reshape([*ends, *shape])
+
+
+def _met(stack: Array, place: tuple[int, ...]) -> tuple[int, ...]:
+    """A place in a stack that may be repeated along some of its dimensions."""
+    return tuple(0 if size == 1 else k for k, size in zip(place, stack.shape, strict=False))
 
 
 def _multiply(matrices: Matrices, operands: Sequence[Array], out: Array) -> None:

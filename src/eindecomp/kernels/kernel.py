@@ -86,6 +86,11 @@ class Kernel:
                 own, [labels] * len(self.state), labels, description=f"finishing {op}"
             )
 
+    @property
+    def is_product(self) -> bool:
+        """Whether matrix products may compute it."""
+        return self._gemm is not None
+
     def _loops(self, program: Any) -> Loops:
         # All inputs lend sizes; those that are not read have no place in the loops.
         read = self.op.inputs[: self._read]
@@ -102,6 +107,15 @@ class Kernel:
     ) -> None:
         """Compute the finished result into `out`, which may have any strides."""
         self._run(self._whole, operands, [out], (self.out,), scalars)
+
+    def add(self, operands: Sequence[Array], into: Array) -> None:
+        """Add the result of a sum of products to what is there."""
+        gemm = self._gemm
+        how = None if gemm is None else self._prepared(self._whole, operands, [into], (self.out,))
+        if gemm is None or not isinstance(how, Matrices) or not gemm.add(how, operands, into):
+            result = np.empty(into.shape, self.out)
+            self.whole(operands, result)
+            np.add(into, result, out=into)
 
     def partial(
         self,
@@ -133,20 +147,8 @@ class Kernel:
         types: tuple[DType, ...],
         scalars: Sequence[object],
     ) -> None:
-        arrays = (*operands, *outputs)
-        key = (loops, *[None if x is None else (x.shape, x.strides, x.dtype) for x in arrays])
         read: Any = operands[: self._read]
-        if key in self._known:
-            call = self._known[key]
-        else:
-            # Tiles of one layout come again and again: what is checked once need not be again.
-            self._check(operands, outputs, types)
-            sizes = sizes_of([*self.op.inputs, self.op.output], [*operands, outputs[0]])
-            if len(self._known) >= KEPT:
-                self._known.clear()
-            call = None if self._gemm is None else self._gemm.prepare(read, outputs[0])
-            call = loops.prepare(read, outputs, sizes) if call is None else call
-            self._known[key] = call
+        call = self._prepared(loops, operands, outputs, types)
         if isinstance(call, Matrices):
             assert self._gemm is not None  # noqa: S101 - it has prepared them
             self._gemm.multiply(call, read, outputs[0])
@@ -154,6 +156,29 @@ class Kernel:
             own = self._scalars
             given = [np.asarray(x, t) for x, t in zip(scalars, own, strict=True)] if own else ()
             call.launch(read, outputs, given)
+
+    def _prepared(
+        self,
+        loops: Loops,
+        operands: Sequence[Array | None],
+        outputs: Sequence[Array],
+        types: tuple[DType, ...],
+    ) -> Matrices | LoopsCall | None:
+        """How tiles of a layout are computed; None if there is nothing to compute."""
+        arrays = (*operands, *outputs)
+        key = (loops, *[None if x is None else (x.shape, x.strides, x.dtype) for x in arrays])
+        if key in self._known:
+            return self._known[key]
+        # Tiles of one layout come again and again: what is checked once need not be again.
+        self._check(operands, outputs, types)
+        read: Any = operands[: self._read]
+        sizes = sizes_of([*self.op.inputs, self.op.output], [*operands, outputs[0]])
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        call = None if self._gemm is None else self._gemm.prepare(read, outputs[0])
+        call = loops.prepare(read, outputs, sizes) if call is None else call
+        self._known[key] = call
+        return call
 
     def _check(
         self,

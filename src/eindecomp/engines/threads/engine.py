@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +19,7 @@ from eindecomp.engines.events import (
 )
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.threads.blas import one_thread_each
+from eindecomp.engines.threads.cores import cores
 from eindecomp.engines.threads.memory import Memory
 from eindecomp.engines.threads.pool import WORKERS, Job
 from eindecomp.engines.threads.program import Program
@@ -66,7 +66,7 @@ class ThreadsEngine:
         memory = Memory(arrays, scalars, program.shapes, program.reads, _telling_freed(on_event))
         job = Job(program, memory, None if on_event is None else _telling(on_event))
         if on_event is not None:
-            on_event(RunStarted(len(program.calls)))
+            on_event(RunStarted(sum(len(call.devices) for call in program.calls)))
         workers = min(self.workers or cores(), program.plan.devices)
         with _hearing_compilers(on_event):
             if program.is_small:
@@ -80,7 +80,8 @@ class ThreadsEngine:
             for step in tasks.steps:
                 if step.moved:
                     on_event(BytesMoved(step.vertex, step.kind, step.moved))
-        outputs = memory.outputs([vertex.name for vertex in program.graph.outputs])
+        names = [vertex.name for vertex in program.graph.outputs]
+        outputs = memory.outputs({name: program.key_of(name) for name in names})
         stats = Stats(
             perf_counter() - start,
             program.flops,
@@ -134,11 +135,7 @@ def _telling_freed(
 
 def _telling(on_event: Callable[[Event], None]) -> Callable[[Call, float, float], None]:
     def tell(call: Call, start: float, end: float) -> None:
-        on_event(TaskFinished(call.vertex, call.kind, call.device, start, end))
+        for device in call.devices:
+            on_event(TaskFinished(call.vertex, call.kind, device, start, end))
 
     return tell
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -86,9 +86,9 @@ class Memory:
         if self._on_free is not None:
             self._on_free(key if isinstance(key, str) else key[0], array.nbytes)
 
-    def outputs(self, names: Sequence[str]) -> dict[str, Array]:
-        """The arrays of these tensors; one that was given is copied."""
+    def outputs(self, keys: Mapping[str, str]) -> dict[str, Array]:
+        """The arrays of tensors by name; one that was given is copied."""
         return {
-            name: np.array(self._arrays[name]) if name in self._given else self._arrays[name]
-            for name in names
+            name: np.array(self._arrays[key]) if key in self._given else self._arrays[key]
+            for name, key in keys.items()
         }

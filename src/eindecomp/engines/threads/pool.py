@@ -100,7 +100,7 @@ def _named(error: BaseException, call: Call, program: Program) -> BaseException:
     if not isinstance(error, Exception):
         return error
     tile = ", ".join(f"{low}:{high}" for low, high in call.box)
-    where = f"{program.graph[call.vertex]}, tile [{tile}] on device {call.device}"
+    where = f"{program.graph[call.vertex]}, tile [{tile}] on device {call.devices[0]}"
     reason = str(error) if isinstance(error, EinDecompError) else f"{type(error).__name__}: {error}"
     named = RunError(f"{where}: {reason}")
     named.__cause__ = error

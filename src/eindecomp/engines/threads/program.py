@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.threads.cores import cores
+from eindecomp.engines.threads.folds import Fold, find_folds
 from eindecomp.engines.threads.memory import Key, Memory, Where
+from eindecomp.engines.threads.merge import Tile, merge
 from eindecomp.engines.threads.space import needed_space
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.kernels.fills import fill
@@ -48,7 +51,8 @@ class Call:
     reads: tuple[Key, ...]
     vertex: str
     kind: str
-    device: int
+    devices: tuple[int, ...]
+    """Those whose tile it is; several where tiles are computed as one."""
     box: Box
 
 
@@ -67,13 +71,18 @@ class Program:
     """For each tensor the calls that write it, and what each of them writes."""
     parts: dict[str, dict[int, int]] = field(default_factory=dict[str, Any])
     """For a vertex that is reduced, the call in which each device takes part."""
+    lies_in: dict[str, str] = field(default_factory=dict[str, str])
+    """For a sum that a product was added to, the tensor whose array it is in."""
+    folds: dict[str, Fold] = field(default_factory=dict[str, Fold])
 
     @staticmethod
     def of(plan: Plan) -> Program:
         """Lower a plan and find its kernels."""
         program = Program(plan, lower(plan))
+        reduced = {step.vertex for step in program.tasks.steps if step.kind == "reduce"}
+        program.folds = find_folds(plan.graph, reduced)
         for step in program.tasks.steps:
-            if step.kind == "compute":
+            if step.kind == "compute" and step.vertex not in program.lies_in:
                 program._compute(step)
             elif step.kind == "reduce":
                 program._reduce(step)
@@ -100,9 +109,13 @@ class Program:
     @cached_property
     def reads(self) -> dict[Key, int]:
         """How often each array that is dropped in the end is read."""
-        kept = {vertex.name for vertex in self.graph.outputs}
+        kept = {self.key_of(vertex.name) for vertex in self.graph.outputs}
         counts = Counter(key for call in self.calls for key in call.reads)
         return {key: n for key, n in counts.items() if key not in kept}
+
+    def key_of(self, name: str) -> str:
+        """The tensor whose array a tensor is in: itself, but for sums made in place."""
+        return self.lies_in.get(name, name)
 
     def _compute(self, step: Step) -> None:
         vertex = self.graph[step.vertex]
@@ -110,21 +123,35 @@ class Program:
         for name in vertex.inputs:
             self._fill(name)
         tasks = _distinct([task for task in step.tasks if isinstance(task, Compute)])
-        waits = [self._waits(vertex, k, [t.reads[k] for t in tasks]) for k in _read(tasks)]
+        is_home = tasks[0].into.layout is Layout.HOME
+        tiles = [Tile(task, (task.device,)) for task in tasks]
+        if is_home and isinstance(kernel, Kernel) and kernel.is_product:
+            tiles = merge(tasks, kernel.op, cores())
+            tasks = [tile.task for tile in tiles]
+        waits = [self._waits(vertex.inputs[k], [t.reads[k] for t in tasks]) for k in _read(tasks)]
+        fold = self.folds.get(vertex.name)
+        if fold is not None:
+            waits += self._waits_to_add(fold, [task.box for task in tasks])
         numbers: list[int] = []
         seen: set[Box] = set()
-        for i, task in enumerate(tasks):
+        for i, tile in enumerate(tiles):
             after = tuple(sorted({number for wait in waits for number in wait[i]}))
             numbers.append(len(self.calls))
-            first = task.box not in seen
-            seen.add(task.box)
-            self.calls.append(self._kernel_call(vertex, kernel, task, after, first))
-        self.shapes[vertex.name] = (vertex.shape, vertex.dtype)
+            first = tile.task.box not in seen
+            seen.add(tile.task.box)
+            self.calls.append(self._kernel_call(vertex, kernel, tile, after, first))
         if isinstance(vertex.op, EinSum):
             self.flops += flops(vertex.op, _sizes(self.graph, vertex, vertex.op))
-        if tasks[0].into.layout is Layout.HOME:
-            self.writers[vertex.name] = (tuple(numbers), tuple(task.box for task in tasks))
+        written = (tuple(numbers), tuple(task.box for task in tasks))
+        if fold is not None:
+            self.lies_in[fold.total] = self.key_of(fold.term)
+            self.writers[fold.total] = written
+            self.flops += vertex.elements
+        elif is_home:
+            self.shapes[vertex.name] = (vertex.shape, vertex.dtype)
+            self.writers[vertex.name] = written
         else:
+            self.shapes[vertex.name] = (vertex.shape, vertex.dtype)
             call_of = {(t.box, t.reads): n for t, n in zip(tasks, numbers, strict=True)}
             every = (task for task in step.tasks if isinstance(task, Compute))
             self.parts[vertex.name] = {t.device: call_of[t.box, t.reads] for t in every}
@@ -133,20 +160,29 @@ class Program:
         self,
         vertex: Vertex,
         kernel: Kernel | MoveKernel,
-        task: Compute,
+        tile: Tile,
         after: tuple[int, ...],
         first: bool,
     ) -> Call:
+        task = tile.task
         shapes = [self.graph[name].shape for name in vertex.inputs]
         operands = [
-            (name, _where(box, shape))
+            (self.key_of(name), _where(box, shape))
             for name, box, shape in zip(vertex.inputs, task.reads, shapes, strict=True)
             if box is not None
         ]
         lent = self._lent(vertex, task)
         out = _where(task.box, vertex.shape)
         name = vertex.name
-        if task.into.layout is Layout.HOME:
+        fold = self.folds.get(name)
+        if fold is not None and isinstance(kernel, Kernel):
+            into = self.key_of(fold.term)
+
+            def run(memory: Memory) -> None:
+                tiles = [memory.read(*operand) for operand in operands]
+                kernel.add(tiles, memory.write(into, out))
+
+        elif task.into.layout is Layout.HOME:
 
             def run(memory: Memory) -> None:
                 tiles = [memory.read(*operand) for operand in operands]
@@ -161,7 +197,7 @@ class Program:
                 kernel.partial(tiles + lent, state, memory.scalars)
 
         reads = tuple(source for source, _ in operands)
-        return Call(run, after, reads, name, "compute", task.device, task.box)
+        return Call(run, after, reads, name, "compute", tile.devices, task.box)
 
     def _lent(self, vertex: Vertex, task: Compute) -> list[Array]:
         """Stand-ins, of no extent in memory, for inputs that only lend their labels.
@@ -233,7 +269,9 @@ class Program:
                 kernel.finish(into, result)
 
         reads = tuple(key for state in (rest if in_place else keys) for key in state)
-        return Call(run, tuple(sorted(set(members))), reads, name, "reduce", task.device, task.box)
+        return Call(
+            run, tuple(sorted(set(members))), reads, name, "reduce", (task.device,), task.box
+        )
 
     def _fill(self, name: str) -> None:
         """Make a tensor of its indices before it is first read."""
@@ -248,16 +286,21 @@ class Program:
         box = tuple((0, size) for size in vertex.shape)
         self.writers[name] = ((len(self.calls),), (box,))
         self.shapes[name] = (vertex.shape, vertex.dtype)
-        self.calls.append(Call(run, (), (), name, "fill", 0, box))
+        self.calls.append(Call(run, (), (), name, "fill", (0,), box))
 
-    def _waits(self, vertex: Vertex, k: int, boxes: list[Box | None]) -> list[tuple[int, ...]]:
-        """For each block of an input that is read, the calls that write to it."""
-        source = vertex.inputs[k]
+    def _waits(self, source: str, boxes: list[Box | None]) -> list[tuple[int, ...]]:
+        """For each block of a tensor that is read, the calls that write to it."""
         if isinstance(self.graph[source].op, Input):
             return [()] * len(boxes)
         numbers, written = self.writers[source]
         needed = tuple(box for box in boxes if box is not None)
         return [tuple(numbers[w] for w in row) for row in _overlapping(needed, written)]
+
+    def _waits_to_add(self, fold: Fold, boxes: list[Box]) -> list[list[tuple[int, ...]]]:
+        """For each block that is added to, the calls that write it and those that still read it."""
+        key = self.key_of(fold.term)
+        readers = tuple(n for n, call in enumerate(self.calls) if key in call.reads)
+        return [self._waits(fold.term, [*boxes]), [readers] * len(boxes)]
 
 
 @lru_cache(maxsize=1 << 12)
