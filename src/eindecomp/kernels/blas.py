@@ -1,64 +1,119 @@
-"""Adding a matrix product to what is there already: the call of BLAS that NumPy does not offer."""
+"""Stacks of matrix products in one call: loops over the batch, BLAS for each product.
+
+NumPy's `matmul` does the same, but sets up every array anew, cannot add to what is there, and asks
+for views that take longer to make than a small product to compute.
+"""
 
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from eindecomp.kernels.compiling import compile_source
+from eindecomp.kernels.loops import LoopsCall, Pack
 
-    Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.lang.dtypes import DType
 
 _NAMES = {"float32": "sgemm", "float64": "dgemm", "complex64": "cgemm", "complex128": "zgemm"}
 _BLAS: Any = import_module("scipy.linalg.cython_blas")  # a compiled module without types
 _MOST = 2**31 - 1  # the largest size or step that this BLAS takes
 
+# Slots 0 to 12 are `call_gemm`'s; 13 to 15 the arrays, 16 the number of loops, then the loops.
+_SOURCE = """
+def kernel(at):
+    loops = load_int64(at, 16)
+    total = 1
+    for loop in range(loops):
+        total *= load_int64(at, 17 + 4 * loop)
+    for place in range(total):
+        rest = place
+        first, second, result = load_int64(at, 13), load_int64(at, 14), load_int64(at, 15)
+        for loop in range(loops - 1, -1, -1):
+            slot = 17 + 4 * loop
+            size = load_int64(at, slot)
+            k = rest % size
+            rest //= size
+            first += k * load_int64(at, slot + 1)
+            second += k * load_int64(at, slot + 2)
+            result += k * load_int64(at, slot + 3)
+        call_gemm(at, first, second, result)
+"""
 
-def add_product(x: Array, y: Array, out: Array) -> None:
-    """`out += x @ y` for matrices of one type, each with neighbours along its rows or columns.
 
-    >>> out = np.ones((2, 2))
-    >>> add_product(np.arange(4.0).reshape(2, 2), np.eye(2), out)
-    >>> out
-    array([[1., 2.],
-           [3., 4.]])
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A stack's matrices: byte steps along rows and columns."""
+
+    row: int
+    column: int
+
+    @property
+    def turned(self) -> Side:
+        """The transposed matrices."""
+        return Side(self.column, self.row)
+
+
+def product_call(
+    dtype: DType,
+    shape: tuple[int, int, int],
+    sides: tuple[Side, Side, Side],
+    loops: Sequence[tuple[int, int, int, int]],
+    packs: tuple[Pack, ...],
+    *,
+    add: bool,
+) -> LoopsCall | None:
+    """A call for stacks of products of m × k by k × n matrices; None if BLAS cannot take them.
+
+    `loops` are those over the stack: the size, and the byte step of either input and the result.
+    Every matrix has neighbours along its rows or columns. `add` adds to what the result holds.
     """
-    if out.strides[1] != out.itemsize:  # BLAS wants columns of neighbours, as this has
-        x, y, out = y.T, x.T, out.T
-    (turn_x, step_x), (turn_y, step_y), (_, step) = map(_side, (x, y, out))
-    (rows, columns), depth = out.shape, x.shape[1]
-    sizes = (columns, rows, depth, step_y, step_x, step)
-    if max(sizes) > _MOST:
-        out += x @ y
-        return
-    one = np.ones(1, out.dtype).ctypes
-    n, m, k, ldy, ldx, ldz = (ctypes.byref(ctypes.c_int(size)) for size in sizes)
-    # Fortran sees every matrix transposed: zᵀ = yᵀ·xᵀ.
-    _function(_NAMES[out.dtype.name])(
-        turn_y, turn_x, n, m, k, one.data, y.ctypes.data, ldy, x.ctypes.data, ldx,
-        one.data, out.ctypes.data, ldz,
-    )  # fmt: skip
+    (m, n, k), (x, y, z) = shape, sides
+    # Fortran's matrices have neighbours along columns: ours with neighbours along rows are
+    # transposed for it, and zᵀ = yᵀ·xᵀ.
+    by_rows = z.column == dtype.itemsize
+    first, second, result = (y.turned, x.turned, z.turned) if by_rows else (x, y, z)
+    letters, steps = zip(*(_turn(side, dtype.itemsize) for side in (first, second)), strict=True)
+    steps = [step // dtype.itemsize for step in (*steps, result.column)]
+    sizes = (n, m, k) if by_rows else (m, n, k)
+    if max(*sizes, *steps) > _MOST:
+        return None
+    one = _slots(np.ones(1, dtype))
+    integers = [_address(_NAMES[dtype.name]), *letters, *sizes, *one, *(one if add else (0, 0))]
+    integers += [*steps, 0, 0, 0, len(loops)]
+    addresses = [14, 13, 15] if by_rows else [13, 14, 15]
+    for size, *own in loops:
+        integers += [size, *((own[1], own[0], own[2]) if by_rows else own)]
+    addresses.append(len(integers))
+    integers.append(0)
+    function = compile_source(_SOURCE, "stacks of matrix products")
+    return LoopsCall(function, np.array(integers, np.int64), addresses, 0, packs)
 
 
-def _side(matrix: Array) -> tuple[bytes, int]:
-    """Whether Fortran is to transpose a matrix, and the step between its rows or columns."""
-    at = 1 if matrix.strides[1] == matrix.itemsize else 0
-    # A single row has no step; BLAS wants one that could be.
-    return b"TN"[at : at + 1], max(matrix.strides[1 - at] // matrix.itemsize, matrix.shape[at], 1)
+def _turn(side: Side, itemsize: int) -> tuple[int, int]:
+    """Whether Fortran is to transpose a matrix, as its letter, and the step between columns."""
+    return (ord("N"), side.column) if side.row == itemsize else (ord("T"), side.row)
+
+
+def _slots(number: Any) -> tuple[int, int]:
+    """A number of up to sixteen bytes as two integers."""
+    low, high = np.frombuffer(number.tobytes().ljust(16, b"\0"), np.int64).tolist()
+    return low, high
 
 
 @cache
-def _function(name: str) -> Callable[..., None]:
-    """A function of SciPy's BLAS; calling it lets other threads run."""
+def _address(name: str) -> int:
+    """Where a function of SciPy's BLAS is."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     title = ctypes.pythonapi.PyCapsule_GetName
     title.restype, title.argtypes = ctypes.c_char_p, [ctypes.py_object]
     capsule = _BLAS.__pyx_capi__[name]
-    kinds = [*[ctypes.c_char_p] * 2, *[ctypes.c_void_p] * 11]
-    return ctypes.CFUNCTYPE(None, *kinds)(pointer(capsule, title(capsule)))
+    return pointer(capsule, title(capsule))

@@ -49,7 +49,11 @@ _compiled: dict[str, Callable[[int], None]] = {}
 
 def compile_nest(nest: Nest, description: str) -> Callable[[int], None]:
     """The function of a nest: from memory, from disk, or compiled now."""
-    source = source_of(nest)
+    return compile_source(source_of(nest), description)
+
+
+def compile_source(source: str, description: str) -> Callable[[int], None]:
+    """The same for a text of our own that defines `kernel`, a function of one address."""
     with _lock:
         function = _compiled.get(source)
         if function is None:
@@ -59,7 +63,7 @@ def compile_nest(nest: Nest, description: str) -> Callable[[int], None]:
 
 def _compile(source: str, description: str) -> Callable[[int], None]:
     scope = {**_namespace(), "__name__": __name__}
-    # The text is `source_of`'s own, made of numbers and fixed names only.
+    # The text is our own, made of numbers and fixed names only.
     exec(compile(source, "<eindecomp kernel>", "exec"), scope)  # noqa: S102
     function: Any = numba.njit(nogil=True, error_model="numpy")(cast("Any", scope["kernel"]))
     stored = _Stored(_path_of(source))

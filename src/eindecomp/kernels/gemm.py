@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from eindecomp.kernels.blas import add_product
+from eindecomp.kernels.blas import Side, product_call
 from eindecomp.kernels.layout import Layout, lay_out, sizes_of, strides_of
+from eindecomp.kernels.loops import LoopsCall, Pack
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
 if TYPE_CHECKING:
@@ -72,18 +73,13 @@ class Gemm:
         else:
             _multiply(how, operands, out)
 
-    def add(self, how: Matrices, operands: Sequence[Array], into: Array) -> bool:
-        """Add the result to what is there; whether BLAS can do so."""
-        if self.low or how.copied[2]:
-            return False
-        first, second = (_stack(how, k, x) for k, x in enumerate(operands))
-        result = _stack(how, 2, into)
-        for place in np.ndindex(*result.shape[:-2]):
-            add_product(first[_met(first, place)], second[_met(second, place)], result[place])
-        return True
+    def prepare(
+        self, operands: Sequence[Array], out: Array, *, add: bool = False
+    ) -> Matrices | LoopsCall | None:
+        """The way to compute arrays of a layout; None if matrix products are not the way.
 
-    def prepare(self, operands: Sequence[Array], out: Array) -> Matrices | None:
-        """The way to compute arrays of a layout; None if matrix products are not the way."""
+        With `add` the result is added to what is there, if the way is one call.
+        """
         op = self.op
         sizes = sizes_of([*op.inputs, op.output], [*operands, out])
         first, second = (strides_of(own, x) for own, x in zip(op.inputs, operands, strict=True))
@@ -98,7 +94,8 @@ class Gemm:
         m, n, k = (prod(layout.sizes[label] for label in part) for part in classes[1:])
         if min(m, n, k) < 2 or m * n * k < _SMALL:
             return None
-        return _cheapest(layout, classes, out.itemsize)
+        found = _cheapest(layout, classes, out.itemsize)
+        return (None if self.low else _call(found, out.dtype, add)) or found
 
 
 _BLAS = {np.dtype(t) for t in ("float32", "float64", "complex64", "complex128")}
@@ -192,11 +189,7 @@ def _see(matrices: Matrices, which: int, array: Array, loops: Sequence[str]) -> 
 def _stack(matrices: Matrices, which: int, array: Array) -> Array:
     """An array as a stack of matrices, copied if it does not fit."""
     sizes, own = matrices.layout.sizes, matrices.layout.arrays[which]
-    rows, columns = (
-        (matrices.rows, matrices.summed),
-        (matrices.summed, matrices.columns),
-        (matrices.rows, matrices.columns),
-    )[which]
+    rows, columns = _pairs(matrices)[which]
     shape = [prod(sizes[k] for k in part) for part in (rows, columns)]
     if not matrices.copied[which]:
         steps = [_step(matrices.layout, own, part) or 0 for part in (rows, columns)]
@@ -215,9 +208,44 @@ def _stack(matrices: Matrices, which: int, array: Array) -> Array:
     return fresh.reshape([*ends, *shape])
 
 
-def _met(stack: Array, place: tuple[int, ...]) -> tuple[int, ...]:
-    """A place in a stack that may be repeated along some of its dimensions."""
-    return tuple(0 if size == 1 else k for k, size in zip(place, stack.shape, strict=False))
+def _call(matrices: Matrices, dtype: DType, add: bool) -> LoopsCall | None:
+    """The products as one call; None where the result has to be copied or BLAS is too narrow."""
+    if matrices.copied[2]:
+        return None
+    layout, sizes = matrices.layout, matrices.layout.sizes
+    parts = (matrices.rows, matrices.columns, matrices.summed)
+    m, n, k = (prod(sizes[label] for label in part) for part in parts)
+    sides: list[Side] = []
+    steps: list[dict[str, int]] = []
+    packs: list[Pack] = []
+    for which, (rows, columns) in enumerate(_pairs(matrices)):
+        own = layout.arrays[which]
+        if matrices.copied[which]:
+            loops = [*(label for label in matrices.batch if label in own), *rows, *columns]
+            packs.append(Pack(which, tuple(sizes[t] for t in loops), tuple(own[t] for t in loops)))
+            own = _contiguous(loops, sizes, dtype.itemsize)
+        sides.append(Side(*(_step(layout, own, part) or 0 for part in (rows, columns))))
+        steps.append(own)
+    x, y, z = steps
+    loops = [(sizes[t], x.get(t, 0), y.get(t, 0), z.get(t, 0)) for t in matrices.batch]
+    return product_call(
+        dtype, (m, n, k), (sides[0], sides[1], sides[2]), loops, tuple(packs), add=add
+    )
+
+
+def _contiguous(loops: Sequence[str], sizes: dict[str, int], itemsize: int) -> dict[str, int]:
+    """The steps of an array whose loops lie one in another."""
+    found: dict[str, int] = {}
+    for loop in reversed(loops):
+        found[loop] = itemsize
+        itemsize *= sizes[loop]
+    return found
+
+
+def _pairs(matrices: Matrices) -> tuple[tuple[Labels, Labels], ...]:
+    """The rows and columns of the first input, the second and the result."""
+    m, n, k = matrices.rows, matrices.columns, matrices.summed
+    return (m, k), (k, n), (m, n)
 
 
 def _multiply(matrices: Matrices, operands: Sequence[Array], out: Array) -> None:
@@ -233,10 +261,11 @@ def _multiply(matrices: Matrices, operands: Sequence[Array], out: Array) -> None
 def _multiply_low(matrices: Matrices, operands: Sequence[Array], out: Array) -> None:
     """Multiply in float32, widening one batch's columns and some of its rows at a time."""
     m, n, k = matrices.rows, matrices.columns, matrices.summed
-    sides = ((m, k), (k, n), (m, n))
     seen = [
         _see(matrices, which, array, [*matrices.batch, *a, *b])
-        for which, (array, (a, b)) in enumerate(zip((*operands, out), sides, strict=True))
+        for which, (array, (a, b)) in enumerate(
+            zip((*operands, out), _pairs(matrices), strict=True)
+        )
     ]
     sizes = matrices.layout.sizes
     columns = [sizes[label] for label in n]

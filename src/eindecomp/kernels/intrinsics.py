@@ -242,3 +242,29 @@ def times_power_of_two(typingctx: Any, x: Any, shifted: Any) -> Any:  # noqa: AR
         return product
 
     return types.float32(types.float32, types.float32), codegen
+
+
+@_intrinsic
+def call_gemm(typingctx: Any, at: Any, first: Any, second: Any, result: Any) -> Any:  # noqa: ARG001
+    """Call BLAS's matrix product, whose address and other arguments are in the slots at `at`.
+
+    Slots are of eight bytes: the function, its two letters, three sizes, alpha and beta of two
+    slots each, three steps between columns.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        pointer = _BYTE.as_pointer()
+
+        def slot(number: int) -> Any:
+            return builder.inttoptr(builder.add(args[0], args[0].type(8 * number)), pointer)
+
+        kind = ir.FunctionType(ir.VoidType(), [pointer] * 13)
+        address = builder.load(builder.bitcast(slot(0), args[0].type.as_pointer()))
+        x, y, z = (builder.inttoptr(arg, pointer) for arg in args[1:])
+        builder.call(
+            builder.inttoptr(address, kind.as_pointer()),
+            [*map(slot, (1, 2, 3, 4, 5, 6)), x, slot(10), y, slot(11), slot(8), z, slot(12)],
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), codegen

@@ -110,9 +110,10 @@ class Kernel:
 
     def add(self, operands: Sequence[Array], into: Array) -> None:
         """Add the result of a sum of products to what is there."""
-        gemm = self._gemm
-        how = None if gemm is None else self._prepared(self._whole, operands, [into], (self.out,))
-        if gemm is None or not isinstance(how, Matrices) or not gemm.add(how, operands, into):
+        call = self._prepared(self._whole, operands, [into], (self.out,), add=True)
+        if isinstance(call, LoopsCall):
+            call.launch(operands, [into], ())
+        else:
             result = np.empty(into.shape, self.out)
             self.whole(operands, result)
             np.add(into, result, out=into)
@@ -163,10 +164,15 @@ class Kernel:
         operands: Sequence[Array | None],
         outputs: Sequence[Array],
         types: tuple[DType, ...],
+        *,
+        add: bool = False,
     ) -> Matrices | LoopsCall | None:
-        """How tiles of a layout are computed; None if there is nothing to compute."""
+        """How tiles of a layout are computed; None if there is nothing to compute.
+
+        With `add`: how they are added to what is there, None if not in one call.
+        """
         arrays = (*operands, *outputs)
-        key = (loops, *[None if x is None else (x.shape, x.strides, x.dtype) for x in arrays])
+        key = (loops, add, *[None if x is None else (x.shape, x.strides, x.dtype) for x in arrays])
         if key in self._known:
             return self._known[key]
         # Tiles of one layout come again and again: what is checked once need not be again.
@@ -175,8 +181,8 @@ class Kernel:
         sizes = sizes_of([*self.op.inputs, self.op.output], [*operands, outputs[0]])
         if len(self._known) >= KEPT:
             self._known.clear()
-        call = None if self._gemm is None else self._gemm.prepare(read, outputs[0])
-        call = loops.prepare(read, outputs, sizes) if call is None else call
+        call = None if self._gemm is None else self._gemm.prepare(read, outputs[0], add=add)
+        call = loops.prepare(read, outputs, sizes) if call is None and not add else call
         self._known[key] = call
         return call
 

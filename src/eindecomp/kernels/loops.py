@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eindecomp.lang.einsum import Labels
 
     Array = np.ndarray[Any, Any]
+    Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 SMALL = 2**17
 """Points below which blocking a nest is not worth compiling another one."""
@@ -64,7 +65,7 @@ class LoopsCall:
     """A compiled nest for arrays of one layout: all but their addresses."""
 
     function: Callable[[int], None]
-    integers: list[int]
+    integers: Ints
     addresses: list[int]
     """Where the addresses of inputs, scalars, outputs and scratch go."""
     scratch: int
@@ -79,12 +80,13 @@ class LoopsCall:
             for pack in self.packs:
                 seen = as_strided(inputs[pack.which], pack.shape, pack.strides, writeable=False)
                 inputs[pack.which] = np.ascontiguousarray(seen)
-        integers = self.integers.copy()
+        space = _SPACE
+        integers = space.integers
+        integers[: len(self.integers)] = self.integers
         for at, array in zip(self.addresses, (*inputs, *scalars, *outputs), strict=False):
             integers[at] = array.__array_interface__["data"][0]
-        space = _SPACE
-        integers[self.addresses[-1]] = space.scratch_for(self.scratch)
-        space.integers[: len(integers)] = integers
+        if self.scratch:
+            integers[self.addresses[-1]] = space.scratch_for(self.scratch)
         self.function(space.address)
 
 
@@ -301,4 +303,5 @@ def _call(
     for access, own in zip(nest.outputs, layout.outputs, strict=True):
         add(access.loops, own)
     add((), {})
-    return LoopsCall(function, integers, addresses, nest.scratch_bytes, packs)
+    filled = np.array(integers, np.int64)
+    return LoopsCall(function, filled, addresses, nest.scratch_bytes, packs)
