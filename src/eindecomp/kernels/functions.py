@@ -12,6 +12,7 @@ from typing import Any
 from numba import njit, types
 
 from eindecomp.kernels.intrinsics import (
+    SHIFT,
     bits_of_float,
     choose,
     copysign,
@@ -19,7 +20,6 @@ from eindecomp.kernels.intrinsics import (
     maximum,
     minimum,
     muladd,
-    rint,
     round_half,
     times_power_of_two,
 )
@@ -35,17 +35,19 @@ def exp_f4(x: Any) -> Any:
     """e^x in float32 to about one unit in the last place, subnormal results among them."""
     # Beyond these every result is 0 or ∞; a NaN stays one.
     t = minimum(maximum(x, _f4(-104.0)), _f4(89.0))
-    n = rint(t * _f4(1.44269504088896341))
+    # Added to a number of this size, a fraction is rounded off; what is left in the last bits is n.
+    shifted = muladd(t, _f4(1.44269504088896341), _f4(SHIFT))
+    n = shifted - _f4(SHIFT)
     r = muladd(n, _f4(-0.693359375), t)
     r = muladd(n, _f4(2.12194440e-4), r)
-    p = _f4(1.9875691500e-4)
-    p = muladd(p, r, _f4(1.3981999507e-3))
-    p = muladd(p, r, _f4(8.3334519073e-3))
-    p = muladd(p, r, _f4(4.1665795894e-2))
-    p = muladd(p, r, _f4(1.6666665459e-1))
-    p = muladd(p, r, _f4(5.0000001201e-1))
-    p = muladd(p, r * r, r) + _f4(1.0)
-    return times_power_of_two(p, n)
+    z = r * r
+    # In pairs rather than one by one: fewer steps wait for each other.
+    high = muladd(r, _f4(1.9875691500e-4), _f4(1.3981999507e-3))
+    middle = muladd(r, _f4(8.3334519073e-3), _f4(4.1665795894e-2))
+    low = muladd(r, _f4(1.6666665459e-1), _f4(5.0000001201e-1))
+    p = muladd(muladd(high, z, middle), z, low)
+    p = muladd(p, z, r) + _f4(1.0)
+    return times_power_of_two(p, shifted)
 
 
 @_inline

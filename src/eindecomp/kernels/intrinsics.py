@@ -18,6 +18,9 @@ _intrinsic: Any = intrinsic  # what it makes is called by compiled code only
 _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
 _BYTE, _SHORT, _INT = ir.IntType(8), ir.IntType(16), ir.IntType(32)
 
+SHIFT = 1.5 * 2.0**23
+"""Around this, float32 numbers are the whole ones."""
+
 # Type name: what memory holds, and the type it is computed in.
 STORED: dict[str, tuple[Any, Any]] = {
     "bool": (_BYTE, types.boolean),
@@ -169,7 +172,6 @@ def _llvm(name: str, arity: int) -> Any:
 maximum = _llvm("llvm.maximum", 2)
 minimum = _llvm("llvm.minimum", 2)
 muladd = _llvm("llvm.fmuladd", 3)
-rint = _llvm("llvm.rint", 1)
 copysign = _llvm("llvm.copysign", 2)
 
 
@@ -222,18 +224,16 @@ def round_bfloat(typingctx: Any, x: Any) -> Any:  # noqa: ARG001
 
 
 @_intrinsic
-def times_power_of_two(typingctx: Any, x: Any, n: Any) -> Any:  # noqa: ARG001
-    """x · 2^n in float32 for a whole n given as a float32, −300 < n < 300.
+def times_power_of_two(typingctx: Any, x: Any, shifted: Any) -> Any:  # noqa: ARG001
+    """x · 2^n in float32 for a whole n given as n + SHIFT, −250 < n < 250.
 
     In two factors, because one normal number does not have all the exponents; in 32 bits
     throughout, because numba would compute in 64 and halve the vectors.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-        saturating = builder.module.declare_intrinsic(
-            "llvm.fptosi.sat.i32", [_FLOAT], ir.FunctionType(_INT, [_FLOAT])
-        )
-        whole = builder.call(saturating, [args[1]])
+        # The exponent takes the last bits only: those of SHIFT itself are shifted out.
+        whole = builder.bitcast(args[1], _INT)
         half = builder.ashr(whole, _INT(1))
         product = args[0]
         for power in (half, builder.sub(whole, half)):

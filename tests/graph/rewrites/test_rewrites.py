@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 import eindecomp as ed
+from eindecomp.graph.rewrites.divide_late import divide_late
 from eindecomp.graph.rewrites.fuse import MAX_INPUTS, MAX_SIZE, fuse
 from eindecomp.graph.rewrites.merge_common import merge_common
 from eindecomp.graph.rewrites.order_contractions import order_contractions
@@ -47,7 +48,9 @@ def test_rewriting_adds_no_contraction(graph: ed.Graph) -> None:
     assert contractions(fuse(graph)) <= contractions(graph)
 
 
-HEAD = "input A[i: 5, j: 6], B[j, k: 7], C[k, l: 2], v[k]\n"
+HEAD = "input A[i: 5, j: 6], B[j, k: 7], C[k, l: 2], D[j, l], v[k]\n"
+_SHARE = "S[i] <- sum A[i,j]\nP[i,j] <- A[i,j] / S[i]"
+_MEAN = "Z[i,l] <- sum P[i,j] * D[j,l]"
 FIXTURES: list[tuple[Pass, str, str]] = [
     # Fusion: chains, maps into aggregations, views into everything, trifles into all readers.
     (fuse, "X[i,j] <- exp(A[i,j])\nZ[i,j] <- X[i,j] + 1", "Z[i,j] <- exp(A[i,j]) + 1"),
@@ -92,6 +95,18 @@ FIXTURES: list[tuple[Pass, str, str]] = [
         "X[i] <- sum A[i,j]\nY[a] <- sum A[a,b]\nZ[i] <- X[i] - Y[i]",
         "X[i] <- sum A[i,j]\nZ[i] <- X[i] - X[i]",
     ),
+    # Weights that are divided by their sum: after the product, if that is fewer divisions.
+    (
+        divide_late,
+        "S[k] <- sum B[j,k]\nP[j,k] <- B[j,k] / S[k]\nZ[x,k] <- sum A[x,y] * P[y,k]",
+        "S[k] <- sum B[j,k]\nZ_1[x,k] <- sum A[x,y] * B[y,k]\nZ[x,k] <- Z_1[x,k] / S[k]",
+    ),
+    # What must not be: by another sum, one that the product sums over, read twice, an output, more.
+    (divide_late, "S[i] <- max A[i,j]\nP[i,j] <- A[i,j] / S[i]\n" + _MEAN, "same"),
+    (divide_late, "S[j] <- sum A[i,j]\nP[i,j] <- A[i,j] / S[j]\n" + _MEAN, "same"),
+    (divide_late, f"{_SHARE}\n{_MEAN}\nY[i,j] <- P[i,j] + 1\noutput Y", "same"),
+    (divide_late, f"{_SHARE}\n{_MEAN}\noutput P", "same"),
+    (divide_late, f"{_SHARE}\nZ[i,k] <- sum P[i,j] * B[j,k]", "same"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eindecomp.graph.rewrites.divide_late import divide_late
 from eindecomp.graph.rewrites.fuse import fuse
 from eindecomp.graph.rewrites.merge_common import merge_common
 from eindecomp.graph.rewrites.order_contractions import order_contractions
@@ -13,7 +14,7 @@ from eindecomp.graph.rewrites.simplify_joins import simplify_joins
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
 
-PASSES = (remove_dead, simplify_joins, merge_common, order_contractions, fuse)
+PASSES = (remove_dead, simplify_joins, merge_common, order_contractions, divide_late, fuse)
 
 
 def rewrite(graph: Graph) -> Graph:
