@@ -20,7 +20,7 @@ from eindecomp.kernels.program import (
     make_program,
     number_scalars,
 )
-from eindecomp.lang.dtypes import DType, kind
+from eindecomp.lang.dtypes import DType, kind, widen
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, Expr, from_values, used_args, values
 
@@ -47,7 +47,7 @@ class Kernel:
     """
 
     state: tuple[DType, ...]
-    """The types in which partial results are held."""
+    """The types in which partial results are held: wide ones, as sums are rounded once."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Kernel:
         program = make_program(renamed, dtypes, numbered)
         finish = None if op.agg is None else finish_of(op.agg, program.state)
         plain = finish is None and len(program.state) == 1
-        self.state = (out,) if plain else program.state
+        self.state = (widen(out),) if plain else program.state
         self._partial = self._loops(program)
         self._whole = self._partial
         if finish is not None:

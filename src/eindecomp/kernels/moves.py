@@ -30,7 +30,7 @@ class MoveKernel:
     @property
     def state(self) -> tuple[DType, ...]:
         """The type in which partial results are held."""
-        return (self.out,)
+        return (widen(self.out),)
 
     def whole(self, operands: Sequence[Array], out: Array, scalars: Sequence[object] = ()) -> None:
         """Compute a tile into `out`."""
