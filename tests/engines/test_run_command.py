@@ -10,6 +10,7 @@ import pytest
 
 import eindecomp as ed
 from eindecomp.cli import main
+from eindecomp.cli.run import largest_error
 
 TEXT = "input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 
@@ -53,6 +54,40 @@ def test_files_go_in_and_come_out(file, tmp_path, monkeypatch, capsys):
 def test_a_saved_plan_runs(file, tmp_path, monkeypatch):
     ed.plan(ed.load(file), 4).save(tmp_path / "plan.json")
     assert run(monkeypatch, tmp_path / "plan.json", "--random", "--check") == 0
+
+
+def test_the_check_is_against_the_graph_as_written(tmp_path, monkeypatch, capsys):
+    """Ordering this contraction rounds 257, a partial result, to bfloat16: 256."""
+    file, data = tmp_path / "chain.ein", tmp_path / "data.npz"
+    file.write_text(
+        "input X[i: 2, j: 2] bfloat16, Y[j, k: 2] bfloat16, W[k, l: 2] bfloat16\n"
+        "Z[i,l] <- sum X[i,j] * Y[j,k] * W[k,l]\noutput Z"
+    )
+    y = np.array([[256, -256], [1, 0]], np.float32)
+    np.savez(data, X=np.ones((2, 2), np.float32), Y=y, W=np.ones((2, 2), np.float32))
+    assert run(monkeypatch, file, "-p", 1, "--inputs", data, "--check", "--json") == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["outputs"]["Z"]["error"] == 1
+    assert "differ from the reference" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "error"),
+    [
+        ([1.0, np.nan], [1.0, 2.0], np.inf),
+        ([1.0, 2.0], [1.0, np.nan], np.inf),
+        ([np.inf, np.nan], [np.inf, np.nan], 0),
+        ([np.inf], [1.0], np.inf),
+        ([3.0, 4.0], [3.0, 5.0], 0.2),
+        ([2**62 + 1], [2**62], 1),
+        ([2**63 - 1, 0], [-(2**63), 0], 2.0**64),
+        ([True], [False], 1),
+        ([1 + 1j], [1 + 2j], 1 / abs(1 + 2j)),
+        ([], [], 0),
+    ],
+)
+def test_no_difference_is_overlooked(found, wanted, error):
+    assert largest_error(np.array(found), np.array(wanted)) == pytest.approx(error)
 
 
 @pytest.mark.parametrize(
