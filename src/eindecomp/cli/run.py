@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import orjson
@@ -85,7 +84,7 @@ def run(
         result = run_plan(plan, arrays, trace=trace)
         worst = _errors(result, evaluate(written, arrays)) if check else {}
     if output is not None:
-        write_whole(output, _npz(result))
+        write_whole(output, lambda opened: write_npz(opened, result))
     if json:
         typer.echo(orjson.dumps(_record(result, worst)))
     else:
@@ -177,13 +176,12 @@ def _tolerance(vertex: Vertex) -> float:
     return bits.get(real, 1e-10)
 
 
-def _npz(result: Result) -> bytes:
-    content = BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, array in result.items():
+def write_npz(opened: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    """Write arrays by name as NumPy's .npz does, one after another."""
+    with zipfile.ZipFile(opened, "w") as archive:
+        for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
-    return content.getvalue()
 
 
 def _record(result: Result, worst: Mapping[str, float]) -> dict[str, Any]:
