@@ -1,4 +1,7 @@
-"""Tiles of the vertices that are no EinSum: they move data, or sum rows into a table."""
+"""Tiles of the vertices that are no EinSum: they move data, or sum rows into a table.
+
+The reference does the same to whole tensors, and shares no code with this: each checks the other.
+"""
 
 from __future__ import annotations
 
