@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.emit import WIDE
+from eindecomp.kernels.emit import UNSIGNED, WIDE
 from eindecomp.kernels.gemm import Gemm, Matrices
 from eindecomp.kernels.layout import sizes_of
 from eindecomp.kernels.loops import KEPT, Loops, LoopsCall
@@ -63,7 +63,7 @@ class Kernel:
         join = from_values([number_scalars(value, names) for value in values(op.join)])
         renamed = EinSum(op.inputs, op.output, join, op.agg)
         self._read = len(used_args(op.join))
-        self._scalars = tuple(WIDE[kind(t)] for _, t in scalar_types)
+        self._scalars = tuple(UNSIGNED if t.kind == "u" else WIDE[kind(t)] for _, t in scalar_types)
         program = make_program(renamed, dtypes, numbered)
         finish = None if op.agg is None else finish_of(op.agg, program.state)
         plain = finish is None and len(program.state) == 1
