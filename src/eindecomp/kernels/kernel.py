@@ -136,9 +136,8 @@ class Kernel:
         arrays = (*operands, *outputs)
         key = (loops, *[None if x is None else (x.shape, x.strides, x.dtype) for x in arrays])
         read: Any = operands[: self._read]
-        if key in self._known:
-            call = self._known[key]
-        else:
+        call = self._known.get(key, ...)  # None is a way, too: there is nothing to compute
+        if call is ...:
             # Tiles of one layout come again and again: what is checked once need not be again.
             self._check(operands, outputs, types)
             sizes = sizes_of([*self.op.inputs, self.op.output], [*operands, outputs[0]])
