@@ -73,6 +73,26 @@ def test_each_type(dtype, strategy):
     _agree(ed.run(plan, arrays), ed.evaluate(graph, arrays), 3e-2 if low else 1e-5)
 
 
+SUMS = [[2048] + [1] * 15, [60000, 60000, -60000] + [0] * 13]
+
+
+@pytest.mark.parametrize("values", SUMS, ids=["rounding", "overflow"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "left", ["Z[]", "Z[i]", "Z[v: 2 = ids[j]]"], ids=["sum", "gemm", "scatter"]
+)
+def test_low_precision_is_rounded_once(left, dtype, values):
+    right = "sum X[j] * Y[j,i]" if left == "Z[i]" else "sum X[j]"
+    graph = ed.parse(
+        f"input X[j: 16] {dtype}, Y[j, i: 2] {dtype}, ids[j] int64\n{left} <- {right}\noutput Z"
+    )
+    arrays = {"X": np.array(values, dtype), "Y": np.ones((16, 2), dtype), "ids": np.ones(16, int)}
+    plan = ed.plan(graph, 16, strategy=["j"])
+    found = ed.run(plan, arrays)
+    assert found.stats.bytes_moved == plan.cost > 0
+    assert found["Z"].tolist() == ed.evaluate(graph, arrays)["Z"].tolist()
+
+
 def test_gradients_run():
     graph = ed.parse("input X[b: 8, f: 6], W[f, o: 4]\nY[b,o] <- sum X[b,f] * W[f,o]\n"
                      "loss[] <- sum relu(Y[b,o])**2\noutput loss")  # fmt: skip

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import eindecomp as ed
 from eindecomp.cli import main
+from eindecomp.cli.run import largest_error, write_npz
+from eindecomp.planner.store.whole_file import write_whole
 
 TEXT = "input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 
@@ -53,6 +57,60 @@ def test_files_go_in_and_come_out(file, tmp_path, monkeypatch, capsys):
 def test_a_saved_plan_runs(file, tmp_path, monkeypatch):
     ed.plan(ed.load(file), 4).save(tmp_path / "plan.json")
     assert run(monkeypatch, tmp_path / "plan.json", "--random", "--check") == 0
+
+
+def test_the_check_is_against_the_graph_as_written(tmp_path, monkeypatch, capsys):
+    """Ordering this contraction rounds 257, a partial result, to bfloat16: 256."""
+    file, data = tmp_path / "chain.ein", tmp_path / "data.npz"
+    file.write_text(
+        "input X[i: 2, j: 2] bfloat16, Y[j, k: 2] bfloat16, W[k, l: 2] bfloat16\n"
+        "Z[i,l] <- sum X[i,j] * Y[j,k] * W[k,l]\noutput Z"
+    )
+    y = np.array([[256, -256], [1, 0]], np.float32)
+    np.savez(data, X=np.ones((2, 2), np.float32), Y=y, W=np.ones((2, 2), np.float32))
+    assert run(monkeypatch, file, "-p", 1, "--inputs", data, "--check", "--json") == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["outputs"]["Z"]["error"] == 1
+    assert "differ from the reference" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "error"),
+    [
+        ([1.0, np.nan], [1.0, 2.0], np.inf),
+        ([1.0, 2.0], [1.0, np.nan], np.inf),
+        ([np.inf, np.nan], [np.inf, np.nan], 0),
+        ([np.inf], [1.0], np.inf),
+        ([3.0, 4.0], [3.0, 5.0], 0.2),
+        ([2**62 + 1], [2**62], 1),
+        ([2**63 - 1, 0], [-(2**63), 0], 2.0**64),
+        ([True], [False], 1),
+        ([1 + 1j], [1 + 2j], 1 / abs(1 + 2j)),
+        ([], [], 0),
+    ],
+)
+def test_no_difference_is_overlooked(found, wanted, error):
+    assert largest_error(np.array(found), np.array(wanted)) == pytest.approx(error)
+
+
+def test_bfloat16_goes_out_and_comes_in(tmp_path, monkeypatch):
+    file, data, out = (tmp_path / name for name in ("twice.ein", "data.npz", "X.npz"))
+    file.write_text("input X[i: 3] bfloat16\nZ[i] <- X[i] * 2\noutput X, Z")
+    np.savez(data, X=np.array([1, 2, 3], np.float32))
+    assert run(monkeypatch, file, "-p", 1, "--inputs", data, "-o", out) == 0
+    np.save(tmp_path / "z.npy", np.load(out)["Z"])
+    assert run(monkeypatch, file, "-p", 1, "--inputs", f"X={tmp_path / 'z.npy'}", "-o", out) == 0
+    assert np.load(out)["Z"].view(ml_dtypes.bfloat16).tolist() == [4, 8, 12]
+
+
+def test_outputs_are_written_without_a_copy(tmp_path):
+    array = np.zeros(1 << 23)
+    tracemalloc.start()
+    write_whole(tmp_path / "out.npz", lambda opened: write_npz(opened, {"Z": array}))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < array.nbytes / 2
+    assert np.array_equal(np.load(tmp_path / "out.npz")["Z"], array)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,12 @@ def test_a_folder_that_is_not_ours_alone_is_not_used(
     assert compiling.cache_folder() is None
 
 
+def test_what_is_stored_is_for_one_python_and_one_way_of_compiling() -> None:
+    """A pickle of another Python's bytecode could load and then crash."""
+    assert sys.implementation.cache_tag in compiling._versions()
+    assert repr(Path(compiling.__file__).read_text()) in compiling._versions()
+
+
 def test_no_folder_is_needed(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()

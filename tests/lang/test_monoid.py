@@ -65,6 +65,11 @@ def test_identities_fit_the_type() -> None:
     assert SUM.identity_for([dtype("bfloat16")]) == (0,)
 
 
+def test_identities_fit_the_type_that_accumulates() -> None:
+    lse = ed.monoid("lse", "max(x, y) + log(1 + exp(-abs(x - y)))", -1e30)
+    assert lse.result_type([dtype("float16")], {}) == dtype("float16")
+
+
 @pytest.mark.parametrize("name", sorted(BUILTIN))
 @pytest.mark.parametrize("of", ["bool", "int8", "float16", "float64"])
 def test_built_in_ones_combine_with_their_identity(name: str, of: str) -> None:
@@ -79,3 +84,14 @@ def test_a_monoid_of_one_name_is_one_monoid_in_a_graph() -> None:
     g.einsum("i->", x, agg=ed.monoid("m", "max(x, y)", -math.inf))
     with pytest.raises(ed.GraphError, match="'m' is defined in two ways"):
         g.einsum("i->", x, agg=ed.monoid("m", "min(x, y)", math.inf))
+
+
+@pytest.mark.parametrize("name", ["mean", "softmax"])
+def test_a_monoid_may_have_the_name_of_a_macro(name: str) -> None:
+    g = ed.Graph()
+    x = g.input("X", {"i": 3, "j": 2})
+    g.output(g.einsum("i j -> i", x, join="-x", agg=ed.monoid(name, "x + y", 0), name="Z"))
+    assert f"{name} (-X[i,j])" in str(g)
+    assert ed.parse(str(g)) == g
+    both = ed.parse(str(g).replace("output", "M[i] <- mean[j] X[i,j]\noutput"))
+    assert str(both["M"].op.agg.name) == "sum"

@@ -16,7 +16,7 @@ from brute_bound import made
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from eindecomp import Graph
+    from eindecomp import Graph, Vertex
 
 Axes = tuple[int, ...]
 """The sizes of the mesh axes, outermost first."""
@@ -92,12 +92,18 @@ def summed_axes(output: Sequence[str], row: Assignment) -> tuple[int, ...]:
     return tuple(a for a, label in enumerate(row) if label is not None and label not in output)
 
 
+def partial_width(vertex: Vertex) -> int:
+    """How many elements a partial one weighs: float16 is summed in float32."""
+    return 2 if vertex.dtype.name == "float16" else 1
+
+
 def homes(
-    shape: tuple[int, ...], tile: Layout, summed: Sequence[int], axes: Axes
+    shape: tuple[int, ...], tile: Layout, summed: Sequence[int], axes: Axes, width: int
 ) -> list[tuple[Layout, int]]:
     """Where a result can be left, and the elements that reducing it there moves.
 
-    The reduce-scatter cuts each group's tile further, so what it adds nests inside.
+    The reduce-scatter cuts each group's tile further, so what it adds nests inside. A partial
+    element counts for `width`.
     """
     n_agg = pieces(axes, summed)
     tiles = sum(map(volume, boxes(shape, tile, axes))) // n_agg
@@ -109,7 +115,7 @@ def homes(
         )
         if all(pieces(axes, cut_by) <= n for cut_by, n in zip(home, shape, strict=True)):
             copies = pieces(axes, (a for a, place in placed if place is None))
-            found.append((home, tiles * (n_agg - 1) + tiles * (copies - 1)))
+            found.append((home, tiles * width * (n_agg - 1) + tiles * (copies - 1)))
     return found
 
 
@@ -120,10 +126,11 @@ def made_cost(
     summed: tuple[int, ...],
     needs: tuple[Layout, ...],
     axes: Axes,
+    width: int,
 ) -> int:
     """The fewest elements moved to reduce a tensor, keep it and hand it to its readers."""
     best: list[int] = []
-    for home, reduced in homes(shape, tile, summed, axes):
+    for home, reduced in homes(shape, tile, summed, axes, width):
         fetched = [received(shape, home, need, axes) for need in needs]
         best.append(reduced + sum(fetched))
         for further in set(needs):
@@ -173,7 +180,8 @@ def brute_bytes(
             needs = tuple(layout_of(labels, picked[name]) for name, labels in readers)
             if row := picked.get(tensor.name):
                 tile, summed = layout_of(tensor.labels, row), summed_axes(tensor.labels, row)
-                table[at] = made_cost(tensor.shape, tile, summed, needs, axes)
+                width = partial_width(tensor)
+                table[at] = made_cost(tensor.shape, tile, summed, needs, axes, width)
             else:
                 table[at] = stored_cost(tensor.shape, needs, axes)
         on = [len(rows[name]) if name in involved else 1 for name in rows]

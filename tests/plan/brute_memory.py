@@ -21,6 +21,7 @@ from brute_bytes import (
     boxes,
     homes,
     layout_of,
+    partial_width,
     pieces,
     received,
     summed_axes,
@@ -83,7 +84,8 @@ def peak(graph: Graph, axes: Axes, inputs: str, decided: dict[str, Kept]) -> int
         shape, item, reads = vertex.shape, vertex.dtype.itemsize, reading[name]
         if name in decided:
             kept, now = decided[name], list(decided).index(name)
-            held[now] += item * fullest(shape, layout_of(vertex.labels, kept.row), axes)
+            width = partial_width(vertex) if summed_axes(vertex.labels, kept.row) else 1
+            held[now] += width * item * fullest(shape, layout_of(vertex.labels, kept.row), axes)
             last = max([now, *(step for step, _ in reads)])
             for step in range(now + 1, end if name in outputs else last + 1):
                 held[step] += item * sum(fullest(shape, own, axes) for own in kept.layouts)
@@ -153,7 +155,9 @@ def every_plan(graph: Graph, axes: Axes) -> Iterator[dict[str, Kept]]:
             options.append(
                 [
                     Kept(row, home, other, reduced)
-                    for home, reduced in homes(vertex.shape, tile, summed, axes)
+                    for home, reduced in homes(
+                        vertex.shape, tile, summed, axes, partial_width(vertex)
+                    )
                     for other in further
                 ]
             )

@@ -222,9 +222,10 @@ class Site:
 
 
 def state_bytes(vertex: Vertex) -> int:
-    """The bytes of a partial result; all numbers of its state are of the result's type."""
+    """The bytes of a partial result: numbers of the result's type, float16's in float32."""
     agg = getattr(vertex.op, "agg", None)
-    return vertex.dtype.itemsize * (1 if agg is None else agg.width)
+    item = 4 if vertex.dtype.name == "float16" else vertex.dtype.itemsize
+    return item * (1 if agg is None else agg.width)
 
 
 def label_sizes(vertex: Vertex, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:

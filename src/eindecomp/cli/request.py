@@ -112,7 +112,10 @@ class Request:
 
     def plan_of(self, file: str) -> Plan:
         """The plan that a file holds, or that is made of the graph it holds."""
-        found = read(file)
+        return self.plan_from(read(file), file)
+
+    def plan_from(self, found: Graph | bytes, file: str) -> Plan:
+        """The plan of what was read from a file."""
         if isinstance(found, bytes):
             default = Request(time=self.time)
             if self != default:

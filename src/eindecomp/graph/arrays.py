@@ -73,6 +73,8 @@ def _plain(given: Any) -> Any:
 
 
 def _convert(array: Array, to: DType, what: str) -> Array:
+    if to == BFLOAT16 and array.dtype == "V2":
+        return array.view(BFLOAT16)  # NumPy's files know it as two bytes of no type
     if array.dtype.name not in type_names:
         raise InputError(f"{what} has dtype {to}, got {array.dtype}")
     array = array.astype(dtype(array.dtype), copy=False)  # the machine's own byte order

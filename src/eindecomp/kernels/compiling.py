@@ -13,6 +13,7 @@ import math
 import os
 import pickle
 import stat
+import sys
 import tempfile
 import threading
 from contextlib import suppress
@@ -155,10 +156,12 @@ def _path_of(source: str) -> Path | None:
 @cache
 def _versions() -> str:
     """Everything but the source that compiled code depends on."""
-    code = [Path(str(module.__file__)).read_text() for module in (functions, intrinsics)]
+    files = (__file__, functions.__file__, intrinsics.__file__)
+    code = [Path(str(file)).read_text() for file in files]
     target: Any = cpu_target.target_context
     machine = target.codegen().magic_tuple()
-    return repr((numba.__version__, llvmlite.__version__, np.__version__, machine, code))
+    python = sys.implementation.cache_tag  # a pickle holds its bytecode
+    return repr((python, numba.__version__, llvmlite.__version__, np.__version__, machine, code))
 
 
 def cache_folder() -> Path | None:

@@ -37,6 +37,8 @@ WIDE = {
     Kind.FLOAT: FLOAT64,
     Kind.COMPLEX: dtype("complex128"),
 }
+UNSIGNED = dtype("uint64")
+"""Holds unsigned run-time scalars, until they meet other numbers of no type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class Lines:
         """Compute operands in one type: that of those which are not literals."""
         found = [self.value(arg) for arg in args]
         strong = [value.type for value in found if not value.weak]
-        to = strong[0] if strong else max((v.type for v in found), key=kind)
+        to = strong[0] if strong else WIDE[max(kind(value.type) for value in found)]
         return [
             self._name(literal(arg.value, to), to, value.weak)
             if isinstance(arg, Const) and value.type != to

@@ -10,7 +10,7 @@ instead be left to the batch, and what still does not fit is copied. `_price` de
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +36,6 @@ _SMALL = 8**3
 """Multiply-adds of one matrix product below which generated loops are faster."""
 _ROWS = 512
 """Rows of a low-precision product that are widened at a time."""
-_ORDERS = 4
-"""Loops of one class up to which every order is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Matrices:
 
 
 class Gemm:
-    """A product-sum of two inputs; `plan` says whether matrix products are the way."""
+    """A product-sum of two inputs; `prepare` says whether matrix products are the way."""
 
     def __init__(self, op: EinSum, dtypes: Sequence[DType], out: DType) -> None:
         self.op = op
@@ -102,38 +100,47 @@ _BLAS = {np.dtype(t) for t in ("float32", "float64", "complex64", "complex128")}
 
 
 def _cheapest(layout: Layout, classes: list[list[str]], itemsize: int) -> Matrices:
-    batch, rows, columns, summed = classes
-    choices = (
-        _orders(layout, rows, looped=True),
-        _orders(layout, columns, looped=True),
-        _orders(layout, summed, looped=False),
+    x, y, z = layout.arrays
+
+    def priced() -> Iterator[tuple[float, Matrices]]:
+        for (m_loop, m), (n_loop, n), (_, k) in product(*_candidates(layout, classes)):
+            first, second, result = (
+                not _fits(layout, own, a, b, itemsize)
+                for own, a, b in ((x, m, k), (y, k, n), (z, m, n))
+            )
+            batch = (*classes[0], *m_loop, *n_loop)
+            matrices = Matrices(layout, batch, m, n, k, (first, second, result))
+            yield _price(matrices), matrices
+
+    return min(priced(), key=lambda entry: entry[0])[1]
+
+
+def _candidates(
+    layout: Layout, classes: Sequence[Sequence[str]]
+) -> tuple[list[tuple[Labels, Labels]], ...]:
+    """For rows, columns and what is summed, the ways to cut loops into batch and matrix."""
+    _, rows, columns, summed = classes
+    return (
+        _cuts_of(layout, rows, looped=True),
+        _cuts_of(layout, columns, looped=True),
+        _cuts_of(layout, summed, looped=False),
     )
-    found: list[tuple[float, int, Matrices]] = []
-    for count, ((m_loop, m), (n_loop, n), (_, k)) in enumerate(product(*choices)):
-        x, y, z = layout.arrays
-        sides = ((x, m, k), (y, k, n), (z, m, n))
-        copied = tuple(not _fits(layout, own, a, b, itemsize) for own, a, b in sides)
-        matrices = Matrices(
-            layout, (*batch, *m_loop, *n_loop), m, n, k, (copied[0], copied[1], copied[2])
-        )
-        found.append((_price(matrices), count, matrices))
-    return min(found, key=lambda entry: entry[:2])[2]
 
 
-def _orders(
-    layout: Layout, part: list[str], *, looped: bool
-) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The orders of a class of loops, cut into those left to the batch and the others."""
-    if len(part) <= _ORDERS:
-        orders = list(permutations(part))
-    else:
-        orders = [
-            tuple(sorted(part, key=lambda k: -abs(own[k])))
-            for own in layout.arrays
-            if set(part) <= set(own)
-        ]
-    cuts = range(len(part)) if looped else range(1)
-    return [(order[:cut], order[cut:]) for order in orders for cut in cuts]
+def _cuts_of(layout: Layout, part: Sequence[str], *, looped: bool) -> list[tuple[Labels, Labels]]:
+    """The runs of a class of loops that some array may see as one step, and the other loops.
+
+    Loops of one step follow one another from the longest stride to the shortest.
+    """
+    found: dict[Labels, Labels] = {}
+    for own in layout.arrays:
+        if part[0] in own:
+            order = sorted(part, key=lambda k: -abs(own[k]))
+            for length in range(len(order), 0 if looped else len(order) - 1, -1):
+                for start in range(len(order) - length + 1):
+                    run = order[start : start + length]
+                    found.setdefault(tuple(run), tuple(k for k in order if k not in run))
+    return [(rest, run) for run, rest in found.items()]
 
 
 def _step(layout: Layout, own: dict[str, int], loops: Sequence[str]) -> int | None:

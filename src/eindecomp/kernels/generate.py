@@ -231,7 +231,7 @@ class _Writer:
     def _lane_tile(self, rows: int) -> None:
         nest, lanes = self.nest, self.nest.lanes
         vector = nest.vector
-        used = f"min({lanes}, n{vector})"
+        used = f"max(1, min({lanes}, n{vector}))"  # where nothing is aggregated, a neutral state
         self._put(f"lanes = {used}")
         self._start(rows)
         place = {k: f"i{k}" for k in nest.aggregated[:-1]}
@@ -247,7 +247,7 @@ class _Writer:
         self._put(f"lanes = {used}")
         self._fold(rows)
         for row in range(rows):
-            self._finish_row(row, rows, self._at_row(row), f"min(1, {used})", used)
+            self._finish_row(row, rows, self._at_row(row), "1")
 
     def _pass(
         self,
@@ -258,7 +258,6 @@ class _Writer:
         count: str = "lanes",
     ) -> None:
         """Combine the values of `unroll` steps of the innermost loop with the states."""
-        reads: list[str] = []
         body: list[str] = []
         shared: dict[tuple[int, int, int], Value] = {}
         [(inner, step)] = stepping.items()
@@ -280,7 +279,7 @@ class _Writer:
                 for k, (of, value) in enumerate(zip(self.program.state, state, strict=True))
             ]
         with self._under(f"for j in range({count}):"):
-            self._put(*reads, *body)
+            self._put(*body)
 
     def _sharing(
         self,
@@ -357,10 +356,8 @@ class _Writer:
                         self._put(f"store_{of.name}({left}, reload_{of.name}({right}))")
             self._put("lanes = half + lanes % 2")
 
-    def _finish_row(
-        self, row: int, rows: int, index: dict[int, str], count: str, used: str = ""
-    ) -> None:
-        """Finish the states of one row and store them."""
+    def _finish_row(self, row: int, rows: int, index: dict[int, str], count: str) -> None:
+        """Finish the states of so many lanes of one row and store them."""
         state = [Value(f"e{k}", of) for k, of in enumerate(self.program.state)]
         lines = self._computing(lambda k: state[k])
         lines.lines += [
@@ -368,11 +365,6 @@ class _Writer:
             for k, of in enumerate(self.program.state)
         ]
         stores = self._stores(lines, state, index, f"f{row}_", "j")
-        if used:  # nothing aggregated leaves no lane: the neutral state is the result
-            with self._under(f"if {used} == 0:"):
-                self._put("lanes = 1")
-                self._start(rows)
-            count = "1"
         with self._under(f"for j in range({count}):"):
             self._put(*lines.lines, *stores)
 

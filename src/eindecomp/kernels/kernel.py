@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.emit import WIDE
+from eindecomp.kernels.emit import UNSIGNED, WIDE
 from eindecomp.kernels.gemm import Gemm, Matrices
 from eindecomp.kernels.layout import sizes_of
 from eindecomp.kernels.loops import KEPT, Loops, LoopsCall
@@ -20,7 +20,7 @@ from eindecomp.kernels.program import (
     make_program,
     number_scalars,
 )
-from eindecomp.lang.dtypes import DType, kind
+from eindecomp.lang.dtypes import DType, kind, widen
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, Expr, from_values, used_args, values
 
@@ -47,7 +47,7 @@ class Kernel:
     """
 
     state: tuple[DType, ...]
-    """The types in which partial results are held."""
+    """The types in which partial results are held: wide ones, as sums are rounded once."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class Kernel:
         join = from_values([number_scalars(value, names) for value in values(op.join)])
         renamed = EinSum(op.inputs, op.output, join, op.agg)
         self._read = len(used_args(op.join))
-        self._scalars = tuple(WIDE[kind(t)] for _, t in scalar_types)
+        self._scalars = tuple(UNSIGNED if t.kind == "u" else WIDE[kind(t)] for _, t in scalar_types)
         program = make_program(renamed, dtypes, numbered)
         finish = None if op.agg is None else finish_of(op.agg, program.state)
         plain = finish is None and len(program.state) == 1
-        self.state = (out,) if plain else program.state
+        self.state = (widen(out),) if plain else program.state
         self._partial = self._loops(program)
         self._whole = self._partial
         if finish is not None:
@@ -173,8 +173,9 @@ class Kernel:
         """
         arrays = (*operands, *outputs)
         key = (loops, add, *[None if x is None else (x.shape, x.strides, x.dtype) for x in arrays])
-        if key in self._known:
-            return self._known[key]
+        known = self._known.get(key, ...)  # None is a way, too: there is nothing to compute
+        if known is not ...:
+            return known
         # Tiles of one layout come again and again: what is checked once need not be again.
         self._check(operands, outputs, types)
         read: Any = operands[: self._read]

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 SMALL = 2**17
 """Points below which blocking a nest is not worth compiling another one."""
 KEPT = 256
-_INTEGERS = 1 << 13  # more than the sizes, strides and addresses of any nest
 """Layouts a program remembers: a vertex has a handful, unless its tiles differ a lot."""
+_INTEGERS = 1 << 13  # more than the sizes, strides and addresses of any nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +118,11 @@ class Loops:
     ) -> None:
         """Compute the outputs, which overlap no input unless it was said."""
         key = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
-        if key not in self._calls:
+        call = self._calls.get(key, ...)  # None where there is nothing to compute
+        if call is ...:
             if len(self._calls) >= KEPT:
                 self._calls.clear()
-            self._calls[key] = self.prepare(inputs, outputs, {})
-        call = self._calls[key]
+            call = self._calls[key] = self.prepare(inputs, outputs, {})
         if call is not None:
             call.launch(inputs, outputs, scalars)
 

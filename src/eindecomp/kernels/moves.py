@@ -1,4 +1,7 @@
-"""Tiles of the vertices that are no EinSum: they move data, or sum rows into a table."""
+"""Tiles of the vertices that are no EinSum: they move data, or sum rows into a table.
+
+The reference does the same to whole tensors, and shares no code with this: each checks the other.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class MoveKernel:
     @property
     def state(self) -> tuple[DType, ...]:
         """The type in which partial results are held."""
-        return (self.out,)
+        return (widen(self.out),)
 
     def whole(self, operands: Sequence[Array], out: Array, scalars: Sequence[object] = ()) -> None:
         """Compute a tile into `out`."""

@@ -17,7 +17,18 @@ import numpy as np
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import BOOL, DType, Kind, Type, concrete, dtype, fits, kind, promote
+from eindecomp.lang.dtypes import (
+    BOOL,
+    DType,
+    Kind,
+    Type,
+    concrete,
+    dtype,
+    fits,
+    kind,
+    promote,
+    widen,
+)
 from eindecomp.lang.names import check_name
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import (
@@ -129,7 +140,7 @@ class Monoid:
     def result_type(self, joined: Sequence[Type], scalars: Mapping[str, DType]) -> Type:
         """The type of the result when values of the types `joined` are aggregated."""
         state = self.state_types(joined, scalars)
-        self.identity_for([concrete(t) for t in state])  # refuses what does not fit
+        self.identity_for([widen(concrete(t)) for t in state])  # refuses what does not fit
         return state[0] if self.finish is None else type_of(self.finish, state, scalars)
 
 

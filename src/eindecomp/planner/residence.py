@@ -104,7 +104,8 @@ def _working(traffic: Traffic, site: Site) -> Ints:
     """The tile made and the pieces of fills, which nobody holds, for each choice."""
     view, parts = site.choices.view, site.choices.parts
     tile = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
-    total = tile * partial_item(site.vertex)
+    summed = parts[:, list(view.aggregated)].prod(axis=1) > 1
+    total = tile * np.where(summed, partial_item(site.vertex), site.vertex.dtype.itemsize)
     for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
         source = traffic.graph[name]
         if reads is not None and isinstance(source.op, Fill):

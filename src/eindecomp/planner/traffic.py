@@ -16,6 +16,7 @@ import numpy as np
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Input
+from eindecomp.lang.dtypes import widen
 from eindecomp.planner.box import boxes_key
 from eindecomp.planner.fetch import Fetch, Holder
 from eindecomp.planner.network import Network, infinite_where, is_infinite
@@ -261,10 +262,13 @@ class Traffic:
 
 
 def partial_item(vertex: Vertex) -> int:
-    """The bytes of one partial result: what travels where several devices sum."""
+    """The bytes of one partial result: what travels where several devices sum.
+
+    Low precision is rounded once, after the last sum: until then it is float32 that moves.
+    """
     agg = getattr(vertex.op, "agg", None)
     if agg is None or agg.finish is None:
-        return vertex.dtype.itemsize
+        return widen(vertex.dtype).itemsize
     return agg.width * max(vertex.dtype.itemsize, 4)
 
 

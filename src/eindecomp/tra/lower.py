@@ -173,7 +173,7 @@ class _Lowering:
 
 
 @lru_cache(maxsize=1 << 12)
-def _received(mesh: Mesh, held: Cut, need: Cut) -> list[tuple[Box, tuple[Piece, ...], int]]:
+def _received(mesh: Mesh, held: Cut, need: Cut) -> tuple[tuple[Box, tuple[Piece, ...], int], ...]:
     """What each device needs, the pieces of it that others hold, and how many elements those are.
 
     Models repeat themselves: equal moves are worked out once.
@@ -188,7 +188,7 @@ def _received(mesh: Mesh, held: Cut, need: Cut) -> list[tuple[Box, tuple[Piece, 
             if other != own[device] and (shared := meet(box, other)) is not None
         )
         found.append((box, pieces, sum(volume(piece.box) for piece in pieces)))
-    return found
+    return tuple(found)
 
 
 def _axes(view: View, decision: Decision) -> tuple[tuple[int, ...], int]:

@@ -44,7 +44,7 @@ _TINY = 5_000  # operations of a call below which threads wait for the interpret
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One piece of work: what to run, what must have run before, and what it reads for good."""
+    """One piece of work: what to run, what must have run before, and what it reads."""
 
     run: Callable[[Memory], None]
     after: tuple[int, ...]

@@ -179,7 +179,9 @@ def _told_apart(scope: Scope, rhs: s.Rhs) -> s.Rhs:
     first = first_call(term)
     if first is None or first.at != rhs.at:
         return rhs
-    if first is term and first.op in scope.macros:
+    macro = scope.macros.get(first.op)
+    # A macro with labels is not called without them: an aggregation of its name is meant.
+    if first is term and macro and not (macro.labels and first.op in scope.monoids):
         return s.MacroCall(first.op, (), first.args, (), first.at)
     is_function = first.op in FUNCTIONS and len(first.args) > 1
     if first.op not in scope.monoids or is_function:

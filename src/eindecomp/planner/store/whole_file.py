@@ -8,8 +8,9 @@ from shutil import copymode
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from pathlib import Path
+    from typing import IO
 
 
 def check_writable(output: Path) -> None:
@@ -24,16 +25,27 @@ def check_writable(output: Path) -> None:
             raise OSError(error.errno, error.strerror, str(output)) from None
 
 
-def write_whole(output: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all; a pipe or a device is just written to."""
+def write_whole(output: Path, content: bytes | Callable[[IO[bytes]], object]) -> None:
+    """Write a file as a whole or not at all; a pipe or a device is just written to.
+
+    Large content is given as a function that writes it to the file it is handed.
+    """
     if output.exists() and not output.is_file():
-        output.write_bytes(content)
+        _write(output, content)
         return
     with _beside(output) as fresh:
-        fresh.write_bytes(content)
+        _write(fresh, content)
         if output.exists():
             copymode(output, fresh)
         fresh.replace(output.resolve())
+
+
+def _write(path: Path, content: bytes | Callable[[IO[bytes]], object]) -> None:
+    with path.open("wb") as opened:
+        if callable(content):
+            content(opened)
+        else:
+            opened.write(content)
 
 
 @contextmanager
