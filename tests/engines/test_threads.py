@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from transformer import small_transformer
 
 import eindecomp as ed
 from eindecomp.engines.events import BytesMoved, KernelCompiled, TaskFinished
-from eindecomp.engines.threads.engine import ThreadsEngine
+from eindecomp.engines.threads.engine import ThreadsEngine, prepare
 
 SEEDS = st.integers(0, 2**32)
 DEVICES = st.integers(1, 16)
@@ -54,6 +56,19 @@ def test_two_runs_give_the_same_bits(seed, devices):
     first, second = (ed.run(plan, arrays, ThreadsEngine(workers=4)) for _ in range(2))
     for name in first:
         assert first[name].tobytes() == second[name].tobytes()
+
+
+def test_nothing_is_kept_of_a_plan_that_is_gone():
+    graph = ed.parse(MATMUL)
+    plan = ed.plan(graph, 2)
+    ed.run(plan, arrays_for(graph))
+    program = ref(prepare(plan))
+    assert prepare(plan) is program()
+    gone = ref(plan)
+    del plan
+    gc.collect()
+    assert gone() is None
+    assert program() is None
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3, 8])

@@ -6,7 +6,8 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.threads.engine import ThreadsEngine, cores, prepare
+from eindecomp.engines.threads.engine import ThreadsEngine, cores
+from eindecomp.engines.threads.program import Program
 from eindecomp.graph.arrays import read_array
 from eindecomp.graph.graph import Graph
 from eindecomp.planner.make import plan
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from eindecomp.engines.threads.program import Program
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr
 
@@ -74,4 +74,4 @@ def _planned(
     for name, array in arrays.items():
         graph.input(name, {f"d{k}": size for k, size in enumerate(array.shape)}, array.dtype)
     graph.output(graph.einsum(spec, *arrays, join=join, agg=agg, name="z", sizes=sizes))
-    return prepare(plan(graph, devices))
+    return Program.of(plan(graph, devices))

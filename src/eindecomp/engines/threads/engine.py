@@ -67,7 +67,7 @@ class ThreadsEngine:
         job = Job(program, memory, None if on_event is None else _telling(on_event))
         if on_event is not None:
             on_event(RunStarted(len(program.calls)))
-        workers = min(self.workers or cores(), program.plan.devices)
+        workers = min(self.workers or cores(), program.devices)
         with _hearing_compilers(on_event):
             if program.is_small:
                 workers = 1
@@ -75,17 +75,15 @@ class ThreadsEngine:
             else:
                 with one_thread_each():
                     WORKERS.run(job, workers)
-        tasks = program.tasks
         if on_event is not None:
-            for step in tasks.steps:
-                if step.moved:
-                    on_event(BytesMoved(step.vertex, step.kind, step.moved))
+            for move in program.moves:
+                on_event(BytesMoved(*move))
         outputs = memory.outputs([vertex.name for vertex in program.graph.outputs])
         stats = Stats(
             perf_counter() - start,
             program.flops,
-            tasks.moved,
-            tasks.bytes_by_vertex,
+            sum(program.bytes_by_vertex.values()),
+            program.bytes_by_vertex,
             memory.peak,
             len(program.calls),
             workers,

@@ -22,10 +22,10 @@ from eindecomp.kernels.moves import MoveKernel
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.boxes import Box, meet, volume
 from eindecomp.tra.lower import lower
-from eindecomp.tra.tasks import Compute, Layout, Reduce, Step, TaskGraph
+from eindecomp.tra.tasks import Compute, Layout, Reduce, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
@@ -54,10 +54,16 @@ class Call:
 
 @dataclass
 class Program:
-    """The calls of a plan in an order that works, and the arrays that they need."""
+    """The calls of a plan in an order that works, and the arrays that they need.
 
-    plan: Plan
-    tasks: TaskGraph
+    It does not hold the plan, so that it can be kept for as long as the plan lives.
+    """
+
+    graph: Graph
+    devices: int
+    moves: tuple[tuple[str, str, int], ...]
+    """The steps that move bytes: vertex, kind, how many."""
+    bytes_by_vertex: Mapping[str, int]
     calls: list[Call] = field(default_factory=list[Call])
     shapes: dict[Key, tuple[tuple[int, ...], DType]] = field(default_factory=dict[Key, Any])
     flops: int = 0
@@ -71,8 +77,10 @@ class Program:
     @staticmethod
     def of(plan: Plan) -> Program:
         """Lower a plan and find its kernels."""
-        program = Program(plan, lower(plan))
-        for step in program.tasks.steps:
+        tasks = lower(plan)
+        moves = tuple((step.vertex, step.kind, step.moved) for step in tasks.steps if step.moved)
+        program = Program(plan.graph, plan.devices, moves, tasks.bytes_by_vertex)
+        for step in tasks.steps:
             if step.kind == "compute":
                 program._compute(step)
             elif step.kind == "reduce":
@@ -80,11 +88,6 @@ class Program:
         for vertex in plan.graph.outputs:
             program._fill(vertex.name)
         return program
-
-    @property
-    def graph(self) -> Graph:
-        """What is computed."""
-        return self.plan.graph
 
     @cached_property
     def space(self) -> tuple[int, str]:
