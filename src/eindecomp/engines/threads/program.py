@@ -110,9 +110,9 @@ class Program:
     def _compute(self, step: Step) -> None:
         vertex = self.graph[step.vertex]
         kernel = _kernel(self.graph, vertex)
-        for name in vertex.inputs:
-            self._fill(name)
         tasks = _distinct([task for task in step.tasks if isinstance(task, Compute)])
+        for k in _read(tasks):
+            self._fill(vertex.inputs[k])
         waits = [self._waits(vertex, k, [t.reads[k] for t in tasks]) for k in _read(tasks)]
         numbers: list[int] = []
         seen: set[Box] = set()
@@ -188,7 +188,10 @@ class Program:
     def _partial(
         self, vertex: Vertex, kernel: Kernel | MoveKernel, task: Compute, first: bool
     ) -> list[tuple[Key, Where]]:
-        """Where a kernel call leaves its part of a sum: the first may do so in the result."""
+        """Where a kernel call leaves its part of a sum: the first may do so in the result.
+
+        Reductions begin with the first, so that they find it where they are to leave the sum.
+        """
         if first and _in_place(vertex, kernel):
             return [(vertex.name, _where(task.box, vertex.shape))]
         shape = tuple(high - low for low, high in task.box)
@@ -201,16 +204,14 @@ class Program:
         vertex = self.graph[step.vertex]
         kernel = _kernel(self.graph, vertex)
         call_of = self.parts[vertex.name]
-        numbers: list[int] = []
-        boxes: list[Box] = []
+        written: dict[Box, int] = {}
         for task in step.tasks:
-            if not isinstance(task, Reduce) or not volume(task.box) or task.box in boxes:
+            if not isinstance(task, Reduce) or not volume(task.box) or task.box in written:
                 continue
             members = [call_of[device] for device in task.members]
-            numbers.append(len(self.calls))
-            boxes.append(task.box)
+            written[task.box] = len(self.calls)
             self.calls.append(self._reduce_call(vertex, kernel, task, members))
-        self.writers[vertex.name] = (tuple(numbers), tuple(boxes))
+        self.writers[vertex.name] = (tuple(written.values()), tuple(written))
 
     def _reduce_call(
         self, vertex: Vertex, kernel: Kernel | MoveKernel, task: Reduce, members: Sequence[int]
@@ -277,8 +278,14 @@ def _read(tasks: Sequence[Compute]) -> list[int]:
 
 
 def _distinct(tasks: Sequence[Compute]) -> list[Compute]:
-    """One of all those that would compute the same."""
-    return list({(task.box, task.reads): task for task in reversed(tasks)}.values())[::-1]
+    """The first of all those that would compute the same, in the order of devices.
+
+    So the first part of a sum is that of its lowest device, with which reductions begin.
+    """
+    found: dict[object, Compute] = {}
+    for task in tasks:
+        found.setdefault((task.box, task.reads), task)
+    return list(found.values())
 
 
 def _kernel(graph: Graph, vertex: Vertex) -> Kernel | MoveKernel:
