@@ -63,7 +63,7 @@ class ThreadsEngine:
     ) -> Result:
         """Run a program on arrays that fit it."""
         start = perf_counter()
-        memory = Memory(arrays, scalars, program.shapes, program.reads, _telling_freed(on_event))
+        memory = Memory(arrays, scalars, program.shapes, program.uses, _telling_freed(on_event))
         job = Job(program, memory, None if on_event is None else _telling(on_event))
         if on_event is not None:
             on_event(RunStarted(len(program.calls)))

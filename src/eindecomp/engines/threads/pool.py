@@ -74,7 +74,7 @@ class Job:
             start = perf_counter()
             call.run(memory)
             self.on_call(call, start - self.start, perf_counter() - self.start)
-        for key in call.reads:
+        for key in call.uses:
             memory.done(key)
 
     def _wait(self, number: int) -> bool:

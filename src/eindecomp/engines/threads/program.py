@@ -41,11 +41,12 @@ _TINY = 5_000  # operations of a call below which threads wait for the interpret
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One piece of work: what to run, what must have run before, and what it reads for good."""
+    """One piece of work: what to run, what must have run before, and which arrays it uses."""
 
     run: Callable[[Memory], None]
     after: tuple[int, ...]
-    reads: tuple[Key, ...]
+    uses: tuple[Key, ...]
+    """What it reads and what it writes: some write tiles that nobody reads, after the last read."""
     vertex: str
     kind: str
     device: int
@@ -101,10 +102,10 @@ class Program:
         return work < max(_SMALL, _TINY * len(self.calls))
 
     @cached_property
-    def reads(self) -> dict[Key, int]:
-        """How often each array that is dropped in the end is read."""
+    def uses(self) -> dict[Key, int]:
+        """How often each array that is dropped in the end is used."""
         kept = {vertex.name for vertex in self.graph.outputs}
-        counts = Counter(key for call in self.calls for key in call.reads)
+        counts = Counter(key for call in self.calls for key in call.uses)
         return {key: n for key, n in counts.items() if key not in kept}
 
     def _compute(self, step: Step) -> None:
@@ -149,6 +150,7 @@ class Program:
         lent = self._lent(vertex, task)
         out = _where(task.box, vertex.shape)
         name = vertex.name
+        written: list[Key] = [name]
         if task.into.layout is Layout.HOME:
 
             def run(memory: Memory) -> None:
@@ -157,14 +159,15 @@ class Program:
 
         else:
             places = self._partial(vertex, kernel, task, first)
+            written = [key for key, _ in places]
 
             def run(memory: Memory) -> None:
                 tiles = [memory.read(*operand) for operand in operands]
                 state = [memory.write(*place) for place in places]
                 kernel.partial(tiles + lent, state, memory.scalars)
 
-        reads = tuple(source for source, _ in operands)
-        return Call(run, after, reads, name, "compute", task.device, task.box)
+        uses = (*(source for source, _ in operands), *written)
+        return Call(run, after, uses, name, "compute", task.device, task.box)
 
     def _lent(self, vertex: Vertex, task: Compute) -> list[Array]:
         """Stand-ins, of no extent in memory, for inputs that only lend their labels.
@@ -236,8 +239,8 @@ class Program:
             if not in_place:
                 kernel.finish(into, result)
 
-        reads = tuple(key for state in (rest if in_place else keys) for key in state)
-        return Call(run, tuple(sorted(set(members))), reads, name, "reduce", task.device, task.box)
+        uses = (name, *(key for state in (rest if in_place else keys) for key in state))
+        return Call(run, tuple(sorted(set(members))), uses, name, "reduce", task.device, task.box)
 
     def _fill(self, name: str) -> None:
         """Make a tensor of its indices before it is first read."""
@@ -252,7 +255,7 @@ class Program:
         box = tuple((0, size) for size in vertex.shape)
         self.writers[name] = ((len(self.calls),), (box,))
         self.shapes[name] = (vertex.shape, vertex.dtype)
-        self.calls.append(Call(run, (), (), name, "fill", 0, box))
+        self.calls.append(Call(run, (), (name,), name, "fill", 0, box))
 
     def _waits(self, vertex: Vertex, k: int, boxes: list[Box | None]) -> list[tuple[int, ...]]:
         """For each block of an input that is read, the calls that write to it."""
