@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ from eindecomp.engines.events import (
 )
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.threads.blas import one_thread_each
+from eindecomp.engines.threads.job import Job
 from eindecomp.engines.threads.memory import Memory
-from eindecomp.engines.threads.pool import WORKERS, Job
+from eindecomp.engines.threads.pool import WORKERS
 from eindecomp.engines.threads.program import Program
 from eindecomp.engines.threads.space import check_space
 from eindecomp.errors import InputError
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
 
 
 class ThreadsEngine:
-    """Runs plans on threads that share memory; devices are more than threads if need be."""
+    """Runs plans on threads that share memory; devices are more than threads if need be.
+
+    Without `workers` there is a thread for each core, and one alone for what is small.
+    """
 
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and (not isinstance(workers, int) or workers < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -67,14 +71,11 @@ class ThreadsEngine:
         job = Job(program, memory, None if on_event is None else _telling(on_event))
         if on_event is not None:
             on_event(RunStarted(len(program.calls)))
-        workers = min(self.workers or cores(), program.devices)
-        with _hearing_compilers(on_event):
-            if program.is_small:
-                workers = 1
-                WORKERS.run(job, workers)
-            else:
-                with one_thread_each():
-                    WORKERS.run(job, workers)
+        workers = min(self.workers or (1 if program.is_small else cores()), program.devices)
+        # One thread of BLAS's or many: for what is small that makes no difference.
+        hold = nullcontext() if workers == 1 and program.is_small else one_thread_each()
+        with _hearing_compilers(on_event), hold:
+            WORKERS.run(job, workers)
         if on_event is not None:
             for move in program.moves:
                 on_event(BytesMoved(*move))
