@@ -14,7 +14,7 @@ from random_graphs import random_graph
 from transformer import small_transformer
 
 import eindecomp as ed
-from eindecomp.engines.events import BytesMoved, KernelCompiled, TaskFinished
+from eindecomp.engines.events import KernelCompiled, TaskFinished
 from eindecomp.engines.threads.engine import ThreadsEngine, prepare
 
 SEEDS = st.integers(0, 2**32)
@@ -159,19 +159,6 @@ def test_memory_is_dropped_after_the_last_use():
     plan = ed.plan(graph, 2, rewrite=False)
     found = ed.run(plan, arrays_for(graph))
     assert found.stats.peak_memory <= 4 * 4_000_000  # one given, one read, one written, one ahead
-
-
-def test_events_tell_what_happens():
-    plan = ed.plan(small_transformer(1), 2, strategy=["s"])
-    events = []
-    result = ed.run(plan, arrays_for(plan.graph), on_event=events.append)
-    kinds = {type(event).__name__ for event in events}
-    assert {"RunStarted", "TaskFinished", "TensorFreed", "BytesMoved"} <= kinds
-    done = [event for event in events if isinstance(event, TaskFinished)]
-    assert len(done) == result.stats.tasks
-    assert all(0 <= event.start <= event.end <= result.stats.seconds for event in done)
-    moved = sum(event.count for event in events if isinstance(event, BytesMoved))
-    assert moved == result.stats.bytes_moved == plan.cost
 
 
 def test_a_kernel_is_compiled_once_and_that_is_told(monkeypatch, tmp_path):

@@ -27,7 +27,11 @@ class Engine(Protocol):
         *,
         on_event: Callable[[Event], None] | None = None,
     ) -> Result:
-        """Compute the outputs of the plan's graph."""
+        """Compute the outputs of the plan's graph.
+
+        `on_event` is called with one event at a time, from any thread. What it raises cancels the
+        run, and is raised from here as it is.
+        """
         ...
 
 

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from eindecomp.engines.events import (
-    BytesMoved,
-    Event,
-    KernelCompiled,
-    RunStarted,
-    TaskFinished,
-    TensorFreed,
-)
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.threads.blas import one_thread_each
 from eindecomp.engines.threads.job import Job
 from eindecomp.engines.threads.memory import Memory
 from eindecomp.engines.threads.pool import WORKERS
 from eindecomp.engines.threads.program import Program
+from eindecomp.engines.threads.report import Report
 from eindecomp.engines.threads.space import check_space
 from eindecomp.errors import InputError
 from eindecomp.graph.inputs import check_inputs
-from eindecomp.kernels.compiling import listeners
 
 if TYPE_CHECKING:
-    from eindecomp.engines.threads.program import Call
+    from eindecomp.engines.events import Event
     from eindecomp.planner.plan import Plan
 
 
@@ -67,18 +59,14 @@ class ThreadsEngine:
     ) -> Result:
         """Run a program on arrays that fit it."""
         start = perf_counter()
-        memory = Memory(arrays, scalars, program.shapes, program.uses, _telling_freed(on_event))
-        job = Job(program, memory, None if on_event is None else _telling(on_event))
-        if on_event is not None:
-            on_event(RunStarted(len(program.calls)))
+        report = None if on_event is None else Report(program, on_event)
+        on_free = None if report is None else report.freed
+        memory = Memory(arrays, scalars, program.shapes, program.uses, on_free)
         workers = min(self.workers or (1 if program.is_small else cores()), program.devices)
         # One thread of BLAS's or many: for what is small that makes no difference.
         hold = nullcontext() if workers == 1 and program.is_small else one_thread_each()
-        with _hearing_compilers(on_event), hold:
-            WORKERS.run(job, workers)
-        if on_event is not None:
-            for move in program.moves:
-                on_event(BytesMoved(*move))
+        with hold:
+            WORKERS.run(Job(program, memory, report), workers)
         outputs = memory.outputs([vertex.name for vertex in program.graph.outputs])
         stats = Stats(
             perf_counter() - start,
@@ -104,38 +92,6 @@ def prepare(plan: Plan) -> Program:
     forget = partial(_PREPARED.pop, id(plan))
     _PREPARED[id(plan)] = (ref(plan, forget), program)
     return program
-
-
-@contextmanager
-def _hearing_compilers(on_event: Callable[[Event], None] | None) -> Generator[None]:
-    """Report kernels that are compiled meanwhile."""
-    if on_event is None:
-        yield
-        return
-
-    def hear(what: str, seconds: float) -> None:
-        on_event(KernelCompiled(what, seconds))
-
-    listeners.append(hear)
-    try:
-        yield
-    finally:
-        listeners.remove(hear)
-
-
-def _telling_freed(
-    on_event: Callable[[Event], None] | None,
-) -> Callable[[str, int], None] | None:
-    if on_event is None:
-        return None
-    return lambda tensor, count: on_event(TensorFreed(tensor, count))
-
-
-def _telling(on_event: Callable[[Event], None]) -> Callable[[Call, float, float], None]:
-    def tell(call: Call, start: float, end: float) -> None:
-        on_event(TaskFinished(call.vertex, call.kind, call.device, start, end))
-
-    return tell
 
 
 def cores() -> int:

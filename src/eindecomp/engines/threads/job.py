@@ -8,34 +8,29 @@ from __future__ import annotations
 
 from itertools import count
 from threading import Condition
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.errors import EinDecompError, RunError
+from eindecomp.kernels.compiling import hearing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from eindecomp.engines.threads.memory import Memory
     from eindecomp.engines.threads.program import Call, Program
+    from eindecomp.engines.threads.report import Report
+    from eindecomp.kernels.compiling import Compilation
 
 
 class Job:
     """The calls of a program that are done, and what stopped them."""
 
-    def __init__(
-        self,
-        program: Program,
-        memory: Memory,
-        on_call: Callable[[Call, float, float], None] | None,
-    ) -> None:
-        self.program, self.memory, self.on_call = program, memory, on_call
-        self.start = perf_counter()
+    def __init__(self, program: Program, memory: Memory, report: Report | None) -> None:
+        self.program, self.memory, self.report = program, memory, report
         self.error: BaseException | None = None
         self._done = bytearray(len(program.calls))
         self._take = count().__next__
+        self._join = count().__next__
         self._stopped = False
         self._waiting = 0
         self._changed = Condition()
@@ -43,13 +38,15 @@ class Job:
     def work(self) -> None:
         """Carry out calls until none is left, one fails, or the run is stopped."""
         try:
-            with np.errstate(all="ignore"):  # which each thread has for itself
-                self._work()
+            # Both belong to a thread; what a run within this one compiles is heard there.
+            with np.errstate(all="ignore"), hearing() as compiled:
+                self._work(self._join(), compiled)
         except BaseException as error:
             self.stop(error)
 
-    def _work(self) -> None:
+    def _work(self, worker: int, compiled: list[Compilation]) -> None:
         calls, done, take = self.program.calls, self._done, self._take
+        memory, report = self.memory, self.report
         while not self._stopped:
             number = take()
             if number >= len(calls):
@@ -58,21 +55,18 @@ class Job:
             for other in call.after:
                 if not done[other] and not self._wait(other):
                     return
-            self._carry_out(call)
+            if report is None:
+                self._run(call)
+            else:
+                start = report.started(number, call, worker)
+                self._run(call)
+                report.finished(call, worker, start, compiled)
+            for key in call.uses:
+                memory.done(key)
             done[number] = 1
             if self._waiting:
                 with self._changed:
                     self._changed.notify_all()
-
-    def _carry_out(self, call: Call) -> None:
-        if self.on_call is None:
-            self._run(call)
-        else:
-            start = perf_counter()
-            self._run(call)
-            self.on_call(call, start - self.start, perf_counter() - self.start)
-        for key in call.uses:
-            self.memory.done(key)
 
     def _run(self, call: Call) -> None:
         try:

@@ -108,6 +108,23 @@ class Program:
         counts = Counter(key for call in self.calls for key in call.uses)
         return {key: n for key, n in counts.items() if key not in kept}
 
+    @cached_property
+    def moves_by_call(self) -> dict[int, list[tuple[str, str, int]]]:
+        """What moves when a call starts: the first that needs it, or the last that made it."""
+        first: dict[tuple[str, str], int] = {}
+        last: dict[str, int] = {}
+        for number, call in enumerate(self.calls):
+            first.setdefault((call.vertex, call.kind), number)
+            last[call.vertex] = number
+        found: dict[int, list[tuple[str, str, int]]] = {}
+        for move in self.moves:
+            vertex, kind, _ = move
+            made = kind in ("keep", "replicate")
+            by = "reduce" if kind == "reduce" else "compute"
+            number = last[vertex] if made else first[vertex, by]
+            found.setdefault(number, []).append(move)
+        return found
+
     def _compute(self, step: Step) -> None:
         vertex = self.graph[step.vertex]
         kernel = _kernel(self.graph, vertex)
