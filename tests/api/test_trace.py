@@ -14,8 +14,7 @@ from eindecomp.engines.threads.engine import ThreadsEngine
 
 
 @pytest.fixture
-def trace(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def trace(tmp_path):
     plan = ed.plan(small_transformer(1), 4, strategy=["s"])
     rng = np.random.default_rng(0)
     arrays = {v.name: rng.uniform(-1, 1, v.shape).astype(v.dtype) for v in plan.graph.inputs}

@@ -183,13 +183,3 @@ def test_bad_arguments():
         ed.run(plan, {"X": arrays["X"]})
     with pytest.raises(ed.InputError, match="workers must be 1 or more"):
         ThreadsEngine(workers=0)
-
-
-@pytest.mark.parametrize("devices", [1, 2, 5])
-def test_einsum_plans_and_runs(devices):
-    rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((5, 7)), rng.standard_normal((7, 3))
-    assert np.allclose(ed.einsum("ij,jk->ik", x, y, devices=devices), x @ y)
-    apart = ed.einsum("ij,jk->ik", x, y, join="(x-y)**2", agg="max", devices=devices)
-    assert np.allclose(apart, ((x[:, :, None] - y[None]) ** 2).max(axis=1))
-    assert np.allclose(ed.einsum("ii->i", x[:, :5]), np.diagonal(x[:, :5]))
