@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.threads.cores import cores
-from eindecomp.engines.threads.engine import ThreadsEngine, prepare
+from eindecomp.engines.threads.engine import ThreadsEngine
+from eindecomp.engines.threads.program import Program
+from eindecomp.engines.threads.space import check_space
 from eindecomp.graph.arrays import read_array
 from eindecomp.graph.graph import Graph
 from eindecomp.planner.make import plan
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from eindecomp.engines.threads.program import Program
+    from eindecomp.lang.dtypes import DType
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 KEPT = 256  # the most expressions whose programs are kept, those used last
 _ENGINE = ThreadsEngine()
-_PROGRAMS: OrderedDict[Any, Program] = OrderedDict()
-_LOCK = Lock()
 
 
 def einsum(
@@ -50,29 +49,26 @@ def einsum(
            [10.,  8.]])
     """
     arrays = {f"x{k}": read_array(given, f"operand {k}") for k, given in enumerate(operands)}
-    shapes = tuple((array.shape, array.dtype) for array in arrays.values())
+    types = tuple((array.shape, array.dtype) for array in arrays.values())
     count = cores() if devices is None else devices
-    key = (spec, join, agg, count, shapes, tuple((sizes or {}).items()))
-    program = _PROGRAMS.get(key)
-    if program is None:
-        program = _planned(spec, arrays, join, agg, count, sizes)
-        with _LOCK:
-            _PROGRAMS[key] = program
-            if len(_PROGRAMS) > KEPT:
-                _PROGRAMS.popitem(last=False)
+    program = _program(spec, join, agg, count, types, tuple((sizes or {}).items()))
     return _ENGINE.carry_out(program, arrays, ())["z"]
 
 
-def _planned(
+@lru_cache(maxsize=KEPT)
+def _program(
     spec: str,
-    arrays: Mapping[str, Array],
     join: str | Expr | None,
     agg: str | Monoid | None,
     devices: int,
-    sizes: Mapping[str, int] | None,
+    types: tuple[tuple[tuple[int, ...], DType], ...],
+    sizes: tuple[tuple[str, int], ...],
 ) -> Program:
     graph = Graph()
-    for name, array in arrays.items():
-        graph.input(name, {f"d{k}": size for k, size in enumerate(array.shape)}, array.dtype)
-    graph.output(graph.einsum(spec, *arrays, join=join, agg=agg, name="z", sizes=sizes))
-    return prepare(plan(graph, devices))
+    for k, (shape, dtype) in enumerate(types):
+        graph.input(f"x{k}", {f"d{axis}": size for axis, size in enumerate(shape)}, dtype)
+    names = [vertex.name for vertex in graph.inputs]
+    graph.output(graph.einsum(spec, *names, join=join, agg=agg, name="z", sizes=dict(sizes)))
+    program = Program.of(plan(graph, devices))
+    check_space(program)
+    return program

@@ -12,6 +12,8 @@ from eindecomp.engines.events import Event, RunStarted, TaskFinished
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from rich.progress import Progress
+
 _PATIENCE = 1.0  # seconds before a run counts as long
 _PAUSE = 0.1  # seconds between two looks of the bar
 
@@ -22,27 +24,36 @@ def showing(wanted: bool | None) -> Generator[Callable[[Event], None] | None]:
     if wanted is False or (wanted is None and not sys.stderr.isatty()):
         yield None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    bar = Progress(console=Console(stderr=True), transient=True)
     started = last = monotonic()
+    total: int | None = None
     done = 0
-    task = bar.add_task("running", total=None)
+    bar: Progress | None = None
 
     def follow(event: Event) -> None:
-        nonlocal done, last
+        nonlocal bar, done, last, total
         if isinstance(event, RunStarted):
-            bar.update(task, total=event.tasks)
+            total = event.tasks
         elif isinstance(event, TaskFinished):
             done += 1
             now = monotonic()
             if now - last > _PAUSE and now - started > _PATIENCE:
                 last = now
-                bar.start()
-                bar.update(task, completed=done)
+                bar = bar or _bar(total)
+                bar.update(bar.task_ids[0], completed=done)
 
     try:
         yield follow
     finally:
-        bar.stop()
+        if bar is not None:
+            bar.stop()
+
+
+def _bar(total: int | None) -> Progress:
+    # Most runs are over before they need one, and rich takes long to import.
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    bar.add_task("running", total=total)
+    bar.start()
+    return bar

@@ -33,9 +33,10 @@ def run(
 
     Inputs are arrays by name, and numbers for run-time scalars; arrays that are stored in chunks
     (memory-mapped, zarr, HDF5) are read tile by tile. `engine` is a name or an engine. `trace` is a
-    file to write for Perfetto or Chrome, with a row for each device. A bar shows the progress of a
-    long run on a terminal, unless `progress` says otherwise. The outputs are `result["Z"]`, what it
-    took is `result.stats`.
+    file to write for Perfetto or Chrome, with the rows of each device. A bar shows the progress of
+    a long run on a terminal, unless `progress` says otherwise. `on_event` is called with one event
+    at a time; what it raises cancels the run, and is raised from here as it is. The outputs are
+    `result["Z"]`, what it took is `result.stats`.
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"run takes a Plan, as ed.plan makes it, not {type(plan).__name__}")

@@ -1,4 +1,8 @@
-"""Writes what a run did as a trace for Perfetto or Chrome: one row for each device."""
+"""Writes what a run did as a trace for Perfetto or Chrome.
+
+A device is a process there. It has a row for each worker that carried out its tasks: as any worker
+may, tasks of one device can run at once.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eindecomp.engines.events import (
-    BytesMoved,
-    Event,
-    KernelCompiled,
-    TaskFinished,
-    TensorFreed,
-)
+from eindecomp.engines.events import BytesMoved, Event, KernelCompiled, TaskFinished
 from eindecomp.planner.store.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -27,35 +25,34 @@ _MICRO = 1e6
 def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
     """Collect events; write them when the run has ended, however it did."""
     rows: list[dict[str, Any]] = []
-    devices: set[int] = set()
+    workers: set[tuple[int, int]] = set()
+
+    def slice_of(name: str, kind: str, device: int, worker: int, start: float, end: float) -> None:
+        rows.append({"name": name, "cat": kind, "ph": "X", "pid": device, "tid": worker,
+                     "ts": start * _MICRO, "dur": (end - start) * _MICRO})  # fmt: skip
 
     def collect(event: Event) -> None:
         match event:
-            case TaskFinished(vertex, kind, device, start, end):
-                devices.add(device)
-                rows.append(
-                    {
-                        "name": vertex, "cat": kind, "ph": "X", "pid": 0, "tid": device,
-                        "ts": start * _MICRO, "dur": (end - start) * _MICRO,
-                    }
-                )  # fmt: skip
-            case KernelCompiled(what, seconds):
-                arguments = {"kernel": what, "seconds": seconds}
-                rows.append({"name": "compiled", "ph": "i", "pid": 0, "s": "g", "ts": 0,
-                             "args": arguments})  # fmt: skip
-            case BytesMoved(vertex, kind, count):
+            case TaskFinished(vertex, kind, device, worker, start, end):
+                workers.add((device, worker))
+                slice_of(vertex, kind, device, worker, start, end)
+            case KernelCompiled(what, device, worker, start, end):
+                slice_of(what, "compile", device, worker, start, end)
+            case BytesMoved(vertex, kind, count, time):
                 arguments = {"vertex": vertex, "kind": kind, "bytes": count}
-                rows.append({"name": "moved", "ph": "i", "pid": 0, "s": "g", "ts": 0,
-                             "args": arguments})  # fmt: skip
-            case TensorFreed() | _:
+                rows.append({"name": "moved", "ph": "i", "pid": 0, "tid": 0, "s": "g",
+                             "ts": time * _MICRO, "args": arguments})  # fmt: skip
+            case _:
                 pass
 
     try:
         yield collect
     finally:
+        devices = sorted({device for device, _ in workers})
         names = [
-            {"name": "thread_name", "ph": "M", "pid": 0, "tid": device,
-             "args": {"name": f"device {device}"}}
-            for device in sorted(devices)
+            *({"name": "process_name", "ph": "M", "pid": device,
+               "args": {"name": f"device {device}"}} for device in devices),
+            *({"name": "thread_name", "ph": "M", "pid": device, "tid": worker,
+               "args": {"name": f"worker {worker}"}} for device, worker in sorted(workers)),
         ]  # fmt: skip
         write_whole(Path(path), orjson.dumps({"traceEvents": [*names, *rows]}))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Protocol
 
 from eindecomp.errors import InputError, suggest
@@ -27,15 +28,25 @@ class Engine(Protocol):
         *,
         on_event: Callable[[Event], None] | None = None,
     ) -> Result:
-        """Compute the outputs of the plan's graph."""
+        """Compute the outputs of the plan's graph.
+
+        `on_event` is called with one event at a time, from any thread. What it raises cancels the
+        run, and is raised from here as it is.
+        """
         ...
 
 
 def find_engine(name: str) -> Engine:
     """The engine that some installed package offers under a name."""
-    known = {entry.name: entry for entry in entry_points(group=GROUP)}
+    known = _installed()
     if name not in known:
         raise InputError(
             f"there is no engine {name!r}{suggest(name, known)}; installed: {', '.join(known)}"
         )
     return known[name].load()()
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    # Looking through all packages takes milliseconds.
+    return {entry.name: entry for entry in entry_points(group=GROUP)}

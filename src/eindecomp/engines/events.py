@@ -1,4 +1,7 @@
-"""What an engine reports while it runs; bars, traces and counters are made of these."""
+"""What an engine reports while it runs; bars, traces and counters are made of these.
+
+Times are seconds after the run started. Workers are numbered within a run.
+"""
 
 from __future__ import annotations
 
@@ -14,38 +17,54 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class KernelCompiled:
-    """A kernel was compiled, or loaded from disk, before its first use."""
+    """A kernel was compiled within a task; one that was loaded from disk is not told of."""
 
     what: str
-    seconds: float
+    device: int
+    worker: int
+    start: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFinished:
-    """A task of a vertex ran on a device, from and until some seconds after the run started."""
+class TaskStarted:
+    """A worker begins with a device's task."""
 
     vertex: str
     kind: str
     device: int
+    worker: int
+    start: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinished:
+    """A worker has done a device's task."""
+
+    vertex: str
+    kind: str
+    device: int
+    worker: int
     start: float
     end: float
 
 
 @dataclass(frozen=True, slots=True)
 class BytesMoved:
-    """So many bytes reached devices for a vertex."""
+    """So many bytes reached devices for a vertex; `kind` is that of the step that moves them."""
 
     vertex: str
     kind: str
     count: int
+    time: float
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFreed:
-    """A tensor was dropped after its last use."""
+    """A tensor, or a part of its sum, was dropped after its last use."""
 
     tensor: str
     count: int
 
 
-Event = RunStarted | KernelCompiled | TaskFinished | BytesMoved | TensorFreed
+Event = RunStarted | KernelCompiled | TaskStarted | TaskFinished | BytesMoved | TensorFreed

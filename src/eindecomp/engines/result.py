@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,16 @@ class Stats:
     workers: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Result(Mapping[str, Array]):
     """The outputs by name, and `stats`."""
 
     outputs: Mapping[str, Array]
-    stats: Stats = field(compare=False)
+    stats: Stats
+
+    # A mapping compares its values, and arrays have no single answer to that.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType] - a mapping has none
 
     def __getitem__(self, name: str) -> Array:
         return self.outputs[name]

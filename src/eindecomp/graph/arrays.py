@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.lang.dtypes import BFLOAT16, DType, Kind, dtype, kind, type_names
+from eindecomp.lang.dtypes import BFLOAT16, DType, Kind, kind, type_names
 
 if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
@@ -49,9 +49,14 @@ def to_scalar(given: object, name: str, dtype: DType) -> Any:
 
 
 def read_array(given: object, name: str) -> Array:
-    """Read what a user gives as an array."""
-    if type(given) is np.ndarray:
-        return given
+    """Read what a user gives as an array, in the machine's own byte order."""
+    array = given if type(given) is np.ndarray else _read(given, name)
+    if array.dtype.isnative:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+def _read(given: object, name: str) -> Array:
     if isinstance(given, np.ma.MaskedArray):
         raise InputError(f"{name} is a masked array: fill it first")
     given = _plain(given)
@@ -77,7 +82,6 @@ def _convert(array: Array, to: DType, what: str) -> Array:
         return array.view(BFLOAT16)  # NumPy's files know it as two bytes of no type
     if array.dtype.name not in type_names:
         raise InputError(f"{what} has dtype {to}, got {array.dtype}")
-    array = array.astype(dtype(array.dtype), copy=False)  # the machine's own byte order
     if array.dtype == to:
         return array
     if kind(array.dtype) > kind(to):

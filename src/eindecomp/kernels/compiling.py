@@ -16,7 +16,8 @@ import stat
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -36,16 +37,28 @@ from eindecomp.kernels.generate import source_of
 from eindecomp.lang.dtypes import LOW_PRECISION, dtype, type_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from eindecomp.kernels.nest import Nest
 
-listeners: list[Callable[[str, float], None]] = []
-"""Told of every compilation: what was compiled, and the seconds it took."""
+Compilation = tuple[str, float, float]
+"""What was compiled, and from when until when, by `perf_counter`."""
 
+_heard: ContextVar[list[Compilation] | None] = ContextVar("heard", default=None)
 _SIGNATURE = types.void(types.int64)
 _lock = threading.Lock()
 _compiled: dict[str, Callable[[int], None]] = {}
+
+
+@contextmanager
+def hearing() -> Generator[list[Compilation]]:
+    """What this thread compiles meanwhile, except where something further in hears it."""
+    found: list[Compilation] = []
+    token = _heard.set(found)
+    try:
+        yield found
+    finally:
+        _heard.reset(token)
 
 
 def compile_nest(nest: Nest, description: str) -> Callable[[int], None]:
@@ -71,9 +84,8 @@ def _compile(source: str, description: str) -> Callable[[int], None]:
     function._cache = stored
     start = perf_counter()
     function.compile(_SIGNATURE)
-    if not stored.loaded:
-        for listener in listeners:
-            listener(description, perf_counter() - start)
+    if not stored.loaded and (heard := _heard.get()) is not None:
+        heard.append((description, start, perf_counter()))
     function.disable_compile()
     return function
 

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from eindecomp.engines.events import (
-    BytesMoved,
-    Event,
-    KernelCompiled,
-    RunStarted,
-    TaskFinished,
-    TensorFreed,
-)
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.threads.blas import one_thread_each
 from eindecomp.engines.threads.cores import cores
+from eindecomp.engines.threads.job import Job
 from eindecomp.engines.threads.memory import Memory
-from eindecomp.engines.threads.pool import WORKERS, Job
+from eindecomp.engines.threads.pool import WORKERS
 from eindecomp.engines.threads.program import Program
+from eindecomp.engines.threads.report import Report
 from eindecomp.engines.threads.space import check_space
 from eindecomp.errors import InputError
 from eindecomp.graph.inputs import check_inputs
-from eindecomp.kernels.compiling import listeners
 
 if TYPE_CHECKING:
-    from eindecomp.engines.threads.program import Call
+    from eindecomp.engines.events import Event
     from eindecomp.planner.plan import Plan
 
 
 class ThreadsEngine:
-    """Runs plans on threads that share memory; devices are more than threads if need be."""
+    """Runs plans on threads that share memory; devices are more than threads if need be.
+
+    Without `workers` there is a thread for each core, and one alone for what is small.
+    """
 
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and (not isinstance(workers, int) or workers < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -63,32 +59,23 @@ class ThreadsEngine:
     ) -> Result:
         """Run a program on arrays that fit it."""
         start = perf_counter()
-        memory = Memory(arrays, scalars, program.shapes, program.reads, _telling_freed(on_event))
-        job = Job(program, memory, None if on_event is None else _telling(on_event))
-        if on_event is not None:
-            on_event(RunStarted(sum(len(call.devices) for call in program.calls)))
-        workers = min(self.workers or cores(), program.plan.devices)
-        with _hearing_compilers(on_event):
-            if program.is_small:
-                workers = 1
-                WORKERS.run(job, workers)
-            else:
-                with one_thread_each():
-                    WORKERS.run(job, workers)
-        tasks = program.tasks
-        if on_event is not None:
-            for step in tasks.steps:
-                if step.moved:
-                    on_event(BytesMoved(step.vertex, step.kind, step.moved))
+        report = None if on_event is None else Report(program, on_event)
+        on_free = None if report is None else report.freed
+        memory = Memory(arrays, scalars, program.shapes, program.uses, on_free)
+        workers = min(self.workers or (1 if program.is_small else cores()), program.devices)
+        # One thread of BLAS's or many: for what is small that makes no difference.
+        hold = nullcontext() if workers == 1 and program.is_small else one_thread_each()
+        with hold:
+            WORKERS.run(Job(program, memory, report), workers)
         names = [vertex.name for vertex in program.graph.outputs]
         outputs = memory.outputs({name: program.key_of(name) for name in names})
         stats = Stats(
             perf_counter() - start,
             program.flops,
-            tasks.moved,
-            tasks.bytes_by_vertex,
+            sum(program.bytes_by_vertex.values()),
+            program.bytes_by_vertex,
             memory.peak,
-            len(program.calls),
+            program.tasks,
             workers,
         )
         return Result(outputs, stats)
@@ -106,36 +93,3 @@ def prepare(plan: Plan) -> Program:
     forget = partial(_PREPARED.pop, id(plan))
     _PREPARED[id(plan)] = (ref(plan, forget), program)
     return program
-
-
-@contextmanager
-def _hearing_compilers(on_event: Callable[[Event], None] | None) -> Generator[None]:
-    """Report kernels that are compiled meanwhile."""
-    if on_event is None:
-        yield
-        return
-
-    def hear(what: str, seconds: float) -> None:
-        on_event(KernelCompiled(what, seconds))
-
-    listeners.append(hear)
-    try:
-        yield
-    finally:
-        listeners.remove(hear)
-
-
-def _telling_freed(
-    on_event: Callable[[Event], None] | None,
-) -> Callable[[str, int], None] | None:
-    if on_event is None:
-        return None
-    return lambda tensor, count: on_event(TensorFreed(tensor, count))
-
-
-def _telling(on_event: Callable[[Event], None]) -> Callable[[Call, float, float], None]:
-    def tell(call: Call, start: float, end: float) -> None:
-        for device in call.devices:
-            on_event(TaskFinished(call.vertex, call.kind, device, start, end))
-
-    return tell

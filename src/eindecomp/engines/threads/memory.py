@@ -1,4 +1,4 @@
-"""The arrays of one run: made at the first write, dropped after the last read.
+"""The arrays of one run: made at the first write, dropped after the last use.
 
 All threads share memory, so that a tensor is one array whatever its layouts are: a tile is a view
 of it, written in place, and fetching a piece copies nothing. Partial results have arrays of their
@@ -34,7 +34,7 @@ class Memory:
         given: Mapping[str, Any],
         scalars: Sequence[object],
         shapes: Mapping[Key, tuple[tuple[int, ...], DType]],
-        reads: Mapping[Key, int],
+        uses: Mapping[Key, int],
         on_free: Callable[[str, int], None] | None = None,
     ) -> None:
         self.scalars = scalars
@@ -42,9 +42,9 @@ class Memory:
         self._arrays: dict[Key, Any] = {**given}
         self._given = frozenset(given)
         self._stored = {name for name, array in given.items() if not isinstance(array, np.ndarray)}
-        self._reads = reads
+        self._uses = uses
         # The next number of a counter is taken without a lock.
-        self._seen = {key: count(1) for key in reads}
+        self._seen = {key: count(1) for key in uses}
         self._on_free = on_free
         self._lock = Lock()
         self._held = sum(int(getattr(array, "nbytes", 0)) for array in given.values())
@@ -75,8 +75,8 @@ class Memory:
             return self._arrays[key]
 
     def done(self, key: Key) -> None:
-        """Note a read; the last one drops the array, unless it is an output."""
-        if key not in self._reads or next(self._seen[key]) < self._reads[key]:
+        """Note a use; the last one drops the array, unless it is an output."""
+        if key not in self._uses or next(self._seen[key]) < self._uses[key]:
             return
         array = self._arrays.pop(key)
         if key in self._given:
@@ -85,6 +85,10 @@ class Memory:
             self._held -= array.nbytes
         if self._on_free is not None:
             self._on_free(key if isinstance(key, str) else key[0], array.nbytes)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._arrays.clear()
 
     def outputs(self, keys: Mapping[str, str]) -> dict[str, Array]:
         """The arrays of tensors by name; one that was given is copied."""

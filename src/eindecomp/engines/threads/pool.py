@@ -1,155 +1,100 @@
-"""Threads that stay, and carrying out a program's calls on them.
+"""Threads that stay, and help whoever has a job.
 
-Workers take the calls in order, by a counter that needs no lock; whoever takes a call waits until
-those before it that it needs are done. As calls come after what they need, somebody always works.
+The thread that runs a job works along, and could do all of it alone: helpers join it if they are
+free, and nobody waits for one that has not. So runs may start from within other runs, and beside
+them.
 """
 
 from __future__ import annotations
 
 import os
-from itertools import count
-from queue import SimpleQueue
-from threading import Condition, Thread
-from time import perf_counter
+from collections import deque
+from threading import Condition, RLock, Thread
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from eindecomp.errors import EinDecompError, RunError
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eindecomp.engines.threads.memory import Memory
-    from eindecomp.engines.threads.program import Call, Program
+    from eindecomp.engines.threads.job import Job
 
 
-class Job:
-    """One run of a program."""
+class _Offer:
+    """A job, how many helpers may still join it, and how many work on it."""
 
-    def __init__(
-        self,
-        program: Program,
-        memory: Memory,
-        on_call: Callable[[Call, float, float], None] | None,
-    ) -> None:
-        self.program, self.memory, self.on_call = program, memory, on_call
-        self.start = perf_counter()
-        self.error: BaseException | None = None
-        self._done = bytearray(len(program.calls))
-        self._take = count().__next__
-        self._stopped = False
-        self._waiting = 0
-        self._changed = Condition()
-
-    def work(self) -> None:
-        """Carry out calls until none is left, one fails, or the run is stopped."""
-        with np.errstate(all="ignore"):  # which each thread has for itself
-            self._work()
-
-    def _work(self) -> None:
-        calls, done, memory, take = self.program.calls, self._done, self.memory, self._take
-        while not self._stopped:
-            number = take()
-            if number >= len(calls):
-                return
-            call = calls[number]
-            for other in call.after:
-                if not done[other] and not self._wait(other):
-                    return
-            try:
-                self._carry_out(call, memory)
-            except BaseException as error:
-                self.stop(_named(error, call, self.program))
-                return
-            done[number] = 1
-            if self._waiting:
-                with self._changed:
-                    self._changed.notify_all()
-
-    def _carry_out(self, call: Call, memory: Memory) -> None:
-        if self.on_call is None:
-            call.run(memory)
-        else:
-            start = perf_counter()
-            call.run(memory)
-            self.on_call(call, start - self.start, perf_counter() - self.start)
-        for key in call.reads:
-            memory.done(key)
-
-    def _wait(self, number: int) -> bool:
-        """Wait until a call is done; False if the run was stopped."""
-        with self._changed:
-            # Counted before looking: who finishes it looks at the count after saying so.
-            self._waiting += 1
-            while not self._done[number] and not self._stopped:
-                self._changed.wait()
-            self._waiting -= 1
-        return not self._stopped
-
-    def stop(self, error: BaseException) -> None:
-        """Let no further call start; the first error is the one that is reported."""
-        with self._changed:
-            self.error = self.error or error
-            self._stopped = True
-            self._changed.notify_all()
-
-
-def _named(error: BaseException, call: Call, program: Program) -> BaseException:
-    """What a kernel raised, with the vertex and the tile it was at."""
-    if not isinstance(error, Exception):
-        return error
-    tile = ", ".join(f"{low}:{high}" for low, high in call.box)
-    where = f"{program.graph[call.vertex]}, tile [{tile}] on device {call.devices[0]}"
-    reason = str(error) if isinstance(error, EinDecompError) else f"{type(error).__name__}: {error}"
-    named = RunError(f"{where}: {reason}")
-    named.__cause__ = error
-    return named
+    def __init__(self, job: Job, places: int) -> None:
+        self.job, self.places, self.helpers = job, places, 0
 
 
 class Workers:
-    """Threads that wait for jobs; the thread that asks for a job works along."""
+    """Threads that wait for offers, which they take in the order they were made."""
 
     def __init__(self) -> None:
-        self._queues: list[SimpleQueue[tuple[Job, SimpleQueue[None]]]] = []
+        self._renew()
+
+    def _renew(self) -> None:
         self._process = os.getpid()
+        self._threads = 0
+        self._offers: deque[_Offer] = deque()
+        lock = RLock()
+        self._offered, self._left = Condition(lock), Condition(lock)
 
     def run(self, job: Job, workers: int) -> None:
-        """Carry a job out on so many threads; raises what stopped it."""
-        finished: SimpleQueue[None] = SimpleQueue()
-        helpers = min(workers, len(job.program.calls)) - 1
-        for queue in self._reserve(helpers):
-            queue.put((job, finished))
-        try:
+        """Carry a job out on so many threads at most; raises what stopped it."""
+        places = min(workers, len(job.program.calls)) - 1
+        if places > 0:
+            self._run_helped(job, _Offer(job, places))
+        else:
             job.work()
-            for _ in range(max(helpers, 0)):
-                finished.get()
-        except BaseException as error:  # an interrupt reaches this thread alone
+        job.check()
+
+    def _run_helped(self, job: Job, offer: _Offer) -> None:
+        """Wherever an interrupt reaches this thread, it is over when no helper works any more."""
+        try:
+            self._make(offer)
+            job.work()
+        except BaseException as error:
             job.stop(error)
-            for _ in range(max(helpers, 0)):
-                finished.get()
-        if job.error is not None:
-            raise job.error
+        ended = False
+        while not ended:
+            try:
+                self._withdraw(offer)
+                ended = True
+            except BaseException as error:
+                job.stop(error)
 
-    def _reserve(self, helpers: int) -> list[SimpleQueue[tuple[Job, SimpleQueue[None]]]]:
+    def _make(self, offer: _Offer) -> None:
         if os.getpid() != self._process:  # threads do not survive a fork
-            self._queues, self._process = [], os.getpid()
-        while len(self._queues) < helpers:
-            queue: SimpleQueue[tuple[Job, SimpleQueue[None]]] = SimpleQueue()
-            number = len(self._queues) + 1
-            Thread(target=_serve, args=(queue,), name=f"eindecomp-{number}", daemon=True).start()
-            self._queues.append(queue)
-        return self._queues[: max(helpers, 0)]
+            self._renew()
+        with self._offered:
+            while self._threads < offer.places:
+                name = f"eindecomp-{self._threads + 1}"
+                Thread(target=self._serve, name=name, daemon=True).start()
+                self._threads += 1
+            self._offers.append(offer)
+            self._offered.notify(offer.places)
 
+    def _withdraw(self, offer: _Offer) -> None:
+        """Let nobody join any more, and wait for those who have."""
+        with self._left:
+            if offer in self._offers:
+                self._offers.remove(offer)
+            while offer.helpers:
+                self._left.wait()
 
-def _serve(queue: SimpleQueue[tuple[Job, SimpleQueue[None]]]) -> None:
-    while True:
-        job, finished = queue.get()
-        try:
-            job.work()
-        finally:
-            finished.put(None)
-            del job
+    def _serve(self) -> None:
+        while True:
+            with self._offered:
+                while not self._offers:
+                    self._offered.wait()
+                offer = self._offers[0]
+                offer.helpers += 1
+                offer.places -= 1
+                if not offer.places:
+                    self._offers.popleft()
+            offer.job.work()
+            with self._left:
+                offer.helpers -= 1
+                if not offer.helpers:
+                    self._left.notify_all()
+            del offer
 
 
 WORKERS = Workers()

@@ -25,10 +25,10 @@ from eindecomp.kernels.moves import MoveKernel
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.boxes import Box, meet, volume
 from eindecomp.tra.lower import lower
-from eindecomp.tra.tasks import Compute, Layout, Reduce, Step, TaskGraph
+from eindecomp.tra.tasks import Compute, Layout, Reduce, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
@@ -44,11 +44,12 @@ _TINY = 5_000  # operations of a call below which threads wait for the interpret
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One piece of work: what to run, what must have run before, and what it reads."""
+    """One piece of work: what to run, what must have run before, and which arrays it uses."""
 
     run: Callable[[Memory], None]
     after: tuple[int, ...]
-    reads: tuple[Key, ...]
+    uses: tuple[Key, ...]
+    """What it reads and what it writes: some write tiles that nobody reads, after the last read."""
     vertex: str
     kind: str
     devices: tuple[int, ...]
@@ -58,10 +59,16 @@ class Call:
 
 @dataclass
 class Program:
-    """The calls of a plan in an order that works, and the arrays that they need."""
+    """The calls of a plan in an order that works, and the arrays that they need.
 
-    plan: Plan
-    tasks: TaskGraph
+    It does not hold the plan, so that it can be kept for as long as the plan lives.
+    """
+
+    graph: Graph
+    devices: int
+    moves: tuple[tuple[str, str, int], ...]
+    """The steps that move bytes: vertex, kind, how many."""
+    bytes_by_vertex: Mapping[str, int]
     calls: list[Call] = field(default_factory=list[Call])
     shapes: dict[Key, tuple[tuple[int, ...], DType]] = field(default_factory=dict[Key, Any])
     flops: int = 0
@@ -78,10 +85,12 @@ class Program:
     @staticmethod
     def of(plan: Plan) -> Program:
         """Lower a plan and find its kernels."""
-        program = Program(plan, lower(plan))
-        reduced = {step.vertex for step in program.tasks.steps if step.kind == "reduce"}
+        tasks = lower(plan)
+        moves = tuple((step.vertex, step.kind, step.moved) for step in tasks.steps if step.moved)
+        program = Program(plan.graph, plan.devices, moves, tasks.bytes_by_vertex)
+        reduced = {step.vertex for step in tasks.steps if step.kind == "reduce"}
         program.folds = find_folds(plan.graph, reduced)
-        for step in program.tasks.steps:
+        for step in tasks.steps:
             if step.kind == "compute" and step.vertex not in program.lies_in:
                 program._compute(step)
             elif step.kind == "reduce":
@@ -90,15 +99,15 @@ class Program:
             program._fill(vertex.name)
         return program
 
-    @property
-    def graph(self) -> Graph:
-        """What is computed."""
-        return self.plan.graph
-
     @cached_property
     def space(self) -> tuple[int, str]:
         """The most bytes that are held at once beside the inputs, and where."""
         return needed_space(self)
+
+    @cached_property
+    def tasks(self) -> int:
+        """How many tiles devices compute and reduce, those that are computed as one each."""
+        return sum(len(call.devices) for call in self.calls)
 
     @cached_property
     def is_small(self) -> bool:
@@ -107,22 +116,40 @@ class Program:
         return work < max(_SMALL, _TINY * len(self.calls))
 
     @cached_property
-    def reads(self) -> dict[Key, int]:
-        """How often each array that is dropped in the end is read."""
+    def uses(self) -> dict[Key, int]:
+        """How often each array that is dropped in the end is used."""
         kept = {self.key_of(vertex.name) for vertex in self.graph.outputs}
-        counts = Counter(key for call in self.calls for key in call.reads)
+        counts = Counter(key for call in self.calls for key in call.uses)
         return {key: n for key, n in counts.items() if key not in kept}
 
     def key_of(self, name: str) -> str:
         """The tensor whose array a tensor is in: itself, but for sums made in place."""
         return self.lies_in.get(name, name)
 
+    @cached_property
+    def moves_by_call(self) -> dict[int, list[tuple[str, str, int]]]:
+        """What moves when a call starts: the first that needs it, or the last that made it."""
+        first: dict[tuple[str, str], int] = {}
+        last: dict[str, int] = {}
+        for number, call in enumerate(self.calls):
+            first.setdefault((call.vertex, call.kind), number)
+            last[call.vertex] = number
+        computed_with = {fold.total: product for product, fold in self.folds.items()}
+        found: dict[int, list[tuple[str, str, int]]] = {}
+        for move in self.moves:
+            vertex, kind = computed_with.get(move[0], move[0]), move[1]
+            made = kind in ("keep", "replicate")
+            by = "reduce" if kind == "reduce" else "compute"
+            number = last[vertex] if made else first[vertex, by]
+            found.setdefault(number, []).append(move)
+        return found
+
     def _compute(self, step: Step) -> None:
         vertex = self.graph[step.vertex]
         kernel = _kernel(self.graph, vertex)
-        for name in vertex.inputs:
-            self._fill(name)
         tasks = _distinct([task for task in step.tasks if isinstance(task, Compute)])
+        for k in _read(tasks):
+            self._fill(vertex.inputs[k])
         is_home = tasks[0].into.layout is Layout.HOME
         tiles = [Tile(task, (task.device,)) for task in tasks]
         if is_home and isinstance(kernel, Kernel) and kernel.is_product:
@@ -175,8 +202,10 @@ class Program:
         out = _where(task.box, vertex.shape)
         name = vertex.name
         fold = self.folds.get(name)
+        written: list[Key] = [name]
         if fold is not None and isinstance(kernel, Kernel):
             into = self.key_of(fold.term)
+            written = [into]
 
             def run(memory: Memory) -> None:
                 tiles = [memory.read(*operand) for operand in operands]
@@ -190,14 +219,15 @@ class Program:
 
         else:
             places = self._partial(vertex, kernel, task, first)
+            written = [key for key, _ in places]
 
             def run(memory: Memory) -> None:
                 tiles = [memory.read(*operand) for operand in operands]
                 state = [memory.write(*place) for place in places]
                 kernel.partial(tiles + lent, state, memory.scalars)
 
-        reads = tuple(source for source, _ in operands)
-        return Call(run, after, reads, name, "compute", tile.devices, task.box)
+        uses = (*(source for source, _ in operands), *written)
+        return Call(run, after, uses, name, "compute", tile.devices, task.box)
 
     def _lent(self, vertex: Vertex, task: Compute) -> list[Array]:
         """Stand-ins, of no extent in memory, for inputs that only lend their labels.
@@ -221,7 +251,10 @@ class Program:
     def _partial(
         self, vertex: Vertex, kernel: Kernel | MoveKernel, task: Compute, first: bool
     ) -> list[tuple[Key, Where]]:
-        """Where a kernel call leaves its part of a sum: the first may do so in the result."""
+        """Where a kernel call leaves its part of a sum: the first may do so in the result.
+
+        Reductions begin with the first, so that they find it where they are to leave the sum.
+        """
         if first and _in_place(vertex, kernel):
             return [(vertex.name, _where(task.box, vertex.shape))]
         shape = tuple(high - low for low, high in task.box)
@@ -234,16 +267,14 @@ class Program:
         vertex = self.graph[step.vertex]
         kernel = _kernel(self.graph, vertex)
         call_of = self.parts[vertex.name]
-        numbers: list[int] = []
-        boxes: list[Box] = []
+        written: dict[Box, int] = {}
         for task in step.tasks:
-            if not isinstance(task, Reduce) or not volume(task.box) or task.box in boxes:
+            if not isinstance(task, Reduce) or not volume(task.box) or task.box in written:
                 continue
             members = [call_of[device] for device in task.members]
-            numbers.append(len(self.calls))
-            boxes.append(task.box)
+            written[task.box] = len(self.calls)
             self.calls.append(self._reduce_call(vertex, kernel, task, members))
-        self.writers[vertex.name] = (tuple(numbers), tuple(boxes))
+        self.writers[vertex.name] = (tuple(written.values()), tuple(written))
 
     def _reduce_call(
         self, vertex: Vertex, kernel: Kernel | MoveKernel, task: Reduce, members: Sequence[int]
@@ -268,10 +299,9 @@ class Program:
             if not in_place:
                 kernel.finish(into, result)
 
-        reads = tuple(key for state in (rest if in_place else keys) for key in state)
-        return Call(
-            run, tuple(sorted(set(members))), reads, name, "reduce", (task.device,), task.box
-        )
+        uses = (name, *(key for state in (rest if in_place else keys) for key in state))
+        after = tuple(sorted(set(members)))
+        return Call(run, after, uses, name, "reduce", (task.device,), task.box)
 
     def _fill(self, name: str) -> None:
         """Make a tensor of its indices before it is first read."""
@@ -286,7 +316,7 @@ class Program:
         box = tuple((0, size) for size in vertex.shape)
         self.writers[name] = ((len(self.calls),), (box,))
         self.shapes[name] = (vertex.shape, vertex.dtype)
-        self.calls.append(Call(run, (), (), name, "fill", (0,), box))
+        self.calls.append(Call(run, (), (name,), name, "fill", (0,), box))
 
     def _waits(self, source: str, boxes: list[Box | None]) -> list[tuple[int, ...]]:
         """For each block of a tensor that is read, the calls that write to it."""
@@ -299,8 +329,8 @@ class Program:
     def _waits_to_add(self, fold: Fold, boxes: list[Box]) -> list[list[tuple[int, ...]]]:
         """For each block that is added to, the calls that write it and those that still read it."""
         key = self.key_of(fold.term)
-        readers = tuple(n for n, call in enumerate(self.calls) if key in call.reads)
-        return [self._waits(fold.term, [*boxes]), [readers] * len(boxes)]
+        users = tuple(n for n, call in enumerate(self.calls) if key in call.uses)
+        return [self._waits(fold.term, [*boxes]), [users] * len(boxes)]
 
 
 @lru_cache(maxsize=1 << 12)
@@ -317,8 +347,14 @@ def _read(tasks: Sequence[Compute]) -> list[int]:
 
 
 def _distinct(tasks: Sequence[Compute]) -> list[Compute]:
-    """One of all those that would compute the same."""
-    return list({(task.box, task.reads): task for task in reversed(tasks)}.values())[::-1]
+    """The first of all those that would compute the same, in the order of devices.
+
+    So the first part of a sum is that of its lowest device, with which reductions begin.
+    """
+    found: dict[object, Compute] = {}
+    for task in tasks:
+        found.setdefault((task.box, task.reads), task)
+    return list(found.values())
 
 
 def _kernel(graph: Graph, vertex: Vertex) -> Kernel | MoveKernel:

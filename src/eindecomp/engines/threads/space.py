@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def needed_space(program: Program) -> tuple[int, str]:
     """The most bytes that calls hold at once beside the inputs, and the vertex where they do."""
-    left = dict(program.reads)
+    left = dict(program.uses)
     sizes = {key: prod(shape) * dtype.itemsize for key, (shape, dtype) in program.shapes.items()}
     held: set[Key] = set()
     total, most, where = 0, 0, ""
@@ -29,7 +29,7 @@ def needed_space(program: Program) -> tuple[int, str]:
                 total += sizes[key]
         if total > most:
             most, where = total, call.vertex
-        for key in call.reads:
+        for key in call.uses:
             if key in left:
                 left[key] -= 1
                 if left[key] == 0 and key in held:

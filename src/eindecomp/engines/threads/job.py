@@ -1,0 +1,113 @@
+"""One run of a program: threads take its calls in order, by a counter that needs no lock.
+
+Whoever takes a call waits until those before it that it needs are done. As calls come after what
+they need, somebody always works, however many threads there are.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from threading import Condition
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.errors import EinDecompError, RunError
+from eindecomp.kernels.compiling import hearing
+
+if TYPE_CHECKING:
+    from eindecomp.engines.threads.memory import Memory
+    from eindecomp.engines.threads.program import Call, Program
+    from eindecomp.engines.threads.report import Report
+    from eindecomp.kernels.compiling import Compilation
+
+
+class Job:
+    """The calls of a program that are done, and what stopped them."""
+
+    def __init__(self, program: Program, memory: Memory, report: Report | None) -> None:
+        self.program, self.memory, self.report = program, memory, report
+        self.error: BaseException | None = None
+        self._done = bytearray(len(program.calls))
+        self._take = count().__next__
+        self._join = count().__next__
+        self._stopped = False
+        self._waiting = 0
+        self._changed = Condition()
+
+    def work(self) -> None:
+        """Carry out calls until none is left, one fails, or the run is stopped."""
+        try:
+            # Both belong to a thread; what a run within this one compiles is heard there.
+            with np.errstate(all="ignore"), hearing() as compiled:
+                self._work(self._join(), compiled)
+        except BaseException as error:
+            self.stop(error)
+
+    def _work(self, worker: int, compiled: list[Compilation]) -> None:
+        calls, done, take = self.program.calls, self._done, self._take
+        memory, report = self.memory, self.report
+        while not self._stopped:
+            number = take()
+            if number >= len(calls):
+                return
+            call = calls[number]
+            for other in call.after:
+                if not done[other] and not self._wait(other):
+                    return
+            if report is None:
+                self._run(call)
+            else:
+                start = report.started(number, call, worker)
+                self._run(call)
+                report.finished(call, worker, start, compiled)
+            for key in call.uses:
+                memory.done(key)
+            done[number] = 1
+            if self._waiting:
+                with self._changed:
+                    self._changed.notify_all()
+
+    def _run(self, call: Call) -> None:
+        try:
+            call.run(self.memory)
+        except Exception as error:
+            raise _named(error, call, self.program) from error
+
+    def _wait(self, number: int) -> bool:
+        """Wait until a call is done; False if the run was stopped."""
+        with self._changed:
+            # Counted before looking: who finishes it looks at the count after saying so.
+            self._waiting += 1
+            while not self._done[number] and not self._stopped:
+                self._changed.wait()
+            self._waiting -= 1
+        return not self._stopped
+
+    def stop(self, error: BaseException) -> None:
+        """Let no further call start; the first error is the one that is reported."""
+        with self._changed:
+            self.error = self.error or error
+            self._stopped = True
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raise what stopped the run, and let go of its arrays."""
+        # The traceback keeps the frames and with them this job: were the error kept by either,
+        # nothing would be freed until somebody looked for cycles.
+        error, self.error = self.error, None
+        if error is None:
+            return
+        self.memory.clear()
+        try:
+            raise error
+        finally:
+            del error
+
+
+def _named(error: Exception, call: Call, program: Program) -> RunError:
+    """What a kernel raised, with the vertex and the tile it was at."""
+    tile = ", ".join(f"{low}:{high}" for low, high in call.box)
+    where = f"{program.graph[call.vertex]}, tile [{tile}] on device {call.devices[0]}"
+    reason = str(error) if isinstance(error, EinDecompError) else f"{type(error).__name__}: {error}"
+    return RunError(f"{where}: {reason}")
