@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
+from eindecomp.engines.threads.engine import ThreadsEngine
 from strategies import graphs
+
+FOUR = ThreadsEngine(workers=4)
 
 
 def _arrays(graph, seed=0):
@@ -41,7 +44,7 @@ def test_each_kind(op, sizes, devices):
     arrays = _arrays(graph)
     for rewrite in (True, False):
         plan = ed.plan(graph, devices, rewrite=rewrite)
-        found = ed.run(plan, arrays)
+        found = ed.run(plan, arrays, FOUR)
         _agree(found, ed.evaluate(graph, arrays), 1e-4)
         assert found.stats.bytes_moved == plan.cost
 
@@ -50,7 +53,7 @@ def test_each_kind(op, sizes, devices):
 def test_graphs_of_every_kind(graph, devices):
     arrays = _arrays(graph)
     plan = ed.plan(graph, devices, rewrite=False)
-    _agree(ed.run(plan, arrays), ed.evaluate(graph, arrays), 1e-9)
+    _agree(ed.run(plan, arrays, FOUR), ed.evaluate(graph, arrays), 1e-9)
 
 
 TYPES = ["int8", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64",

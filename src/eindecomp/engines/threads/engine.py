@@ -17,7 +17,7 @@ from eindecomp.engines.threads.memory import Memory
 from eindecomp.engines.threads.pool import WORKERS
 from eindecomp.engines.threads.program import Program
 from eindecomp.engines.threads.report import Report
-from eindecomp.engines.threads.space import check_space
+from eindecomp.engines.threads.space import check_space, largest_load
 from eindecomp.errors import InputError
 from eindecomp.graph.inputs import check_inputs
 
@@ -47,8 +47,12 @@ class ThreadsEngine:
         """Compute the outputs of the plan's graph."""
         arrays, scalars = check_inputs(plan.graph, inputs, lazily=True)
         program = prepare(plan)
-        check_space(program)
-        return self.carry_out(program, arrays, tuple(scalars.values()), on_event)
+        loads = self._workers(program) * largest_load(program, arrays)
+        check_space(program, loads)
+        return self.carry_out(program, arrays, tuple(scalars.values()), on_event, loads)
+
+    def _workers(self, program: Program) -> int:
+        return min(self.workers or (1 if program.is_small else cores()), program.devices)
 
     def carry_out(
         self,
@@ -56,13 +60,14 @@ class ThreadsEngine:
         arrays: Mapping[str, Any],
         scalars: tuple[object, ...],
         on_event: Callable[[Event], None] | None = None,
+        loads: int = 0,
     ) -> Result:
-        """Run a program on arrays that fit it."""
+        """Run a program on arrays that fit it; `loads` as for `Memory`."""
         start = perf_counter()
         report = None if on_event is None else Report(program, on_event)
         on_free = None if report is None else report.freed
-        memory = Memory(arrays, scalars, program.shapes, program.uses, on_free)
-        workers = min(self.workers or (1 if program.is_small else cores()), program.devices)
+        memory = Memory(arrays, scalars, program.shapes, program.uses, loads, on_free)
+        workers = self._workers(program)
         # One thread of BLAS's or many: for what is small that makes no difference.
         hold = nullcontext() if workers == 1 and program.is_small else one_thread_each()
         with hold:

@@ -8,6 +8,7 @@ own.
 from __future__ import annotations
 
 from itertools import count
+from mmap import mmap
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,19 @@ Where = tuple[slice, ...] | None
 """A tile of an array; None for all of it."""
 
 
+def is_in_memory(array: Any) -> bool:
+    """Whether an array's elements are in memory, not mapped from a file nor stored elsewhere."""
+    owner = array
+    while getattr(owner, "base", None) is not None:
+        owner = owner.base
+    return isinstance(array, np.ndarray) and not isinstance(owner, mmap)
+
+
 class Memory:
-    """Arrays by key, and how much of them there is."""
+    """Arrays by key, and how much of them there is.
+
+    `loads` are the bytes of tiles that are read at once from inputs that are not in memory.
+    """
 
     def __init__(
         self,
@@ -35,6 +47,7 @@ class Memory:
         scalars: Sequence[object],
         shapes: Mapping[Key, tuple[tuple[int, ...], DType]],
         uses: Mapping[Key, int],
+        loads: int = 0,
         on_free: Callable[[str, int], None] | None = None,
     ) -> None:
         self.scalars = scalars
@@ -47,7 +60,7 @@ class Memory:
         self._seen = {key: count(1) for key in uses}
         self._on_free = on_free
         self._lock = Lock()
-        self._held = sum(int(getattr(array, "nbytes", 0)) for array in given.values())
+        self._held = loads + sum(array.nbytes for array in given.values() if is_in_memory(array))
         self.peak = self._held
 
     def read(self, key: Key, where: Where) -> Array:
@@ -93,6 +106,6 @@ class Memory:
     def outputs(self, keys: Mapping[str, str]) -> dict[str, Array]:
         """The arrays of tensors by name; one that was given is copied."""
         return {
-            name: np.array(self._arrays[key]) if key in self._given else self._arrays[key]
+            name: np.array(self.read(key, None)) if key in self._given else self._arrays[key]
             for name, key in keys.items()
         }

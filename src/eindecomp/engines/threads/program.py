@@ -55,6 +55,8 @@ class Call:
     devices: tuple[int, ...]
     """Those whose tile it is; several where tiles are computed as one."""
     box: Box
+    loads: tuple[tuple[str, int], ...] = ()
+    """The inputs of the graph that it reads, and how many bytes of each."""
 
 
 @dataclass
@@ -227,7 +229,12 @@ class Program:
                 kernel.partial(tiles + lent, state, memory.scalars)
 
         uses = (*(source for source, _ in operands), *written)
-        return Call(run, after, uses, name, "compute", tile.devices, task.box)
+        loads = tuple(
+            (source, volume(box) * self.graph[source].dtype.itemsize)
+            for source, box in zip(vertex.inputs, task.reads, strict=True)
+            if box is not None and isinstance(self.graph[source].op, Input)
+        )
+        return Call(run, after, uses, name, "compute", tile.devices, task.box, loads)
 
     def _lent(self, vertex: Vertex, task: Compute) -> list[Array]:
         """Stand-ins, of no extent in memory, for inputs that only lend their labels.
@@ -293,7 +300,8 @@ class Program:
 
         def run(memory: Memory) -> None:
             result = memory.write(name, out)
-            into = [result] if in_place else [memory.read(k, inside).copy() for k in keys[0]]
+            # No other reduction reads this block, so that the first part may take up the sum.
+            into = [result] if in_place else [memory.read(key, inside) for key in keys[0]]
             for other in rest:
                 kernel.combine(into, [memory.read(key, inside) for key in other])
             if not in_place:

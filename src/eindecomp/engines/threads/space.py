@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from eindecomp.engines.threads.available import available
+from eindecomp.engines.threads.memory import is_in_memory
 from eindecomp.errors import InputError
 from eindecomp.planner.memory import show_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eindecomp.engines.threads.memory import Key
     from eindecomp.engines.threads.program import Program
+
+_LITTLE = 1 << 24  # bytes that there always are: to look would take longer than to run
 
 
 def needed_space(program: Program) -> tuple[int, str]:
@@ -27,7 +33,7 @@ def needed_space(program: Program) -> tuple[int, str]:
             if key not in held:
                 held.add(key)
                 total += sizes[key]
-        if total > most:
+        if total > most or not where:
             most, where = total, call.vertex
         for key in call.uses:
             if key in left:
@@ -37,24 +43,24 @@ def needed_space(program: Program) -> tuple[int, str]:
     return most, where
 
 
-def check_space(program: Program) -> None:
-    """Raise if the machine has not got the memory that a run needs beside its inputs."""
-    needed, where = program.space
+def largest_load(program: Program, arrays: Mapping[str, Any]) -> int:
+    """The most bytes that one call reads of inputs that are not in memory."""
+    stored = {name for name, array in arrays.items() if not is_in_memory(array)}
+    if not stored:
+        return 0
+    loads = (sum(n for name, n in call.loads if name in stored) for call in program.calls)
+    return max(loads, default=0)
+
+
+def check_space(program: Program, loads: int = 0) -> None:
+    """Raise if the machine has not got the memory that a run needs beside what it is given."""
+    held, where = program.space
+    needed = held + loads
+    if needed < _LITTLE:
+        return
     free = available()
     if free is not None and needed > free:
         raise InputError(
-            f"running needs {show_bytes(needed)} for intermediate tensors and results when it "
-            f"comes to {program.graph[where]}; {show_bytes(free)} are available"
+            f"running needs {show_bytes(needed)} for tiles that it loads, intermediate tensors and "
+            f"results when it comes to {program.graph[where]}; {show_bytes(free)} are available"
         )
-
-
-def available() -> int | None:
-    """The bytes that can be allocated without swapping; None where the system does not say."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None
