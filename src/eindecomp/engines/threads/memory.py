@@ -89,6 +89,6 @@ class Memory:
     def outputs(self, names: Sequence[str]) -> dict[str, Array]:
         """The arrays of these tensors; one that was given is copied."""
         return {
-            name: np.array(self._arrays[name]) if name in self._given else self._arrays[name]
+            name: np.array(self.read(name, None)) if name in self._given else self._arrays[name]
             for name in names
         }
