@@ -26,13 +26,14 @@ def arrays_for(graph, seed=0):
 
 
 def close(found, wanted):
-    for name, right in wanted.items():
-        left = found[name]
+    for name, expected in wanted.items():
+        left, right = found[name], expected
         assert left.shape == right.shape
         assert left.dtype == right.dtype
-        scale = max(float(np.abs(right.astype(np.float64)).max(initial=0)), 1e-6)
-        apart = np.abs(left.astype(np.float64) - right.astype(np.float64)).max(initial=0)
-        assert apart <= (2e-2 if right.dtype.itemsize == 2 else 2e-5) * scale
+        rough = 2e-2 if right.dtype.itemsize == 2 else 2e-5
+        left, right = (x.astype(np.float64) for x in (left, right))
+        scale = max(np.abs(right[np.isfinite(right)]).max(initial=0), 1e-6)
+        np.testing.assert_allclose(left, right, rtol=0, atol=rough * scale)
 
 
 @given(seed=SEEDS, devices=DEVICES, inputs=st.sampled_from(["free", "sharded"]))
@@ -177,6 +178,9 @@ def test_bad_arguments():
         ed.run(plan, arrays, "thread")
     with pytest.raises(ed.InputError, match="run takes a Plan"):
         ed.run(graph, arrays)
+    for engine in (None, ThreadsEngine):
+        with pytest.raises(ed.InputError, match="engine is a name or an engine, not"):
+            ed.run(plan, arrays, engine)
     with pytest.raises(ed.InputError, match="missing inputs: Y"):
         ed.run(plan, {"X": arrays["X"]})
     with pytest.raises(ed.InputError, match="workers must be 1 or more"):
@@ -191,3 +195,12 @@ def test_einsum_plans_and_runs(devices):
     apart = ed.einsum("ij,jk->ik", x, y, join="(x-y)**2", agg="max", devices=devices)
     assert np.allclose(apart, ((x[:, :, None] - y[None]) ** 2).max(axis=1))
     assert np.allclose(ed.einsum("ii->i", x[:, :5]), np.diagonal(x[:, :5]))
+
+
+def test_einsum_refuses_what_equals_a_number_it_knows():
+    x = np.ones((2, 3))
+    assert ed.einsum("ij->ijk", x, devices=2, sizes={"k": 4}).shape == (2, 3, 4)
+    with pytest.raises(ed.PlanError, match="devices must be an integer"):
+        ed.einsum("ij->ijk", x, devices=2.0, sizes={"k": 4})
+    with pytest.raises(ed.GraphError, match="whole number"):
+        ed.einsum("ij->ijk", x, devices=2, sizes={"k": 4.0})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from eindecomp.engines.events import (
     TaskFinished,
     TensorFreed,
 )
-from eindecomp.planner.store.whole_file import write_whole
+from eindecomp.planner.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,6 +26,8 @@ _MICRO = 1e6
 @contextmanager
 def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
     """Collect events; write them when the run has ended, however it did."""
+    output = Path(path)
+    check_writable(output)
     rows: list[dict[str, Any]] = []
     devices: set[int] = set()
 
@@ -50,12 +52,18 @@ def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
             case TensorFreed() | _:
                 pass
 
-    try:
-        yield collect
-    finally:
+    def write() -> None:
         names = [
             {"name": "thread_name", "ph": "M", "pid": 0, "tid": device,
              "args": {"name": f"device {device}"}}
             for device in sorted(devices)
         ]  # fmt: skip
-        write_whole(Path(path), orjson.dumps({"traceEvents": [*names, *rows]}))
+        write_whole(output, orjson.dumps({"traceEvents": [*names, *rows]}))
+
+    try:
+        yield collect
+    except BaseException:
+        with suppress(OSError):  # what ended the run is what the user must hear
+            write()
+        raise
+    write()
