@@ -51,7 +51,9 @@ def einsum(
     arrays = {f"x{k}": read_array(given, f"operand {k}") for k, given in enumerate(operands)}
     shapes = tuple((array.shape, array.dtype) for array in arrays.values())
     count = cores() if devices is None else devices
-    key = (spec, join, agg, count, shapes, tuple((sizes or {}).items()))
+    # With types, as 2.0 equals 2 but is refused.
+    more = tuple((label, size, type(size)) for label, size in (sizes or {}).items())
+    key = (spec, join, agg, count, type(count), shapes, more)
     program = _PROGRAMS.get(key)
     if program is None:
         program = _planned(spec, arrays, join, agg, count, sizes)
