@@ -30,7 +30,7 @@ def to_stored(given: Any, vertex: Vertex) -> Any:
     It has a shape, a dtype, and gives NumPy arrays for slices.
     """
     what = f"input {vertex}"
-    if not (hasattr(given, "chunks") or isinstance(given, np.memmap) or _only_slices(given)):
+    if not (hasattr(given, "chunks") or _is_mapped(given) or _only_slices(given)):
         return to_array(given, vertex)
     if tuple(given.shape) != vertex.shape:
         raise InputError(f"{what} has shape {vertex.shape}, got {tuple(given.shape)}")
@@ -39,7 +39,7 @@ def to_stored(given: Any, vertex: Vertex) -> Any:
     except TypeError:
         raise InputError(f"{what} has dtype {vertex.dtype}, got {given.dtype}") from None
     if none.dtype == vertex.dtype:
-        return np.asarray(given) if isinstance(given, np.memmap) else given
+        return np.asarray(given) if _is_mapped(given) else given
     _convert(none, vertex.dtype, what)  # refuses what would lose information
     return _Converted(given, vertex.shape, vertex.dtype, what)
 
@@ -55,6 +55,10 @@ class _Converted:
 
     def __getitem__(self, where: Any) -> Array:
         return _convert(np.asarray(self.stored[where]), self.dtype, self.what)
+
+
+def _is_mapped(given: object) -> bool:
+    return isinstance(given, np.memmap)
 
 
 def _only_slices(given: Any) -> bool:
@@ -80,7 +84,7 @@ def read_array(given: object, name: str) -> Array:
     if isinstance(given, np.ma.MaskedArray):
         raise InputError(f"{name} is a masked array: fill it first")
     try:
-        given = given[...] if _only_slices(given) else _plain(given)
+        given = _plain(given)
         if hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
             return np.from_dlpack(given)  # pyright: ignore[reportArgumentType]
         return np.asarray(given)
@@ -90,6 +94,8 @@ def read_array(given: object, name: str) -> Array:
 
 def _plain(given: Any) -> Any:
     """What NumPy can read of a tensor it cannot read itself: torch's bfloat16 and gradients."""
+    if _only_slices(given):
+        return given[...]
     if getattr(given, "requires_grad", False):
         given = given.detach()
     if str(getattr(given, "dtype", "")) == "torch.bfloat16":
