@@ -42,3 +42,12 @@ def test_what_cannot_fit_is_refused():
     x = np.ones(1 << 20, np.float32)
     with pytest.raises(ed.InputError, match=r"needs .*; .* available"):
         ed.einsum("i,j->ij", x, x)
+
+
+def test_einsum_refuses_what_equals_a_number_it_knows():
+    x = np.ones((2, 3))
+    assert ed.einsum("ij->ijk", x, devices=2, sizes={"k": 4}).shape == (2, 3, 4)
+    with pytest.raises(ed.PlanError, match="devices must be an integer"):
+        ed.einsum("ij->ijk", x, devices=2.0, sizes={"k": 4})
+    with pytest.raises(ed.GraphError, match="whole number"):
+        ed.einsum("ij->ijk", x, devices=2, sizes={"k": 4.0})

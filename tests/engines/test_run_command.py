@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import ml_dtypes
@@ -13,6 +14,7 @@ import pytest
 import eindecomp as ed
 from eindecomp.cli import main
 from eindecomp.cli.run import largest_error, write_npz
+from eindecomp.engines.threads.engine import ThreadsEngine
 from eindecomp.planner.store.whole_file import write_whole
 
 TEXT = "input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
@@ -124,11 +126,17 @@ def test_outputs_are_written_without_a_copy(tmp_path):
         (["-p", "2", "--inputs", "bad.npy"], 1, "bad.npy is no .npz file of numbers"),
         (["-p", "2", "--inputs", "missing.npz"], 1, "missing.npz"),
         (["--random"], 2, "say how many devices there are"),
+        (["-p", "2", "--random", "-o", "z.npy"], 2, "into one .npz file, not z.npy"),
+        (["-p", "2", "--random", "-o", "z", "--trace", "./z"], 2, "cannot both be written to z"),
+        (["-p", "2", "--inputs", "one.npy"], 1, "one.npy holds one array: say which input it is"),
+        (["-p", "2", "--inputs", "X=two.npz"], 1, "two.npz holds arrays by name: give it alone"),
     ],
 )
 def test_mistakes(arguments, status, message, file, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("bad.npy").write_bytes(b"nonsense")
+    np.save("one.npy", np.ones(3))
+    np.savez("two.npz", X=np.ones(3), Y=np.ones(3))
     assert run(monkeypatch, file, *arguments) == status
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
@@ -137,3 +145,55 @@ def test_pickled_objects_are_refused(file, tmp_path, monkeypatch, capsys):
     np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
     assert run(monkeypatch, file, "-p", 2, "--inputs", f"X={tmp_path / 'x.npy'}") == 1
     assert "is no .npy file of numbers" in capsys.readouterr().err
+
+
+def _damaged(data: bytes) -> bytes:
+    """A zip file with some of its first member's data changed."""
+    return data[:80] + bytes(byte ^ 0x55 for byte in data[80:120]) + data[120:]
+
+
+def _flagged(data: bytes, at: int, value: int) -> bytes:
+    """A zip file with a byte of its first member's headers changed: the local and the central."""
+    local, central = data.index(b"PK\x03\x04"), data.index(b"PK\x01\x02")
+    found = bytearray(data)
+    found[local + at] = found[central + 2 + at] = value
+    return bytes(found)
+
+
+DAMAGES = {
+    "damaged": _damaged,
+    "cut": lambda data: data[:-30],
+    "encrypted": lambda data: _flagged(data, 6, 1),
+    "of another version": lambda data: _flagged(data, 4, 99),
+    "packed in another way": lambda data: _flagged(data, 8, 97),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("given", ["{}", "X={}"])
+def test_damaged_archives_are_named(damage, given, file, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "data.npz"
+    np.savez_compressed(path, X=np.random.default_rng(0).random((4, 6)))
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    assert run(monkeypatch, file, "-p", 2, "--inputs", given.format(path)) == 1
+    assert "data.npz" in capsys.readouterr().err
+
+
+def test_an_array_larger_than_any_memory_is_refused(file, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "data.npz"
+    with zipfile.ZipFile(path, "w") as archive, archive.open("X.npy", "w") as member:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (10**12, 5)}
+        np.lib.format.write_array_header_1_0(member, header)
+    assert run(monkeypatch, file, "-p", 2, "--inputs", path) == 1
+    assert "data.npz is no .npz file of numbers" in capsys.readouterr().err
+
+
+def test_an_interrupt_says_what_was_not_written(file, tmp_path, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadsEngine, "carry_out", interrupt)
+    trace = tmp_path / "run.json"
+    assert run(monkeypatch, file, "-p", 2, "--random", "--trace", trace) == 130
+    assert trace.exists()
+    assert "interrupted, no outputs were written" in capsys.readouterr().err

@@ -28,14 +28,14 @@ def arrays_for(graph, seed=0):
 
 
 def close(found, wanted):
-    for name, right in wanted.items():
-        left = found[name]
+    for name, expected in wanted.items():
+        left, right = found[name], expected
         assert left.shape == right.shape
         assert left.dtype == right.dtype
-        left, rough = left.astype(np.float64), 2e-2 if right.dtype.itemsize == 2 else 2e-5
-        right = right.astype(np.float64)
-        scale = max(float(np.abs(right[np.isfinite(right)]).max(initial=0)), 1e-6)
-        np.testing.assert_allclose(left, right, rtol=rough, atol=rough * scale)
+        rough = 2e-2 if right.dtype.itemsize == 2 else 2e-5
+        left, right = (x.astype(np.float64) for x in (left, right))
+        scale = max(np.abs(right[np.isfinite(right)]).max(initial=0), 1e-6)
+        np.testing.assert_allclose(left, right, rtol=0, atol=rough * scale)
 
 
 PLANS = st.sampled_from([{}, {"inputs": "sharded"}, {"strategy": "sqrt"}])
@@ -177,6 +177,9 @@ def test_bad_arguments():
         ed.run(plan, arrays, "thread")
     with pytest.raises(ed.InputError, match="run takes a Plan"):
         ed.run(graph, arrays)
+    for engine in (None, ThreadsEngine):
+        with pytest.raises(ed.InputError, match="engine is a name or an engine, not"):
+            ed.run(plan, arrays, engine)
     with pytest.raises(ed.InputError, match="missing inputs: Y"):
         ed.run(plan, {"X": arrays["X"]})
     with pytest.raises(ed.InputError, match="workers must be 1 or more"):

@@ -51,24 +51,27 @@ def einsum(
     arrays = {f"x{k}": read_array(given, f"operand {k}") for k, given in enumerate(operands)}
     types = tuple((array.shape, array.dtype) for array in arrays.values())
     count = cores() if devices is None else devices
-    program = _program(spec, join, agg, count, types, tuple((sizes or {}).items()))
+    # With types, as 2.0 equals 2 but is refused.
+    more = tuple((label, size, type(size)) for label, size in (sizes or {}).items())
+    program = _program(spec, join, agg, count, types, more)
     return _ENGINE.carry_out(program, arrays, ())["z"]
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=KEPT, typed=True)
 def _program(
     spec: str,
     join: str | Expr | None,
     agg: str | Monoid | None,
     devices: int,
     types: tuple[tuple[tuple[int, ...], DType], ...],
-    sizes: tuple[tuple[str, int], ...],
+    sizes: tuple[tuple[str, int, type], ...],
 ) -> Program:
     graph = Graph()
     for k, (shape, dtype) in enumerate(types):
         graph.input(f"x{k}", {f"d{axis}": size for axis, size in enumerate(shape)}, dtype)
     names = [vertex.name for vertex in graph.inputs]
-    graph.output(graph.einsum(spec, *names, join=join, agg=agg, name="z", sizes=dict(sizes)))
+    more = {label: size for label, size, _ in sizes}
+    graph.output(graph.einsum(spec, *names, join=join, agg=agg, name="z", sizes=more))
     program = Program.of(plan(graph, devices))
     check_space(program)
     return program

@@ -41,6 +41,8 @@ def run(
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"run takes a Plan, as ed.plan makes it, not {type(plan).__name__}")
     found = find_engine(engine) if isinstance(engine, str) else engine
+    if isinstance(found, type) or not hasattr(found, "run"):
+        raise InputError(f"engine is a name or an engine, not {engine!r}")
     listeners = [] if on_event is None else [on_event]
     with ExitStack() as stack:
         if trace is not None:

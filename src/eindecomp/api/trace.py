@@ -6,14 +6,14 @@ may, tasks of one device can run at once.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from eindecomp.engines.events import BytesMoved, Event, KernelCompiled, TaskFinished
-from eindecomp.planner.store.whole_file import write_whole
+from eindecomp.planner.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -24,6 +24,8 @@ _MICRO = 1e6
 @contextmanager
 def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
     """Collect events; write them when the run has ended, however it did."""
+    output = Path(path)
+    check_writable(output)
     rows: list[dict[str, Any]] = []
     workers: set[tuple[int, int]] = set()
 
@@ -45,9 +47,7 @@ def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
             case _:
                 pass
 
-    try:
-        yield collect
-    finally:
+    def write() -> None:
         devices = sorted({device for device, _ in workers})
         names = [
             *({"name": "process_name", "ph": "M", "pid": device,
@@ -55,4 +55,12 @@ def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
             *({"name": "thread_name", "ph": "M", "pid": device, "tid": worker,
                "args": {"name": f"worker {worker}"}} for device, worker in sorted(workers)),
         ]  # fmt: skip
-        write_whole(Path(path), orjson.dumps({"traceEvents": [*names, *rows]}))
+        write_whole(output, orjson.dumps({"traceEvents": [*names, *rows]}))
+
+    try:
+        yield collect
+    except BaseException:
+        with suppress(OSError):  # what ended the run is what the user must hear
+            write()
+        raise
+    write()

@@ -16,15 +16,16 @@ from rich.table import Table
 
 from eindecomp.api.run import run as run_plan
 from eindecomp.cli import request as ask
+from eindecomp.cli.arrays import given_arrays
 from eindecomp.cli.progress import interruptible
-from eindecomp.errors import InputError, suggest
+from eindecomp.errors import InputError
 from eindecomp.graph.evaluate import evaluate
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.planner.memory import show_bytes
 from eindecomp.planner.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from eindecomp.engines.result import Result
     from eindecomp.graph.graph import Graph
@@ -69,18 +70,22 @@ def run(
     """
     if random == bool(inputs):
         raise typer.BadParameter("say where inputs come from: --random, or --inputs data.npz")
+    if output is not None and output.suffix == ".npy":
+        raise typer.BadParameter(f"outputs go by name into one .npz file, not {output}")
+    if output is not None and trace is not None and output.resolve() == trace.resolve():
+        raise typer.BadParameter(f"outputs and trace cannot both be written to {output}")
     for path in (output, trace):
         if path is not None:
             check_writable(path)
     asked = ask.Request(
         devices, objective, strategy=strategy, mesh=mesh, rewrite=rewrite, time=time
     )
-    with interruptible("nothing was written"):
+    with interruptible("no outputs were written"):
         found = ask.read(file)
         plan = asked.plan_from(found, file)
         # Against the graph as it was written, so that rewriting it is checked too.
         written = plan.graph if isinstance(found, bytes) else found
-        arrays = _random(plan.graph) if random else _given(plan.graph, inputs or ())
+        arrays = _random(plan.graph) if random else given_arrays(plan.graph, inputs or ())
         result = run_plan(plan, arrays, trace=trace)
         worst = _errors(result, evaluate(written, arrays)) if check else {}
     if output is not None:
@@ -102,49 +107,6 @@ def _random(graph: Graph) -> dict[str, Any]:
         else:
             found[vertex.name] = rng.standard_normal(vertex.shape).astype(vertex.dtype)
     return found | {name: dtype.type(1).item() for name, dtype in graph.scalars.items()}
-
-
-def _given(graph: Graph, texts: Sequence[str]) -> dict[str, Any]:
-    """Arrays and scalars from files; .npy files stay on disk and are read tile by tile."""
-    found: dict[str, Any] = {}
-    known = [*(vertex.name for vertex in graph.inputs), *graph.scalars]
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            found |= _npz_arrays(Path(text))
-        elif name in graph.scalars:
-            found[name] = _number(name, value)
-        elif name in known:
-            found[name] = _npy(Path(value))
-        else:
-            raise InputError(f"{name!r} is no input of the graph{suggest(name, known)}")
-    return found
-
-
-def _npy(path: Path) -> Array:
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path} is no .npy file of numbers: {error}") from None
-
-
-def _npz_arrays(path: Path) -> dict[str, Array]:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise InputError(f"{path} holds one array: say which input it is, as X={path}")
-            return {name: arrays[name] for name in arrays.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is no .npz file of numbers: {error}") from None
-
-
-def _number(name: str, text: str) -> complex | float | int:
-    for read in (int, float, complex):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    raise InputError(f"scalar {name!r} is a number, not {text!r}")
 
 
 def _errors(result: Result, wanted: Mapping[str, Array]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,19 +25,47 @@ def to_array(given: object, vertex: Vertex) -> Array:
 
 
 def to_stored(given: Any, vertex: Vertex) -> Any:
-    """As `to_array`, but what is stored in chunks is left where it is, to be read by tiles.
+    """As `to_array`, but what is stored elsewhere is left there, to be read by tiles.
 
-    It has a shape, a dtype, `chunks`, and gives NumPy arrays for slices.
+    It has a shape, a dtype, and gives NumPy arrays for slices.
     """
-    if not hasattr(given, "chunks"):
+    what = f"input {vertex}"
+    if not (hasattr(given, "chunks") or _is_mapped(given) or _only_slices(given)):
         return to_array(given, vertex)
     if tuple(given.shape) != vertex.shape:
-        raise InputError(f"input {vertex} has shape {vertex.shape}, got {tuple(given.shape)}")
-    if np.dtype(given.dtype) != vertex.dtype:
-        raise InputError(
-            f"input {vertex} has dtype {vertex.dtype}; what is stored has {given.dtype}"
-        )
-    return given
+        raise InputError(f"{what} has shape {vertex.shape}, got {tuple(given.shape)}")
+    try:
+        none = np.empty(0, given.dtype)
+    except TypeError:
+        raise InputError(f"{what} has dtype {vertex.dtype}, got {given.dtype}") from None
+    if none.dtype == vertex.dtype:
+        return np.asarray(given) if _is_mapped(given) else given
+    _convert(none, vertex.dtype, what)  # refuses what would lose information
+    return _Converted(given, vertex.shape, vertex.dtype, what)
+
+
+@dataclass(frozen=True, slots=True)
+class _Converted:
+    """What is stored as another type, each tile converted as it is read."""
+
+    stored: Any
+    shape: tuple[int, ...]
+    dtype: DType
+    what: str
+
+    def __getitem__(self, where: Any) -> Array:
+        return _convert(np.asarray(self.stored[where]), self.dtype, self.what)
+
+
+def _is_mapped(given: object) -> bool:
+    return isinstance(given, np.memmap)
+
+
+def _only_slices(given: Any) -> bool:
+    """Whether an array can be read by its slices and in no other way."""
+    if any(hasattr(given, name) for name in ("__array__", "__array_interface__", "__dlpack__")):
+        return False
+    return all(hasattr(given, name) for name in ("shape", "dtype", "__getitem__"))
 
 
 def to_scalar(given: object, name: str, dtype: DType) -> Any:
@@ -59,8 +88,8 @@ def read_array(given: object, name: str) -> Array:
 def _read(given: object, name: str) -> Array:
     if isinstance(given, np.ma.MaskedArray):
         raise InputError(f"{name} is a masked array: fill it first")
-    given = _plain(given)
     try:
+        given = _plain(given)
         if hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
             return np.from_dlpack(given)  # pyright: ignore[reportArgumentType]
         return np.asarray(given)
@@ -70,6 +99,8 @@ def _read(given: object, name: str) -> Array:
 
 def _plain(given: Any) -> Any:
     """What NumPy can read of a tensor it cannot read itself: torch's bfloat16 and gradients."""
+    if _only_slices(given):
+        return given[...]
     if getattr(given, "requires_grad", False):
         given = given.detach()
     if str(getattr(given, "dtype", "")) == "torch.bfloat16":

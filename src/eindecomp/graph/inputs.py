@@ -17,7 +17,7 @@ def check_inputs(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the arrays and scalars that were given, refusing what does not fit the graph.
 
-    With `lazily`, arrays that are stored in chunks (zarr, HDF5) are left as they are.
+    With `lazily`, arrays that are stored elsewhere (zarr, HDF5) are left there.
     """
     if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"inputs go by name, as a dict; got {type(inputs).__name__}")

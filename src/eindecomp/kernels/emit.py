@@ -164,10 +164,10 @@ def literal(number: Number | np.generic, of: DType) -> str:
 def cast_text(value: Value, to: DType) -> str:
     """The conversion of a value to a type, as NumPy's `astype` does it."""
     name, of = value.name, value.type
-    if kind(of) is Kind.COMPLEX and kind(to) is not Kind.COMPLEX:
-        name, of = f"{name}.real", concrete(to_real(of))
     if to == BOOL:
         return name if of == BOOL else f"{name} != 0"
+    if kind(of) is Kind.COMPLEX and kind(to) is not Kind.COMPLEX:
+        name, of = f"{name}.real", concrete(to_real(of))
     if to in LOW_PRECISION:
         if to.name == "bfloat16":
             return f"round_bfloat(to_f4({name}))"
@@ -178,7 +178,9 @@ def cast_text(value: Value, to: DType) -> str:
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-_PATTERNS = {"or": "{x} | {y}", "and": "{x} & {y}", "not": "not {x}", "neg": "{to}(-{x})"}
+_PATTERNS = {"or": "{x} | {y}", "and": "{x} & {y}", "not": "not {x}", "neg": "{to}(-{x})"} | {
+    op: f"{{x}} {sign} {{y}}" for op, sign in _COMPARE.items()
+}
 # Functions of ours, by the width of the float; the rest come from `math`.
 _OWN = {"sigmoid", "gelu", "silu"}
 _OWN_F4 = {"exp", "log", "tanh", "erf"}
@@ -188,10 +190,10 @@ def call_text(op: str, names: list[str], of: DType, result: DType) -> str:
     """A function applied to named operands of one type, as a value of the type `result`."""
     x, y = names[0], names[-1]
     to = caster(result)
+    if op == "div" and of.kind == "c":
+        return f"{to}(divide_complex({x}, {y}))"
     if op in _INFIX:
         return f"{to}({x} {_INFIX[op]} {y})"
-    if op in _COMPARE:
-        return f"{x} {_COMPARE[op]} {y}"
     if op in _PATTERNS:
         return _PATTERNS[op].format(x=x, y=y, to=to)
     match op:
@@ -245,7 +247,7 @@ def _power_text(x: str, y: str, of: DType) -> str:
     to = caster(of)
     if of.kind in "iu":
         return f"{to}(power_int({x}, {y}))"
-    return f"{to}(np.power({x}, {y}))" if of.kind == "c" else f"{to}(math.pow({x}, {y}))"
+    return f"{to}({'power_complex' if of.kind == 'c' else 'math.pow'}({x}, {y}))"
 
 
 def _short_power(base: Value, number: Number) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numba import njit, types
 
 from eindecomp.kernels.intrinsics import (
@@ -194,6 +195,29 @@ def power_int(x: Any, n: Any) -> Any:
         x = x * x
         n = n >> 1
     return result
+
+
+@_inline
+def divide_complex(x: Any, y: Any) -> Any:
+    """x / y by Smith's method, step by step as NumPy: numba's own raises an error at y = 0."""
+    a, b, c, d = x.real, x.imag, y.real, y.imag
+    if abs(c) >= abs(d):
+        if c == 0 and d == 0:
+            return complex(a / abs(c), b / abs(c))
+        ratio = d / c
+        scale = np.reciprocal(c + d * ratio)
+        return complex((a + b * ratio) * scale, (b - a * ratio) * scale)
+    ratio = c / d
+    scale = np.reciprocal(d + c * ratio)
+    return complex((a * ratio + b) * scale, (b * ratio - a) * scale)
+
+
+@_inline
+def power_complex(x: Any, y: Any) -> Any:
+    """x to a complex power; those of 0 are NumPy's."""
+    if x == 0 and y != 0:
+        return x - x if y.real > 0 else x * math.nan
+    return np.power(x, y)
 
 
 @_inline

@@ -147,6 +147,11 @@ class _Writer:
         lines = self._computing(self._loader("q_", index, reads))
         found = [lines.value(expr) for expr in self.program.join]
         state = [lines.cast(v, t) for v, t in zip(found, self.program.state, strict=True)]
+        if self.program.combine is not None:
+            # One value is aggregated: the neutral state with it, as wherever there are more.
+            pairs = zip(self.program.identity, self.program.state, strict=True)
+            neutral = [Value(literal(x, t), t) for x, t in pairs]
+            state = self._combine(neutral, state, lines.lines)
         stores = self._stores(lines, state, index, "q_", "j")
         with self._under(f"for j in range(n{self.nest.vector}):"):
             self._put(*reads, *lines.lines, *stores)

@@ -14,15 +14,25 @@ if TYPE_CHECKING:
 
 
 def _cast(x: Any, to: np.dtype[np.generic]) -> Any:
-    # A literal becomes an array scalar; float to int truncates, complex to real drops a part.
+    # A literal becomes an array scalar; float to int truncates, complex to real drops a part, and
+    # only zero is false.
     array = np.asarray(x)
-    if array.dtype.kind == "c" and to.kind != "c":
+    if array.dtype.kind == "c" and to.kind not in "bc":
         array = np.real(array)
     return array.astype(to)
 
 
 def _relu(x: Any) -> Any:
     return np.maximum(x, np.zeros((), np.asarray(x).dtype))
+
+
+def _power(x: Any, y: Any) -> Any:
+    # Where one power serves all elements, NumPy takes a square root for ½, which at −∞ and −0.0 is
+    # not IEEE's power that it takes elsewhere.
+    base: Any = x
+    if getattr(x, "dtype", np.dtype(int)).kind == "f":
+        base = np.where((y == 0.5) & (np.isinf(x) | (x == 0)), np.abs(x), x)
+    return np.power(base, y)
 
 
 def _rsqrt(x: Any) -> Any:
@@ -66,7 +76,7 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "mul": np.multiply,
     "div": np.true_divide,
     "neg": np.negative,
-    "pow": np.power,
+    "pow": _power,
     "abs": np.abs,
     "sign": np.sign,
     "min": np.minimum,
