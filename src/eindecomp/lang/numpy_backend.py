@@ -29,10 +29,10 @@ def _relu(x: Any) -> Any:
 def _power(x: Any, y: Any) -> Any:
     # Where one power serves all elements, NumPy takes a square root for ½, which at −∞ and −0.0 is
     # not IEEE's power that it takes elsewhere.
-    base: Any = x
     if getattr(x, "dtype", np.dtype(int)).kind == "f":
-        base = np.where((y == 0.5) & (np.isinf(x) | (x == 0)), np.abs(x), x)
-    return np.power(base, y)
+        choose: Any = np.where
+        x = choose((y == 0.5) & (np.isinf(x) | (x == 0)), np.abs(x), x)
+    return np.power(x, y)
 
 
 def _rsqrt(x: Any) -> Any:
