@@ -1,0 +1,5 @@
+"""The paper's experiments as graphs: a matrix chain, a large classifier, LLaMA."""
+
+from eindecomp.models.chain import chain
+
+__all__ = ["chain"]
