@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.errors import InputError, suggest
+from eindecomp.errors import InputError
 from eindecomp.lang.dtypes import BFLOAT16
 from eindecomp.models.llama.extras import extra
 from eindecomp.models.llama.read_config import check_folder, read_json
@@ -57,7 +57,7 @@ class Checkpoint:
         """A tensor that must have a shape, as it lies in its file."""
         stored = self.tensors.get(name)
         if stored is None:
-            raise InputError(f"{self.folder}: tensor {name!r} is missing{suggest(name, [])}")
+            raise InputError(f"{self.folder}: tensor {name!r} is missing")
         if stored.shape != shape:
             raise InputError(
                 f"{stored.file}: tensor {name!r} has shape {list(stored.shape)}, but config.json "
@@ -88,13 +88,14 @@ def _find(folder: Path) -> dict[str, Stored]:
 
 def _sharded(folder: Path) -> dict[str, Stored]:
     path = folder / INDEX
-    places = read_json(path).get("weight_map")
-    if not isinstance(places, dict):
+    weight_map: Any = read_json(path).get("weight_map")
+    if type(weight_map) is not dict:
         raise InputError(f"{path}: weight_map is missing")
     files: dict[str, dict[str, Stored]] = {}
     found: dict[str, Stored] = {}
-    for name, file in places.items():  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(name, str) or not _is_plain(file):
+    places = cast("dict[str, Any]", weight_map)
+    for name, file in places.items():
+        if not _is_plain(file):
             raise InputError(f"{path}: tensor {name!r} is said to be in {file!r}, no file name")
         if file not in files:
             files[file] = _header(folder / file)
@@ -128,7 +129,9 @@ def _header(path: Path) -> dict[str, Stored]:
         length = int.from_bytes(file.read(8), "little")
         entries: Mapping[str, Any] = json.loads(file.read(length))
     return {
-        name: Stored(path, entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0])
+        name: Stored(
+            path, entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
+        )
         for name, entry in entries.items()
         if name != "__metadata__"
     }

@@ -1,4 +1,4 @@
-"""What a LLaMA looks like: its sizes, how it rotates, and the configurations that were published."""
+"""What a LLaMA looks like: its sizes, how it rotates, and the published configurations."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Config:
     tied: bool = False
     """Whether the table of embeddings is the output head too."""
     interleaved: bool = False
-    """Whether neighbours rotate together, as Meta's files have it, or halves, as in Hugging Face's."""
+    """Whether neighbours rotate together, as in Meta's files, or halves, as in Hugging Face's."""
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
@@ -143,6 +143,12 @@ def _third(width: int, layers: int, heads: int, hidden: int) -> Config:
     )  # fmt: skip
 
 
+_SMALL = _published(
+    2048, 16, 32, 8192,
+    kv_heads=8, positions=131072, vocabulary=128256, theta=500000.0, tied=True,
+    scaling=RopeScaling(32.0, 1.0, 4.0, 8192),
+)  # fmt: skip
+
 CONFIGS: dict[str, Config] = {
     "7B": _published(4096, 32, 32, 11008, epsilon=1e-6),
     "13B": _published(5120, 40, 40, 13824, epsilon=1e-6),
@@ -153,11 +159,6 @@ CONFIGS: dict[str, Config] = {
     "2-70B": _published(8192, 80, 64, 28672, kv_heads=8, positions=4096),
     "3-8B": _third(4096, 32, 32, 14336),
     "3-70B": _third(8192, 80, 64, 28672),
-    "3.2-1B": _published(
-        2048, 16, 32, 8192,
-        kv_heads=8, positions=131072, vocabulary=128256, theta=500000.0, tied=True,
-        scaling=RopeScaling(32.0, 1.0, 4.0, 8192),
-    ),  # fmt: skip
-}  # fmt: skip
+    "3.2-1B": _SMALL,
+}
 """The published models by name; `2-` and `3-` are LLaMA-2 and LLaMA-3."""
-

@@ -13,6 +13,4 @@ def extra(package: str) -> Any:
     try:
         return import_module(package)
     except ImportError:
-        raise InputError(
-            f"{package} is not installed: pip install 'eindecomp[models]'"
-        ) from None
+        raise InputError(f"{package} is not installed: pip install 'eindecomp[models]'") from None

@@ -2,9 +2,10 @@
 
 Labels: b sequences, s positions of the tokens that are read now, t positions of keys, a the width
 of the stream, h heads of keys and values, g the heads of queries that share one, d the size of a
-head, f the width of the feed-forward net, v the vocabulary. A head that is rotated is seen as pairs
-e of two numbers, c before and k after the rotation. The two conventions of rotation differ only in
-which of c and e lies outside. Weights lie as Hugging Face stores them, what they make outermost.
+head, f the width of the feed-forward net, o what is added to the stream, v the vocabulary. A head
+that is rotated is seen as pairs e of two numbers, c before and k after the rotation. The two
+conventions of rotation differ only in which of c and e lies outside. Weights lie as Hugging Face
+stores them, what they make outermost.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ input WQ{l}[h: {h}, g: {g}, {pairs}, a] {dtype}
 input WK{l}[h, {pair}, a] {dtype}, WV{l}[h, d: {d}, a] {dtype}, WO{l}[a, h, g, d] {dtype}
 SX{l}[b,s]           <- sum float32(X{l}[b,s,a])**2 / {a}
 XN{l}[b,s,a]         <- {dtype}(X{l}[b,s,a] * rsqrt(SX{l}[b,s] + {eps}) * N{l}[a])
-Q{l}[b,s,h,g,{pair}] <- sum XN{l}[b,s,a] * WQ{l}[h,g,{pair},a]
 K{l}[b,s,h,{pair}]   <- sum XN{l}[b,s,a] * WK{l}[h,{pair},a]
 V{l}[b,h,s,d]        <- sum XN{l}[b,s,a] * WV{l}[h,d,a]
+Q{l}[b,s,h,g,{pair}] <- sum XN{l}[b,s,a] * WQ{l}[h,g,{pair},a]
 QR{l}[b,h,g,s,k,e]   <- sum Q{l}[b,s,h,g,{pair}] * R[b,s,k,c,e] * {scale}
 KR{l}[b,h,s,k,e]     <- sum K{l}[b,s,h,{pair}] * R[b,s,k,c,e]
 """
@@ -58,21 +59,22 @@ C{l}[b,h,g,s]   <- max where(M[b,t], T{l}[b,h,g,s,t], -inf)
 P{l}[b,h,g,s,t] <- where(M[b,t], exp(T{l}[b,h,g,s,t] - max(C{l}[b,h,g,s], U{l}[b,h,g,s])), 0)
 Z{l}[b,h,g,s]   <- sum float32(P{l}[b,h,g,s,t])
 A{l}[b,s,h,g,d] <- sum P{l}[b,h,g,s,t] * VC{l}[b,h,t,d]
-W{l}[b,h,g,s]   <- exp(float32(U{l}[b,h,g,s]) - max(C{l}[b,h,g,s], U{l}[b,h,g,s]))
-O{l}[b,s,h,g,d] <- {dtype}((A{l}[b,s,h,g,d] + W{l}[b,h,g,s] * V{l}[b,h,s,d])
-                           / (Z{l}[b,h,g,s] + W{l}[b,h,g,s]))
+O{l}[b,s,h,g,d] <- {dtype}(
+    (A{l}[b,s,h,g,d] + exp(U{l}[b,h,g,s] - max(C{l}[b,h,g,s], U{l}[b,h,g,s])) * V{l}[b,h,s,d])
+    / (Z{l}[b,h,g,s] + exp(U{l}[b,h,g,s] - max(C{l}[b,h,g,s], U{l}[b,h,g,s])))
+)
 """
 
 _FEED = """
 input NF{l}[a] {dtype}, WG{l}[f: {f}, a] {dtype}, WU{l}[f, a] {dtype}, WD{l}[a, f] {dtype}
-Y{l}[b,s,a]  <- sum O{l}[b,s,h,g,d] * WO{l}[a,h,g,d]
+Y{l}[b,s,o]  <- sum O{l}[b,s,h,g,d] * WO{l}[o,h,g,d]
 H{l}[b,s,a]  <- X{l}[b,s,a] + Y{l}[b,s,a]
 SH{l}[b,s]   <- sum float32(H{l}[b,s,a])**2 / {a}
 HN{l}[b,s,a] <- {dtype}(H{l}[b,s,a] * rsqrt(SH{l}[b,s] + {eps}) * NF{l}[a])
 G{l}[b,s,f]  <- sum HN{l}[b,s,a] * WG{l}[f,a]
 F{l}[b,s,f]  <- sum HN{l}[b,s,a] * WU{l}[f,a]
 B{l}[b,s,f]  <- silu(G{l}[b,s,f]) * F{l}[b,s,f]
-D{l}[b,s,a]  <- sum B{l}[b,s,f] * WD{l}[a,f]
+D{l}[b,s,o]  <- sum B{l}[b,s,f] * WD{l}[o,f]
 X{n}[b,s,a]  <- H{l}[b,s,a] + D{l}[b,s,a]
 output KR{l}, V{l}
 """
@@ -147,6 +149,6 @@ def _build(
     layer = _PROJECT + attend + _FEED
     table = "" if config.tied else f", H[v, a] {config.dtype}"
     parts = [_EMBED.format(**sizes), start, f"input N[a] {config.dtype}{table}"]
-    parts += [layer.format(l=l, n=l + 1, **sizes) for l in range(config.layers)]
+    parts += [layer.format(l=k, n=k + 1, **sizes) for k in range(config.layers)]
     parts += [end.format(n=config.layers, **sizes), "output logits"]
     return parse("\n".join(parts))

@@ -1,4 +1,4 @@
-"""`Llama`: a model from a folder, planned over devices, that reads prompts and goes on from them."""
+"""`Llama`: a model from a folder, planned over devices, that goes on from prompts."""
 
 from __future__ import annotations
 
@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
+DEFAULT_STRATEGY = ("o", "v", "h", "f")
+"""Every product is cut along the rows of its weight, as those lie in memory.
+
+Devices of one machine share memory, so that nothing is saved by moving less, but reading weights is
+what a token costs: so each device reads its own rows, one after another.
+"""
+
+
 @dataclass(slots=True)
 class Counts:
     """What a model has done since it was loaded, and what it took."""
@@ -65,7 +73,7 @@ class Llama:
         config: Config,
         weights: Mapping[str, Array],
         devices: int = 2,
-        strategy: str | Sequence[str] | None = None,
+        strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
         tokenizer: Tokenizer | None = None,
         stops: frozenset[int] = frozenset(),
     ) -> None:
@@ -80,11 +88,14 @@ class Llama:
         folder: str | Path,
         devices: int = 2,
         dtype: str | None = None,
-        strategy: str | Sequence[str] | None = None,
+        strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
         *,
         interleaved: bool = False,
     ) -> Llama:
-        """Open a Hugging Face folder; weights stay in their files unless `dtype` is another."""
+        """Open a Hugging Face folder; weights stay in their files unless `dtype` is another.
+
+        `strategy` restricts plans, as that of `ed.plan` does; None plans for the fewest bytes.
+        """
         config = replace(Config.from_folder(folder), interleaved=interleaved)
         if dtype is not None:
             config = replace(config, dtype=dtype)
@@ -95,7 +106,10 @@ class Llama:
 
     @staticmethod
     def random(
-        config: Config, devices: int = 2, strategy: str | Sequence[str] | None = None, seed: int = 0
+        config: Config,
+        devices: int = 2,
+        strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
+        seed: int = 0,
     ) -> Llama:
         """A model of random weights."""
         return Llama(config, random_weights(config, seed), devices, strategy)
@@ -143,7 +157,7 @@ class Llama:
         return result["logits"]
 
     def logits(self, ids: Sequence[int] | Sequence[Sequence[int]] | Array) -> Array:
-        """The logits after every token of sequences of one length, [sequence, token, vocabulary]."""
+        """The logits after every token, [sequence, token, vocabulary]; lengths must be equal."""
         rows = self._rows(ids)
         if len({len(row) for row in rows}) > 1:
             raise InputError("logits after every token need sequences of one length")
@@ -221,8 +235,8 @@ class Llama:
         starts: Array | None = None,
         room: int | None = None,
     ) -> Result:
-        batch, count = ids.shape
-        positions = np.arange(count) if starts is None else starts
+        batch, count = int(ids.shape[0]), int(ids.shape[1])
+        positions = np.arange(count) + (0 if starts is None else starts)
         table = rotations(self.config, np.broadcast_to(positions, ids.shape))
         made = self.plan(kind, batch, room or count)
         inputs = {"ids": ids, "R": table, **more, **self.weights}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from eindecomp.errors import InputError
 from eindecomp.models.llama.config import DTYPES, Config, RopeScaling
@@ -51,8 +51,10 @@ def read_stops(folder: str | Path) -> frozenset[int]:
     for name in ("generation_config.json", "config.json"):
         path = Path(folder) / name
         if name == "config.json" or path.exists():
-            ids = _Fields(path, read_json(path)).given("eos_token_id")
-            found: list[Any] = ids if isinstance(ids, list) else [] if ids is None else [ids]
+            ids: Any = read_json(path).get("eos_token_id")
+            found = cast(
+                "list[Any]", ids if isinstance(ids, list) else [] if ids is None else [ids]
+            )
             if not all(isinstance(x, int) and not isinstance(x, bool) for x in found):
                 raise InputError(f"{path}: eos_token_id is {ids!r}, not token numbers")
             if found:
