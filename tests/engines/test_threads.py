@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -191,3 +192,27 @@ def test_einsum_plans_and_runs(devices):
     apart = ed.einsum("ij,jk->ik", x, y, join="(x-y)**2", agg="max", devices=devices)
     assert np.allclose(apart, ((x[:, :, None] - y[None]) ** 2).max(axis=1))
     assert np.allclose(ed.einsum("ii->i", x[:, :5]), np.diagonal(x[:, :5]))
+
+
+def test_next_to_nothing_is_one_call_however_it_is_cut():
+    graph = ed.parse("""
+    input X[i: 160, j: 160], Y[j, k: 160]
+    S[i]   <- sum X[i,j]
+    T[]    <- max S[i] * 2
+    Z[i,k] <- sum X[i,j] * Y[j,k]
+    U[i,k] <- Z[i,k] - T[]
+    output U, S
+    """)
+    plan = ed.plan(graph, 2, rewrite=False, strategy=["j", "i"])
+    done: Counter[str] = Counter()
+
+    def hear(event):
+        if isinstance(event, TaskFinished):
+            done[event.vertex] += 1
+
+    arrays = arrays_for(graph)
+    result = ed.run(plan, arrays, on_event=hear)
+    close(result, ed.evaluate(graph, arrays))
+    assert done["T"] == 1
+    assert done["Z"] == 4
+    assert result.stats.bytes_moved == plan.cost
