@@ -36,7 +36,7 @@ from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
 
 if TYPE_CHECKING:
-    from eindecomp import solve
+    from eindecomp import models, solve
     from eindecomp.api.einsum import einsum
     from eindecomp.api.run import run
     from eindecomp.planner.cost import Cost
@@ -67,6 +67,7 @@ __all__ = [
     "extend",
     "grad",
     "load",
+    "models",
     "monoid",
     "parse",
     "plan",
@@ -81,6 +82,7 @@ _LATER = {
     "Plan": "planner.plan",
     "cost": "planner.make",
     "einsum": "api.einsum",
+    "models": "models",
     "plan": "planner.make",
     "run": "api.run",
     "solve": "solve",
@@ -92,4 +94,4 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'eindecomp' has no attribute {name!r}")
     module = import_module(f"eindecomp.{_LATER[name]}")
-    return module if name == "solve" else getattr(module, name)
+    return module if name in ("models", "solve") else getattr(module, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections import Counter
 from weakref import ref
 
 import numpy as np
@@ -184,3 +185,30 @@ def test_bad_arguments():
         ed.run(plan, {"X": arrays["X"]})
     with pytest.raises(ed.InputError, match="workers must be 1 or more"):
         ThreadsEngine(workers=0)
+
+
+def test_next_to_nothing_is_one_call_however_it_is_cut():
+    graph = ed.parse("""
+    input X[i: 160, j: 160], Y[j, k: 160]
+    S[i]   <- sum X[i,j]
+    T[]    <- max S[i] * 2
+    Z[i,k] <- sum X[i,j] * Y[j,k]
+    U[i,k] <- Z[i,k] - T[]
+    output U, S
+    """)
+    plan = ed.plan(graph, 2, rewrite=False, strategy=["j", "i"])
+    done: Counter[str] = Counter()
+
+    def hear(event):
+        if isinstance(event, TaskFinished):
+            done[event.vertex] += 1
+
+    arrays = arrays_for(graph)
+    result = ed.run(plan, arrays, on_event=hear)
+    close(result, ed.evaluate(graph, arrays))
+    assert done["T"] == 2
+    assert done["Z"] == 4
+    calls = Counter(call.vertex for call in prepare(plan).calls)
+    assert calls["T"] == 1
+    assert calls["Z"] == 4
+    assert result.stats.bytes_moved == plan.cost

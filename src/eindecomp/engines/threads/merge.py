@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from eindecomp.tra.tasks import Layout
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,6 +34,8 @@ class Tile:
 def merge(tasks: Sequence[Compute], op: EinSum, cores: int) -> list[Tile]:
     """The tiles of a product with rows or columns joined, no fewer than there are cores."""
     tiles = [Tile(task, (task.device,)) for task in tasks]
+    if tasks[0].into.layout is not Layout.HOME:  # parts of sums are reduced device by device
+        return tiles
     for label in op.output:
         # Both inputs have the labels of a batch: joining those saves no copy.
         if not all(label in own for own in op.inputs):

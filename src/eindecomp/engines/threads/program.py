@@ -18,6 +18,7 @@ from eindecomp.engines.threads.folds import Fold, find_folds
 from eindecomp.engines.threads.memory import Key, Memory, Where
 from eindecomp.engines.threads.merge import Tile, merge
 from eindecomp.engines.threads.space import needed_space
+from eindecomp.engines.threads.trifles import find_trifles, undivided
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.kernels.fills import fill
 from eindecomp.kernels.kernel import Kernel, einsum_kernel, flops
@@ -83,6 +84,8 @@ class Program:
     lies_in: dict[str, str] = field(default_factory=dict[str, str])
     """For a sum that a product was added to, the tensor whose array it is in."""
     folds: dict[str, Fold] = field(default_factory=dict[str, Fold])
+    trifles: set[str] = field(default_factory=set[str])
+    """Vertices that are computed by one call, however they are cut: memory is shared."""
 
     @staticmethod
     def of(plan: Plan) -> Program:
@@ -92,6 +95,7 @@ class Program:
         program = Program(plan.graph, plan.devices, moves, tasks.bytes_by_vertex)
         reduced = {step.vertex for step in tasks.steps if step.kind == "reduce"}
         program.folds = find_folds(plan.graph, reduced)
+        program.trifles = find_trifles(plan.graph)
         for step in tasks.steps:
             if step.kind == "compute" and step.vertex not in program.lies_in:
                 program._compute(step)
@@ -142,7 +146,7 @@ class Program:
             vertex, kind = computed_with.get(move[0], move[0]), move[1]
             made = kind in ("keep", "replicate")
             by = "reduce" if kind == "reduce" else "compute"
-            number = last[vertex] if made else first[vertex, by]
+            number = last[vertex] if made else first.get((vertex, by), last[vertex])
             found.setdefault(number, []).append(move)
         return found
 
@@ -152,11 +156,13 @@ class Program:
         tasks = _distinct([task for task in step.tasks if isinstance(task, Compute)])
         for k in _read(tasks):
             self._fill(vertex.inputs[k])
-        is_home = tasks[0].into.layout is Layout.HOME
         tiles = [Tile(task, (task.device,)) for task in tasks]
-        if is_home and isinstance(kernel, Kernel) and kernel.is_product:
+        if vertex.name in self.trifles:
+            tiles = [undivided(self.graph, vertex, tasks)]
+        elif isinstance(kernel, Kernel) and kernel.is_product:
             tiles = merge(tasks, kernel.op, cores())
-            tasks = [tile.task for tile in tiles]
+        tasks = [tile.task for tile in tiles]
+        is_home = tasks[0].into.layout is Layout.HOME
         waits = [self._waits(vertex.inputs[k], [t.reads[k] for t in tasks]) for k in _read(tasks)]
         fold = self.folds.get(vertex.name)
         if fold is not None:
@@ -170,7 +176,7 @@ class Program:
             seen.add(tile.task.box)
             self.calls.append(self._kernel_call(vertex, kernel, tile, after, first))
         if isinstance(vertex.op, EinSum):
-            self.flops += flops(vertex.op, _sizes(self.graph, vertex, vertex.op))
+            self.flops += flops(vertex.op, self.graph.label_sizes(vertex))
         written = (tuple(numbers), tuple(task.box for task in tasks))
         if fold is not None:
             self.lies_in[fold.total] = self.key_of(fold.term)
@@ -245,7 +251,7 @@ class Program:
         if not isinstance(op, EinSum):
             return []
         boxes = [(op.output, task.box), *zip(op.inputs, task.reads, strict=True)]
-        sizes = _sizes(self.graph, vertex, op)
+        sizes = self.graph.label_sizes(vertex)
         for labels, box in boxes:
             if box is not None:
                 sizes |= {t: high - low for t, (low, high) in zip(labels, box, strict=True)}
@@ -272,6 +278,8 @@ class Program:
 
     def _reduce(self, step: Step) -> None:
         vertex = self.graph[step.vertex]
+        if vertex.name in self.trifles:
+            return
         kernel = _kernel(self.graph, vertex)
         call_of = self.parts[vertex.name]
         written: dict[Box, int] = {}
@@ -376,13 +384,6 @@ def _in_place(vertex: Vertex, kernel: Kernel | MoveKernel) -> bool:
     """Whether partial results are held as the result is."""
     agg = getattr(vertex.op, "agg", None)
     return kernel.state == (vertex.dtype,) and (agg is None or agg.finish is None)
-
-
-def _sizes(graph: Graph, vertex: Vertex, op: EinSum) -> dict[str, int]:
-    found = vertex.sizes
-    for name, labels in zip(vertex.inputs, op.inputs, strict=True):
-        found |= graph[name].sizes_by(labels)
-    return found
 
 
 def _where(box: Box, shape: Sequence[int]) -> Where:
