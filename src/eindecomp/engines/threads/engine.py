@@ -30,16 +30,19 @@ from eindecomp.kernels.compiling import listeners
 
 if TYPE_CHECKING:
     from eindecomp.engines.threads.program import Call
+    from eindecomp.engines.threads.spare import Spare
     from eindecomp.planner.plan import Plan
 
 
 class ThreadsEngine:
     """Runs plans on threads that share memory; devices are more than threads if need be."""
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(self, workers: int | None = None, spare: Spare | None = None) -> None:
         if workers is not None and (not isinstance(workers, int) or workers < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"workers must be 1 or more, not {workers!r}")
         self.workers = workers
+        self.spare = spare
+        """Where arrays are taken from and left, for those who run again and again."""
 
     def run(
         self,
@@ -51,7 +54,7 @@ class ThreadsEngine:
         """Compute the outputs of the plan's graph."""
         arrays, scalars = check_inputs(plan.graph, inputs, lazily=True)
         program = prepare(plan)
-        check_space(program)
+        check_space(program, 0 if self.spare is None else self.spare.nbytes)
         return self.carry_out(program, arrays, tuple(scalars.values()), on_event)
 
     def carry_out(
@@ -63,7 +66,9 @@ class ThreadsEngine:
     ) -> Result:
         """Run a program on arrays that fit it."""
         start = perf_counter()
-        memory = Memory(arrays, scalars, program.shapes, program.reads, _telling_freed(on_event))
+        memory = Memory(
+            arrays, scalars, program.shapes, program.reads, _telling_freed(on_event), self.spare
+        )
         job = Job(program, memory, None if on_event is None else _telling(on_event))
         if on_event is not None:
             on_event(RunStarted(len(program.calls)))

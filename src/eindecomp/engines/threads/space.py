@@ -37,11 +37,14 @@ def needed_space(program: Program) -> tuple[int, str]:
     return most, where
 
 
-def check_space(program: Program) -> None:
-    """Raise if the machine has not got the memory that a run needs beside its inputs."""
+def check_space(program: Program, spare: int = 0) -> None:
+    """Raise if the machine has not got the memory that a run needs beside its inputs.
+
+    `spare` are bytes that are held already, for the run to use.
+    """
     needed, where = program.space
     free = available()
-    if free is not None and needed > free:
+    if free is not None and needed > free + spare:
         raise InputError(
             f"running needs {show_bytes(needed)} for intermediate tensors and results when it "
             f"comes to {program.graph[where]}; {show_bytes(free)} are available"
