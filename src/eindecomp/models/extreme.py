@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 22  # bytes read at once
 _LONGEST = 1 << 24  # bytes of the longest line that is believed to be one
 _MOST = 2**31 - 1
+_LARGEST = float(np.finfo(np.float32).max)
 Target = Literal["first", "random"]
 
 
@@ -133,8 +134,8 @@ class ExtremeFile:
         if code != FINE:
             raise self._wrong(text, before, code, place)
         for number, first, end in slow[:slows].tolist():
-            value = float(text[first:end])
-            if abs(value) > np.finfo(np.float32).max:
+            value = float(text[first:end].partition(b":")[2])
+            if abs(value) > _LARGEST:
                 raise self._wrong(text, before, NOT_FINITE, first)
             points.values[number] = value
         return points

@@ -58,18 +58,17 @@ def momentum(
 ) -> None:
     """Gradient descent by a running sum of gradients, which shrinks by `factor` a step."""
     _declare(graph)
-    decay = _within("factor", factor)
+    keep = _within("factor", factor)
     for parameter, gradient in _pairs(graph, parameters, gradients):
-        slope = _decayed("z", weight_decay, of="x")
-        sum_ = _remember(graph, parameter, "sum")
-        read = (parameter.name, sum_.name, gradient) if weight_decay else (sum_.name, gradient)
-        join = f"{decay} * y + {slope}" if weight_decay else f"{decay} * x + y"
-        new_sum = _update(graph, sum_, join, *read).name
+        total = _remember(graph, parameter, "sum")
+        slope = _decayed("y", weight_decay, of="z")
+        read = (gradient, parameter.name) if weight_decay else (gradient,)
+        new = _update(graph, total, f"{keep} * x + {slope}", total.name, *read).name
         if nesterov:
-            ahead = f"x - lr * ({slope} + {decay} * y)"
-            _update(graph, parameter, ahead, parameter.name, new_sum, gradient)
+            ahead = f"x - lr * ({_decayed('z', weight_decay)} + {keep} * y)"
+            _update(graph, parameter, ahead, parameter.name, new, gradient)
         else:
-            _update(graph, parameter, "x - lr * y", parameter.name, new_sum)
+            _update(graph, parameter, "x - lr * y", parameter.name, new)
 
 
 def adam(
@@ -183,9 +182,10 @@ def _adam(
 
 
 def _declare(graph: Graph, *more: str) -> None:
-    for name, dtype in (("lr", "float64"), ("step", "int64")):
-        if name not in graph.scalars and (name == "lr" or name in more):
-            graph.scalar(name, dtype)
+    # The step is a float as well: an integer would meet floats as a float32.
+    for name in ("lr", *more):
+        if name not in graph.scalars:
+            graph.scalar(name, "float64")
 
 
 def _pairs(

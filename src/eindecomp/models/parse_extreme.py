@@ -73,7 +73,7 @@ def parse_lines(
 
     Features from `keep` on are checked but left out. `seen` has the stamp of the line in which each
     feature stood last; this text's lines are stamped from `stamp` on. Values that are not exact in
-    doubles are left to the caller: `slow` has a row (number, first byte, end) of each.
+    doubles are left to the caller: `slow` has a row (number, first byte of feature:value, end).
     """
     at, line, pairs, named, slows = 0, 0, 0, 0, 0
     while at < text.size:
@@ -92,13 +92,12 @@ def parse_lines(
             if seen[index] == stamp + line:
                 return TWICE, begin, slows
             seen[index] = stamp + line
-            first = at
             code, at, value = _value(text, at)
             if code in (VALUE, NOT_FINITE):
                 return code, begin, slows
             if index < keep:
                 if code != FINE:
-                    slow[slows, 0], slow[slows, 1], slow[slows, 2] = pairs, first, at
+                    slow[slows, 0], slow[slows, 1], slow[slows, 2] = pairs, begin, at
                     slows += 1
                 feature_of[pairs], value_of[pairs] = index, value
                 pairs += 1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _WORDS = 64
-"""Features that a class has for its own."""
+"""Features that a class has for its own, if there are sixteen times as many."""
 _MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9], np.uint64)
 
 
@@ -73,8 +73,9 @@ class Synthetic:
         # The square makes low class numbers frequent and high ones rare.
         classes = (self.classes * rng.random(self.batch) ** 2).astype(np.int32)
         shape = (self.batch, self.nonzeros)
-        word = rng.integers(0, _WORDS, shape).astype(np.uint64)
-        hashed = classes[:, None].astype(np.uint64) * np.uint64(_WORDS) + word + np.uint64(1)
+        words = max(1, min(_WORDS, self.features // 16))
+        word = rng.integers(0, words, shape).astype(np.uint64)
+        hashed = classes[:, None].astype(np.uint64) * np.uint64(words) + word + np.uint64(1)
         hashed = hashed * _MULTIPLIERS[0]
         hashed = (hashed ^ (hashed >> np.uint64(29))) * _MULTIPLIERS[1]
         own = ((hashed >> np.uint64(16)) % np.uint64(self.features)).astype(np.int64)
