@@ -145,6 +145,22 @@ def test_a_file_that_is_cut_off_is_refused_or_ends_in_a_whole_point(tmp_path, cu
             list(data.batches())
 
 
+@given(
+    at=st.integers(6, 55), byte=st.sampled_from(b"\x00\t\n\r ,.:+-09e\xff"), insert=st.booleans()
+)
+def test_a_changed_byte_is_read_or_refused(tmp_path_factory, at, byte, insert):
+    path = write(tmp_path_factory.mktemp("changed"), POINTS)
+    text = path.read_bytes()
+    path.write_bytes(text[:at] + bytes([byte]) + text[at + (not insert) :])
+    data = models.extreme_file(path, 2, shuffle=False, epochs=1)
+    try:
+        found = list(data.batches())
+    except ed.InputError:
+        return
+    assert len(found) == 2
+    assert all(np.isfinite(batch["x"]).all() and batch["y"].max() < 3 for batch in found)
+
+
 def test_what_is_asked_for_is_checked(tmp_path):
     path = write(tmp_path, POINTS)
     for options, message in (

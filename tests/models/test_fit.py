@@ -83,6 +83,15 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_low_precision_is_kept_as_it_is(tmp_path):
+    graph = models.ffnn(8, 30, 12, 5, optimizer="adam", dtype="bfloat16")
+    options = {"lr": 0.01, "devices": 2}
+    whole = models.fit(graph, DATA, models.initial(graph), steps=6, **options)
+    options["checkpoint"] = tmp_path / "run.safetensors"
+    models.fit(graph, DATA, models.initial(graph), steps=3, **options)
+    assert same(models.fit(graph, DATA, models.initial(graph), steps=6, **options), whole)
+
+
 def test_the_arrays_given_are_only_read():
     graph = models.ffnn(8, 30, 12, 5)
     state = models.initial(graph)
