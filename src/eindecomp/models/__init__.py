@@ -2,5 +2,30 @@
 
 from eindecomp.models import llama
 from eindecomp.models.chain import chain
+from eindecomp.models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from eindecomp.models.extreme import ExtremeFile, extreme_file
+from eindecomp.models.ffnn import ffnn, initial
+from eindecomp.models.fit import Batches, Fitted, fit
+from eindecomp.models.optimizers import adam, adamw, momentum, sgd, training_step
+from eindecomp.models.synthetic import Synthetic
 
-__all__ = ["chain", "llama"]
+__all__ = [
+    "Batches",
+    "Checkpoint",
+    "ExtremeFile",
+    "Fitted",
+    "Synthetic",
+    "adam",
+    "adamw",
+    "chain",
+    "extreme_file",
+    "ffnn",
+    "fit",
+    "initial",
+    "llama",
+    "load_checkpoint",
+    "momentum",
+    "save_checkpoint",
+    "sgd",
+    "training_step",
+]

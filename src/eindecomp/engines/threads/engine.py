@@ -23,6 +23,7 @@ from eindecomp.graph.inputs import check_inputs
 
 if TYPE_CHECKING:
     from eindecomp.engines.events import Event
+    from eindecomp.engines.threads.spare import Spare
     from eindecomp.planner.plan import Plan
 
 
@@ -32,10 +33,12 @@ class ThreadsEngine:
     Without `workers` there is a thread for each core, and one alone for what is small.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(self, workers: int | None = None, spare: Spare | None = None) -> None:
         if workers is not None and (not isinstance(workers, int) or workers < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"workers must be 1 or more, not {workers!r}")
         self.workers = workers
+        self.spare = spare
+        """Where arrays are taken from and left, for those who run again and again."""
 
     def run(
         self,
@@ -48,7 +51,7 @@ class ThreadsEngine:
         arrays, scalars = check_inputs(plan.graph, inputs, lazily=True)
         program = prepare(plan)
         loads = self._workers(program) * largest_load(program, arrays)
-        check_space(program, loads)
+        check_space(program, loads, 0 if self.spare is None else self.spare.nbytes)
         return self.carry_out(program, arrays, tuple(scalars.values()), on_event, loads)
 
     def _workers(self, program: Program) -> int:
@@ -66,7 +69,7 @@ class ThreadsEngine:
         start = perf_counter()
         report = None if on_event is None else Report(program, on_event)
         on_free = None if report is None else report.freed
-        memory = Memory(arrays, scalars, program.shapes, program.uses, loads, on_free)
+        memory = Memory(arrays, scalars, program.shapes, program.uses, loads, on_free, self.spare)
         workers = self._workers(program)
         # One thread of BLAS's or many: for what is small that makes no difference.
         hold = nullcontext() if workers == 1 and program.is_small else one_thread_each()

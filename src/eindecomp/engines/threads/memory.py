@@ -17,6 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from eindecomp.engines.threads.spare import Spare
     from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]
@@ -49,8 +50,10 @@ class Memory:
         uses: Mapping[Key, int],
         loads: int = 0,
         on_free: Callable[[str, int], None] | None = None,
+        spare: Spare | None = None,
     ) -> None:
         self.scalars = scalars
+        self._spare = spare
         self._shapes = shapes
         self._arrays: dict[Key, Any] = {**given}
         self._given = frozenset(given)
@@ -81,7 +84,8 @@ class Memory:
         with self._lock:
             if key not in self._arrays:
                 shape, dtype = self._shapes[key]
-                array = np.empty(shape, dtype)
+                spare = self._spare
+                array = np.empty(shape, dtype) if spare is None else spare.make(shape, dtype)
                 self._held += array.nbytes
                 self.peak = max(self.peak, self._held)
                 self._arrays[key] = array
@@ -96,6 +100,8 @@ class Memory:
             return
         with self._lock:
             self._held -= array.nbytes
+        if self._spare is not None:
+            self._spare.give(array)
         if self._on_free is not None:
             self._on_free(key if isinstance(key, str) else key[0], array.nbytes)
 

@@ -52,14 +52,17 @@ def largest_load(program: Program, arrays: Mapping[str, Any]) -> int:
     return max(loads, default=0)
 
 
-def check_space(program: Program, loads: int = 0) -> None:
-    """Raise if the machine has not got the memory that a run needs beside what it is given."""
+def check_space(program: Program, loads: int = 0, spare: int = 0) -> None:
+    """Raise if the machine has not got the memory that a run needs beside what it is given.
+
+    `loads` are bytes of tiles that are read, `spare` those that are held already for the run.
+    """
     held, where = program.space
     needed = held + loads
     if needed < _LITTLE:
         return
     free = available()
-    if free is not None and needed > free:
+    if free is not None and needed > free + spare:
         raise InputError(
             f"running needs {show_bytes(needed)} for tiles that it loads, intermediate tensors and "
             f"results when it comes to {program.graph[where]}; {show_bytes(free)} are available"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from secrets import token_hex
 from shutil import copymode
@@ -46,6 +47,30 @@ def _write(path: Path, content: bytes | Callable[[IO[bytes]], object]) -> None:
             content(opened)
         else:
             opened.write(content)
+
+
+@contextmanager
+def replacing(output: Path) -> Generator[Path, None, None]:
+    """A new file to write, which takes the output's place once it is safely on the disk.
+
+    Where writing it fails or is interrupted, the output stays as it was.
+    """
+    with _beside(output) as fresh:
+        yield fresh
+        if output.exists():
+            copymode(output, fresh)
+        _flush(fresh)
+        fresh.replace(output.resolve())
+        if os.name == "posix":  # where a folder is a file, whose entries are to be flushed as well
+            _flush(fresh.parent)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -1,0 +1,137 @@
+"""Checkpoints of training: one safetensors file, written as a whole or not at all.
+
+Tensors go by the names of the inputs that they are for; `fit.losses` are those of all steps so far.
+The metadata has the step, the graph as text (the optimiser is part of it) and what the user calls
+the configuration. A file is believed only as far as it fits the graph that it is read for.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from eindecomp.errors import InputError
+from eindecomp.models.optimizers import carried
+from eindecomp.planner.store.whole_file import replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from eindecomp.graph.graph import Graph
+
+    Array = np.ndarray[Any, Any]
+
+FORMAT = "eindecomp checkpoint 1"
+LOSSES = "fit.losses"  # not an identifier, and so the name of no tensor
+Config = dict[str, str | int | float | bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where training stands after a step."""
+
+    step: int
+    state: Mapping[str, Array]
+    losses: list[float]
+    config: Config = field(default_factory=Config)
+
+
+def save_checkpoint(path: Path, graph: Graph, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint in place of the one before, which stays if this cannot be written."""
+    library, arrays = _safetensors()
+    tensors = {name: np.ascontiguousarray(array) for name, array in checkpoint.state.items()}
+    tensors[LOSSES] = np.array(checkpoint.losses, np.float64)
+    metadata = {
+        "format": FORMAT,
+        "step": str(checkpoint.step),
+        "graph": str(graph),
+        "config": json.dumps(checkpoint.config, sort_keys=True),
+    }
+    with replacing(path) as fresh:
+        try:
+            arrays.save_file(tensors, fresh, metadata)
+        except (library.SafetensorError, KeyError) as error:
+            raise InputError(f"{path}: cannot be written: {error}") from error
+
+
+def load_checkpoint(path: Path, graph: Graph, config: Config | None = None) -> Checkpoint:
+    """Read a checkpoint of a graph's training; a given configuration must be the one it has."""
+    library, _ = _safetensors()
+    try:
+        with library.safe_open(path, framework="numpy") as file:
+            metadata = cast("dict[str, str]", file.metadata() or {})
+            step, found = _read_metadata(path, metadata, graph, config)
+            state = _read_state(path, file, graph)
+            losses = _read_losses(path, file, step)
+    except library.SafetensorError as error:
+        raise InputError(f"{path}: not a safetensors file: {error}") from error
+    return Checkpoint(step, state, losses, found)
+
+
+def _read_metadata(
+    path: Path, metadata: dict[str, str], graph: Graph, config: Config | None
+) -> tuple[int, Config]:
+    if metadata.get("format") != FORMAT:
+        raise InputError(f"{path}: not a checkpoint: its format is {metadata.get('format')!r}")
+    text = metadata.get("step", "")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise InputError(f"{path}: step: {text!r} is no number of steps")
+    try:
+        found = json.loads(metadata.get("config", ""))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: config: not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: config: not an object")
+    own = cast("Config", found)
+    if config is not None and own != config:
+        differing = sorted(k for k in {*own, *config} if own.get(k) != config.get(k))
+        told = ", ".join(f"{k} was {own.get(k)!r} and is {config.get(k)!r}" for k in differing)
+        raise InputError(f"{path}: is of another configuration: {told}")
+    if metadata.get("graph") != str(graph):
+        line = _first_difference(metadata.get("graph", ""), str(graph))
+        raise InputError(f"{path}: is of another graph: {line}")
+    return int(text), own
+
+
+def _first_difference(old: str, new: str) -> str:
+    lines = zip([*old.splitlines(), "its end"], [*new.splitlines(), "its end"], strict=False)
+    was, now = next(((a, b) for a, b in lines if a != b), ("", ""))
+    return f"it had {was!r} where this one has {now!r}"
+
+
+def _read_state(path: Path, file: Any, graph: Graph) -> dict[str, Array]:
+    names = set(file.keys())
+    state: dict[str, Array] = {}
+    for name in carried(graph):
+        vertex = graph[name]
+        if name not in names:
+            raise InputError(f"{path}: has no tensor {name!r}")
+        array: Array = file.get_tensor(name)
+        if array.shape != vertex.shape or array.dtype != vertex.dtype:
+            raise InputError(
+                f"{path}: {name} is of {array.dtype} {array.shape}; "
+                f"the graph's is of {vertex.dtype} {vertex.shape}"
+            )
+        state[name] = array
+    return state
+
+
+def _read_losses(path: Path, file: Any, step: int) -> list[float]:
+    names = set(file.keys())
+    losses: Array | None = file.get_tensor(LOSSES) if LOSSES in names else None
+    if losses is None or losses.dtype != np.float64 or losses.shape != (step,):
+        raise InputError(f"{path}: has not the losses of {step} steps")
+    return losses.tolist()
+
+
+def _safetensors() -> tuple[Any, Any]:
+    """The library, and its part that is for NumPy."""
+    try:
+        return import_module("safetensors"), import_module("safetensors.numpy")
+    except ImportError:
+        raise InputError("checkpoints need safetensors: pip install 'eindecomp[models]'") from None

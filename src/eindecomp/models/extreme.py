@@ -1,0 +1,264 @@
+"""Batches from files of the extreme-classification repository, such as AmazonCat-13K.
+
+The first line is `points features labels`; each further line is a point, `3,17 0:0.5 12:1.25 …`:
+its labels and the features that are not zero. The file is read from disk window by window, so that
+memory does not depend on its length. Points are shuffled within a window by the seed, and whatever
+is drawn depends on the seed, the epoch and the window alone: reading can begin at any batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+import numpy as np
+
+from eindecomp.errors import InputError
+from eindecomp.models.parse_extreme import (
+    FINE,
+    MESSAGES,
+    NOT_FINITE,
+    after_lines,
+    parse_lines,
+    spread,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    Array = np.ndarray[Any, Any]
+
+_CHUNK = 1 << 22  # bytes read at once
+_LONGEST = 1 << 24  # bytes of the longest line that is believed to be one
+_MOST = 2**31 - 1
+_LARGEST = float(np.finfo(np.float32).max)
+Target = Literal["first", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremeFile:
+    """A file of sparse points, as dense batches `x` of its first features and class numbers `y`."""
+
+    path: Path
+    batch: int
+    points: int
+    features: int
+    """How many features a batch has: all of the file's, or its first ones."""
+    classes: int
+    file_features: int
+    window: int
+    seed: int
+    shuffle: bool
+    target: Target
+    epochs: int | None
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Whole batches in one pass; the points that are left over are not used in it."""
+        return self.points // self.batch
+
+    def batches(self, start: int = 0) -> Iterator[dict[str, Array]]:
+        """The batches from number `start` on, through all epochs."""
+        first, within = divmod(start, self.batches_per_epoch)
+        window, skip = divmod(within * self.batch, self.window)
+        for epoch in count(first):
+            if self.epochs is not None and epoch >= self.epochs:
+                return
+            yield from self._epoch(epoch, window, skip)
+            window = skip = 0
+
+    def _epoch(self, epoch: int, first: int, skip: int) -> Iterator[dict[str, Array]]:
+        with self.path.open("rb") as file:
+            lines = _Lines(file, self.path)
+            lines.take(1)
+            for _ in range(first):
+                lines.take(self.window)
+            seen = np.full(self.file_features, -1, np.int64)
+            for number in range(first, -(-self.points // self.window)):
+                size = min(self.window, self.points - number * self.window)
+                before = lines.taken
+                points = self._parse(lines.take(size), before, seen)
+                rng = np.random.default_rng([self.seed, epoch, number])
+                yield from self._window(points, rng, skip)
+                skip = 0
+            if lines.rest().strip():
+                raise InputError(
+                    f"{self.path}:{lines.taken + 1}: more lines than the {self.points} points "
+                    "that the first line announces"
+                )
+
+    def _window(
+        self, points: _Points, rng: np.random.Generator, skip: int
+    ) -> Iterator[dict[str, Array]]:
+        size = len(points.ends)
+        order = rng.permutation(size) if self.shuffle else np.arange(size)
+        classes = points.classes(rng if self.target == "random" else None)
+        starts = np.concatenate([[0], points.ends[:-1]])
+        for at in range(skip, size - self.batch + 1, self.batch):
+            rows = order[at : at + self.batch]
+            x = np.zeros((self.batch, self.features), np.float32)
+            spread(rows, starts, points.ends, points.features, points.values, x)
+            yield {"x": x, "y": classes[rows]}
+
+    def _parse(self, text: bytes, before: int, seen: NDArray[np.int64]) -> _Points:
+        """The points of some lines; `before` is how many lines stand before them."""
+        lines = text.count(b"\n") + (not text.endswith(b"\n"))
+        pairs = text.count(b":")
+        labels = np.empty(text.count(b",") + lines, np.int32)
+        points = _Points(
+            labels,
+            np.empty(lines, np.int64),
+            np.empty(pairs, np.int32),
+            np.empty(pairs, np.float32),
+            np.empty(lines, np.int64),
+        )
+        slow = np.empty((pairs, 3), np.int64)
+        code, place, slows = parse_lines(
+            np.frombuffer(text, np.uint8),
+            self.features,
+            self.file_features,
+            self.classes,
+            seen,
+            before,
+            points.labels,
+            points.label_ends,
+            points.features,
+            points.values,
+            points.ends,
+            slow,
+        )
+        if code != FINE:
+            raise self._wrong(text, before, code, place)
+        for number, first, end in slow[:slows].tolist():
+            value = float(text[first:end].partition(b":")[2])
+            if abs(value) > _LARGEST:
+                raise self._wrong(text, before, NOT_FINITE, first)
+            points.values[number] = value
+        return points
+
+    def _wrong(self, text: bytes, before: int, code: int, place: int) -> InputError:
+        line = before + text.count(b"\n", 0, place) + 1
+        column = place - (text.rfind(b"\n", 0, place) + 1)
+        words = text[place : place + 40].split(maxsplit=1)
+        token = words[0].decode("ascii", "backslashreplace") if words else ""
+        said = MESSAGES[code].format(
+            token=token, labels=self.classes - 1, features=self.file_features - 1
+        )
+        return InputError(f"{self.path}:{line}:{column + 1}: {said}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """Points one after another; `ends` and `label_ends` say where each one's part ends."""
+
+    labels: NDArray[np.int32]
+    label_ends: NDArray[np.int64]
+    features: NDArray[np.int32]
+    values: NDArray[np.float32]
+    ends: NDArray[np.int64]
+
+    def classes(self, rng: np.random.Generator | None) -> NDArray[np.int32]:
+        """One label of each point: its first, or one that is drawn."""
+        starts = np.concatenate([[0], self.label_ends[:-1]])
+        if rng is None:
+            return self.labels[starts]
+        drawn = rng.random(len(starts)) * (self.label_ends - starts)
+        return self.labels[starts + drawn.astype(np.int64)]
+
+
+class _Lines:
+    """A file that is taken some lines at a time."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self.file, self.path = file, path
+        self.taken = 0
+        self._buffer = b""
+
+    def take(self, lines: int) -> bytes:
+        """So many lines; the last of the file need not end with a line break."""
+        parts: list[bytes] = []
+        left, unbroken = lines, 0
+        while True:
+            end, found = after_lines(np.frombuffer(self._buffer, np.uint8), 0, left)
+            parts.append(self._buffer[:end])
+            self._buffer = self._buffer[end:]
+            left -= found
+            if not left:
+                break
+            unbroken = end + (0 if found else unbroken)
+            if unbroken > _LONGEST:
+                where = self.taken + lines - left + 1
+                raise InputError(f"{self.path}:{where}: a line of more than {_LONGEST} bytes")
+            self._buffer = self.file.read(_CHUNK)
+            if not self._buffer:
+                break
+        text = b"".join(parts)
+        is_open = bool(text) and not text.endswith(b"\n")
+        if left - is_open > 0:
+            where = self.taken + lines - left + is_open
+            raise InputError(
+                f"{self.path}:{where}: the file ends after {max(where - 1, 0)} points, "
+                "fewer than the first line announces: it is cut off"
+            )
+        self.taken += lines
+        return text
+
+    def rest(self) -> bytes:
+        """Something of what follows; empty at the end of the file."""
+        return self._buffer + self.file.read(_CHUNK)
+
+
+def extreme_file(
+    path: str | Path,
+    batch: int,
+    *,
+    features: int | None = None,
+    window: int = 8192,
+    seed: int = 0,
+    shuffle: bool = True,
+    target: Target = "first",
+    epochs: int | None = None,
+) -> ExtremeFile:
+    """Open a file in the extreme-classification format as batches for `models.fit`.
+
+    Points with several labels become points of one class: of the `first` label they name, or of one
+    drawn at `random`, anew in every epoch. `features` keeps only so many of them, from the first
+    on. Points are shuffled within windows of so many (made a multiple of the batch). Without
+    `epochs` the file is read again and again.
+    """
+    path = Path(path)
+    for what, value in (("batch", batch), ("window", window), ("features", features or 1)):
+        if value < 1:
+            raise InputError(f"{what} must be 1 or more, not {value}")
+    if target not in ("first", "random"):
+        raise InputError(f"target is 'first' or 'random', not {target!r}")
+    points, known, classes = _header(path)
+    if points < batch:
+        raise InputError(f"{path}: {points} points are less than a batch of {batch}")
+    if features is not None and features > known:
+        raise InputError(f"{path}: has {known} features, not {features}")
+    window = -(-window // batch) * batch
+    kept = known if features is None else features
+    return ExtremeFile(
+        path, batch, points, kept, classes, known, window, seed, shuffle, target, epochs
+    )
+
+
+def _header(path: Path) -> tuple[int, int, int]:
+    try:
+        with path.open("rb") as file:
+            line = file.readline(200)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    words = line.split()
+    if len(words) != 3 or not all(word.isdigit() and len(word) < 11 for word in words):
+        shown = line[:60].decode("ascii", "backslashreplace").rstrip()
+        raise InputError(f"{path}:1: expected `points features labels`, not {shown!r}")
+    points, features, labels = map(int, words)
+    if min(points, features, labels) < 1 or max(features, labels) > _MOST:
+        raise InputError(f"{path}:1: {points} points, {features} features, {labels} labels")
+    return points, features, labels

@@ -1,0 +1,91 @@
+"""The paper's second experiment: a large feed-forward classifier, and one step of its training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import InputError
+from eindecomp.graph.grad import grad
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.rewrites.remove_dead import remove_dead
+from eindecomp.graph.text.elaborate import parse
+from eindecomp.lang.dtypes import dtype as dtype_of
+from eindecomp.models.optimizers import Optimizer, training_step
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+PARAMETERS = ("W1", "b1", "W2", "b2")
+
+# log_sum_exp is one pass over the logits, and its gradient needs nothing but its result; a weight
+# of 1 for the maximum itself keeps ∞ − ∞ away. Comparing class numbers with the targets costs no
+# memory and moves nothing, however the classes are cut.
+_NET = """
+monoid log_sum_exp(m, s; n, t) = (
+    max(m, n), s * where(m >= n, 1, exp(m - n)) + t * where(n >= m, 1, exp(n - m))
+  ) identity (-inf, 0) finish m + log(s) grad (s * exp(m - result), exp(m - result))
+
+input x[b: {b}, f: {f}] {dtype}, y[b] int32
+input W1[f, h: {h}] {dtype}, b1[h] {dtype}, W2[h, c: {c}] {dtype}, b2[c] {dtype}
+A[b,h]  <- sum x[b,f] * W1[f,h]
+H[b,h]  <- relu(A[b,h] + b1[h])
+Z[b,c]  <- sum H[b,h] * W2[h,c]
+U[b,c]  <- Z[b,c] + b2[c]
+N[b]    <- log_sum_exp (U[b,c], 1)
+C[c: {c}] <- fill int32(c)
+T[b]    <- sum where(C[c] == y[b], U[b,c], 0)
+loss[]  <- sum (N[b] - T[b]) / size(b)
+output loss
+"""
+
+
+def ffnn(
+    batch: int,
+    features: int,
+    hidden: int,
+    classes: int,
+    optimizer: str | Optimizer | None = "sgd",
+    dtype: object = "float32",
+) -> Graph:
+    """One step of training a classifier with a hidden layer, relu(x·W1 + b1)·W2 + b2.
+
+    Inputs are `x`, the class numbers `y`, the parameters and what the optimiser remembers; outputs
+    are the mean cross-entropy `loss` and `new_W1`, … With `optimizer=None` it yields the gradients
+    `grad_W1`, … instead. Labels: b the batch, f features, h hidden, c classes.
+
+    >>> graph = ffnn(4, 5, 6, 7)
+    >>> [vertex.name for vertex in graph.outputs]
+    ['loss', 'new_W1', 'new_b1', 'new_W2', 'new_b2']
+    """
+    sizes = {"batch": batch, "features": features, "hidden": hidden, "classes": classes}
+    for name, size in sizes.items():
+        if size < 1:
+            raise InputError(f"{name} must be 1 or more, not {size}")
+    name = dtype_of(dtype).name
+    graph = parse(_NET.format(b=batch, f=features, h=hidden, c=classes, dtype=name), "ffnn")
+    if optimizer is None:
+        return remove_dead(grad(graph, "loss", wrt=PARAMETERS))
+    return training_step(graph, "loss", PARAMETERS, optimizer)
+
+
+def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    """Parameters to begin with, as torch draws a linear layer's; zeros for the rest of the state.
+
+    Uniform within ±1/√fan-in, the fan-in being the features for `W1` and `b1` and the hidden size
+    for `W2` and `b2`.
+    """
+    rng = np.random.default_rng(seed)
+    fan_in = {"1": graph["W1"].shape[0], "2": graph["W2"].shape[0]}
+    found: dict[str, Array] = {}
+    for vertex in graph.inputs:
+        if vertex.name in PARAMETERS:
+            reach = fan_in[vertex.name[1]] ** -0.5
+            drawn = rng.random(vertex.shape, np.float32)
+            drawn *= np.float32(2 * reach)
+            drawn -= np.float32(reach)
+            found[vertex.name] = drawn.astype(vertex.dtype, copy=False)
+        elif vertex.name not in ("x", "y"):
+            found[vertex.name] = np.zeros(vertex.shape, vertex.dtype)
+    return found

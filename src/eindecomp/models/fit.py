@@ -1,0 +1,194 @@
+"""`fit`: a training loop over any graph whose outputs `new_X` are the next values of inputs `X`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from eindecomp.api.run import run
+from eindecomp.engines.threads.engine import ThreadsEngine, cores
+from eindecomp.engines.threads.spare import Spare
+from eindecomp.errors import InputError, RunError
+from eindecomp.models.checkpoint import Checkpoint, Config, load_checkpoint, save_checkpoint
+from eindecomp.models.optimizers import carried
+from eindecomp.planner.make import plan as make_plan
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.planner.plan import Plan
+
+    Array = np.ndarray[Any, Any]
+
+Batch = Mapping[str, object]
+"""Arrays for those inputs of a graph that a step does not make anew."""
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """Data that can be read from any step on, which is what resuming needs."""
+
+    def batches(self, start: int) -> Iterator[Batch]:
+        """The batches from number `start` on, counted from 0."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What training made: the state after the last step, and the loss of every step."""
+
+    state: Mapping[str, Array]
+    losses: list[float]
+    plan: Plan
+
+    @property
+    def step(self) -> int:
+        """How many steps there were."""
+        return len(self.losses)
+
+
+def fit(
+    graph: Graph,
+    data: Batches | Iterable[Batch],
+    state: Mapping[str, Array],
+    *,
+    lr: float | Callable[[int], float],
+    steps: int | None = None,
+    devices: int | None = None,
+    plan: Plan | None = None,
+    checkpoint: str | Path | None = None,
+    every: int = 100,
+    resume: bool = True,
+    config: Config | None = None,
+    loss: str = "loss",
+    progress: bool | None = None,
+    on_step: Callable[[int, float], None] | None = None,
+) -> Fitted:
+    """Train until step number `steps`, or until there is no more data.
+
+    `state` are the inputs that the graph makes anew, as `models.initial` gives them; its arrays are
+    only read. `lr` is a number or a function of the step, which counts from 1. The graph is planned
+    once, over `devices` (one for each core), unless a `plan` of it is given.
+
+    `checkpoint` is a file that is written every so many steps and after the last one. If it is
+    there already, training resumes from it and gives the same numbers as if it had not stopped:
+    `data` goes on where it was (an iterable is read from its beginning and skipped), and `config`
+    must be the same. `resume=False` begins anew. A bar shows the progress on a terminal, unless
+    `progress` says otherwise.
+    """
+    own = carried(graph)
+    if every < 1 or (steps is not None and steps < 0):
+        raise InputError(f"steps and every must be positive, not {steps} and {every}")
+    path = None if checkpoint is None else Path(checkpoint)
+    at = _begin(graph, own, state, path if resume else None, config)
+    made = make_plan(graph, cores() if devices is None else devices) if plan is None else plan
+    loop = _Loop(graph, made, own, lr, loss, dict(at.state), at.losses)
+    saved = at.step
+    with _showing(progress, at.step, steps) as show:
+        for batch in _batches(data, at.step, steps):
+            value = loop.take(batch)
+            if path is not None and loop.done % every == 0:
+                loop.save(path, config)
+                saved = loop.done
+            show(loop.done, value)
+            if on_step is not None:
+                on_step(loop.done, value)
+    if path is not None and (saved < loop.done or not path.exists()):
+        loop.save(path, config)
+    return Fitted(loop.state, loop.losses, made)
+
+
+class _Loop:
+    """The state between two steps; the arrays of a step before are those of the step to come."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        own: Mapping[str, str],
+        lr: float | Callable[[int], float],
+        loss: str,
+        state: dict[str, Array],
+        losses: list[float],
+    ) -> None:
+        self.graph, self.plan, self.own, self.lr, self.loss = graph, plan, own, lr, loss
+        self.state, self.losses = state, losses
+        self.is_own = False  # the arrays to begin with are the caller's
+        self.spare = Spare()
+        self.engine = ThreadsEngine(spare=self.spare)
+
+    @property
+    def done(self) -> int:
+        return len(self.losses)
+
+    def take(self, batch: Batch) -> float:
+        step = self.done + 1
+        known = {"lr": self.lr(step) if callable(self.lr) else self.lr, "step": step}
+        scalars = {name: value for name, value in known.items() if name in self.graph.scalars}
+        found = run(self.plan, {**batch, **scalars, **self.state}, self.engine, progress=False)
+        value = float(found[self.loss])
+        if not isfinite(value):
+            raise RunError(f"the loss is {value} at step {step}")
+        if self.is_own:
+            for array in self.state.values():
+                self.spare.give(array)
+        self.state = {name: found[new] for name, new in self.own.items()}
+        self.is_own = True
+        self.losses.append(value)
+        return value
+
+    def save(self, path: Path, config: Config | None) -> None:
+        at = Checkpoint(self.done, self.state, self.losses, config or {})
+        save_checkpoint(path, self.graph, at)
+
+
+def _begin(
+    graph: Graph,
+    own: Mapping[str, str],
+    state: Mapping[str, Array],
+    path: Path | None,
+    config: Config | None,
+) -> Checkpoint:
+    if not own:
+        raise InputError("nothing to train: no output is named `new_X` after an input X")
+    missing = [name for name in own if name not in state]
+    if missing:
+        raise InputError(f"the state to begin with lacks {', '.join(missing)}")
+    if path is not None and path.exists():
+        return load_checkpoint(path, graph, config)
+    return Checkpoint(0, {name: state[name] for name in own}, [])
+
+
+def _batches(data: Batches | Iterable[Batch], start: int, steps: int | None) -> Iterator[Batch]:
+    left = None if steps is None else max(0, steps - start)
+    if isinstance(data, Batches):
+        return islice(data.batches(start), left)
+    return islice(data, start, None if left is None else start + left)
+
+
+@contextmanager
+def _showing(
+    wanted: bool | None, start: int, steps: int | None
+) -> Generator[Callable[[int, float], None]]:
+    """A bar with the loss, where there is a terminal or a wish for one."""
+    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+        yield lambda _step, _loss: None
+        return
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        *Progress.get_default_columns(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[loss]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("training", total=steps, completed=start, loss="")
+        yield lambda step, loss: bar.update(task, completed=step, loss=f"loss {loss:.4f}")

@@ -1,0 +1,236 @@
+"""Optimisers as vertices: an update of parameters, added to any graph that has their gradients.
+
+An update reads the run-time scalars `lr`, the learning rate, and where it needs one `step`, which
+counts from 1. For a parameter `W` it adds the output `new_W`; what an optimiser remembers of it is
+an input such as `W_mean` with an output `new_W_mean`, and is all zeros before the first step. So
+`new_X` of one step is `X` of the next, which is all that a training loop needs to know. The numbers
+are those of `torch.optim`, up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import GraphError, InputError, suggest
+from eindecomp.graph.grad import grad
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Input
+from eindecomp.graph.rewrites.remove_dead import remove_dead
+
+if TYPE_CHECKING:
+    from eindecomp.graph.vertex import Vertex
+
+NEW = "new_"
+Optimizer = Callable[[Graph, Sequence[str], Sequence[str]], None]
+"""Adds to a graph the updates of parameters by their gradients; both are names, in one order."""
+
+
+def sgd(
+    graph: Graph, parameters: Sequence[str], gradients: Sequence[str], *, weight_decay: float = 0.0
+) -> None:
+    """Plain gradient descent: W - lr · g.
+
+    >>> graph = Graph()
+    >>> _ = graph.input("W", {"i": 3}), graph.input("g", {"i": 3})
+    >>> sgd(graph, ["W"], ["g"])
+    >>> print(graph)
+    scalar lr float64
+    input W[i: 3]
+    input g[i: 3]
+    new_W[i] <- W[i] - lr * g[i]
+    output new_W
+    """
+    _declare(graph)
+    for parameter, gradient in _pairs(graph, parameters, gradients):
+        slope = _decayed("y", weight_decay)
+        _update(graph, parameter, f"x - lr * {slope}", parameter.name, gradient)
+
+
+def momentum(
+    graph: Graph,
+    parameters: Sequence[str],
+    gradients: Sequence[str],
+    *,
+    factor: float = 0.9,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
+) -> None:
+    """Gradient descent by a running sum of gradients, which shrinks by `factor` a step."""
+    _declare(graph)
+    keep = _within("factor", factor)
+    for parameter, gradient in _pairs(graph, parameters, gradients):
+        total = _remember(graph, parameter, "sum")
+        slope = _decayed("y", weight_decay, of="z")
+        read = (gradient, parameter.name) if weight_decay else (gradient,)
+        new = _update(graph, total, f"{keep} * x + {slope}", total.name, *read).name
+        if nesterov:
+            ahead = f"x - lr * ({_decayed('z', weight_decay)} + {keep} * y)"
+            _update(graph, parameter, ahead, parameter.name, new, gradient)
+        else:
+            _update(graph, parameter, "x - lr * y", parameter.name, new)
+
+
+def adam(
+    graph: Graph,
+    parameters: Sequence[str],
+    gradients: Sequence[str],
+    *,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+) -> None:
+    """Adam: steps scaled by running means of the gradient and its square; decay joins the slope."""
+    _adam(graph, parameters, gradients, betas, eps, weight_decay, 0.0)
+
+
+def adamw(
+    graph: Graph,
+    parameters: Sequence[str],
+    gradients: Sequence[str],
+    *,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 1e-2,
+) -> None:
+    """Adam with a decay of the weights themselves, whatever their gradients are."""
+    _adam(graph, parameters, gradients, betas, eps, 0.0, weight_decay)
+
+
+OPTIMIZERS: dict[str, Optimizer] = {
+    "sgd": sgd,
+    "momentum": momentum,
+    "adam": adam,
+    "adamw": adamw,
+}
+
+
+def find_optimizer(given: str | Optimizer) -> Optimizer:
+    """The optimiser of a name; a function, such as a `partial` of one here, is one already."""
+    if not isinstance(given, str):
+        return given
+    if given not in OPTIMIZERS:
+        raise InputError(f"no optimiser {given!r}{suggest(given, OPTIMIZERS)}")
+    return OPTIMIZERS[given]
+
+
+def training_step(
+    graph: Graph, loss: str, parameters: Sequence[str], optimizer: str | Optimizer = "sgd"
+) -> Graph:
+    """The graph of one step of training: the loss, and parameters updated by its gradients.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> graph = parse("input X[i: 3], W[i]\\nloss[] <- sum X[i] * W[i]\\noutput loss")
+    >>> training_step(graph, "loss", ["W"]).outputs[1].name
+    'new_W'
+    """
+    grown = grad(graph, loss, wrt=parameters)
+    gradients = [vertex.name for vertex in grown.outputs[len(graph.outputs) :]]
+    kept = [vertex.name for vertex in graph.outputs]
+    step = Graph.of(grown.vertices.values(), kept, grown.scalars)
+    find_optimizer(optimizer)(step, parameters, gradients)
+    return remove_dead(step)
+
+
+def carried(graph: Graph) -> dict[str, str]:
+    """The inputs that a step makes anew, each with the output that is its next value.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> carried(parse("input W[i: 3], x[i]\\nnew_W[i] <- W[i] - x[i]\\noutput new_W"))
+    {'W': 'new_W'}
+    """
+    outputs = {vertex.name: vertex for vertex in graph.outputs}
+    found: dict[str, str] = {}
+    for vertex in graph.inputs:
+        new = outputs.get(NEW + vertex.name)
+        if new is None:
+            continue
+        if (new.shape, new.dtype) != (vertex.shape, vertex.dtype):
+            raise GraphError(
+                f"{new} is of {new.dtype} {new.shape} and cannot be the next {vertex}, "
+                f"of {vertex.dtype} {vertex.shape}"
+            )
+        found[vertex.name] = new.name
+    return found
+
+
+def _adam(
+    graph: Graph,
+    parameters: Sequence[str],
+    gradients: Sequence[str],
+    betas: tuple[float, float],
+    eps: float,
+    in_slope: float,
+    in_weight: float,
+) -> None:
+    _declare(graph, "step")
+    first, second = (_within("a beta", beta) for beta in betas)
+    keep = f"x * (1 - lr * {_number('weight_decay', in_weight)})" if in_weight else "x"
+    # The parentheses are torch's: corrections are numbers, which loops compute once.
+    step = f"(lr / (1 - {first}**step)) * y"
+    scale = f"sqrt(z) / sqrt(1 - {second}**step) + {_number('eps', eps)}"
+    for parameter, gradient in _pairs(graph, parameters, gradients):
+        mean, square = (_remember(graph, parameter, what) for what in ("mean", "square"))
+        slope = _decayed("y", in_slope, of="z")
+        read = (gradient, parameter.name) if in_slope else (gradient,)
+        join = f"x + (1 - {first}) * ({slope} - x)"
+        new_mean = _update(graph, mean, join, mean.name, *read).name
+        join = f"{second} * x + (1 - {second}) * {slope} * {slope}"
+        new_square = _update(graph, square, join, square.name, *read).name
+        join = f"{keep} - {step} / ({scale})"
+        _update(graph, parameter, join, parameter.name, new_mean, new_square)
+
+
+def _declare(graph: Graph, *more: str) -> None:
+    # The step is a float as well: an integer would meet floats as a float32.
+    for name in ("lr", *more):
+        if name not in graph.scalars:
+            graph.scalar(name, "float64")
+
+
+def _pairs(
+    graph: Graph, parameters: Sequence[str], gradients: Sequence[str]
+) -> list[tuple[Vertex, str]]:
+    if len(parameters) != len(gradients):
+        raise InputError(f"{len(parameters)} parameters, but {len(gradients)} gradients")
+    found: list[tuple[Vertex, str]] = []
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        vertex, by = graph[parameter], graph[gradient]
+        if not isinstance(vertex.op, Input):
+            raise InputError(f"{vertex} is computed: only inputs are parameters")
+        if vertex.shape != by.shape:
+            raise InputError(f"{vertex} has shape {vertex.shape}, its gradient {by.shape}")
+        found.append((vertex, gradient))
+    return found
+
+
+def _remember(graph: Graph, parameter: Vertex, what: str) -> Vertex:
+    return graph.input(f"{parameter.name}_{what}", parameter.sizes, parameter.dtype)
+
+
+def _update(graph: Graph, of: Vertex, join: str, *read: str) -> Vertex:
+    """Add the next value of an input as an element-wise vertex and as an output."""
+    labels = " ".join(of.labels)
+    spec = f"{', '.join([labels] * len(read))} -> {labels}"
+    new = graph.einsum(spec, *read, join=join, name=NEW + of.name)
+    graph.output(new)
+    return new
+
+
+def _decayed(slope: str, weight_decay: float, of: str = "x") -> str:
+    """The gradient with what a decay adds to it; `of` is the parameter."""
+    if not weight_decay:
+        return slope
+    return f"({slope} + {_number('weight_decay', weight_decay)} * {of})"
+
+
+def _number(what: str, value: float) -> str:
+    if not 0 <= value < float("inf"):
+        raise InputError(f"{what} must be 0 or more and finite, not {value}")
+    return repr(float(value))
+
+
+def _within(what: str, value: float) -> str:
+    if not 0 <= value < 1:
+        raise InputError(f"{what} must be at least 0 and less than 1, not {value}")
+    return repr(float(value))

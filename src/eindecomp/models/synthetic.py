@@ -1,0 +1,85 @@
+"""Made-up sparse points that can be learned, in the shape of AmazonCat: data where there is none.
+
+A class has words of its own, which a hash of its number picks; about half of a point's features are
+such words and the rest is noise. Small classes are rarer than large ones, as in real catalogues.
+A batch depends on the seed and its number alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import InputError
+from eindecomp.planner.store.whole_file import replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    Array = np.ndarray[Any, Any]
+
+_WORDS = 64
+"""Features that a class has for its own, if there are sixteen times as many."""
+_MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9], np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Synthetic:
+    """Batches `x` of points with about so many features each, and their classes `y`."""
+
+    batch: int
+    features: int
+    classes: int
+    nonzeros: int = 70
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "features", "classes", "nonzeros"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be 1 or more, not {getattr(self, name)}")
+
+    def batches(self, start: int = 0) -> Iterator[dict[str, Array]]:
+        """The batches from number `start` on, without end."""
+        for number in count(start):
+            features, values, classes = self._points(number)
+            x = np.zeros((self.batch, self.features), np.float32)
+            np.put_along_axis(x, features, values, axis=1)
+            yield {"x": x, "y": classes}
+
+    def write(self, path: str | Path, points: int) -> None:
+        """Write so many of the points as a file in the extreme-classification format."""
+        with replacing(Path(path)) as fresh, fresh.open("w", encoding="ascii") as file:
+            file.write(f"{points} {self.features} {self.classes}\n")
+            for number in range(-(-points // self.batch)):
+                rows = zip(*self._points(number), strict=True)
+                for (features, values, label), _ in zip(
+                    rows, range(points - number * self.batch), strict=False
+                ):
+                    # A feature that was drawn twice stands once, as it does in a dense row.
+                    pairs = dict(zip(features.tolist(), values.tolist(), strict=True))
+                    told = " ".join(f"{k}:{pairs[k]:.4f}" for k in sorted(pairs))
+                    file.write(f"{label} {told}\n")
+
+    def _points(
+        self, number: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int32]]:
+        rng = np.random.default_rng([self.seed, number])
+        # The square makes low class numbers frequent and high ones rare.
+        classes = (self.classes * rng.random(self.batch) ** 2).astype(np.int32)
+        shape = (self.batch, self.nonzeros)
+        words = max(1, min(_WORDS, self.features // 16))
+        word = rng.integers(0, words, shape).astype(np.uint64)
+        hashed = classes[:, None].astype(np.uint64) * np.uint64(words) + word + np.uint64(1)
+        hashed = hashed * _MULTIPLIERS[0]
+        hashed = (hashed ^ (hashed >> np.uint64(29))) * _MULTIPLIERS[1]
+        own = ((hashed >> np.uint64(16)) % np.uint64(self.features)).astype(np.int64)
+        noise = rng.integers(0, self.features, shape)
+        features = np.where(rng.random(shape) < 0.5, own, noise)
+        values = (np.round(rng.random(shape) + 0.5, 4)).astype(np.float32)
+        return features, values, classes

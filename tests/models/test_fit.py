@@ -1,0 +1,176 @@
+"""Training stops and resumes without a trace, and leaves a whole checkpoint or the one before."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+import eindecomp as ed
+from eindecomp import models
+
+DATA = models.Synthetic(8, 30, 5, nonzeros=6)
+
+
+def train(path=None, steps=12, optimizer="adam", **more):
+    graph = models.ffnn(8, 30, 12, 5, optimizer=optimizer)
+    state = models.initial(graph, seed=3)
+    more = {"lr": 0.01, "devices": 2, "every": 4, **more}
+    return models.fit(graph, more.pop("data", DATA), state, steps=steps, checkpoint=path, **more)
+
+
+def same(first, second):
+    assert first.losses == second.losses
+    assert set(first.state) == set(second.state)
+    return all(first.state[k].tobytes() == second.state[k].tobytes() for k in first.state)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "adamw"])
+def test_resuming_gives_the_same_bits(tmp_path, optimizer):
+    whole = train(optimizer=optimizer)
+    path = tmp_path / "run.safetensors"
+    train(path, steps=5, optimizer=optimizer)
+    assert load_file(path)["fit.losses"].shape == (5,)
+    assert same(train(path, optimizer=optimizer), whole)
+
+
+def test_a_schedule_and_a_file_resume_as_well(tmp_path):
+    DATA.write(tmp_path / "data.txt", 50)
+    options = {
+        "data": models.extreme_file(tmp_path / "data.txt", 8, window=16, seed=4),
+        "lr": lambda step: 0.1 / step,
+    }
+    whole = train(**options)
+    train(tmp_path / "run.safetensors", steps=7, **options)
+    assert same(train(tmp_path / "run.safetensors", **options), whole)
+
+
+def test_an_iterable_is_skipped_to_where_it_was(tmp_path):
+    batches = [batch for _, batch in zip(range(6), DATA.batches(), strict=False)]
+    whole = train(data=batches, steps=None)
+    assert whole.step == 6
+    train(tmp_path / "run.safetensors", data=batches, steps=2)
+    assert same(train(tmp_path / "run.safetensors", data=batches, steps=None), whole)
+
+
+def test_an_interrupt_leaves_the_last_checkpoint(tmp_path):
+    path = tmp_path / "run.safetensors"
+
+    def stop(step, _loss):
+        if step == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(path, on_step=stop)
+    with safe_open(path, "numpy") as file:
+        assert file.metadata()["step"] == "8"
+    assert list(tmp_path.iterdir()) == [path]
+    assert same(train(path), train())
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path):
+    path = tmp_path / "run.safetensors"
+    train(path, steps=4)
+    before = path.read_bytes()
+    graph = ed.parse("input W[i: 2] complex128\nnew_W[i] <- W[i]\noutput new_W")
+    state = {"W": np.zeros(2, np.complex128)}
+    with pytest.raises(ed.EinDecompError, match=r"run.safetensors: cannot be written"):
+        models.save_checkpoint(path, graph, models.Checkpoint(1, state, [0.0]))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_low_precision_is_kept_as_it_is(tmp_path):
+    graph = models.ffnn(8, 30, 12, 5, optimizer="adam", dtype="bfloat16")
+    options = {"lr": 0.01, "devices": 2}
+    whole = models.fit(graph, DATA, models.initial(graph), steps=6, **options)
+    options["checkpoint"] = tmp_path / "run.safetensors"
+    models.fit(graph, DATA, models.initial(graph), steps=3, **options)
+    assert same(models.fit(graph, DATA, models.initial(graph), steps=6, **options), whole)
+
+
+def test_the_arrays_given_are_only_read():
+    graph = models.ffnn(8, 30, 12, 5)
+    state = models.initial(graph)
+    copies = {name: array.copy() for name, array in state.items()}
+    models.fit(graph, DATA, state, lr=0.1, steps=4)
+    assert all(np.array_equal(state[name], copies[name]) for name in state)
+
+
+def test_large_arrays_are_used_again_without_mixing_up():
+    data = models.Synthetic(8, 2048, 5, nonzeros=6)
+    graph = models.ffnn(8, 2048, 256, 5, optimizer="momentum")
+    found = models.fit(graph, data, models.initial(graph), lr=0.1, steps=5, devices=2)
+    plan, state, losses = ed.plan(graph, 2), models.initial(graph), []
+    for _, batch in zip(range(5), data.batches(), strict=False):
+        result = ed.run(plan, {**batch, **state, "lr": 0.1})
+        state = {name: result[f"new_{name}"] for name in state}
+        losses.append(float(result["loss"]))
+    assert found.losses == losses
+    assert all(np.array_equal(found.state[name], state[name]) for name in state)
+
+
+def test_metadata_says_what_it_is(tmp_path):
+    path = tmp_path / "run.safetensors"
+    train(path, steps=2, config={"optimizer": "adam", "seed": 3})
+    with safe_open(path, "numpy") as file:
+        metadata = file.metadata()
+    assert metadata["step"] == "2"
+    assert json.loads(metadata["config"]) == {"optimizer": "adam", "seed": 3}
+    assert ed.parse(metadata["graph"]) == models.ffnn(8, 30, 12, 5, optimizer="adam")
+
+
+def test_other_runs_are_refused(tmp_path):
+    path = tmp_path / "run.safetensors"
+    train(path, steps=2, config={"seed": 3})
+    with pytest.raises(ed.EinDecompError, match="seed was 3 and is 4"):
+        train(path, config={"seed": 4})
+    with pytest.raises(ed.EinDecompError, match="is of another graph: it had"):
+        train(path, optimizer="sgd", config={"seed": 3})
+    assert train(path, optimizer="sgd", resume=False).step == 12
+
+
+@pytest.mark.parametrize(
+    ("tensors", "metadata", "message"),
+    [
+        ({"W1": None}, {}, "has no tensor 'W1'"),
+        ({"W1": np.zeros((3, 12), "f4")}, {}, r"W1 is of float32 \(3, 12\); the graph's"),
+        ({"b1": np.zeros(12)}, {}, "b1 is of float64"),
+        ({"fit.losses": None}, {}, "has not the losses of 4 steps"),
+        ({}, {"step": "-1"}, "'-1' is no number of steps"),
+        ({}, {"step": "9"}, "has not the losses of 9 steps"),
+        ({}, {"config": "{"}, "config: not JSON"),
+        ({}, {"config": "[]"}, "config: not an object"),
+        ({}, {"format": "model"}, "not a checkpoint: its format is 'model'"),
+    ],
+)
+def test_spoilt_checkpoints_are_refused(tmp_path, tensors, metadata, message):
+    path = tmp_path / "run.safetensors"
+    train(path, steps=4)
+    found = {k: v for k, v in {**load_file(path), **tensors}.items() if v is not None}
+    with safe_open(path, "numpy") as file:
+        metadata = {**file.metadata(), **metadata}
+    save_file(found, path, metadata)
+    with pytest.raises(ed.EinDecompError, match=message):
+        train(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff" * 64])
+def test_files_that_are_no_safetensors_are_refused(tmp_path, content):
+    path = tmp_path / "run.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(ed.EinDecompError, match=r"run.safetensors: not a safetensors file"):
+        train(path)
+
+
+def test_what_cannot_be_trained_is_refused():
+    graph = ed.parse("input X[i: 3]\nloss[] <- sum X[i]\noutput loss")
+    with pytest.raises(ed.EinDecompError, match="nothing to train"):
+        models.fit(graph, DATA, {}, lr=0.1, steps=1)
+    with pytest.raises(ed.EinDecompError, match="lacks W1"):
+        models.fit(models.ffnn(8, 30, 12, 5), DATA, {}, lr=0.1, steps=1)
+    with pytest.raises(ed.EinDecompError, match="the loss is"):
+        train(steps=20, optimizer="sgd", lr=1e30)
