@@ -1,4 +1,4 @@
-"""The command line: `eindecomp plan | run | explain | compare | solve`.
+"""The command line: `eindecomp plan | run | explain | compare | solve | llama`.
 
 Exit status 0 is fine, 1 means that what was given is wrong (a message on standard error, no
 traceback), 2 that the command was used wrongly, 130 that it was interrupted before it had a result.
@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import typer
 
-from eindecomp.cli import compare, explain, plan, run, solve
+from eindecomp.cli import compare, explain, llama, plan, run, solve
 from eindecomp.errors import EinDecompError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (plan.plan, run.run, explain.explain, compare.compare, solve.solve):
+for command in (
+    plan.plan,
+    run.run,
+    explain.explain,
+    compare.compare,
+    solve.solve,
+    llama.llama,
+):
     app.command()(command)
 
 

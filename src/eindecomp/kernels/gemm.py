@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 _CALL, _COPY, _MULADD = 1e-6, 1.5e-9, 3.5e-11
 _SMALL = 8**3
 """Multiply-adds of one matrix product below which generated loops are faster."""
+_THIN = 8
+"""Product of the two shortest sides below which a matrix product is mostly calls."""
+_LONG = 2**14
+"""Elements of a matrix from which BLAS multiplies it by a vector faster than generated loops."""
 _ROWS = 512
 """Rows of a low-precision product that are widened at a time."""
 _ORDERS = 4
@@ -85,9 +89,15 @@ class Gemm:
         classes += [[k for k in layout.results if k in own] for own in (x - y, y - x)]
         classes.append(layout.aggregated)
         m, n, k = (prod(layout.sizes[label] for label in part) for part in classes[1:])
-        if min(m, n, k) < 2 or m * n * k < _SMALL:
+        shortest, middle, _ = sorted((m, n, k))
+        if m * n * k < _SMALL or k < 2 or (shortest > 1 and shortest * middle < _THIN):
             return None
-        return _cheapest(layout, classes, out.itemsize)
+        if shortest > 1:
+            return _cheapest(layout, classes, out.itemsize)
+        if self.low or m * n * k < _LONG or middle < 2:
+            return None
+        found = _cheapest(layout, classes, out.itemsize)
+        return None if any(found.copied) else found
 
 
 _BLAS = {np.dtype(t) for t in ("float32", "float64", "complex64", "complex128")}
@@ -124,12 +134,14 @@ def _orders(
             for own in layout.arrays
             if set(part) <= set(own)
         ]
-    cuts = range(len(part)) if looped else range(1)
+    cuts = range(max(1, len(part))) if looped else range(1)
     return [(order[:cut], order[cut:]) for order in orders for cut in cuts]
 
 
 def _step(layout: Layout, own: dict[str, int], loops: Sequence[str]) -> int | None:
     """The one step of several loops in an array; None where there is none."""
+    if not loops:
+        return 0
     step = expected = own[loops[-1]]
     for loop in reversed(loops):
         if own[loop] != expected:
@@ -146,6 +158,8 @@ def _fits(
     if m is None or n is None:
         return False
     long, short = max(m, n), min(m, n)
+    if not rows or not columns:
+        return long > 0 and long % itemsize == 0
     inner = prod(layout.sizes[k] for k in (columns if n == short else rows))
     return short == itemsize and long % itemsize == 0 and long >= inner * itemsize
 

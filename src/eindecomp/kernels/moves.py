@@ -67,7 +67,8 @@ class MoveKernel:
 def _gather(op: Gather, table: Array, index: Array, out: Array) -> None:
     _check_index(index, table.shape[op.axis])
     if set(op.table).isdisjoint(op.index):
-        found = np.take(table, index, axis=op.axis)
+        # `np.take` would copy the whole of a table that is cut along its other labels.
+        found = table[(*([slice(None)] * op.axis), index)]
         labels = (*op.table[: op.axis], *op.index, *op.table[op.axis :])
         out[...] = found.transpose([labels.index(label) for label in op.output])
         return

@@ -1,5 +1,6 @@
 """The paper's experiments as graphs: a matrix chain, a large classifier, LLaMA."""
 
+from eindecomp.models import llama
 from eindecomp.models.chain import chain
 from eindecomp.models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from eindecomp.models.extreme import ExtremeFile, extreme_file
@@ -21,6 +22,7 @@ __all__ = [
     "ffnn",
     "fit",
     "initial",
+    "llama",
     "load_checkpoint",
     "momentum",
     "save_checkpoint",

@@ -22,7 +22,7 @@ from eindecomp.kernels.moves import MoveKernel
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.boxes import Box, meet, volume
 from eindecomp.tra.lower import lower
-from eindecomp.tra.tasks import Compute, Layout, Reduce, Step, TaskGraph
+from eindecomp.tra.tasks import Compute, Layout, Reduce, Step, Store, TaskGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _SMALL = 200_000  # operations that take one thread about as long as waking another
 _TINY = 5_000  # operations of a call below which threads wait for the interpreter more than work
+_TRIFLE = 50_000  # operations of a vertex that one thread is done with before another has woken up
+_SHARE = 1_000  # and that are to the whole program as one to this
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,14 @@ class Program:
     """For each tensor the calls that write it, and what each of them writes."""
     parts: dict[str, dict[int, int]] = field(default_factory=dict[str, Any])
     """For a vertex that is reduced, the call in which each device takes part."""
+    trifles: set[str] = field(default_factory=set[str])
+    """Vertices that are computed by one call, however they are cut: memory is shared."""
 
     @staticmethod
     def of(plan: Plan) -> Program:
         """Lower a plan and find its kernels."""
         program = Program(plan, lower(plan))
+        program.trifles = _trifles(plan.graph)
         for step in program.tasks.steps:
             if step.kind == "compute":
                 program._compute(step)
@@ -110,6 +115,8 @@ class Program:
         for name in vertex.inputs:
             self._fill(name)
         tasks = _distinct([task for task in step.tasks if isinstance(task, Compute)])
+        if vertex.name in self.trifles:
+            tasks = [_undivided(self.graph, vertex, tasks[0])]
         waits = [self._waits(vertex, k, [t.reads[k] for t in tasks]) for k in _read(tasks)]
         numbers: list[int] = []
         seen: set[Box] = set()
@@ -196,6 +203,8 @@ class Program:
 
     def _reduce(self, step: Step) -> None:
         vertex = self.graph[step.vertex]
+        if vertex.name in self.trifles:
+            return
         kernel = _kernel(self.graph, vertex)
         call_of = self.parts[vertex.name]
         numbers: list[int] = []
@@ -276,6 +285,31 @@ def _read(tasks: Sequence[Compute]) -> list[int]:
 def _distinct(tasks: Sequence[Compute]) -> list[Compute]:
     """One of all those that would compute the same."""
     return list({(task.box, task.reads): task for task in reversed(tasks)}.values())[::-1]
+
+
+def _undivided(graph: Graph, vertex: Vertex, task: Compute) -> Compute:
+    """The whole of a vertex as one task."""
+    reads = tuple(
+        None if box is None else _all_of(graph[name].shape)
+        for name, box in zip(vertex.inputs, task.reads, strict=True)
+    )
+    home = Store(vertex.name, Layout.HOME)
+    return Compute(task.device, vertex.name, reads, _all_of(vertex.shape), home)
+
+
+def _all_of(shape: Sequence[int]) -> Box:
+    return tuple((0, size) for size in shape)
+
+
+def _trifles(graph: Graph) -> set[str]:
+    """The EinSums that are next to nothing, both beside the others and by themselves."""
+    work = {
+        vertex.name: max(flops(vertex.op, _sizes(graph, vertex, vertex.op)), vertex.elements)
+        for vertex in graph.vertices.values()
+        if isinstance(vertex.op, EinSum)
+    }
+    least = min(_TRIFLE, sum(work.values()) // _SHARE)
+    return {name for name, operations in work.items() if operations < least}
 
 
 def _kernel(graph: Graph, vertex: Vertex) -> Kernel | MoveKernel:

@@ -1,0 +1,21 @@
+"""LLaMA: its graphs, its weights from Hugging Face folders, reading prompts and generating text."""
+
+from eindecomp.models.llama.cache import Cache
+from eindecomp.models.llama.config import CONFIGS, Config, RopeScaling
+from eindecomp.models.llama.graph import prefill_graph, step_graph
+from eindecomp.models.llama.model import DEFAULT_STRATEGY, Counts, Llama, Piece
+from eindecomp.models.llama.sample import Sampling
+
+__all__ = [
+    "CONFIGS",
+    "DEFAULT_STRATEGY",
+    "Cache",
+    "Config",
+    "Counts",
+    "Llama",
+    "Piece",
+    "RopeScaling",
+    "Sampling",
+    "prefill_graph",
+    "step_graph",
+]

@@ -1,0 +1,164 @@
+"""What a LLaMA looks like: its sizes, how it rotates, and the published configurations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import InputError
+from eindecomp.lang.dtypes import BFLOAT16, FLOAT32
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eindecomp.lang.dtypes import DType
+
+DTYPES: dict[str, DType] = {"float32": FLOAT32, "bfloat16": BFLOAT16}
+"""The types that a model computes in."""
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """LLaMA 3.1's stretching of slow rotations, so that more positions can be told apart."""
+
+    factor: float
+    low: float
+    """Rotations of fewer turns than this over `positions` are slowed down by the whole factor."""
+    high: float
+    """Rotations of more turns than this are left as they are."""
+    positions: int
+    """What the model was first trained on."""
+
+    def __post_init__(self) -> None:
+        if not self.factor >= 1 or not 0 < self.low < self.high or self.positions < 1:
+            raise InputError(
+                "rope scaling needs a factor of at least 1, 0 < low < high and 1 or more "
+                f"positions, not {self}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The shape of a model.
+
+    >>> CONFIGS["2-70B"].groups
+    8
+    """
+
+    vocabulary: int
+    width: int
+    """Of the stream of activations between layers."""
+    layers: int
+    heads: int
+    """Of queries; each of the `kv_heads` serves `groups` of them."""
+    kv_heads: int
+    head_size: int
+    hidden: int
+    """The width of the feed-forward nets."""
+    epsilon: float = 1e-5
+    theta: float = 10000.0
+    scaling: RopeScaling | None = None
+    positions: int = 2048
+    """How long a sequence may become."""
+    tied: bool = False
+    """Whether the table of embeddings is the output head too."""
+    interleaved: bool = False
+    """Whether neighbours rotate together, as in Meta's files, or halves, as in Hugging Face's."""
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name in _SIZES:
+            size = getattr(self, name)
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise InputError(f"a model's {name} is an integer of at least 1, not {size!r}")
+        for name in ("epsilon", "theta"):
+            number = getattr(self, name)
+            if not isinstance(number, int | float) or not 0 < number < float("inf"):
+                raise InputError(f"a model's {name} is a positive number, not {number!r}")
+        if self.heads % self.kv_heads:
+            raise InputError(f"{self.heads} heads cannot share {self.kv_heads} kv heads evenly")
+        if self.head_size % 2:
+            raise InputError(f"heads of odd size {self.head_size} cannot be rotated in pairs")
+        if self.dtype not in DTYPES:
+            raise InputError(f"a model computes in {' or '.join(DTYPES)}, not {self.dtype!r}")
+
+    @property
+    def groups(self) -> int:
+        """How many heads of queries share one head of keys and values."""
+        return self.heads // self.kv_heads
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the weights are."""
+        attention = 2 * self.width * self.head_size * (self.heads + self.kv_heads)
+        layer = attention + 3 * self.width * self.hidden + 2 * self.width
+        tables = self.vocabulary * self.width * (1 if self.tied else 2)
+        return self.layers * layer + tables + self.width
+
+    @staticmethod
+    def from_folder(folder: str | Path) -> Config:
+        """Read the `config.json` of a Hugging Face folder."""
+        from eindecomp.models.llama.read_config import read_config
+
+        return read_config(folder)
+
+
+_SIZES = ("vocabulary", "width", "layers", "heads", "kv_heads", "head_size", "hidden", "positions")
+
+
+def _published(
+    width: int,
+    layers: int,
+    heads: int,
+    hidden: int,
+    *,
+    kv_heads: int | None = None,
+    epsilon: float = 1e-5,
+    positions: int = 2048,
+    vocabulary: int = 32000,
+    theta: float = 10000.0,
+    scaling: RopeScaling | None = None,
+    tied: bool = False,
+) -> Config:
+    return Config(
+        vocabulary=vocabulary,
+        width=width,
+        layers=layers,
+        heads=heads,
+        kv_heads=kv_heads or heads,
+        head_size=width // heads,
+        hidden=hidden,
+        epsilon=epsilon,
+        theta=theta,
+        scaling=scaling,
+        positions=positions,
+        tied=tied,
+    )
+
+
+def _third(width: int, layers: int, heads: int, hidden: int) -> Config:
+    return _published(
+        width, layers, heads, hidden,
+        kv_heads=8, positions=8192, vocabulary=128256, theta=500000.0,
+    )  # fmt: skip
+
+
+_SMALL = _published(
+    2048, 16, 32, 8192,
+    kv_heads=8, positions=131072, vocabulary=128256, theta=500000.0, tied=True,
+    scaling=RopeScaling(32.0, 1.0, 4.0, 8192),
+)  # fmt: skip
+
+CONFIGS: dict[str, Config] = {
+    "7B": _published(4096, 32, 32, 11008, epsilon=1e-6),
+    "13B": _published(5120, 40, 40, 13824, epsilon=1e-6),
+    "30B": _published(6656, 60, 52, 17920, epsilon=1e-6),
+    "65B": _published(8192, 80, 64, 22016),
+    "2-7B": _published(4096, 32, 32, 11008, positions=4096),
+    "2-13B": _published(5120, 40, 40, 13824, positions=4096),
+    "2-70B": _published(8192, 80, 64, 28672, kv_heads=8, positions=4096),
+    "3-8B": _third(4096, 32, 32, 14336),
+    "3-70B": _third(8192, 80, 64, 28672),
+    "3.2-1B": _SMALL,
+}
+"""The published models by name; `2-` and `3-` are LLaMA-2 and LLaMA-3."""

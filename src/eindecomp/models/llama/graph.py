@@ -1,0 +1,154 @@
+"""LLaMA as a graph of EinSums: reading a prompt at once, and one token more with what is cached.
+
+Labels: b sequences, s positions of the tokens that are read now, t positions of keys, a the width
+of the stream, h heads of keys and values, g the heads of queries that share one, d the size of a
+head, f the width of the feed-forward net, o what is added to the stream, v the vocabulary. A head
+that is rotated is seen as pairs e of two numbers, c before and k after the rotation. The two
+conventions of rotation differ only in which of c and e lies outside. Weights lie as Hugging Face
+stores them, what they make outermost.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import InputError
+from eindecomp.graph.text.elaborate import parse
+
+if TYPE_CHECKING:
+    from eindecomp.graph.graph import Graph
+    from eindecomp.models.llama.config import Config
+
+_EMBED = """
+input ids[b: {b}, s: {s}] int32, E[v: {v}, a: {a}] {dtype}
+input R[b, s, k: 2, c: 2, e: {e}] {dtype}
+X0[b,s,a] <- E[ids[b,s], a]
+"""
+
+# Sums of squares and of exponentials are kept in float32, whatever the model computes in.
+_PROJECT = """
+input N{l}[a] {dtype}
+input WQ{l}[h: {h}, g: {g}, {pairs}, a] {dtype}
+input WK{l}[h, {pair}, a] {dtype}, WV{l}[h, d: {d}, a] {dtype}, WO{l}[a, h, g, d] {dtype}
+SX{l}[b,s]           <- sum float32(X{l}[b,s,a])**2 / {a}
+XN{l}[b,s,a]         <- {dtype}(X{l}[b,s,a] * rsqrt(SX{l}[b,s] + {eps}) * N{l}[a])
+K{l}[b,s,h,{pair}]   <- sum XN{l}[b,s,a] * WK{l}[h,{pair},a]
+V{l}[b,h,s,d]        <- sum XN{l}[b,s,a] * WV{l}[h,d,a]
+Q{l}[b,s,h,g,{pair}] <- sum XN{l}[b,s,a] * WQ{l}[h,g,{pair},a]
+QR{l}[b,h,g,s,k,e]   <- sum Q{l}[b,s,h,g,{pair}] * R[b,s,k,c,e] * {scale}
+KR{l}[b,h,s,k,e]     <- sum K{l}[b,s,h,{pair}] * R[b,s,k,c,e]
+"""
+
+_ATTEND = """
+T{l}[b,h,g,s,t] <- sum QR{l}[b,h,g,s,k,e] * KR{l}[b,h,t,k,e]
+C{l}[b,h,g,s]   <- max where(M[s,t], T{l}[b,h,g,s,t], -inf)
+P{l}[b,h,g,s,t] <- where(M[s,t], exp(T{l}[b,h,g,s,t] - C{l}[b,h,g,s]), 0)
+Z{l}[b,h,g,s]   <- sum float32(P{l}[b,h,g,s,t])
+A{l}[b,s,h,g,d] <- sum P{l}[b,h,g,s,t] * V{l}[b,h,t,d]
+O{l}[b,s,h,g,d] <- {dtype}(A{l}[b,s,h,g,d] / Z{l}[b,h,g,s])
+"""
+
+# The new key, U, is one column more: sharing the maximum and the sum spares putting it with the
+# cached ones, which are read where they lie.
+_ATTEND_CACHED = """
+input KC{l}[b, h, t: {t}, k, e] {dtype}, VC{l}[b, h, t, d] {dtype}
+T{l}[b,h,g,s,t] <- sum QR{l}[b,h,g,s,k,e] * KC{l}[b,h,t,k,e]
+U{l}[b,h,g,s]   <- sum QR{l}[b,h,g,s,k,e] * KR{l}[b,h,s,k,e]
+C{l}[b,h,g,s]   <- max where(M[b,t], T{l}[b,h,g,s,t], -inf)
+P{l}[b,h,g,s,t] <- where(M[b,t], exp(T{l}[b,h,g,s,t] - max(C{l}[b,h,g,s], U{l}[b,h,g,s])), 0)
+Z{l}[b,h,g,s]   <- sum float32(P{l}[b,h,g,s,t])
+A{l}[b,s,h,g,d] <- sum P{l}[b,h,g,s,t] * VC{l}[b,h,t,d]
+O{l}[b,s,h,g,d] <- {dtype}(
+    (A{l}[b,s,h,g,d] + exp(U{l}[b,h,g,s] - max(C{l}[b,h,g,s], U{l}[b,h,g,s])) * V{l}[b,h,s,d])
+    / (Z{l}[b,h,g,s] + exp(U{l}[b,h,g,s] - max(C{l}[b,h,g,s], U{l}[b,h,g,s])))
+)
+"""
+
+_FEED = """
+input NF{l}[a] {dtype}, WG{l}[f: {f}, a] {dtype}, WU{l}[f, a] {dtype}, WD{l}[a, f] {dtype}
+Y{l}[b,s,o]  <- sum O{l}[b,s,h,g,d] * WO{l}[o,h,g,d]
+H{l}[b,s,a]  <- X{l}[b,s,a] + Y{l}[b,s,a]
+SH{l}[b,s]   <- sum float32(H{l}[b,s,a])**2 / {a}
+HN{l}[b,s,a] <- {dtype}(H{l}[b,s,a] * rsqrt(SH{l}[b,s] + {eps}) * NF{l}[a])
+G{l}[b,s,f]  <- sum HN{l}[b,s,a] * WG{l}[f,a]
+F{l}[b,s,f]  <- sum HN{l}[b,s,a] * WU{l}[f,a]
+B{l}[b,s,f]  <- silu(G{l}[b,s,f]) * F{l}[b,s,f]
+D{l}[b,s,o]  <- sum B{l}[b,s,f] * WD{l}[o,f]
+X{n}[b,s,a]  <- H{l}[b,s,a] + D{l}[b,s,a]
+output KR{l}, V{l}
+"""
+
+_LAST = """
+input last[b] int32
+L[b,a]      <- X{n}[b, last[b], a]
+SL[b]       <- sum float32(L[b,a])**2 / {a}
+LN[b,a]     <- {dtype}(L[b,a] * rsqrt(SL[b] + {eps}) * N[a])
+logits[b,v] <- sum LN[b,a] * {head}[v,a]
+"""
+
+_EVERY = """
+SL[b,s]       <- sum float32(X{n}[b,s,a])**2 / {a}
+LN[b,s,a]     <- {dtype}(X{n}[b,s,a] * rsqrt(SL[b,s] + {eps}) * N[a])
+logits[b,s,v] <- sum LN[b,s,a] * {head}[v,a]
+"""
+
+
+def prefill_graph(config: Config, batch: int, tokens: int, *, every: bool = False) -> Graph:
+    """Reads whole sequences: the logits after token `last` of each, and all keys and values.
+
+    Inputs beside the weights: `ids`, the rotations `R` of positions 0, 1, …, and `last`. Outputs:
+    `logits`, and for layer l the rotated keys `KR{l}` and the values `V{l}`, by head and position.
+    With `every`, logits after every token. Tokens after `last` may be anything: nothing sees them.
+    """
+    _check(batch=batch, tokens=tokens)
+    start = f"M[s: {tokens}, t: {tokens}] <- fill t <= s"
+    end = _EVERY if every else _LAST
+    return _build(config, batch, tokens, 0, start, _ATTEND, end)
+
+
+def step_graph(config: Config, batch: int, cached: int) -> Graph:
+    """Reads one token more of each sequence, after as many as `length` says.
+
+    `KC{l}` and `VC{l}` have room for the keys and values of `cached` tokens; what they hold beyond
+    a sequence's length counts for nothing, but must be finite.
+    """
+    _check(batch=batch, cached=cached)
+    start = f"input length[b] int32\nI[t: {cached}] <- fill t\nM[b,t] <- I[t] < length[b]"
+    return _build(config, batch, 1, cached, start, _ATTEND_CACHED, _EVERY)
+
+
+def _check(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise InputError(f"{name} must be 1 or more, not {size}")
+
+
+def _build(
+    config: Config, batch: int, tokens: int, cached: int, start: str, attend: str, end: str
+) -> Graph:
+    half = config.head_size // 2
+    sizes = {
+        "b": batch,
+        "s": tokens,
+        "t": cached,
+        "v": config.vocabulary,
+        "a": config.width,
+        "h": config.kv_heads,
+        "g": config.groups,
+        "d": config.head_size,
+        "e": half,
+        "f": config.hidden,
+        "eps": config.epsilon,
+        "scale": 1 / sqrt(config.head_size),
+        "dtype": config.dtype,
+        "pair": "e,c" if config.interleaved else "c,e",
+        "pairs": f"e: {half}, c: 2" if config.interleaved else f"c: 2, e: {half}",
+        "head": "E" if config.tied else "H",
+    }
+    layer = _PROJECT + attend + _FEED
+    table = "" if config.tied else f", H[v, a] {config.dtype}"
+    parts = [_EMBED.format(**sizes), start, f"input N[a] {config.dtype}{table}"]
+    parts += [layer.format(l=k, n=k + 1, **sizes) for k in range(config.layers)]
+    parts += [end.format(n=config.layers, **sizes), "output logits"]
+    return parse("\n".join(parts))

@@ -1,0 +1,272 @@
+"""`Llama`: a model from a folder, planned over devices, that goes on from prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.api.run import run
+from eindecomp.engines.engine import find_engine
+from eindecomp.errors import InputError
+from eindecomp.models.llama.cache import Cache, bucket
+from eindecomp.models.llama.checkpoint import Checkpoint
+from eindecomp.models.llama.config import Config
+from eindecomp.models.llama.graph import prefill_graph, step_graph
+from eindecomp.models.llama.read_config import read_stops
+from eindecomp.models.llama.rope import rotations
+from eindecomp.models.llama.sample import Sampling
+from eindecomp.models.llama.tokenizer import NAME, Tokenizer
+from eindecomp.models.llama.weights import load_weights, random_weights
+from eindecomp.planner.make import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from eindecomp.engines.result import Result
+    from eindecomp.graph.graph import Graph
+    from eindecomp.models.llama.sample import Sampler
+    from eindecomp.models.llama.tokenizer import TextStream
+    from eindecomp.planner.plan import Plan
+
+    Array = np.ndarray[Any, Any]
+
+
+DEFAULT_STRATEGY = ("o", "v", "h", "f")
+"""Every product is cut along the rows of its weight, as those lie in memory.
+
+Devices of one machine share memory, so that nothing is saved by moving less, but reading weights is
+what a token costs: so each device reads its own rows, one after another.
+"""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a model has done since it was loaded, and what it took."""
+
+    prompt_tokens: int = 0
+    new_tokens: int = 0
+    planning_seconds: float = 0.0
+    prefill_seconds: float = 0.0
+    step_seconds: float = 0.0
+    bytes_moved: int = 0
+    plans: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A token that was generated, and the text that is certain now that it came."""
+
+    token: int
+    text: str
+
+
+class Llama:
+    """A model's weights, and plans for what it is asked to compute, made when first needed."""
+
+    def __init__(
+        self,
+        config: Config,
+        weights: Mapping[str, Array],
+        devices: int = 2,
+        strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
+        tokenizer: Tokenizer | None = None,
+        stops: frozenset[int] = frozenset(),
+    ) -> None:
+        self.config, self.weights, self.devices, self.strategy = config, weights, devices, strategy
+        self.tokenizer, self.stops = tokenizer, stops
+        self.counts = Counts()
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._engine = find_engine("threads")
+
+    @staticmethod
+    def load(
+        folder: str | Path,
+        devices: int = 2,
+        dtype: str | None = None,
+        strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
+        *,
+        interleaved: bool = False,
+    ) -> Llama:
+        """Open a Hugging Face folder; weights stay in their files unless `dtype` is another.
+
+        `strategy` restricts plans, as that of `ed.plan` does; None plans for the fewest bytes.
+        """
+        config = replace(Config.from_folder(folder), interleaved=interleaved)
+        if dtype is not None:
+            config = replace(config, dtype=dtype)
+        checkpoint = Checkpoint(folder)
+        weights = load_weights(config, checkpoint)
+        tokenizer = Tokenizer(folder) if (checkpoint.folder / NAME).exists() else None
+        return Llama(config, weights, devices, strategy, tokenizer, read_stops(folder))
+
+    @staticmethod
+    def random(
+        config: Config,
+        devices: int = 2,
+        strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
+        seed: int = 0,
+    ) -> Llama:
+        """A model of random weights."""
+        return Llama(config, random_weights(config, seed), devices, strategy)
+
+    def plan(self, kind: str, batch: int, tokens: int) -> Plan:
+        """The plan for `"prefill"` or `"every"` of so many tokens, or a `"step"` after them."""
+        key = (kind, batch, tokens)
+        if key not in self._plans:
+            start = perf_counter()
+            self._plans[key] = plan(
+                self._graph(kind, batch, tokens), self.devices, strategy=self.strategy
+            )
+            self.counts.planning_seconds += perf_counter() - start
+            self.counts.plans += 1
+        return self._plans[key]
+
+    def _graph(self, kind: str, batch: int, tokens: int) -> Graph:
+        if kind == "step":
+            return step_graph(self.config, batch, tokens)
+        return prefill_graph(self.config, batch, tokens, every=kind == "every")
+
+    def cache(self, batch: int = 1, tokens: int = 0) -> Cache:
+        """An empty cache; it grows, but room for so many tokens spares that."""
+        return Cache(self.config, batch, tokens)
+
+    def prefill(
+        self, ids: Sequence[int] | Sequence[Sequence[int]] | Array, cache: Cache | None = None
+    ) -> Array:
+        """Read a prompt, or several: the logits of what follows, [sequence, vocabulary].
+
+        An empty `cache` takes the keys and values, for `step` to go on from.
+        """
+        rows = self._rows(ids)
+        lengths = np.array([len(row) for row in rows], np.int32)
+        if cache is not None and (cache.batch != len(rows) or cache.lengths.any()):
+            raise InputError(f"a prompt of {len(rows)} sequences needs an empty cache for as many")
+        table = np.zeros((len(rows), _padded(int(lengths.max()))), np.int32)
+        for row, tokens in zip(table, rows, strict=True):
+            row[: len(tokens)] = tokens
+        result = self._run("prefill", table, {"last": lengths - 1})
+        if cache is not None:
+            cache.write(result, lengths)
+        self.counts.prompt_tokens += int(lengths.sum())
+        self.counts.prefill_seconds += result.stats.seconds
+        return result["logits"]
+
+    def logits(self, ids: Sequence[int] | Sequence[Sequence[int]] | Array) -> Array:
+        """The logits after every token, [sequence, token, vocabulary]; lengths must be equal."""
+        rows = self._rows(ids)
+        if len({len(row) for row in rows}) > 1:
+            raise InputError("logits after every token need sequences of one length")
+        return self._run("every", np.array(rows, np.int32), {})["logits"]
+
+    def step(self, tokens: Sequence[int] | Array, cache: Cache) -> Array:
+        """Read one token more of each sequence: the logits of what follows."""
+        ids = np.array(self._rows([[int(token)] for token in tokens]), np.int32)
+        if len(ids) != cache.batch or not cache.lengths.all():
+            raise InputError(f"{len(ids)} tokens go on from a cache of as many prompts, once read")
+        longest = int(cache.lengths.max())
+        if longest >= self.config.positions:
+            raise InputError(f"the model knows no more than {self.config.positions} positions")
+        room = bucket(longest)
+        cache.reserve(room)
+        more = {"length": cache.lengths, **cache.views(room)}
+        result = self._run("step", ids, more, cache.lengths[:, None], room)
+        cache.write(result, np.ones(cache.batch, np.int32))
+        self.counts.new_tokens += cache.batch
+        self.counts.step_seconds += result.stats.seconds
+        return result["logits"][:, 0]
+
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        tokens: int = 128,
+        sampling: Sampling | None = None,
+        stops: frozenset[int] | None = None,
+    ) -> Iterator[Piece]:
+        """Go on from a prompt, token by token, until one that ends a text or so many came."""
+        ids = self.encode(prompt)
+        self._check_length(len(ids) + tokens - 1)
+        stops = self.stops if stops is None else stops
+        sampler = (sampling or Sampling()).sampler()
+        stream = None if self.tokenizer is None else self.tokenizer.stream(ids)
+        return self._generate(ids, tokens, sampler, stops, stream)
+
+    def _generate(
+        self,
+        ids: Sequence[int],
+        tokens: int,
+        sampler: Sampler,
+        stops: frozenset[int],
+        stream: TextStream | None,
+    ) -> Iterator[Piece]:
+        if tokens < 1:
+            return
+        cache = self.cache(1, len(ids) + min(tokens, 256))
+        logits = self.prefill(ids, cache)
+        for number in range(tokens):
+            token = sampler.choose(logits[0])
+            ended = token in stops
+            last = ended or number == tokens - 1
+            text = "" if stream is None or ended else stream.add(token)
+            if last and stream is not None:
+                text += stream.end()
+            yield Piece(token, text)
+            if last:
+                return
+            logits = self.step([token], cache)
+
+    def encode(self, prompt: str | Sequence[int]) -> list[int]:
+        """The tokens of a prompt."""
+        if not isinstance(prompt, str):
+            return [int(token) for token in prompt]
+        if self.tokenizer is None:
+            raise InputError(f"the folder has no {NAME}: give the prompt as token numbers")
+        return self.tokenizer.encode(prompt)
+
+    def _run(
+        self,
+        kind: str,
+        ids: Array,
+        more: Mapping[str, Array],
+        starts: Array | None = None,
+        room: int | None = None,
+    ) -> Result:
+        batch, count = int(ids.shape[0]), int(ids.shape[1])
+        positions = np.arange(count) + (0 if starts is None else starts)
+        table = rotations(self.config, np.broadcast_to(positions, ids.shape))
+        made = self.plan(kind, batch, room or count)
+        inputs = {"ids": ids, "R": table, **more, **self.weights}
+        result = run(made, inputs, self._engine, progress=False)
+        self.counts.bytes_moved += result.stats.bytes_moved
+        return result
+
+    def _rows(self, ids: Sequence[int] | Sequence[Sequence[int]] | Array) -> list[list[int]]:
+        """Sequences of tokens, of which there is at least one in each."""
+        given: list[Any] = list(ids)
+        nested = bool(given) and isinstance(given[0], Sequence | np.ndarray)
+        rows: list[list[int]] = [[int(t) for t in row] for row in (given if nested else [given])]
+        for row in rows:
+            if not row:
+                raise InputError("a prompt needs at least one token")
+            self._check_length(len(row))
+            if wrong := [t for t in row if not 0 <= t < self.config.vocabulary]:
+                raise InputError(
+                    f"token {wrong[0]} is outside the vocabulary of {self.config.vocabulary}"
+                )
+        return rows
+
+    def _check_length(self, tokens: int) -> None:
+        if tokens > self.config.positions:
+            raise InputError(
+                f"{tokens} tokens are more than the model's {self.config.positions} positions"
+            )
+
+
+def _padded(tokens: int) -> int:
+    """The length that a prompt is read at: few lengths, so that few plans are made."""
+    step = 8 if tokens <= 64 else 32
+    return -(-tokens // step) * step

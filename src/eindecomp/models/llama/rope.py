@@ -1,0 +1,39 @@
+"""Rotary positions: the table of rotations by which queries and keys are turned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.models.llama.config import DTYPES
+
+if TYPE_CHECKING:
+    from eindecomp.models.llama.config import Config
+
+    Array = np.ndarray[Any, Any]
+
+
+def frequencies(config: Config) -> Array:
+    """By how much each pair of a head's numbers turns from one position to the next."""
+    size = config.head_size
+    speed = config.theta ** -(np.arange(0, size, 2, dtype=np.float64) / size)
+    scaling = config.scaling
+    if scaling is None:
+        return speed
+    turns = scaling.positions * speed / (2 * np.pi)
+    keep = np.clip((turns - scaling.low) / (scaling.high - scaling.low), 0, 1)
+    return speed * (keep + (1 - keep) / scaling.factor)
+
+
+def rotations(config: Config, positions: Array) -> Array:
+    """The matrices that turn each pair at some positions: [..., into, from, pair].
+
+    >>> from eindecomp.models.llama.config import CONFIGS
+    >>> rotations(CONFIGS["7B"], np.arange(5)).shape
+    (5, 2, 2, 64)
+    """
+    angle = np.asarray(positions, np.float64)[..., None] * frequencies(config)
+    cos, sin = np.cos(angle), np.sin(angle)
+    turned = np.stack([np.stack([cos, -sin], -2), np.stack([sin, cos], -2)], -3)
+    return turned.astype(DTYPES[config.dtype])

@@ -1,0 +1,83 @@
+"""Text to tokens and back, by the `tokenizers` package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.errors import InputError
+from eindecomp.models.llama.extras import extra
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAME = "tokenizer.json"
+
+
+class Tokenizer:
+    """A folder's `tokenizer.json`."""
+
+    def __init__(self, folder: str | Path) -> None:
+        path = Path(folder) / NAME
+        tokenizers = extra("tokenizers")
+        if not path.is_file():
+            raise InputError(f"{path} is missing")
+        try:
+            self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the package raises nothing more special
+            raise InputError(f"{path} is no tokenizer: {error}") from None
+
+    @property
+    def size(self) -> int:
+        """How many tokens there are."""
+        return self._tokenizer.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, with those that begin one."""
+        return self._tokenizer.encode(text).ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of tokens, without special ones."""
+        return self._tokenizer.decode(list(ids))
+
+    def stream(self, prompt: Sequence[int]) -> TextStream:
+        """What turns the tokens after a prompt into text, one by one."""
+        return TextStream(self, prompt)
+
+
+_UNFINISHED = "\ufffd"
+
+
+class TextStream:
+    """Text of tokens as they come: a character of several tokens comes with its last.
+
+    A token's text depends on the one before it, so what is decoded begins at the last word that was
+    given out, and only what is new is passed on.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        self._ids = list(prompt)[-_CONTEXT:]
+        self._known = tokenizer.decode(self._ids)
+
+    def add(self, token: int) -> str:
+        """The text that is certain now that this token came; it may be empty."""
+        self._ids.append(token)
+        text = self._tokenizer.decode(self._ids)
+        if text.endswith(_UNFINISHED) or not text.startswith(self._known):
+            return ""
+        return self._give(text)
+
+    def end(self) -> str:
+        """What is left, broken characters included."""
+        text = self._tokenizer.decode(self._ids)
+        return self._give(text)
+
+    def _give(self, text: str) -> str:
+        piece = text[len(self._known) :]
+        self._ids = self._ids[-_CONTEXT:]
+        self._known = self._tokenizer.decode(self._ids)
+        return piece
+
+
+_CONTEXT = 8

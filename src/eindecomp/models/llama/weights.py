@@ -1,0 +1,80 @@
+"""Which weights a model has: their names in Hugging Face's files, and how the graph sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.models.llama.config import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eindecomp.models.llama.checkpoint import Checkpoint
+    from eindecomp.models.llama.config import Config
+
+    Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A weight's name in the graph and in files, its shape in files and as the graph sees it."""
+
+    name: str
+    stored: str
+    shape: tuple[int, ...]
+    seen: tuple[int, ...]
+
+
+def weights_of(config: Config) -> Iterator[Weight]:
+    """All weights of a model."""
+    a, f, d = config.width, config.hidden, config.head_size
+    h, g = config.kv_heads, config.groups
+    pair = (d // 2, 2) if config.interleaved else (2, d // 2)
+    table = (config.vocabulary, a)
+    yield Weight("E", "model.embed_tokens.weight", table, table)
+    for layer in range(config.layers):
+        parts = {
+            "N": ("input_layernorm", (a,), (a,)),
+            "WQ": ("self_attn.q_proj", (h * g * d, a), (h, g, *pair, a)),
+            "WK": ("self_attn.k_proj", (h * d, a), (h, *pair, a)),
+            "WV": ("self_attn.v_proj", (h * d, a), (h, d, a)),
+            "WO": ("self_attn.o_proj", (a, h * g * d), (a, h, g, d)),
+            "NF": ("post_attention_layernorm", (a,), (a,)),
+            "WG": ("mlp.gate_proj", (f, a), (f, a)),
+            "WU": ("mlp.up_proj", (f, a), (f, a)),
+            "WD": ("mlp.down_proj", (a, f), (a, f)),
+        }
+        for name, (stored, shape, seen) in parts.items():
+            yield Weight(f"{name}{layer}", f"model.layers.{layer}.{stored}.weight", shape, seen)
+    yield Weight("N", "model.norm.weight", (a,), (a,))
+    if not config.tied:
+        yield Weight("H", "lm_head.weight", table, table)
+
+
+def load_weights(config: Config, checkpoint: Checkpoint) -> dict[str, Array]:
+    """The weights in the model's type: as they lie in the files, or converted into memory."""
+    to = DTYPES[config.dtype]
+    return {
+        weight.name: checkpoint.array(weight.stored, weight.shape)
+        .astype(to, copy=False)
+        .reshape(weight.seen)
+        for weight in weights_of(config)
+    }
+
+
+def random_weights(config: Config, seed: int = 0) -> dict[str, Array]:
+    """Weights of random numbers, scaled so that activations neither grow nor vanish."""
+    rng = np.random.default_rng(seed)
+    to = DTYPES[config.dtype]
+    found: dict[str, Array] = {}
+    for weight in weights_of(config):
+        if len(weight.shape) == 1:
+            found[weight.name] = np.ones(weight.seen, to)
+            continue
+        scale = np.float32(weight.shape[-1] ** -0.5)
+        drawn = rng.standard_normal(weight.shape, np.float32) * scale
+        found[weight.name] = drawn.astype(to, copy=False).reshape(weight.seen)
+    return found

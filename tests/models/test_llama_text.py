@@ -1,0 +1,227 @@
+"""Text in and out, sampling, the command, and folders that are broken."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+from small_llama import make_llama, make_tokenizer
+from typer.testing import CliRunner
+
+from eindecomp.cli import app
+from eindecomp.errors import EinDecompError, InputError
+from eindecomp.models.llama import Llama, Sampling
+from eindecomp.models.llama.sample import probabilities
+from eindecomp.models.llama.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_llama(tmp_path)
+    make_tokenizer(tmp_path)
+    return tmp_path
+
+
+def test_streamed_text_is_whole_text(folder: Path) -> None:
+    tokenizer = Tokenizer(folder)
+    text = "naïve — 数学 🙂 café"
+    ids = tokenizer.encode(text)[1:]
+    assert len(ids) > len(text)
+    stream = tokenizer.stream([256])
+    pieces = [stream.add(token) for token in ids]
+    assert "".join(pieces) + stream.end() == text
+    assert all("\ufffd" not in piece for piece in pieces)
+    broken = tokenizer.stream([256])
+    assert [broken.add(token) for token in tokenizer.encode("é")[1:2]] == [""]
+    assert broken.end() == "\ufffd"
+
+
+def test_generation_streams_and_stops(folder: Path) -> None:
+    model = Llama.load(folder)
+    pieces = list(model.generate("hello", 12))
+    assert model.tokenizer is not None
+    tokens = [piece.token for piece in pieces]
+    assert len(tokens) == 12
+    assert "".join(piece.text for piece in pieces) == model.tokenizer.decode(tokens)
+    stop = tokens[3]
+    stopped = [piece.token for piece in model.generate("hello", 12, stops=frozenset({stop}))]
+    assert stopped == tokens[: tokens.index(stop) + 1]
+    assert model.counts.new_tokens == 11 + len(stopped) - 1
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [stop, 5]}))
+    assert Llama.load(folder).stops == {stop, 5}
+
+
+def test_seeds_decide_what_is_drawn(folder: Path) -> None:
+    model = Llama.load(folder)
+
+    def drawn(seed: int) -> list[int]:
+        sampling = Sampling(temperature=2.0, top_k=50, top_p=0.9, seed=seed)
+        return [piece.token for piece in model.generate("a", 8, sampling)]
+
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+def test_sampling_follows_the_probabilities() -> None:
+    logits = np.log(np.array([0.1, 0.4, 0.2, 0.3]))
+    assert Sampling().sampler().choose(logits) == 1
+    tokens, chances = probabilities(logits, Sampling(1.0))
+    assert tokens.tolist() == [1, 3, 2, 0]
+    assert chances == pytest.approx([0.4, 0.3, 0.2, 0.1])
+    tokens, chances = probabilities(logits, Sampling(1.0, top_k=2))
+    assert dict(zip(tokens.tolist(), chances, strict=True)) == pytest.approx({1: 4 / 7, 3: 3 / 7})
+    tokens, _ = probabilities(logits, Sampling(1.0, top_p=0.65))
+    assert tokens.tolist() == [1, 3]
+    assert probabilities(logits, Sampling(0.5))[1][0] == pytest.approx(0.16 / 0.3)
+    sampler = Sampling(1.0).sampler()
+    counts = Counter(sampler.choose(logits) for _ in range(4000))
+    assert [counts[k] / 4000 for k in range(4)] == pytest.approx([0.1, 0.4, 0.2, 0.3], abs=0.03)
+    for wrong in ({"temperature": -1.0}, {"top_k": 0}, {"top_p": 0.0}):
+        with pytest.raises(InputError):
+            Sampling(**wrong)  # type: ignore[arg-type]
+
+
+def test_prompts_are_checked(folder: Path) -> None:
+    model = Llama.load(folder)
+    cache = model.cache(1)
+    for call, message in [
+        (lambda: model.prefill([]), "at least one token"),
+        (lambda: model.prefill([300]), "token 300 is outside the vocabulary of 300"),
+        (lambda: model.prefill([1] * 257), "257 tokens are more than the model's 256"),
+        (lambda: model.generate([1], 1000), "more than the model's 256 positions"),
+        (lambda: model.step([1], cache), "once read"),
+        (lambda: model.prefill([[1], [2]], cache), "needs an empty cache for as many"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            call()
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"no tokenizer\.json: give the prompt as token numbers"):
+        Llama.load(folder).generate("hello")
+
+
+def test_the_command_streams_text_or_prints_a_record(folder: Path) -> None:
+    asked = ["llama", str(folder), "--prompt", "hello", "-p", "2", "--tokens", "6"]
+    plain = CliRunner().invoke(app, asked)
+    assert plain.exit_code == 0, plain.output
+    record = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    assert plain.stdout == record["text"] + "\n"
+    assert len(record["tokens"]) == 6
+    assert record["new_tokens"] == 5
+    named = CliRunner().invoke(app, [*asked, "--strategy", "megatron", "--dtype", "bfloat16"])
+    assert named.exit_code == 0
+    wrong = CliRunner().invoke(app, ["llama", str(folder / "none"), "--prompt", "x"])
+    assert isinstance(wrong.exception, EinDecompError)
+    assert "is no folder" in str(wrong.exception)
+
+
+def _edit(name: str, **fields: object) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        path = folder / name
+        found = json.loads(path.read_text())
+        for key, value in fields.items():
+            if value is None:
+                del found[key]
+            else:
+                found[key] = value
+        path.write_text(json.dumps(found))
+
+    return edit
+
+
+def _tensors(change: Callable[[dict[str, object]], None]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        weights = load_file(folder / "model.safetensors")
+        change(weights)
+        save_file(weights, folder / "model.safetensors")
+
+    return edit
+
+
+def _truncate(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _misplace(file: object) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        index = {"weight_map": {"model.norm.weight": file}}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    return edit
+
+
+def _unmapped(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").write_text("{}")
+
+
+NORM = "model.norm.weight"
+BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no config": (lambda f: (f / "config.json").unlink(), "config.json is missing"),
+    "no JSON": (lambda f: (f / "config.json").write_text("{") and None, "no JSON file"),
+    "a list": (lambda f: (f / "config.json").write_text("[]") and None, "no JSON object"),
+    "no size": (_edit("config.json", hidden_size=None), "hidden_size is missing"),
+    "no number": (_edit("config.json", hidden_size="32"), "hidden_size is '32', not an integer"),
+    "negative": (_edit("config.json", num_hidden_layers=-1), "layers is an integer of at least 1"),
+    "uneven": (_edit("config.json", num_key_value_heads=3), "cannot share 3 kv heads"),
+    "another model": (_edit("config.json", model_type="gpt2"), "only 'llama' is supported"),
+    "biases": (_edit("config.json", attention_bias=True), "attention_bias is True"),
+    "another scaling": (
+        _edit("config.json", rope_parameters={"rope_type": "yarn"}),
+        "rope scaling 'yarn' is not supported",
+    ),
+    "half a scaling": (
+        _edit("config.json", rope_parameters={"rope_type": "llama3", "rope_theta": 1e4}),
+        "rope_parameters.factor is missing",
+    ),
+    "stop tokens": (
+        _edit("config.json", eos_token_id=["x"]),
+        "eos_token_id is .'x'., not token numbers",
+    ),
+    "another width": (_edit("config.json", intermediate_size=64), "has shape .48, 32., but"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "neither model.safetensors nor"),
+    "truncated": (_truncate, "model.safetensors is no whole safetensors file"),
+    "not one": (lambda f: (f / "model.safetensors").write_bytes(b"x") and None, "no whole"),
+    "no tensor": (_tensors(lambda w: w.__delitem__(NORM)), f"tensor '{NORM}' is missing"),
+    "another type": (
+        _tensors(lambda w: w.update({NORM: w[NORM].long()})),  # type: ignore[attr-defined]
+        f"tensor '{NORM}' is of type I64",
+    ),
+    "no shard": (_misplace("a.safetensors"), "a.safetensors is missing"),
+    "a shard elsewhere": (_misplace("../a.safetensors"), "no file name"),
+    "a shard at the root": (_misplace("/etc/a.safetensors"), "no file name"),
+    "a number for a shard": (_misplace(3), "no file name"),
+    "no map": (_unmapped, "weight_map is missing"),
+    "no tokenizer": (lambda f: (f / "tokenizer.json").write_text("{}") and None, "is no tokenizer"),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("whole")
+    make_llama(made)
+    make_tokenizer(made)
+    return made
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_broken_folders_are_named(what: str, whole: Path, tmp_path: Path) -> None:
+    for path in whole.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    breaking, message = BROKEN[what]
+    breaking(tmp_path)
+    with pytest.raises(InputError, match=message) as caught:
+        Llama.load(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_promised_tensor_must_be_in_its_shard(whole: Path, tmp_path: Path) -> None:
+    for path in whole.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    index = {"weight_map": {"other": "model.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match="tensor 'other' is missing, which"):
+        Llama.load(tmp_path)
