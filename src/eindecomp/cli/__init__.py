@@ -1,4 +1,4 @@
-"""The command line: `eindecomp plan | run | explain | compare | solve | llama`.
+"""The command line: `eindecomp plan | run | explain | compare | solve | llama | bench`.
 
 Exit status 0 is fine, 1 means that what was given is wrong (a message on standard error, no
 traceback), 2 that the command was used wrongly, 130 that it was interrupted before it had a result.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from eindecomp.cli import compare, explain, llama, plan, run, solve
+from eindecomp.cli import bench, compare, explain, llama, plan, run, solve
 from eindecomp.errors import EinDecompError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -19,6 +19,7 @@ for command in (
     compare.compare,
     solve.solve,
     llama.llama,
+    bench.bench,
 ):
     app.command()(command)
 

@@ -89,7 +89,7 @@ def fit(
     path = None if checkpoint is None else Path(checkpoint)
     at = _begin(graph, own, state, path if resume else None, config)
     made = make_plan(graph, cores() if devices is None else devices) if plan is None else plan
-    loop = _Loop(graph, made, own, lr, loss, dict(at.state), at.losses)
+    loop = Loop(graph, made, own, lr, loss, dict(at.state), at.losses)
     saved = at.step
     with _showing(progress, at.step, steps) as show:
         for batch in _batches(data, at.step, steps):
@@ -105,7 +105,7 @@ def fit(
     return Fitted(loop.state, loop.losses, made)
 
 
-class _Loop:
+class Loop:
     """The state between two steps; the arrays of a step before are those of the step to come."""
 
     def __init__(
@@ -126,9 +126,11 @@ class _Loop:
 
     @property
     def done(self) -> int:
+        """How many steps there were."""
         return len(self.losses)
 
     def take(self, batch: Batch) -> float:
+        """One step; its loss."""
         step = self.done + 1
         known = {"lr": self.lr(step) if callable(self.lr) else self.lr, "step": step}
         scalars = {name: value for name, value in known.items() if name in self.graph.scalars}
@@ -145,6 +147,7 @@ class _Loop:
         return value
 
     def save(self, path: Path, config: Config | None) -> None:
+        """Write a checkpoint."""
         at = Checkpoint(self.done, self.state, self.losses, config or {})
         save_checkpoint(path, self.graph, at)
 

@@ -1,0 +1,65 @@
+"""`eindecomp bench`: the paper's experiments against the usual strategies and against peers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from eindecomp.cli.progress import interruptible, progress_console
+from eindecomp.cli.request import Json
+from eindecomp.experiments import EXPERIMENTS, Record
+from eindecomp.experiments.plot import FORMATS, check_plots, plot
+from eindecomp.experiments.show import show
+from eindecomp.planner.store.whole_file import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+Experiment = Literal["chain", "ffnn", "llama"]
+
+
+def bench(
+    experiment: Annotated[
+        Experiment,
+        typer.Argument(help="a matrix chain, a classifier's training, or LLaMA"),
+    ],
+    quick: Annotated[bool, typer.Option("--quick", help="small sizes, in seconds")] = False,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="a folder for the JSON and the pictures")
+    ] = Path("bench-results"),
+    json: Json = False,
+) -> None:
+    """Measure one of the paper's experiments: time, bytes counted, plan cost, and peers.
+
+    Writes EXPERIMENT.json, .png and .svg. Peers that are not installed are said to be absent.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    for suffix in ("json", *FORMATS):
+        check_writable(output / f"{experiment}.{suffix}")
+    check_plots()
+    start = perf_counter()
+    with interruptible("nothing is written"), _saying() as say:
+        findings = EXPERIMENTS[experiment](quick, say)
+    record = Record.of(experiment, quick, perf_counter() - start, findings)
+    path = output / f"{experiment}.json"
+    write_whole(path, record.json())
+    pictures = plot(record, output / experiment)
+    if json:
+        typer.echo(record.json())
+    else:
+        typer.echo(show(record))
+        typer.echo(f"written: {', '.join(map(str, (path, *pictures)))}")
+
+
+@contextmanager
+def _saying() -> Generator[Callable[[str], None]]:
+    """A line that says what is being done, on a terminal."""
+    if not progress_console.is_terminal:
+        yield lambda _: None
+        return
+    with progress_console.status("starting") as status:
+        yield status.update

@@ -1,0 +1,85 @@
+"""Experiment 1: the matrix chain (A·B) + (C·(D·E)), uniform and skewed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.api.run import run
+from eindecomp.engines.threads.engine import cores
+from eindecomp.experiments.measure import Contender, race
+from eindecomp.experiments.peers import dask, numpy, scalapack, torch
+from eindecomp.experiments.price import DEVICES, FEW, OURS, price
+from eindecomp.experiments.record import Findings, Priced, Timed
+from eindecomp.models.chain import chain as chain_graph
+from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.strategy import applicable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eindecomp.experiments.measure import Peer
+    from eindecomp.graph.graph import Graph
+
+    Array = np.ndarray[Any, Any]
+
+_ROWS = {"rows": ["i", "l"]}
+"""What a chain has for data parallelism: every product is cut along the rows of its result."""
+_MANY = 8
+
+
+def chain(
+    quick: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    sizes: Sequence[int] | None = None,
+    devices: Sequence[int] | None = None,
+) -> Findings:
+    """Time every size, and price plans of the largest; `quick` is one small size."""
+    chosen = sizes or ((500,) if quick else (1000, 2000, 4000))
+    counts = devices or (FEW if quick else DEVICES)
+    timed: list[Timed] = []
+    priced: list[Priced] = []
+    for skewed in (False, True):
+        shape = "skewed" if skewed else "uniform"
+        for s in chosen:
+            say(f"{shape} {s}: measuring")
+            timed += _measure(f"{shape} {s}", chain_graph(s, skewed), 2 if s > 2000 else 5)
+        case = f"{shape} {max(chosen)}"
+        graph = chain_graph(max(chosen), skewed)
+        priced += price(case, graph, devices=counts, more=_ROWS, say=say)
+    return Findings(tuple(timed), tuple(priced))
+
+
+def _measure(case: str, graph: Graph, repeats: int) -> list[Timed]:
+    rng = np.random.default_rng(0)
+    x = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
+    plans = {
+        f"{OURS}, {cores()} devices": make_plan(graph, cores()),
+        f"{OURS}, {_MANY} devices": make_plan(graph, _MANY),
+    }
+    for name, strategy in {**applicable(graph), **_ROWS}.items():
+        plans[name] = make_plan(graph, cores(), strategy=strategy)
+    ours = [
+        Contender(
+            name,
+            "ours" if name.startswith(OURS) else "strategy",
+            lambda plan=plan: run(plan, x, progress=False)["Z"],
+            plan,
+        )
+        for name, plan in plans.items()
+    ]
+    return race(case, ours, _peers(x), repeats)
+
+
+def _peers(x: Mapping[str, Array]) -> dict[str, Peer]:
+    return {
+        "NumPy": partial(numpy.chain, x),
+        "NumPy, panels by hand": partial(numpy.panels, x),
+        "torch": partial(torch.chain, x),
+        "dask.array": partial(dask.chain, x, tuned=False),
+        "dask.array, tuned": partial(dask.chain, x, tuned=True),
+        "ScaLAPACK": partial(scalapack.chain, x),
+    }

@@ -1,0 +1,115 @@
+"""Experiment 2: training a large feed-forward classifier, against torch alone and data parallel.
+
+All begin with the same parameters and see the same few batches again and again, so that there is
+something to learn in few steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.engines.threads.engine import cores
+from eindecomp.experiments.measure import Contender, Lapse, apart, race
+from eindecomp.experiments.peers import ddp
+from eindecomp.experiments.peers.torch import TorchNet
+from eindecomp.experiments.price import DEVICES, FEW, OURS, price
+from eindecomp.experiments.record import Curve, Findings
+from eindecomp.models.ffnn import ffnn as ffnn_graph
+from eindecomp.models.ffnn import initial
+from eindecomp.models.fit import Loop
+from eindecomp.models.optimizers import carried
+from eindecomp.models.synthetic import Synthetic
+from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.strategy import applicable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from eindecomp.experiments.measure import Peer, Way
+    from eindecomp.graph.graph import Graph
+
+    Array = np.ndarray[Any, Any]
+    Batch = Mapping[str, Array]
+
+SHAPE = {"batch": 128, "features": 32768, "hidden": 2048, "classes": 14588}
+QUICK = {"batch": 128, "features": 8192, "hidden": 512, "classes": 3647}
+RATES = {"sgd": 2.0, "momentum": 0.5, "adam": 1e-3, "adamw": 1e-3}
+_BATCHES = 4
+
+
+def ffnn(
+    quick: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    shape: Mapping[str, int] | None = None,
+    optimizer: str = "sgd",
+    steps: int = 20,
+    devices: Sequence[int] | None = None,
+) -> Findings:
+    """Time steps of training, compare the losses, and price plans; `quick` is a sixteenth."""
+    chosen = dict(shape or (QUICK if quick else SHAPE))
+    graph = ffnn_graph(**chosen, optimizer=optimizer)
+    case = f"{optimizer}, " + " × ".join(map(str, chosen.values()))
+    say(f"{case}: training")
+    training = _Training(graph, optimizer, chosen)
+    timed = race(case, training.ours(), training.peers(), steps - 1)
+    wanted = training.losses[OURS]
+    curves = [
+        Curve(name, tuple(losses), max(map(apart, losses, wanted)))
+        for name, losses in training.losses.items()
+    ]
+    counts = devices or (FEW if quick else DEVICES)
+    priced = price(case, graph, devices=counts, say=say)
+    return Findings(tuple(timed), tuple(priced), tuple(curves))
+
+
+class _Training:
+    """Everybody's training on the same batches, and the losses that they had."""
+
+    def __init__(self, graph: Graph, optimizer: str, shape: Mapping[str, int]) -> None:
+        self.graph, self.optimizer, self.lr = graph, optimizer, RATES[optimizer]
+        data = Synthetic(shape["batch"], shape["features"], shape["classes"])
+        self.batches = list(islice(data.batches(), _BATCHES))
+        self.state = initial(graph)
+        self.losses: dict[str, list[float]] = {}
+
+    def ours(self) -> list[Contender]:
+        found: list[Contender] = []
+        for name, strategy in {OURS: None, **applicable(self.graph)}.items():
+            plan = make_plan(self.graph, cores(), strategy=strategy)
+            own = carried(self.graph)
+            loop = Loop(self.graph, plan, own, self.lr, "loss", dict(self.state), [])
+            way = self._noting(name, loop.take)
+            found.append(Contender(name, "ours" if name == OURS else "strategy", way, plan))
+        return found
+
+    def peers(self) -> dict[str, Peer]:
+        return {
+            f"torch, {cores()} threads": self._alone,
+            f"torch DDP, {cores()} ranks": self._parallel,
+        }
+
+    @contextmanager
+    def _alone(self) -> Generator[Way]:
+        net = TorchNet(self.state, self.optimizer, self.lr, cores())
+        yield self._noting(f"torch, {cores()} threads", net.step)
+
+    @contextmanager
+    def _parallel(self) -> Generator[Way]:
+        with ddp.training(str(self.graph), self.optimizer, self.lr) as step:
+            yield self._noting(f"torch DDP, {cores()} ranks", step)
+
+    def _noting(self, name: str, step: Callable[[Batch], float | Lapse]) -> Way:
+        """A step on the next batch, whose loss is noted."""
+        losses = self.losses[name] = []
+        batches = cycle(self.batches)
+
+        def way() -> object:
+            result = step(next(batches))
+            losses.append(float(result.result if isinstance(result, Lapse) else result))  # pyright: ignore[reportArgumentType]
+            return result
+
+        return way

@@ -1,0 +1,103 @@
+"""Experiment 3: LLaMA, what reading prompts moves on many devices, and how long it takes here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.engines.threads.engine import cores
+from eindecomp.experiments.measure import Contender, race
+from eindecomp.experiments.peers import transformers
+from eindecomp.experiments.price import DEVICES, FEW, OURS, price
+from eindecomp.experiments.record import Findings, Priced, Timed
+from eindecomp.models.llama import CONFIGS, Config, Llama, prefill_graph
+from eindecomp.models.llama.cache import bucket
+from eindecomp.planner.strategy import applicable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Array = np.ndarray[Any, Any]
+    Strategy = str | Sequence[str] | None
+
+TINY = Config(
+    vocabulary=1000, width=128, layers=2, heads=8, kv_heads=4, head_size=16, hidden=352, tied=True
+)
+_BATCH = 2  # so that data parallelism has something to divide
+_SEQUENCE = 4096
+_LEAST = f"{OURS}, fewest bytes"
+
+
+def one_billion(layers: int = 4) -> Config:
+    """The shape of LLaMA 3.2 1B, which has 16 layers, with a smaller vocabulary."""
+    return replace(CONFIGS["3.2-1B"], vocabulary=32000, layers=layers, positions=16384)
+
+
+def llama(
+    quick: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    devices: Sequence[int] | None = None,
+) -> Findings:
+    """Time a small model against transformers, and price plans of 7B; `quick` is a tiny one."""
+    timed = time(TINY if quick else one_billion(), 128, 5, say)
+    priced: list[Priced] = []
+    config = replace(CONFIGS["7B"], layers=2 if quick else CONFIGS["7B"].layers)
+    counts = devices or (FEW if quick else DEVICES)
+    for batch, inputs in ((8, ("free", "sharded")), (1, ("free",))):
+        case = f"7B, {config.layers} layers, b = {batch}, s = {_SEQUENCE}"
+        priced += price(case, prefill_graph(config, batch, _SEQUENCE), inputs, counts, say=say)
+    return Findings(tuple(timed), tuple(priced))
+
+
+def time(config: Config, tokens: int, repeats: int, say: Callable[[str], None]) -> list[Timed]:
+    """Reading prompts at once, then one token more of each; `eindecomp` is as `Llama` plans."""
+    size = f"{config.parameters / 1e9:.2g} billion, b = {_BATCH}"
+    first = Llama.random(config, cores())
+    strategies: dict[str, Strategy] = {_LEAST: None}
+    strategies |= applicable(prefill_graph(config, _BATCH, tokens))
+    models = {OURS: first}
+    for name, strategy in strategies.items():
+        models[name] = Llama(config, first.weights, cores(), strategy)
+    ids = np.random.default_rng(tokens).integers(0, config.vocabulary, (_BATCH, tokens))
+    say(f"{size}: reading {tokens} tokens")
+    rows = race(
+        f"{size}, prefill of {tokens}",
+        [_prefill(name, model, ids) for name, model in models.items()],
+        {"transformers": partial(transformers.prefill, first, ids)},
+        repeats,
+    )
+    say(f"{size}: one token more after {tokens}")
+    return rows + race(
+        f"{size}, decode after {tokens}",
+        [_decode(name, model, ids) for name, model in models.items()],
+        {"transformers": partial(transformers.decode, first, ids, ids[:, 0])},
+        2 * repeats,
+    )
+
+
+def _prefill(name: str, model: Llama, ids: Array) -> Contender:
+    def way() -> object:
+        return model.prefill(ids, model.cache(*ids.shape))
+
+    way()  # plans, for the length that it pads to
+    return _contender(name, way, model, "prefill", ids.shape[1])
+
+
+def _decode(name: str, model: Llama, ids: Array) -> Contender:
+    batch, tokens = ids.shape
+    cache = model.cache(batch, 2 * tokens)
+    model.prefill(ids, cache)
+
+    def way() -> object:
+        return model.step(ids[:, 0], cache)
+
+    return _contender(name, way, model, "step", bucket(tokens))
+
+
+def _contender(name: str, way: Callable[[], object], model: Llama, kind: str, at: int) -> Contender:
+    ours = name in (OURS, _LEAST)
+    return Contender(name, "ours" if ours else "strategy", way, model.plan(kind, _BATCH, at))

@@ -1,0 +1,118 @@
+"""Contenders take turns, so that whatever else a machine does slows all of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.engines.threads.engine import prepare
+from eindecomp.experiments.record import Kind, Timed, Timing
+
+if TYPE_CHECKING:
+    from eindecomp.planner.plan import Plan
+
+Way = Callable[[], object]
+"""One way to compute something: gives the result, or a `Lapse`."""
+Peer = Callable[[], AbstractContextManager[Way]]
+"""Makes a way ready and puts it away again; raises `Absent` where that cannot be."""
+
+
+class Absent(Exception):  # noqa: N818 - not an error: a peer that is not there
+    """A peer that cannot be measured here, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """The result of a way that reads the clock itself, as one in other processes does."""
+
+    seconds: float
+    result: object
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One of our plans, and how it is run."""
+
+    name: str
+    kind: Kind
+    way: Way
+    plan: Plan
+
+
+def race(
+    case: str, ours: Sequence[Contender], peers: Mapping[str, Peer], repeats: int
+) -> list[Timed]:
+    """Measure our plans and peers in turn; the first is what the others are compared with."""
+    absent: dict[str, str] = {}
+    ways = {contender.name: contender.way for contender in ours}
+    with ExitStack() as stack:
+        for name, peer in peers.items():
+            try:
+                ways[name] = stack.enter_context(peer())
+            except Absent as reason:
+                absent[name] = str(reason)
+        timings, firsts = take_turns(ways, repeats)
+    reference = ours[0].name
+    rows: list[Timed] = []
+    plans = {contender.name: contender for contender in ours}
+    for name in [*plans, *peers]:
+        if name in absent:
+            rows.append(Timed(case, name, "peer", absent=absent[name]))
+            continue
+        found = plans.get(name)
+        row = Timed(
+            case,
+            name,
+            "peer" if found is None else found.kind,
+            None if found is None else found.plan.devices,
+            timings[name],
+            timings[name].best / timings[reference].best,
+            None if found is None else int(found.plan.cost),
+            None if found is None else prepare(found.plan).tasks.moved,
+            apart(firsts[name], firsts[reference]),
+        )
+        rows.append(row)
+    return rows
+
+
+def take_turns(
+    ways: Mapping[str, Way], repeats: int
+) -> tuple[dict[str, Timing], dict[str, object]]:
+    """The timings and the first results; first calls are not timed, as they compile and load."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    firsts: dict[str, object] = {}
+    for turn in range(repeats + 1):
+        for name, way in ways.items():
+            start = perf_counter()
+            result = way()
+            spent = perf_counter() - start
+            if isinstance(result, Lapse):
+                spent, result = result.seconds, result.result
+            if turn:
+                seconds[name].append(spent)
+            else:
+                firsts[name] = result
+    return {name: timing(spent) for name, spent in seconds.items()}, firsts
+
+
+def timing(seconds: Sequence[float]) -> Timing:
+    """What repeats took.
+
+    >>> timing([2.0, 4.0, 3.0])
+    Timing(best=2.0, median=3.0, spread=2.0, repeats=3)
+    """
+    best = min(seconds)
+    return Timing(best, median(seconds), max(seconds) / best, len(seconds))
+
+
+def apart(found: object, wanted: object) -> float:
+    """The largest difference, over the largest value that is wanted."""
+    left: np.ndarray[Any, Any] = np.asarray(found, np.float64)
+    right: np.ndarray[Any, Any] = np.asarray(wanted, np.float64)
+    return float(np.abs(left - right).max() / np.abs(right).max())

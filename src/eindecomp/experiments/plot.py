@@ -1,0 +1,89 @@
+"""A record as a picture: time against ours, bytes by devices, losses by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.experiments.show import grouped
+from eindecomp.models.llama.extras import extra
+from eindecomp.planner.store.whole_file import replacing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eindecomp.experiments.record import Curve, Priced, Record, Timed
+
+FORMATS = ("png", "svg")
+
+
+def check_plots() -> None:
+    """Raise now what would keep a picture from being drawn after the measuring."""
+    extra("matplotlib")
+
+
+def plot(record: Record, stem: Path) -> list[Path]:
+    """Draw a record as `stem`.png and `stem`.svg."""
+    figure = draw(record)
+    paths = [stem.with_suffix(f".{form}") for form in FORMATS]
+    for path, form in zip(paths, FORMATS, strict=True):
+        with replacing(path) as fresh:
+            figure.savefig(fresh, format=form, dpi=120)
+    return paths
+
+
+def draw(record: Record) -> Any:
+    """The figure: panels in two columns."""
+    found = record.findings
+    groups = list(grouped(found.priced).values())
+    count = 1 + len(groups) + bool(found.curves)
+    rows = -(-count // 2)
+    figure = extra("matplotlib.figure").Figure(figsize=(13, 4.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, 2, squeeze=False).flat
+    _times(next(panels), found.timed)
+    for group in groups:
+        _moves(next(panels), group)
+    if found.curves:
+        _losses(next(panels), found.curves)
+    for panel in panels:
+        panel.axis("off")
+    figure.suptitle(f"{record.experiment}, {record.machine.cpu}, {record.machine.cores} cores")
+    return figure
+
+
+def _times(panel: Any, rows: tuple[Timed, ...]) -> None:
+    """Groups of bars; all of a case in one group."""
+    cases = list(dict.fromkeys(row.case for row in rows))
+    names = list(dict.fromkeys(row.name for row in rows if row.timing is not None))
+    width = 0.85 / len(names)
+    for number, name in enumerate(names):
+        mine = [row for row in rows if row.name == name and row.ratio is not None]
+        places = [cases.index(row.case) + (number + 0.5) * width - 0.425 for row in mine]
+        panel.bar(places, [row.ratio for row in mine], width, label=name)
+    panel.axhline(1, color="black", linewidth=0.8)
+    panel.set_xticks(range(len(cases)), [case.replace(", ", ",\n") for case in cases], fontsize=8)
+    panel.set_ylabel("its time / ours")
+    panel.legend(fontsize=6, ncols=2)
+
+
+def _moves(panel: Any, rows: list[Priced]) -> None:
+    """Lines; below the least that moves, the axis is linear, so that zero has its place."""
+    least = min((row.bytes_counted for row in rows if row.bytes_counted), default=1)
+    for name in dict.fromkeys(row.name for row in rows):
+        mine = [row for row in rows if row.name == name]
+        places, moved = [row.devices for row in mine], [row.bytes_counted for row in mine]
+        panel.plot(places, moved, marker="o", markersize=4, label=name)
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("symlog", linthresh=least)
+    panel.set_ylim(bottom=0)
+    panel.set_xlabel("devices")
+    panel.set_ylabel("bytes that move")
+    panel.set_title(f"{rows[0].case}, inputs {rows[0].inputs}", fontsize=9)
+    panel.legend(fontsize=7)
+
+
+def _losses(panel: Any, curves: tuple[Curve, ...]) -> None:
+    for curve in curves:
+        panel.plot(range(1, len(curve.losses) + 1), curve.losses, label=curve.name, alpha=0.7)
+    panel.set_xlabel("step")
+    panel.set_ylabel("loss")
+    panel.legend(fontsize=7)

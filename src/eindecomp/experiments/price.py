@@ -1,0 +1,60 @@
+"""What EinDecomp's plan and those of the usual strategies move, for many numbers of devices."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from eindecomp.experiments.record import Priced
+from eindecomp.graph.rewrites.rewrite import rewrite
+from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.strategy import applicable
+from eindecomp.tra.lower import lower
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eindecomp.graph.graph import Graph
+
+DEVICES = (2, 4, 8, 16, 32, 64)
+FEW = DEVICES[:3]
+OURS = "eindecomp"
+_TIME_LIMIT = 20
+"""Seconds for each plan; only the largest need more than one."""
+
+
+def price(
+    case: str,
+    graph: Graph,
+    inputs: Sequence[str] = ("free", "sharded"),
+    devices: Sequence[int] = DEVICES,
+    more: Mapping[str, Sequence[str]] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Priced]:
+    """Plan a graph under every strategy that its labels allow, and under `more` of them."""
+    ready = rewrite(graph)
+    strategies = {OURS: None, **applicable(ready), **(more or {})}
+    rows: list[Priced] = []
+    for placed in inputs:
+        for count in devices:
+            ours = 0
+            for name, strategy in strategies.items():
+                say(f"{case}, inputs {placed}: planning {name} for {count} devices")
+                plan = make_plan(
+                    ready, count, strategy=strategy, inputs=placed, rewrite=False,
+                    time_limit=_TIME_LIMIT,
+                )  # fmt: skip
+                moved = lower(plan).moved
+                ours = moved if name == OURS else ours
+                row = Priced(
+                    case, placed, count, name, int(plan.cost), moved, _ratio(moved, ours),
+                    plan.gap, plan.seconds,
+                )  # fmt: skip
+                rows.append(row)
+    return rows
+
+
+def _ratio(moved: int, ours: int) -> float:
+    if ours:
+        return moved / ours
+    return inf if moved else 1.0

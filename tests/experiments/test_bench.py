@@ -1,0 +1,139 @@
+"""`eindecomp bench`: what it prints and writes, and that our plans move least."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from matplotlib.image import imread
+
+from eindecomp.cli import main
+
+STRATEGIES = {
+    "chain": {"sqrt", "rows"},
+    "ffnn": {"sqrt", "data", "attention", "megatron"},
+    "llama": {"sqrt", "data", "sequence", "attention", "megatron"},
+}
+PEERS = {
+    "chain": {
+        "NumPy",
+        "NumPy, panels by hand",
+        "torch",
+        "dask.array",
+        "dask.array, tuned",
+        "ScaLAPACK",
+    },
+    "ffnn": {"torch", "torch DDP"},
+    "llama": {"transformers"},
+}
+
+
+def bench(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """Run the command in this process; its exit status."""
+    monkeypatch.setattr(sys, "argv", ["eindecomp", "bench", *map(str, arguments)])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    return int(exit_.value.code or 0)
+
+
+@pytest.mark.parametrize("experiment", list(STRATEGIES))
+def test_an_experiment_from_command_to_files(
+    experiment: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "new" / "folder"
+    assert bench(monkeypatch, experiment, "--quick", "--output", folder) == 0
+    shown = capsys.readouterr().out
+    record = json.loads((folder / f"{experiment}.json").read_bytes())
+    assert (record["experiment"], record["quick"]) == (experiment, True)
+    check_machine(record["machine"])
+    check_times(record["findings"]["timed"], experiment, shown)
+    check_bytes(record["findings"]["priced"], STRATEGIES[experiment])
+    for curve in record["findings"]["curves"]:
+        assert len(curve["losses"]) == 20
+        assert curve["apart"] < 1e-4
+    assert imread(folder / f"{experiment}.png").ndim == 3
+    tree = ElementTree.parse(folder / f"{experiment}.svg")  # noqa: S314 - written above
+    assert tree.getroot().tag.endswith("svg")
+
+
+def check_machine(machine: dict[str, Any]) -> None:
+    assert machine["cores"] >= 1
+    assert machine["memory"] > 1 << 20
+    assert machine["cpu"]
+    assert machine["blas"]
+    assert {"python", "numpy", "eindecomp"} <= set(machine["versions"])
+
+
+def check_times(rows: list[dict[str, Any]], experiment: str, shown: str) -> None:
+    """Everybody is there, computes the same, and our plans move what they say."""
+    for row in rows:
+        assert row["name"] in shown
+        if row["absent"] is not None:
+            assert row["absent"] in shown
+            continue
+        assert row["error"] < 1e-4
+        assert row["ratio"] > 0
+        assert row["timing"]["best"] <= row["timing"]["median"]
+        if row["kind"] != "peer":
+            assert row["bytes_counted"] == row["plan_cost"]
+    peers = {row["name"] for row in rows if row["kind"] == "peer"}
+    assert len(peers) == len(PEERS[experiment])
+    for name in PEERS[experiment]:
+        assert any(peer.startswith(name) for peer in peers)
+    strategies = {row["name"] for row in rows if row["kind"] == "strategy"}
+    assert strategies == STRATEGIES[experiment]
+
+
+def check_bytes(rows: list[dict[str, Any]], strategies: set[str]) -> None:
+    """EinDecomp's plan moves no more than any baseline, and the ratio says how much less."""
+    groups: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        key = row["case"], row["inputs"], row["devices"]
+        groups.setdefault(key, {})[row["name"]] = row
+    assert {key[2] for key in groups} == {2, 4, 8}
+    for found in groups.values():
+        assert set(found) == strategies | {"eindecomp"}
+        ours = found["eindecomp"]["bytes_counted"]
+        for row in found.values():
+            assert row["plan_cost"] == row["bytes_counted"] >= ours
+            if ours:
+                assert row["ratio"] == row["bytes_counted"] / ours
+            else:
+                assert row["ratio"] == ("inf" if row["bytes_counted"] else 1)
+
+
+def test_output_that_is_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        assert bench(monkeypatch, "chain", "--quick", "-o", folder) == 1
+        assert str(tmp_path / "file") in capsys.readouterr().err
+
+
+def test_output_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "chain.svg").mkdir()
+    assert bench(monkeypatch, "chain", "--quick", "-o", tmp_path) == 1
+    assert "chain.svg" in capsys.readouterr().err
+
+
+def test_without_matplotlib_nothing_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert bench(monkeypatch, "llama", "--quick", "-o", tmp_path) == 1
+    assert "pip install 'eindecomp[models]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_experiment_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bench(monkeypatch, "nothing") == 2

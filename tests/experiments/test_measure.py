@@ -1,0 +1,128 @@
+"""Contenders in turn, peers that are not there, and records as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import eindecomp as ed
+from eindecomp.experiments.chain import chain
+from eindecomp.experiments.ffnn import ffnn
+from eindecomp.experiments.llama import TINY, time
+from eindecomp.experiments.measure import Contender, Lapse, race, take_turns
+from eindecomp.experiments.peers import scalapack
+from eindecomp.experiments.record import Findings, Priced, Record, Timed
+from eindecomp.experiments.show import show
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from eindecomp.experiments.measure import Way
+
+SMALL = {"batch": 8, "features": 32, "hidden": 16, "classes": 10}
+
+
+def absent(rows: Iterable[Timed]) -> dict[str, str]:
+    return {row.name: row.absent for row in rows if row.absent is not None}
+
+
+def test_ways_take_turns_and_the_first_turn_is_not_timed() -> None:
+    calls: list[str] = []
+
+    def way(name: str, seconds: list[float]) -> Way:
+        def call() -> object:
+            calls.append(name)
+            return Lapse(seconds.pop(0), f"{name} {len(calls)}")
+
+        return call
+
+    timings, firsts = take_turns({"a": way("a", [9, 1, 3]), "b": way("b", [9, 4, 2])}, 2)
+    assert calls == ["a", "b"] * 3
+    assert firsts == {"a": "a 1", "b": "b 2"}
+    assert (timings["a"].best, timings["a"].median, timings["a"].spread) == (1, 2, 3)
+    assert timings["b"].repeats == 2
+
+
+def test_peers_are_put_away_and_compared_with_ours() -> None:
+    graph = ed.parse("input X[i: 4]\nZ[i] <- 2 * X[i]\noutput Z")
+    plan = ed.plan(graph, 2)
+    x = np.ones(4, np.float32)
+    ours = Contender("ours", "ours", lambda: ed.run(plan, {"X": x})["Z"], plan)
+    open_: list[str] = []
+
+    @contextmanager
+    def peer() -> Generator[Way]:
+        open_.append("peer")
+        yield lambda: 2.2 * x
+        open_.remove("peer")
+
+    first, second = race("case", [ours], {"peer": peer}, 2)
+    assert open_ == []
+    assert (first.ratio, first.error, first.bytes_counted) == (1.0, 0.0, 0)
+    assert second.error == pytest.approx(0.1, rel=1e-5)
+    assert second.devices is second.plan_cost is None
+
+
+def test_peers_of_the_chain_that_are_absent_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "dask.array", None)
+    monkeypatch.setattr(scalapack, "find_library", lambda _: None)
+    found = chain(sizes=(40,), devices=(2,))
+    reasons = absent(found.timed)
+    assert reasons["torch"] == "torch is not installed"
+    assert reasons["dask.array"] == reasons["dask.array, tuned"] == "dask.array is not installed"
+    assert "libscalapack" in reasons["ScaLAPACK"]
+    shown = show(Record.of("chain", True, 1.0, found))
+    assert "torch is absent: torch is not installed" in shown
+    assert "NumPy is absent" not in shown
+
+
+def test_ranks_without_mpirun_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scalapack, "find_library", lambda name: f"lib{name}.so")
+    monkeypatch.setattr(scalapack, "which", lambda _: None)
+    found = chain(sizes=(40,), devices=(2,))
+    assert absent(found.timed)["ScaLAPACK"] == "mpirun is not installed"
+
+
+def test_training_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found = ffnn(shape=SMALL, steps=3, devices=(2,))
+    assert set(absent(found.timed).values()) == {"torch is not installed"}
+    assert len(absent(found.timed)) == 2
+    assert {curve.name for curve in found.curves} >= {"eindecomp", "data", "megatron"}
+
+
+def test_llama_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    rows = time(TINY, 8, 1, lambda _: None)
+    assert absent(rows) == {"transformers": "transformers is not installed"}
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adamw"])
+def test_every_optimiser_learns_as_torch_does(optimizer: str) -> None:
+    found = ffnn(shape=SMALL, optimizer=optimizer, steps=3, devices=(2,))
+    assert all(curve.apart < 1e-4 for curve in found.curves)
+
+
+def test_a_blas_is_healthy_if_it_knows_its_processor() -> None:
+    assert scalapack.unhealthy("SkylakeX") is None
+    assert scalapack.unhealthy("neoversen1") is None
+    assert "unhealthy BLAS" in str(scalapack.unhealthy(None))
+    assert "unhealthy BLAS" in str(scalapack.unhealthy("Prescott"))
+
+
+def test_an_infinite_ratio_is_written_and_shown() -> None:
+    rows = tuple(
+        Priced("case", "free", 2, name, moved, moved, ratio, 0.0, 0.1)
+        for name, moved, ratio in (("eindecomp", 0, 1.0), ("sqrt", 2048, inf))
+    )
+    record = Record.of("chain", False, 1.0, Findings((), rows))
+    priced = json.loads(record.json())["findings"]["priced"]
+    assert [row["ratio"] for row in priced] == [1.0, "inf"]
+    assert "2 KiB (∞)" in show(record)
