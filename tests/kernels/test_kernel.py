@@ -225,6 +225,15 @@ def test_blocked_loops_have_no_seams(op: EinSum, sizes: tuple[int, int, int]) ->
     assert_close(whole(op, [a, b]), expected, F4)
 
 
+@pytest.mark.parametrize("op", [LINF, L2])
+def test_tiles_of_many_rows_have_no_seams(op: EinSum, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eindecomp.kernels.loops.LARGE", 2**17)
+    a, b = values_of((131, 21), F4, 0), values_of((21, 70), F4, 1).T
+    found = np.empty((131, 70), F4)
+    Kernel(op, (F4, F4), F4, ()).whole([a, b], found)
+    assert_close(found, reference(op, [a, b], F4, {"i": 131, "j": 70}), F4)
+
+
 def test_tuple_monoids_run_blocked() -> None:
     op = EinSum((("i", "k"),), ("i",), Tuple((x, Const(1.0))), LOGSUMEXP)
     a = values_of((70, 999), F4, 0)

@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from eindecomp.kernels.compiling import compile_nest
 from eindecomp.kernels.layout import Layout, lay_out, sizes_of, strides_of
 from eindecomp.kernels.nest import LANES, Access, Nest
+from eindecomp.lang.scalar import Call, Const
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 SMALL = 2**17
 """Points below which blocking a nest is not worth compiling another one."""
+LARGE = 2**27
+"""Points from which on a few percent are worth compiling a tile of twice as many rows."""
 KEPT = 256
 """Layouts a program remembers: a vertex has a handful, unless its tiles differ a lot."""
 _INTEGERS = 1 << 13  # more than the sizes, strides and addresses of any nest
@@ -264,10 +267,12 @@ def _blocking(
     in_result: bool,
 ) -> tuple[str | None, int, int]:
     """The loop whose rows share what they read, how many rows, and how far to unroll."""
-    if not aggregated or prod(layout.sizes.values()) < SMALL:
+    points = prod(layout.sizes.values())
+    if not aggregated or points < SMALL:
         return None, 1, 1
+    calls = program.calls
     # Complex arithmetic is several operations a term, and gains little from blocking.
-    terms = program.terms * (4 if any(t.kind == "c" for t in program.state) else 1)
+    terms = len(calls) * (4 if any(t.kind == "c" for t in program.state) else 1)
     unroll = 4 if terms <= 12 else 2 if terms <= 24 else 1
     shared = [
         row
@@ -276,7 +281,21 @@ def _blocking(
     ]
     if not in_result or not shared or terms > 12:
         return None, 1, unroll
-    return max(shared, key=lambda k: layout.sizes[k]), 4 if terms <= 6 else 2, unroll
+    row = max(shared, key=lambda k: layout.sizes[k])
+    if points >= LARGE and layout.sizes[row] >= 128 and terms <= 3 and all(map(_is_light, calls)):
+        return row, 8, unroll
+    return row, 4 if terms <= 6 else 2, unroll
+
+
+def _is_light(call: Call) -> bool:
+    """Whether a call is an instruction or two."""
+    match call:
+        case Call("add" | "sub" | "mul" | "abs" | "min" | "max"):
+            return True
+        case Call("pow", (_, Const(2 | 2.0))):
+            return True
+        case _:
+            return False
 
 
 def _call(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BLOCK = 4096
 """Bytes of one row of the scratch block where the vector loop is over the result: what enters the
-loop over it is spread over many elements, and four such rows stay in the first cache."""
+loop over it is spread over many elements, and eight such rows stay in the first cache."""
 LANES = 32
 """Lanes where it is aggregated: enough vectors to hide the latency of the combination."""
 

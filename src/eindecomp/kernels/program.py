@@ -37,15 +37,15 @@ class Program:
         return replace(self, finish=finish)
 
     @property
-    def terms(self) -> int:
-        """How many operations a point takes, roughly."""
-        seen: set[Expr] = set()
+    def calls(self) -> set[Call]:
+        """The distinct operations that a point takes."""
+        seen: set[Call] = set()
         for expr in (*self.join, *(self.combine or ())):
             _collect(expr, seen)
-        return len(seen)
+        return seen
 
 
-def _collect(expr: Expr, seen: set[Expr]) -> None:
+def _collect(expr: Expr, seen: set[Call]) -> None:
     if isinstance(expr, Call) and expr not in seen:
         seen.add(expr)
         for arg in expr.args:
