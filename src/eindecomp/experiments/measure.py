@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.threads.engine import prepare
 from eindecomp.experiments.record import Kind, Timed, Timing
+from eindecomp.tra.lower import lower
 
 if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
@@ -74,7 +74,7 @@ def race(
             timings[name],
             timings[name].best / timings[reference].best,
             None if found is None else int(found.plan.cost),
-            None if found is None else prepare(found.plan).tasks.moved,
+            None if found is None else lower(found.plan).moved,
             apart(firsts[name], firsts[reference]),
         )
         rows.append(row)

@@ -113,6 +113,8 @@ def _convert(array: Array, to: DType, what: str) -> Array:
         return array.view(BFLOAT16)  # NumPy's files know it as two bytes of no type
     if array.dtype.name not in type_names:
         raise InputError(f"{what} has dtype {to}, got {array.dtype}")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype == to:
         return array
     if kind(array.dtype) > kind(to):

@@ -82,6 +82,14 @@ class Gemm:
 
         With `add` the result is added to what is there, if the way is one call.
         """
+        found = self.arrange(operands, out)
+        # NumPy has BLAS's product of a matrix and a vector, which reads the matrix in place.
+        if found is None or self.low or not found.rows or not found.columns:
+            return found
+        return _call(found, out.dtype, add) or found
+
+    def arrange(self, operands: Sequence[Array], out: Array) -> Matrices | None:
+        """The cheapest matrices to see arrays as; None if loops are cheaper."""
         op = self.op
         sizes = sizes_of([*op.inputs, op.output], [*operands, out])
         first, second = (strides_of(own, x) for own, x in zip(op.inputs, operands, strict=True))
@@ -100,10 +108,7 @@ class Gemm:
         if shortest == 1 and (self.low or m * n * k < _LONG or middle < 2):
             return None
         found = _cheapest(layout, classes, out.itemsize)
-        if shortest == 1:
-            # NumPy has BLAS's product of a matrix and a vector, which reads the matrix in place.
-            return None if any(found.copied) else found
-        return (None if self.low else _call(found, out.dtype, add)) or found
+        return None if shortest == 1 and any(found.copied) else found
 
 
 _BLAS = {np.dtype(t) for t in ("float32", "float64", "complex64", "complex128")}
