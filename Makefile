@@ -48,11 +48,13 @@ unit: $(VENV)/ready
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/large_graphs.py
 	$(BIN)/python benchmarks/kernels.py
-	$(BIN)/python benchmarks/run_chain.py
 	$(BIN)/python benchmarks/run_einsum.py
 	$(BIN)/python benchmarks/solve_chain.py
 	$(BIN)/python benchmarks/plan_llama.py
 	$(BIN)/python benchmarks/solve_contest.py
+	$(BIN)/eindecomp bench chain
+	$(BIN)/eindecomp bench ffnn
+	$(BIN)/eindecomp bench llama
 
 format: $(VENV)/ready
 	$(BIN)/ruff check --fix

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.image import imread
 
 from eindecomp.cli import main
+from eindecomp.experiments.peers import scalapack
 
 STRATEGIES = {
     "chain": {"sqrt", "rows"},
@@ -47,6 +48,8 @@ def test_an_experiment_from_command_to_files(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    # Starting ranks for every turn takes most of a minute; they have a test of their own.
+    monkeypatch.setattr(scalapack, "find_library", lambda _: None)
     folder = tmp_path / "new" / "folder"
     assert bench(monkeypatch, experiment, "--quick", "--output", folder) == 0
     shown = capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,13 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
+from eindecomp import models
 from eindecomp.experiments.chain import chain
-from eindecomp.experiments.ffnn import ffnn
+from eindecomp.experiments.ffnn import RATES, ffnn
 from eindecomp.experiments.llama import TINY, time
-from eindecomp.experiments.measure import Contender, Lapse, race, take_turns
+from eindecomp.experiments.measure import Absent, Contender, Lapse, apart, race, take_turns
 from eindecomp.experiments.peers import scalapack
+from eindecomp.experiments.peers.torch import TorchNet
 from eindecomp.experiments.record import Findings, Priced, Record, Timed
 from eindecomp.experiments.show import show
 
@@ -104,10 +107,29 @@ def test_llama_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert absent(rows) == {"transformers": "transformers is not installed"}
 
 
-@pytest.mark.parametrize("optimizer", ["momentum", "adamw"])
-def test_every_optimiser_learns_as_torch_does(optimizer: str) -> None:
-    found = ffnn(shape=SMALL, optimizer=optimizer, steps=3, devices=(2,))
-    assert all(curve.apart < 1e-4 for curve in found.curves)
+@pytest.mark.parametrize("optimizer", list(RATES))
+def test_torch_learns_as_we_do(optimizer: str) -> None:
+    graph = models.ffnn(**SMALL, optimizer=optimizer)
+    state = models.initial(graph)
+    data = models.Synthetic(SMALL["batch"], SMALL["features"], SMALL["classes"], nonzeros=8)
+    fitted = models.fit(graph, data, state, lr=RATES[optimizer], steps=4, devices=2)
+    net = TorchNet(state, optimizer, RATES[optimizer], threads=2)
+    losses = [net.step(batch) for batch in islice(data.batches(), 4)]
+    np.testing.assert_allclose(losses, fitted.losses, rtol=1e-4)
+
+
+def test_scalapack_computes_the_chain() -> None:
+    graph = models.chain(300, skewed=True)
+    rng = np.random.default_rng(0)
+    x = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
+    try:
+        with scalapack.chain(x) as way:
+            found = way()
+    except Absent as reason:
+        pytest.skip(str(reason))
+    assert isinstance(found, Lapse)
+    assert found.seconds > 0
+    assert apart(found.result, ed.evaluate(graph, x)["Z"]) < 1e-5
 
 
 def test_a_blas_is_healthy_if_it_knows_its_processor() -> None:

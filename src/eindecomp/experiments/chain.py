@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _ROWS = {"rows": ["i", "l"]}
 """What a chain has for data parallelism: every product is cut along the rows of its result."""
 _MANY = 8
+_LONG = 2000
+"""Larger chains are measured twice, without warming up: a call takes many seconds."""
 
 
 def chain(
@@ -46,14 +48,14 @@ def chain(
         shape = "skewed" if skewed else "uniform"
         for s in chosen:
             say(f"{shape} {s}: measuring")
-            timed += _measure(f"{shape} {s}", chain_graph(s, skewed), 2 if s > 2000 else 5)
+            timed += _measure(f"{shape} {s}", chain_graph(s, skewed), s)
         case = f"{shape} {max(chosen)}"
         graph = chain_graph(max(chosen), skewed)
         priced += price(case, graph, devices=counts, more=_ROWS, say=say)
     return Findings(tuple(timed), tuple(priced))
 
 
-def _measure(case: str, graph: Graph, repeats: int) -> list[Timed]:
+def _measure(case: str, graph: Graph, s: int) -> list[Timed]:
     rng = np.random.default_rng(0)
     x = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
     plans = {
@@ -71,7 +73,7 @@ def _measure(case: str, graph: Graph, repeats: int) -> list[Timed]:
         )
         for name, plan in plans.items()
     ]
-    return race(case, ours, _peers(x), repeats)
+    return race(case, ours, _peers(x), 2 if s > _LONG else 3, warm_up=s <= _LONG)
 
 
 def _peers(x: Mapping[str, Array]) -> dict[str, Peer]:

@@ -95,7 +95,8 @@ def _decode(name: str, model: Llama, ids: Array) -> Contender:
     def way() -> object:
         return model.step(ids[:, 0], cache)
 
-    return _contender(name, way, model, "step", bucket(tokens))
+    way()  # from here on the cache has room, and all steps have one plan
+    return _contender(name, way, model, "step", bucket(tokens + 1))
 
 
 def _contender(name: str, way: Callable[[], object], model: Llama, kind: str, at: int) -> Contender:

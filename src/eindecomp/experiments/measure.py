@@ -46,7 +46,11 @@ class Contender:
 
 
 def race(
-    case: str, ours: Sequence[Contender], peers: Mapping[str, Peer], repeats: int
+    case: str,
+    ours: Sequence[Contender],
+    peers: Mapping[str, Peer],
+    repeats: int,
+    warm_up: bool = True,
 ) -> list[Timed]:
     """Measure our plans and peers in turn; the first is what the others are compared with."""
     absent: dict[str, str] = {}
@@ -57,7 +61,7 @@ def race(
                 ways[name] = stack.enter_context(peer())
             except Absent as reason:
                 absent[name] = str(reason)
-        timings, firsts = take_turns(ways, repeats)
+        timings, firsts = take_turns(ways, repeats, warm_up)
     reference = ours[0].name
     rows: list[Timed] = []
     plans = {contender.name: contender for contender in ours}
@@ -82,22 +86,24 @@ def race(
 
 
 def take_turns(
-    ways: Mapping[str, Way], repeats: int
+    ways: Mapping[str, Way], repeats: int, warm_up: bool = True
 ) -> tuple[dict[str, Timing], dict[str, object]]:
-    """The timings and the first results; first calls are not timed, as they compile and load."""
+    """The timings and the first results.
+
+    Calls to warm up, which compile and load, are not timed.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     firsts: dict[str, object] = {}
-    for turn in range(repeats + 1):
+    for turn in range(repeats + warm_up):
         for name, way in ways.items():
             start = perf_counter()
             result = way()
             spent = perf_counter() - start
             if isinstance(result, Lapse):
                 spent, result = result.seconds, result.result
-            if turn:
+            if turn >= warm_up:
                 seconds[name].append(spent)
-            else:
-                firsts[name] = result
+            firsts.setdefault(name, result)
     return {name: timing(spent) for name, spent in seconds.items()}, firsts
 
 

@@ -35,7 +35,7 @@ def prefill(model: Llama, ids: Array) -> Generator[Way]:
 
 @contextmanager
 def decode(model: Llama, ids: Array, tokens: Array) -> Generator[Way]:
-    """The logits after one token more, every time."""
+    """The logits after one token more, every time; one has been read before."""
     other = _same(model)
     torch = frameworks.torch()
     kept = frameworks.transformers().DynamicCache(config=other.config)
@@ -47,6 +47,7 @@ def decode(model: Llama, ids: Array, tokens: Array) -> Generator[Way]:
 
     with torch.no_grad():
         other(torch.from_numpy(ids), past_key_values=kept, logits_to_keep=1)
+    step()
     yield step
 
 
