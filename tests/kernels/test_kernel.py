@@ -305,6 +305,14 @@ def test_a_product_is_added_to_what_is_there(spec: tuple[str, str, str], of: str
         np.testing.assert_array_equal(found, expected)
 
 
+def test_products_of_a_graph_with_run_time_scalars_take_none() -> None:
+    op = EinSum((("i", "j"), ("j", "k")), ("i", "k"), product(2), SUM)
+    kernel = einsum_kernel(op, (F4, F4), F4, (("rate", dtype("float64")),))
+    x, y, out = np.ones((20, 30), F4), np.ones((30, 40), F4), np.zeros((20, 40), F4)
+    kernel.whole([x, y], out, [0.5])
+    np.testing.assert_array_equal(out, 30)
+
+
 def test_inputs_that_are_not_read_lend_their_sizes() -> None:
     op = EinSum((("i",), ("i", "k")), ("i",), x, SUM)
     out = np.empty(3, F4)

@@ -73,6 +73,8 @@ class LoopsCall:
     """Where the addresses of inputs, scalars, outputs and scratch go."""
     scratch: int
     packs: tuple[Pack, ...]
+    scalars: int = 0
+    """How many run-time scalars it takes: all there are, or none."""
 
     def launch(
         self, inputs: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Array]
@@ -86,7 +88,8 @@ class LoopsCall:
         space = _SPACE
         integers = space.integers
         integers[: len(self.integers)] = self.integers
-        for at, array in zip(self.addresses, (*inputs, *scalars, *outputs), strict=False):
+        arrays = (*inputs, *scalars[: self.scalars], *outputs)
+        for at, array in zip(self.addresses, arrays, strict=False):
             integers[at] = array.__array_interface__["data"][0]
         if self.scratch:
             integers[self.addresses[-1]] = space.scratch_for(self.scratch)
@@ -323,4 +326,5 @@ def _call(
         add(access.loops, own)
     add((), {})
     filled = np.array(integers, np.int64)
-    return LoopsCall(function, filled, addresses, nest.scratch_bytes, packs)
+    scratch, scalars = nest.scratch_bytes, len(nest.scalars)
+    return LoopsCall(function, filled, addresses, scratch, packs, scalars)
