@@ -90,14 +90,16 @@ def take_turns(
 ) -> tuple[dict[str, Timing], dict[str, object]]:
     """The timings and the first results.
 
-    Calls to warm up, which compile and load, are not timed.
+    Calls to warm up, which compile and load, are not timed. Every second turn goes
+    backwards: what comes after processes that have just ended is slower.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     firsts: dict[str, object] = {}
+    names = list(ways)
     for turn in range(repeats + warm_up):
-        for name, way in ways.items():
+        for name in reversed(names) if turn % 2 else names:
             start = perf_counter()
-            result = way()
+            result = ways[name]()
             spent = perf_counter() - start
             if isinstance(result, Lapse):
                 spent, result = result.seconds, result.result
