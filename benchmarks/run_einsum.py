@@ -14,6 +14,7 @@ from scipy.spatial.distance import cdist
 
 import eindecomp as ed
 from eindecomp.engines.threads.engine import ThreadsEngine, prepare
+from eindecomp.experiments.measure import take_turns
 
 SOFTMAX = """
 input T[b: 2, h: 16, s: 1024, t: 1024]
@@ -29,16 +30,10 @@ output O
 """
 
 
-def best(ways: dict[str, Callable[[], object]], repeats: int = 7) -> dict[str, float]:
+def best(ways: dict[str, Callable[[], object]], repeats: int = 8) -> dict[str, float]:
     """The best seconds of each, taken in turns."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(repeats + 1):
-        for name, way in ways.items():
-            start = perf_counter()
-            way()
-            if turn:
-                times[name].append(perf_counter() - start)
-    return {name: min(seconds) for name, seconds in times.items()}
+    timings, _ = take_turns(ways, repeats)
+    return {name: timing.best for name, timing in timings.items()}
 
 
 def show(what: str, times: dict[str, float]) -> None:
@@ -56,8 +51,8 @@ def distances() -> None:
     x, y = (rng.standard_normal((1000, 1000)).astype(np.float32) for _ in range(2))
     tx, ty = torch.from_numpy(x), torch.from_numpy(y)
 
-    def broadcast(join: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        return torch.cat([join(rows[:, None] - ty[None]) for rows in tx.split(50)])
+    def broadcast(join: Callable[[torch.Tensor], torch.Tensor], rows: int = 1000) -> torch.Tensor:
+        return torch.cat([join(chunk[:, None] - ty[None]) for chunk in tx.split(rows)])
 
     show(
         "L-infinity",
@@ -65,10 +60,11 @@ def distances() -> None:
             {
                 "ours": lambda: ed.einsum("ik,jk->ij", x, y, join="abs(x-y)", agg="max"),
                 "torch broadcast": lambda: broadcast(lambda d: d.abs().amax(-1)),
+                "torch, 50 rows": lambda: broadcast(lambda d: d.abs().amax(-1), 50),
                 "torch.cdist": lambda: torch.cdist(tx, ty, p=float("inf")),
                 "scipy cdist": lambda: cdist(x, y, "chebyshev"),
             },
-            3,
+            4,
         ),
     )
     show(
@@ -77,12 +73,13 @@ def distances() -> None:
             {
                 "ours": lambda: ed.einsum("ik,jk->ij", x, y, join="(x-y)**2", agg="sum"),
                 "torch broadcast": lambda: broadcast(lambda d: (d * d).sum(-1)),
+                "torch, 50 rows": lambda: broadcast(lambda d: (d * d).sum(-1), 50),
                 "torch.cdist": lambda: torch.cdist(
                     tx, ty, compute_mode="donot_use_mm_for_euclid_dist"
                 ),
                 "scipy cdist": lambda: cdist(x, y, "sqeuclidean"),
             },
-            3,
+            4,
         ),
     )
 
@@ -109,7 +106,7 @@ def attention() -> None:
             "torch": lambda peer=peer, x=x: peer(x),
             "numpy": lambda x=x, what=what: _numpy(what, x),
         }
-        show(what, best(ways, 3))
+        show(what, best(ways))
 
 
 def _numpy(what: str, x: dict[str, np.ndarray]) -> np.ndarray:
@@ -124,19 +121,25 @@ def _softmax(t: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
-def overhead() -> None:
-    """Trivial tasks, and one small einsum again and again."""
+def trivial_tasks(vertices: int, devices: int) -> None:
+    """Vertices that do nothing but wait for the one before, on tiles of one element."""
     graph = ed.Graph()
-    graph.input("X", {"i": 16})
+    graph.input("X", {"i": devices})
     last = "X"
-    for k in range(6250):
+    for k in range(vertices):
         last = graph.einsum("i->i", last, join="x+1", name=f"Z{k}").name
     graph.output(last)
-    plan = ed.plan(graph, 16, strategy=["i"], rewrite=False)
+    plan = ed.plan(graph, devices, strategy=["i"], rewrite=False)
     prepare(plan)
-    x = {"X": np.zeros(16, np.float32)}
+    x = {"X": np.zeros(devices, np.float32)}
     seconds = best({"run": lambda: ed.run(plan, x)}, 3)["run"]
-    print(f"100,000 trivial tasks {seconds:.2f} s")
+    print(f"{vertices:,} vertices on {devices} devices, trivial tasks: {seconds:.2f} s")
+
+
+def overhead() -> None:
+    """Trivial tasks, and one small einsum again and again."""
+    trivial_tasks(1_000, 100)  # each is a thousandth of all work: one call for every task
+    trivial_tasks(6_250, 16)  # less than that: one call for the tasks of a vertex
     small = np.ones((8, 8), np.float32)
     for spec, join in (("ij,jk->ik", None), ("ij,ij->ij", "x-y")):
         start = perf_counter()
