@@ -16,6 +16,7 @@ import numpy as np
 
 from eindecomp.kernels.compiling import compile_source
 from eindecomp.kernels.loops import LoopsCall, Pack
+from eindecomp.kernels.stacks import over_stack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,26 +27,8 @@ _NAMES = {"float32": "sgemm", "float64": "dgemm", "complex64": "cgemm", "complex
 _BLAS: Any = import_module("scipy.linalg.cython_blas")  # a compiled module without types
 _MOST = 2**31 - 1  # the largest size or step that this BLAS takes
 
-# Slots 0 to 12 are `call_gemm`'s; 13 to 15 the arrays, 16 the number of loops, then the loops.
-_SOURCE = """
-def kernel(at):
-    loops = load_int64(at, 16)
-    total = 1
-    for loop in range(loops):
-        total *= load_int64(at, 17 + 4 * loop)
-    for place in range(total):
-        rest = place
-        first, second, result = load_int64(at, 13), load_int64(at, 14), load_int64(at, 15)
-        for loop in range(loops - 1, -1, -1):
-            slot = 17 + 4 * loop
-            size = load_int64(at, slot)
-            k = rest % size
-            rest //= size
-            first += k * load_int64(at, slot + 1)
-            second += k * load_int64(at, slot + 2)
-            result += k * load_int64(at, slot + 3)
-        call_gemm(at, first, second, result)
-"""
+# Slots 0 to 12 are `call_gemm`'s, then come the arrays and the loops over the stack.
+_SOURCE = over_stack(["call_gemm(at, first, second, result)"], 13)
 
 
 @dataclass(frozen=True, slots=True)

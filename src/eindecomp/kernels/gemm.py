@@ -20,6 +20,7 @@ from numpy.lib.stride_tricks import as_strided
 from eindecomp.kernels.blas import Side, product_call
 from eindecomp.kernels.layout import Layout, lay_out, sizes_of, strides_of
 from eindecomp.kernels.loops import LoopsCall, Pack
+from eindecomp.kernels.thin import thin_call
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
 if TYPE_CHECKING:
@@ -82,7 +83,13 @@ class Gemm:
 
         With `add` the result is added to what is there, if the way is one call.
         """
-        found = self.arrange(operands, out)
+        classed = self._classed(operands, out)
+        if classed is None:
+            return None
+        types = [array.dtype for array in (*operands, out)]
+        if (thin := thin_call(*classed, types, add=add)) is not None:
+            return thin
+        found = self._arrange(*classed, out.itemsize)
         # NumPy has BLAS's product of a matrix and a vector, which reads the matrix in place.
         if found is None or self.low or not found.rows or not found.columns:
             return found
@@ -90,6 +97,13 @@ class Gemm:
 
     def arrange(self, operands: Sequence[Array], out: Array) -> Matrices | None:
         """The cheapest matrices to see arrays as; None if loops are cheaper."""
+        classed = self._classed(operands, out)
+        return None if classed is None else self._arrange(*classed, out.itemsize)
+
+    def _classed(
+        self, operands: Sequence[Array], out: Array
+    ) -> tuple[Layout, list[list[str]]] | None:
+        """The loops by class: batch, rows, columns, summed; None if there are others."""
         op = self.op
         sizes = sizes_of([*op.inputs, op.output], [*operands, out])
         first, second = (strides_of(own, x) for own, x in zip(op.inputs, operands, strict=True))
@@ -101,13 +115,16 @@ class Gemm:
         classes = [[k for k in layout.results if k in x & y]]
         classes += [[k for k in layout.results if k in own] for own in (x - y, y - x)]
         classes.append(layout.aggregated)
+        return layout, classes
+
+    def _arrange(self, layout: Layout, classes: list[list[str]], itemsize: int) -> Matrices | None:
         m, n, k = (prod(layout.sizes[label] for label in part) for part in classes[1:])
         shortest, middle, _ = sorted((m, n, k))
         if m * n * k < _SMALL or k < 2 or (shortest > 1 and shortest * middle < _THIN):
             return None
         if shortest == 1 and (self.low or m * n * k < _LONG or middle < 2):
             return None
-        found = _cheapest(layout, classes, out.itemsize)
+        found = _cheapest(layout, classes, itemsize)
         return None if shortest == 1 and any(found.copied) else found
 
 

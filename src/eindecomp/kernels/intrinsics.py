@@ -176,6 +176,17 @@ copysign = _llvm("llvm.copysign", 2)
 
 
 @_intrinsic
+def sum_product(typingctx: Any, x: Any, y: Any, total: Any) -> Any:  # noqa: ARG001
+    """x · y + total, where terms may be added in any order: lanes of vectors add up their own."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        term = builder.fmul(args[0], args[1], flags=("contract",))
+        return builder.fadd(args[2], term, flags=("reassoc", "contract"))
+
+    return x(x, x, x), codegen
+
+
+@_intrinsic
 def choose(typingctx: Any, condition: Any, x: Any, y: Any) -> Any:  # noqa: ARG001
     """x or y, both computed: a branch would keep LLVM from vectorising."""
 

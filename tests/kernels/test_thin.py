@@ -1,0 +1,82 @@
+"""Products with few rows: as exact as any, wherever the matrices lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eindecomp.kernels.gemm import Gemm
+from eindecomp.kernels.kernel import Kernel, einsum_kernel
+from eindecomp.kernels.loops import LoopsCall
+from eindecomp.lang.dtypes import dtype
+from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.einsum import product as multiply
+from eindecomp.lang.monoid import SUM
+
+Array = np.ndarray[Any, Any]
+
+
+def kernel(inputs: tuple[Labels, Labels], output: Labels, name: str = "float32") -> Kernel:
+    op = EinSum(inputs, output, multiply(2), SUM)
+    return einsum_kernel(op, (dtype(name), dtype(name)), dtype(name))
+
+
+def random(rng: np.random.Generator, name: str, *shape: int) -> Array:
+    """Of whole numbers, so that products and sums are exact in any order."""
+    return rng.integers(-3, 4, shape).astype(dtype(name))
+
+
+@given(st.data())
+def test_any_shape_and_place(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(["float32", "float64"]))
+    stack, rows = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 9))
+    columns, depth = data.draw(st.integers(1, 40)), data.draw(st.integers(30, 200))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    x = random(rng, name, stack, rows + 1, depth + 3)[:, 1:, 3:]
+    y = random(rng, name, columns, stack, 2 * depth)[:, :, depth:]
+    out = random(rng, name, rows, 2 * columns, stack)[:, ::2]
+    before = out.copy()
+    wanted = np.einsum("brk,cbk->rcb", x.astype(np.float64), y.astype(np.float64))
+    if data.draw(st.booleans()):
+        kernel((("b", "r", "k"), ("c", "b", "k")), ("r", "c", "b"), name).add([x, y], out)
+        wanted += before
+    else:
+        kernel((("c", "b", "k"), ("b", "r", "k")), ("r", "c", "b"), name).whole([y, x], out)
+    np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_low_precision_is_rounded_once(name: str) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((n, 300)).astype(dtype(name)) for n in (3, 50))
+    out = np.empty((3, 50), dtype(name))
+    kernel((("r", "k"), ("c", "k")), ("r", "c"), name).whole([x, y], out)
+    wanted = x.astype(np.float64) @ y.astype(np.float64).T
+    close = wanted.astype(np.float32).astype(dtype(name))
+    assert (out == close).mean() > 0.99
+    np.testing.assert_allclose(out.astype(np.float64), wanted, rtol=0.01, atol=0.01)
+
+
+def test_infinities_and_nothing_to_multiply_them_by() -> None:
+    x, y = np.ones((2, 64), np.float32), np.ones((40, 64), np.float32)
+    x[0, 5], y[3, 7], x[1, 7] = np.inf, np.nan, 0
+    out = np.empty((2, 40), np.float32)
+    kernel((("r", "k"), ("c", "k")), ("r", "c")).whole([x, y], out)
+    assert np.isnan(out[:, 3]).all()
+    assert np.isposinf(np.delete(out[0], 3)).all()
+    assert (np.delete(out[1], 3) == 63).all()
+
+
+@pytest.mark.parametrize(("rows", "is_thin"), [(1, True), (2, True), (8, True), (9, False)])
+def test_thin_ones_are_not_copied_for_blas(rows: int, is_thin: bool) -> None:
+    op = EinSum((("r", "k"), ("c", "k")), ("r", "c"), multiply(2), SUM)
+    f4 = dtype("float32")
+    x, y, out = (np.ones(shape, f4) for shape in ((rows, 512), (512, 512), (rows, 512)))
+    found = Gemm(op, (f4, f4), f4).prepare([x, y], out)
+    assert isinstance(found, LoopsCall)
+    # The other call is BLAS's, for stacks.
+    assert (len(found.integers) < 13) == is_thin
