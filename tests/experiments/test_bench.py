@@ -59,7 +59,7 @@ def test_an_experiment_from_command_to_files(
     check_times(record["findings"]["timed"], experiment, shown)
     check_bytes(record["findings"]["priced"], STRATEGIES[experiment])
     for curve in record["findings"]["curves"]:
-        assert len(curve["losses"]) == 20
+        assert len(curve["losses"]) == (6 if curve["name"] in STRATEGIES["ffnn"] else 20)
         assert curve["apart"] < 1e-4
     assert imread(folder / f"{experiment}.png").ndim == 3
     tree = ElementTree.parse(folder / f"{experiment}.svg")  # noqa: S314 - written above

@@ -38,6 +38,8 @@ SHAPE = {"batch": 128, "features": 32768, "hidden": 2048, "classes": 14588}
 QUICK = {"batch": 128, "features": 8192, "hidden": 512, "classes": 3647}
 RATES = {"sgd": 2.0, "momentum": 0.5, "adam": 1e-3, "adamw": 1e-3}
 _BATCHES = 4
+_FEW_STEPS = 6
+"""For strategies, which all compute the same."""
 
 
 def ffnn(
@@ -55,11 +57,15 @@ def ffnn(
     case = f"{optimizer}, " + " × ".join(map(str, chosen.values()))
     say(f"{case}: training")
     training = _Training(graph, optimizer, chosen)
-    timed = race(case, training.ours(), training.peers(), steps - 1)
+    timed = race(case, training.ours({OURS: None}), training.peers(), steps - 1)
     wanted = training.losses[OURS]
+    say(f"{case}: training by strategies")
+    again = _Training(graph, optimizer, chosen)
+    strategies = again.ours({OURS: None, **applicable(graph)})
+    timed += race(f"{case}, by strategy", strategies, {}, min(steps, _FEW_STEPS) - 1)
     curves = [
         Curve(name, tuple(losses), max(map(apart, losses, wanted)))
-        for name, losses in training.losses.items()
+        for name, losses in {**again.losses, **training.losses}.items()
     ]
     counts = devices or (FEW if quick else DEVICES)
     priced = price(case, graph, devices=counts, say=say)
@@ -76,9 +82,9 @@ class _Training:
         self.state = initial(graph)
         self.losses: dict[str, list[float]] = {}
 
-    def ours(self) -> list[Contender]:
+    def ours(self, strategies: Mapping[str, str | list[str] | None]) -> list[Contender]:
         found: list[Contender] = []
-        for name, strategy in {OURS: None, **applicable(self.graph)}.items():
+        for name, strategy in strategies.items():
             plan = make_plan(self.graph, cores(), strategy=strategy)
             own = carried(self.graph)
             loop = Loop(self.graph, plan, own, self.lr, "loss", dict(self.state), [])

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 TINY = Config(
     vocabulary=1000, width=128, layers=2, heads=8, kv_heads=4, head_size=16, hidden=352, tied=True
 )
-_BATCH = 2  # so that data parallelism has something to divide
+_BATCHES = (1, 2)  # one, as people ask; two, so that data parallelism has something to divide
 _SEQUENCE = 4096
+_LAYERS = 4
+"""Of the 32 of 7B: all are alike, and plans of more take longer without saying more."""
 _LEAST = f"{OURS}, fewest bytes"
 
 
@@ -43,9 +45,10 @@ def llama(
     devices: Sequence[int] | None = None,
 ) -> Findings:
     """Time a small model against transformers, and price plans of 7B; `quick` is a tiny one."""
-    timed = time(TINY if quick else one_billion(), 128, 5, say)
+    small = TINY if quick else one_billion()
+    timed = [row for batch in _BATCHES for row in time(small, batch, 128, 3, say)]
     priced: list[Priced] = []
-    config = replace(CONFIGS["7B"], layers=2 if quick else CONFIGS["7B"].layers)
+    config = replace(CONFIGS["7B"], layers=2 if quick else _LAYERS)
     counts = devices or (FEW if quick else DEVICES)
     for batch, inputs in ((8, ("free", "sharded")), (1, ("free",))):
         case = f"7B, {config.layers} layers, b = {batch}, s = {_SEQUENCE}"
@@ -53,16 +56,25 @@ def llama(
     return Findings(tuple(timed), tuple(priced))
 
 
-def time(config: Config, tokens: int, repeats: int, say: Callable[[str], None]) -> list[Timed]:
+def time(
+    config: Config,
+    batch: int,
+    tokens: int,
+    repeats: int,
+    say: Callable[[str], None],
+    *,
+    strategies: bool = True,
+) -> list[Timed]:
     """Reading prompts at once, then one token more of each; `eindecomp` is as `Llama` plans."""
-    size = f"{config.parameters / 1e9:.2g} billion, b = {_BATCH}"
+    size = f"{config.parameters / 1e9:.2g} billion, b = {batch}"
     first = Llama.random(config, cores())
-    strategies: dict[str, Strategy] = {_LEAST: None}
-    strategies |= applicable(prefill_graph(config, _BATCH, tokens))
     models = {OURS: first}
-    for name, strategy in strategies.items():
-        models[name] = Llama(config, first.weights, cores(), strategy)
-    ids = np.random.default_rng(tokens).integers(0, config.vocabulary, (_BATCH, tokens))
+    if strategies:
+        named: dict[str, Strategy] = {_LEAST: None}
+        named |= applicable(prefill_graph(config, batch, tokens))
+        for name, strategy in named.items():
+            models[name] = Llama(config, first.weights, cores(), strategy)
+    ids = np.random.default_rng(tokens).integers(0, config.vocabulary, (batch, tokens))
     say(f"{size}: reading {tokens} tokens")
     rows = race(
         f"{size}, prefill of {tokens}",
@@ -75,7 +87,7 @@ def time(config: Config, tokens: int, repeats: int, say: Callable[[str], None]) 
         f"{size}, decode after {tokens}",
         [_decode(name, model, ids) for name, model in models.items()],
         {"transformers": partial(transformers.decode, first, ids, ids[:, 0])},
-        2 * repeats,
+        4 * repeats,
     )
 
 
@@ -84,7 +96,7 @@ def _prefill(name: str, model: Llama, ids: Array) -> Contender:
         return model.prefill(ids, model.cache(*ids.shape))
 
     way()  # plans, for the length that it pads to
-    return _contender(name, way, model, "prefill", ids.shape[1])
+    return _contender(name, way, model, "prefill", ids.shape)
 
 
 def _decode(name: str, model: Llama, ids: Array) -> Contender:
@@ -96,9 +108,11 @@ def _decode(name: str, model: Llama, ids: Array) -> Contender:
         return model.step(ids[:, 0], cache)
 
     way()  # from here on the cache has room, and all steps have one plan
-    return _contender(name, way, model, "step", bucket(tokens + 1))
+    return _contender(name, way, model, "step", (batch, bucket(tokens + 1)))
 
 
-def _contender(name: str, way: Callable[[], object], model: Llama, kind: str, at: int) -> Contender:
+def _contender(
+    name: str, way: Callable[[], object], model: Llama, kind: str, shape: tuple[int, int]
+) -> Contender:
     ours = name in (OURS, _LEAST)
-    return Contender(name, "ours" if ours else "strategy", way, model.plan(kind, _BATCH, at))
+    return Contender(name, "ours" if ours else "strategy", way, model.plan(kind, *shape))
