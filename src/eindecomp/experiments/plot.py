@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.experiments.price import OURS
 from eindecomp.experiments.show import grouped
 from eindecomp.models.llama.extras import extra
 from eindecomp.planner.store.whole_file import replacing
@@ -39,18 +40,27 @@ def draw(record: Record) -> Any:
     rows = -(-count // 2)
     figure = extra("matplotlib.figure").Figure(figsize=(13, 4.2 * rows), layout="constrained")
     panels = figure.subplots(rows, 2, squeeze=False).flat
-    _times(next(panels), found.timed)
+    colours = _colours(record)
+    _times(next(panels), found.timed, colours)
     for group in groups:
-        _moves(next(panels), group)
+        _moves(next(panels), group, colours)
     if found.curves:
-        _losses(next(panels), found.curves)
+        _losses(next(panels), found.curves, colours)
     for panel in panels:
         panel.axis("off")
     figure.suptitle(f"{record.experiment}, {record.machine.cpu}, {record.machine.cores} cores")
     return figure
 
 
-def _times(panel: Any, rows: tuple[Timed, ...]) -> None:
+def _colours(record: Record) -> dict[str, Any]:
+    """The same colour for a name in all panels, ours the first."""
+    found = record.findings
+    rows = (*found.priced, *found.timed, *found.curves)
+    names = dict.fromkeys(row.name for row in rows)
+    return {name: f"C{k}" if k < 10 else f"{k / 40:.2f}" for k, name in enumerate(names)}
+
+
+def _times(panel: Any, rows: tuple[Timed, ...], colours: dict[str, Any]) -> None:
     """Groups of bars; all of a case in one group."""
     cases = list(dict.fromkeys(row.case for row in rows))
     names = list(dict.fromkeys(row.name for row in rows if row.timing is not None))
@@ -58,20 +68,26 @@ def _times(panel: Any, rows: tuple[Timed, ...]) -> None:
     for number, name in enumerate(names):
         mine = [row for row in rows if row.name == name and row.ratio is not None]
         places = [cases.index(row.case) + (number + 0.5) * width - 0.425 for row in mine]
-        panel.bar(places, [row.ratio for row in mine], width, label=name)
+        panel.bar(places, [row.ratio for row in mine], width, label=name, color=colours[name])
     panel.axhline(1, color="black", linewidth=0.8)
     panel.set_xticks(range(len(cases)), [case.replace(", ", ",\n") for case in cases], fontsize=8)
     panel.set_ylabel("its time / ours")
     panel.legend(fontsize=6, ncols=2)
 
 
-def _moves(panel: Any, rows: list[Priced]) -> None:
+def _moves(panel: Any, rows: list[Priced], colours: dict[str, Any]) -> None:
     """Lines; below the least that moves, the axis is linear, so that zero has its place."""
     least = min((row.bytes_counted for row in rows if row.bytes_counted), default=1)
     for name in dict.fromkeys(row.name for row in rows):
         mine = [row for row in rows if row.name == name]
         places, moved = [row.devices for row in mine], [row.bytes_counted for row in mine]
-        panel.plot(places, moved, marker="o", markersize=4, label=name)
+        # Where others move as little as ours they would hide it, or it them.
+        style: dict[str, Any] = (
+            {"marker": "s", "markersize": 7, "markerfacecolor": "none", "linestyle": "--"}
+            if name == OURS
+            else {"marker": "o", "markersize": 4}
+        )
+        panel.plot(places, moved, label=name, color=colours[name], **style)
     panel.set_xscale("log", base=2)
     panel.set_yscale("symlog", linthresh=least)
     panel.set_ylim(0, 3 * max(row.bytes_counted for row in rows) or 1)
@@ -83,9 +99,10 @@ def _moves(panel: Any, rows: list[Priced]) -> None:
     panel.legend(fontsize=7)
 
 
-def _losses(panel: Any, curves: tuple[Curve, ...]) -> None:
+def _losses(panel: Any, curves: tuple[Curve, ...], colours: dict[str, Any]) -> None:
     for curve in curves:
-        panel.plot(range(1, len(curve.losses) + 1), curve.losses, label=curve.name, alpha=0.7)
+        steps, colour = range(1, len(curve.losses) + 1), colours[curve.name]
+        panel.plot(steps, curve.losses, label=curve.name, alpha=0.7, color=colour)
     panel.set_xlabel("step")
     panel.set_ylabel("loss")
     panel.legend(fontsize=7)
