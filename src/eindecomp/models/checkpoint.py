@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.models.extras import extra
 from eindecomp.models.optimizers import carried
 from eindecomp.planner.store.whole_file import replacing
 
@@ -43,7 +43,7 @@ class Checkpoint:
 
 def save_checkpoint(path: Path, graph: Graph, checkpoint: Checkpoint) -> None:
     """Write a checkpoint in place of the one before, which stays if this cannot be written."""
-    library, arrays = _safetensors()
+    library, arrays = extra("safetensors"), extra("safetensors.numpy")
     tensors = {name: np.ascontiguousarray(array) for name, array in checkpoint.state.items()}
     tensors[LOSSES] = np.array(checkpoint.losses, np.float64)
     metadata = {
@@ -61,7 +61,7 @@ def save_checkpoint(path: Path, graph: Graph, checkpoint: Checkpoint) -> None:
 
 def load_checkpoint(path: Path, graph: Graph, config: Config | None = None) -> Checkpoint:
     """Read a checkpoint of a graph's training; a given configuration must be the one it has."""
-    library, _ = _safetensors()
+    library = extra("safetensors")
     try:
         with library.safe_open(path, framework="numpy") as file:
             metadata = cast("dict[str, str]", file.metadata() or {})
@@ -127,11 +127,3 @@ def _read_losses(path: Path, file: Any, step: int) -> list[float]:
     if losses is None or losses.dtype != np.float64 or losses.shape != (step,):
         raise InputError(f"{path}: has not the losses of {step} steps")
     return losses.tolist()
-
-
-def _safetensors() -> tuple[Any, Any]:
-    """The library, and its part that is for NumPy."""
-    try:
-        return import_module("safetensors"), import_module("safetensors.numpy")
-    except ImportError:
-        raise InputError("checkpoints need safetensors: pip install 'eindecomp[models]'") from None

@@ -15,7 +15,7 @@ import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.lang.dtypes import BFLOAT16
-from eindecomp.models.llama.extras import extra
+from eindecomp.models.extras import extra
 from eindecomp.models.llama.read_config import check_folder, read_json
 
 if TYPE_CHECKING:

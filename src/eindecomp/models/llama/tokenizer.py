@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import InputError
-from eindecomp.models.llama.extras import extra
+from eindecomp.models.extras import extra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
