@@ -14,7 +14,7 @@ import eindecomp as ed
 from eindecomp.engines.events import Event, KernelCompiled, TaskFinished
 from eindecomp.engines.threads.engine import cores
 from eindecomp.experiments import Findings, Record
-from eindecomp.experiments.llama import one_billion, time
+from eindecomp.experiments.llama import measure_model, one_billion
 from eindecomp.experiments.show import show
 from eindecomp.models.llama import Config, Llama
 
@@ -55,7 +55,7 @@ def main() -> None:
     asked = parser.parse_args()
     config = one_billion(4 if asked.quick else 16)
     for tokens in (128, 512):
-        timed = time(config, 1, tokens, 4, print, strategies=False)
+        timed = measure_model(config, 1, tokens, 4, print, strategies=False)
         print(show(Record.of("llama", asked.quick, 0.0, Findings(tuple(timed), ()))), flush=True)
     if asked.profile:
         profile(config, "prefill", 128)

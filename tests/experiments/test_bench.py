@@ -16,7 +16,7 @@ from eindecomp.experiments.peers import scalapack
 
 STRATEGIES = {
     "chain": {"sqrt", "rows"},
-    "ffnn": {"sqrt", "data", "attention", "megatron"},
+    "ffnn": {"sqrt", "data", "megatron"},
     "llama": {"sqrt", "data", "sequence", "attention", "megatron"},
 }
 PEERS = {
@@ -27,6 +27,7 @@ PEERS = {
         "dask.array",
         "dask.array, tuned",
         "ScaLAPACK",
+        "ScaLAPACK, tuned",
     },
     "ffnn": {"torch", "torch DDP"},
     "llama": {"transformers"},
@@ -102,7 +103,9 @@ def check_bytes(rows: list[dict[str, Any]], strategies: set[str]) -> None:
         groups.setdefault(key, {})[row["name"]] = row
     assert {key[2] for key in groups} == {2, 4, 8}
     for found in groups.values():
-        assert set(found) == strategies | {"eindecomp"}
+        # A batch of one is not cut.
+        less = {"data"} if any("b = 1," in row["case"] for row in found.values()) else set[str]()
+        assert set(found) == strategies - less | {"eindecomp"}
         ours = found["eindecomp"]["bytes_counted"]
         for row in found.values():
             assert row["plan_cost"] == row["bytes_counted"] >= ours

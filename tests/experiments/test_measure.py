@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
-from itertools import islice
+from itertools import count, islice
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import eindecomp as ed
 from eindecomp import models
 from eindecomp.experiments.chain import chain
 from eindecomp.experiments.ffnn import RATES, ffnn
-from eindecomp.experiments.llama import TINY, time
+from eindecomp.experiments.llama import TINY, measure_model
 from eindecomp.experiments.measure import Absent, Contender, Lapse, apart, race, take_turns
 from eindecomp.experiments.peers import scalapack
 from eindecomp.experiments.peers.torch import TorchNet
@@ -46,7 +46,7 @@ def test_ways_take_turns_and_the_first_turn_is_not_timed() -> None:
         return call
 
     timings, firsts = take_turns({"a": way("a", [9, 1, 3]), "b": way("b", [9, 4, 2])}, 2)
-    assert calls == ["a", "b"] * 3
+    assert calls == ["a", "b", "b", "a", "a", "b"]
     assert firsts == {"a": "a 1", "b": "b 2"}
     assert (timings["a"].best, timings["a"].median, timings["a"].spread) == (1, 2, 3)
     assert timings["b"].repeats == 2
@@ -70,6 +70,23 @@ def test_peers_are_put_away_and_compared_with_ours() -> None:
     assert (first.ratio, first.error, first.bytes_counted) == (1.0, 0.0, 0)
     assert second.error == pytest.approx(0.1, rel=1e-5)
     assert second.devices is second.plan_cost is None
+
+
+def test_a_peer_that_fails_is_out_and_the_others_are_kept() -> None:
+    graph = ed.parse("input X[i: 4]\nZ[i] <- 2 * X[i]\noutput Z")
+    plan = ed.plan(graph, 2)
+    x = np.ones(4, np.float32)
+    ours = Contender("ours", "ours", lambda: ed.run(plan, {"X": x})["Z"], plan)
+    turns = count()
+
+    @contextmanager
+    def peer() -> Generator[Way]:
+        yield lambda: 2 * x if next(turns) < 2 else 1 / 0
+
+    first, second = race("case", [ours], {"peer": peer}, 3)
+    assert first.timing is not None
+    assert first.timing.repeats == 3
+    assert (second.timing, second.absent) == (None, "it failed: division by zero")
 
 
 def test_peers_of_the_chain_that_are_absent_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +120,7 @@ def test_training_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_llama_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    rows = time(TINY, 8, 1, lambda _: None)
+    rows = measure_model(TINY, 1, 8, 1, lambda _: None)
     assert absent(rows) == {"transformers": "transformers is not installed"}
 
 
@@ -118,12 +135,13 @@ def test_torch_learns_as_we_do(optimizer: str) -> None:
     np.testing.assert_allclose(losses, fitted.losses, rtol=1e-4)
 
 
-def test_scalapack_computes_the_chain() -> None:
+@pytest.mark.parametrize("tuned", [False, True])
+def test_scalapack_computes_the_chain(tuned: bool) -> None:
     graph = models.chain(300, skewed=True)
     rng = np.random.default_rng(0)
     x = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
     try:
-        with scalapack.chain(x) as way:
+        with scalapack.chain(x, tuned) as way:
             found = way()
     except Absent as reason:
         pytest.skip(str(reason))

@@ -34,7 +34,7 @@ def random(rng: np.random.Generator, name: str, *shape: int) -> Array:
 def test_any_shape_and_place(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["float32", "float64"]))
     stack, rows = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 9))
-    columns, depth = data.draw(st.integers(1, 40)), data.draw(st.integers(30, 200))
+    columns, depth = data.draw(st.integers(20, 60)), data.draw(st.integers(400, 900))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     x = random(rng, name, stack, rows + 1, depth + 3)[:, 1:, 3:]
     y = random(rng, name, columns, stack, 2 * depth)[:, :, depth:]

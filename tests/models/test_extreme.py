@@ -143,6 +143,30 @@ def test_a_file_that_is_cut_off_is_refused_or_ends_in_a_whole_point(tmp_path, cu
     if whole[:cut].count(b"\n") < 4:
         with pytest.raises(ed.EinDecompError, match=r"data.txt:\d"):
             list(data.batches())
+    else:
+        [batch] = data.batches()
+        assert batch["x"].shape == (4, 3)
+
+
+def test_a_header_is_not_believed_before_there_is_memory_for_it(tmp_path):
+    path = write(tmp_path, POINTS, "4 2147483647 3")
+    data = models.extreme_file(path, 4, features=3, epochs=1)
+    [batch] = data.batches()
+    assert batch["x"].shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    "options", [{"seed": -1}, {"features": 0}, {"epochs": -1}, {"window": 0}, {"batch": 2.5}]
+)
+def test_numbers_that_make_no_sense_are_refused(tmp_path, options):
+    with pytest.raises(ed.InputError, match=r"must be 1 or more|a seed is"):
+        models.extreme_file(write(tmp_path, POINTS), **{"batch": 2, **options})
+
+
+def test_batches_are_numbered_from_0_on(tmp_path):
+    for data in (models.extreme_file(write(tmp_path, POINTS), 2), models.Synthetic(2, 3, 4)):
+        with pytest.raises(ed.InputError, match="there is no -1"):
+            next(data.batches(-1))
 
 
 @given(

@@ -137,8 +137,8 @@ def test_other_runs_are_refused(tmp_path):
     ("tensors", "metadata", "message"),
     [
         ({"W1": None}, {}, "has no tensor 'W1'"),
-        ({"W1": np.zeros((3, 12), "f4")}, {}, r"W1 is of float32 \(3, 12\); the graph's"),
-        ({"b1": np.zeros(12)}, {}, "b1 is of float64"),
+        ({"W1": np.zeros((3, 12), "f4")}, {}, r"W1 is of F32 \(3, 12\); the graph's"),
+        ({"b1": np.zeros(12)}, {}, "b1 is of F64"),
         ({"fit.losses": None}, {}, "has not the losses of 4 steps"),
         ({}, {"step": "-1"}, "'-1' is no number of steps"),
         ({}, {"step": "9"}, "has not the losses of 9 steps"),
@@ -174,3 +174,84 @@ def test_what_cannot_be_trained_is_refused():
         models.fit(models.ffnn(8, 30, 12, 5), DATA, {}, lr=0.1, steps=1)
     with pytest.raises(ed.EinDecompError, match="the loss is"):
         train(steps=20, optimizer="sgd", lr=1e30)
+
+
+def test_a_parameter_that_is_one_number_resumes(tmp_path):
+    net = ed.parse("input X[b: 4], t[]\nloss[] <- sum (X[b] - t[])**2\noutput loss")
+    graph = models.training_step(net, "loss", ["t"], "momentum")
+    state = {v.name: np.zeros(v.shape, v.dtype) for v in graph.inputs if v.name != "X"}
+    data = [{"X": np.arange(4, dtype=np.float32)}] * 6
+
+    def trained(steps, path=None):
+        return models.fit(graph, data, state, lr=0.01, steps=steps, checkpoint=path)
+
+    trained(3, tmp_path / "run.safetensors")
+    assert same(trained(6, tmp_path / "run.safetensors"), trained(6))
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 77])
+def test_targets_that_are_no_class_stop_training(wrong):
+    batch = next(DATA.batches(0))
+    batch["y"][2] = wrong
+    with pytest.raises(ed.RunError, match="the loss is nan at step 1"):
+        train(data=[batch])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"config": {"seed": np.int64(3)}}, "config is not JSON"),
+        ({"loss": "los"}, "the loss 'los' is no output"),
+        ({"loss": "new_W1"}, r"the loss 'new_W1' is of shape \(30, 12\)"),
+    ],
+)
+def test_what_would_fail_later_is_refused_first(tmp_path, options, message):
+    called = []
+    with pytest.raises(ed.InputError, match=message):
+        train(tmp_path / "run.safetensors", on_step=lambda *step: called.append(step), **options)
+    assert not called
+
+
+def test_places_that_cannot_hold_a_checkpoint_are_refused_first(tmp_path):
+    with pytest.raises(ed.InputError, match="is no file"):
+        train(tmp_path)
+    with pytest.raises(ed.InputError, match=r"nowhere/run.safetensors cannot be written"):
+        train(tmp_path / "nowhere" / "run.safetensors")
+
+
+def test_a_step_that_ruins_the_parameters_leaves_the_checkpoint_before(tmp_path):
+    path = tmp_path / "run.safetensors"
+    train(path, steps=4, optimizer="sgd")
+    before = path.read_bytes()
+    with pytest.raises(ed.RunError, match="is not finite after step 5: it is not saved"):
+        train(path, steps=5, optimizer="sgd", lr=1e39, every=1)
+    assert path.read_bytes() == before
+
+
+def test_types_that_numpy_has_not_are_refused(tmp_path):
+    path = tmp_path / "run.safetensors"
+    train(path, steps=2, optimizer="sgd")
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header["b1"] |= {"dtype": "F8_E4M3", "shape": [48]}
+    fresh = json.dumps(header).encode()
+    path.write_bytes(len(fresh).to_bytes(8, "little") + fresh + data[8 + length :])
+    with pytest.raises(ed.InputError, match="b1 is of F8_E4M3"):
+        train(path, steps=4, optimizer="sgd")
+
+
+def test_the_loss_is_an_output_of_a_step_whatever_else_is():
+    net = ed.parse("input X[i: 3], W[i]\nZ[i] <- X[i] * W[i]\nloss[] <- sum Z[i]\noutput Z")
+    step = models.training_step(net, "loss", ["W"])
+    assert [vertex.name for vertex in step.outputs] == ["Z", "loss", "new_W"]
+
+
+def test_a_configuration_is_the_same_if_its_text_is(tmp_path):
+    path = tmp_path / "run.safetensors"
+    config = {"sizes": (1, 2), "limit": float("nan")}
+    train(path, steps=2, config=config)
+    assert train(path, steps=3).step == 3
+    assert train(path, steps=4, config=config).step == 4
+    with pytest.raises(ed.InputError, match="is of another configuration: sizes was"):
+        train(path, steps=5, config={**config, "sizes": [1, 3]})

@@ -182,3 +182,17 @@ def test_old_files_name_rotations_differently(tmp_path: Path) -> None:
     path.write_text(json.dumps(fields))
     assert Config.from_folder(tmp_path) == new
     assert new.scaling is not None
+    # Where both stand, transformers follows the old name.
+    fields["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0}
+    path.write_text(json.dumps(fields))
+    assert Config.from_folder(tmp_path) == new
+
+
+def test_padding_is_not_seen(tmp_path: Path) -> None:
+    make_llama(tmp_path)
+    model = Llama.load(tmp_path, dtype="float32")
+    table = np.array(model.weights["E"])
+    table[0] = np.nan
+    damaged = Llama(model.config, {**model.weights, "E": table}, 2)
+    ids = [1, 2, 3, 4, 5]
+    np.testing.assert_array_equal(damaged.prefill(ids), model.prefill(ids))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ from small_llama import make_llama, make_tokenizer
 from typer.testing import CliRunner
 
 from eindecomp.cli import app
-from eindecomp.errors import EinDecompError, InputError
+from eindecomp.errors import EinDecompError, InputError, RunError
 from eindecomp.models.llama import Llama, Sampling
+from eindecomp.models.llama.cache import Cache
 from eindecomp.models.llama.sample import probabilities
 from eindecomp.models.llama.tokenizer import Tokenizer
 
@@ -41,6 +43,15 @@ def test_streamed_text_is_whole_text(folder: Path) -> None:
     assert broken.end() == "\ufffd"
 
 
+def test_a_prompt_may_end_within_a_character(folder: Path) -> None:
+    tokenizer = Tokenizer(folder)
+    start, *rest = tokenizer.encode("é, then more")[1:]
+    stream = tokenizer.stream([256, start])
+    pieces = [stream.add(token) for token in rest]
+    assert pieces[0] == "é"
+    assert "".join(pieces) == "é, then more"
+
+
 def test_generation_streams_and_stops(folder: Path) -> None:
     model = Llama.load(folder)
     pieces = list(model.generate("hello", 12))
@@ -51,7 +62,7 @@ def test_generation_streams_and_stops(folder: Path) -> None:
     stop = tokens[3]
     stopped = [piece.token for piece in model.generate("hello", 12, stops=frozenset({stop}))]
     assert stopped == tokens[: tokens.index(stop) + 1]
-    assert model.counts.new_tokens == 11 + len(stopped) - 1
+    assert model.counts.step_tokens == 11 + len(stopped) - 1
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [stop, 5]}))
     assert Llama.load(folder).stops == {stop, 5}
 
@@ -80,7 +91,11 @@ def test_sampling_follows_the_probabilities() -> None:
     sampler = Sampling(1.0).sampler()
     counts = Counter(sampler.choose(logits) for _ in range(4000))
     assert [counts[k] / 4000 for k in range(4)] == pytest.approx([0.1, 0.4, 0.2, 0.3], abs=0.03)
-    for wrong in ({"temperature": -1.0}, {"top_k": 0}, {"top_p": 0.0}):
+    assert probabilities(logits, Sampling(1e-310))[1].tolist() == [1, 0, 0, 0]
+    for choosing in (Sampling(), Sampling(1.0)):
+        with pytest.raises(RunError, match="logits are NaN"):
+            choosing.sampler().choose(np.array([0.0, np.nan]))
+    for wrong in ({"temperature": -1.0}, {"top_k": 0}, {"top_p": 0.0}, {"seed": -1}):
         with pytest.raises(InputError):
             Sampling(**wrong)  # type: ignore[arg-type]
 
@@ -88,11 +103,19 @@ def test_sampling_follows_the_probabilities() -> None:
 def test_prompts_are_checked(folder: Path) -> None:
     model = Llama.load(folder)
     cache = model.cache(1)
+    other = Cache(replace(model.config, layers=1), 1, 8)
     for call, message in [
         (lambda: model.prefill([]), "at least one token"),
         (lambda: model.prefill([300]), "token 300 is outside the vocabulary of 300"),
         (lambda: model.prefill([1] * 257), "257 tokens are more than the model's 256"),
         (lambda: model.generate([1], 1000), "more than the model's 256 positions"),
+        (lambda: model.generate([-1]), "token -1 is outside the vocabulary"),
+        (lambda: model.generate([10**12]), "token 1000000000000 is outside the vocabulary"),
+        (lambda: model.prefill("hello"), "prompts are token numbers"),
+        (lambda: model.prefill([[1, 2], 3]), "prompts are token numbers"),  # type: ignore[list-item]
+        (lambda: model.prefill([1.5, 2.5]), "prompts are token numbers"),  # type: ignore[list-item]
+        (lambda: model.cache(-1), "batch must be 1 or more"),
+        (lambda: model.prefill([1], other), "the cache is of another model"),
         (lambda: model.step([1], cache), "once read"),
         (lambda: model.prefill([[1], [2]], cache), "needs an empty cache for as many"),
     ]:
@@ -110,7 +133,7 @@ def test_the_command_streams_text_or_prints_a_record(folder: Path) -> None:
     record = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
     assert plain.stdout == record["text"] + "\n"
     assert len(record["tokens"]) == 6
-    assert record["new_tokens"] == 5
+    assert record["step_tokens"] == 5
     named = CliRunner().invoke(app, [*asked, "--strategy", "megatron", "--dtype", "bfloat16"])
     assert named.exit_code == 0
     wrong = CliRunner().invoke(app, ["llama", str(folder / "none"), "--prompt", "x"])
@@ -154,6 +177,14 @@ def _misplace(file: object) -> Callable[[Path], None]:
     return edit
 
 
+def _put_folder(name: str) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).mkdir()
+
+    return edit
+
+
 def _unmapped(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text("{}")
 
@@ -181,6 +212,10 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
         _edit("config.json", eos_token_id=["x"]),
         "eos_token_id is .'x'., not token numbers",
     ),
+    "a folder": (_put_folder("config.json"), "config.json cannot be read"),
+    "a type in a list": (_edit("config.json", dtype=["x"]), "dtype is .'x'., not text"),
+    "an enormous number": (_edit("config.json", rms_norm_eps=10**400), "number of usual size"),
+    "quantised": (_edit("config.json", quantization_config={"bits": 4}), "only None is supported"),
     "another width": (_edit("config.json", intermediate_size=64), "has shape .48, 32., but"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "neither model.safetensors nor"),
     "truncated": (_truncate, "model.safetensors is no whole safetensors file"),
@@ -193,6 +228,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "no shard": (_misplace("a.safetensors"), "a.safetensors is missing"),
     "a shard elsewhere": (_misplace("../a.safetensors"), "no file name"),
     "a shard at the root": (_misplace("/etc/a.safetensors"), "no file name"),
+    "a long name": (_misplace("a" * 5000 + ".safetensors"), "no file name"),
     "a number for a shard": (_misplace(3), "no file name"),
     "no map": (_unmapped, "weight_map is missing"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").write_text("{}") and None, "is no tokenizer"),

@@ -14,7 +14,9 @@ from transformer import transformer
 
 import eindecomp as ed
 from eindecomp.errors import PlanError
+from eindecomp.models.llama import Config, step_graph
 from eindecomp.planner.make import plan
+from eindecomp.planner.strategy import applicable
 
 MATMUL = """
 input X[i: 64, j: 64], Y[j, k: 64]
@@ -137,3 +139,18 @@ def test_the_named_strategies_of_a_transformer():
 def test_what_is_no_strategy_is_named(strategy, message, objective):
     with pytest.raises(PlanError, match=message):
         plan(ed.parse(MATMUL), 4, objective=objective, strategy=strategy)
+
+
+def test_a_plan_that_is_not_proved_best_costs_no_more_than_the_usual_ones() -> None:
+    """Whose own search, restricted as it is, once found what the free one had missed."""
+    config = Config(vocabulary=96, width=64, layers=1, heads=8, kv_heads=4, head_size=8, hidden=160)
+    graph = step_graph(config, 8, 64)
+    free = ed.plan(graph, 64)
+    assert free.cost <= ed.plan(graph, 64, strategy="attention").cost
+
+
+def test_strategies_that_would_cut_nothing_do_not_apply() -> None:
+    text = "input X[b: {}, f: 8], W[f, h: 8]\nZ[b,h] <- sum X[b,f] * W[f,h]\noutput Z"
+    assert "data" in applicable(ed.parse(text.format(4)))
+    assert "data" not in applicable(ed.parse(text.format(1)))
+    assert "megatron" not in applicable(ed.parse(text.format(4)), without=["megatron"])

@@ -38,12 +38,15 @@ def llama(
         str,
         typer.Option(help=f"how work is cut: free, {', '.join(NAMED)}, or labels such as h,f"),
     ] = ",".join(DEFAULT_STRATEGY),
+    interleaved: Annotated[
+        bool, typer.Option("--interleaved", help="rotate neighbours, as in Meta's own files")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Generate text with a LLaMA, streamed as it comes."""
     sampling = Sampling(temperature, top_k, top_p, seed)
     chosen = None if strategy == "free" else strategy_from(strategy)
-    model = Llama.load(folder, devices, dtype, chosen)
+    model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved)
     pieces: list[Piece] = []
     with interruptible("the text is what was written so far"):
         for piece in model.generate(prompt, tokens, sampling):

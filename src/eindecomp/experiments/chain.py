@@ -83,5 +83,6 @@ def _peers(x: Mapping[str, Array]) -> dict[str, Peer]:
         "torch": partial(torch.chain, x),
         "dask.array": partial(dask.chain, x, tuned=False),
         "dask.array, tuned": partial(dask.chain, x, tuned=True),
-        "ScaLAPACK": partial(scalapack.chain, x),
+        "ScaLAPACK": partial(scalapack.chain, x, tuned=False),
+        "ScaLAPACK, tuned": partial(scalapack.chain, x, tuned=True),
     }

@@ -12,6 +12,7 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.threads.engine import cores
+from eindecomp.errors import InputError
 from eindecomp.experiments.measure import Contender, Lapse, apart, race
 from eindecomp.experiments.peers import ddp
 from eindecomp.experiments.peers.torch import TorchNet
@@ -41,6 +42,8 @@ _BATCHES = 4
 _FEW_STEPS = 6
 """For strategies, which all compute the same."""
 
+_WITHOUT = ("attention",)  # h is not heads here but the hidden layer: that would be megatron again
+
 
 def ffnn(
     quick: bool = False,
@@ -52,6 +55,8 @@ def ffnn(
     devices: Sequence[int] | None = None,
 ) -> Findings:
     """Time steps of training, compare the losses, and price plans; `quick` is a sixteenth."""
+    if steps < 2:
+        raise InputError(f"steps must be 2 or more, as the first is not timed: not {steps}")
     chosen = dict(shape or (QUICK if quick else SHAPE))
     graph = ffnn_graph(**chosen, optimizer=optimizer)
     case = f"{optimizer}, " + " × ".join(map(str, chosen.values()))
@@ -61,14 +66,14 @@ def ffnn(
     wanted = training.losses[OURS]
     say(f"{case}: training by strategies")
     again = _Training(graph, optimizer, chosen)
-    strategies = again.ours({OURS: None, **applicable(graph)})
+    strategies = again.ours({OURS: None, **applicable(graph, _WITHOUT)})
     timed += race(f"{case}, by strategy", strategies, {}, min(steps, _FEW_STEPS) - 1)
     curves = [
         Curve(name, tuple(losses), max(map(apart, losses, wanted)))
         for name, losses in {**again.losses, **training.losses}.items()
     ]
     counts = devices or (FEW if quick else DEVICES)
-    priced = price(case, graph, devices=counts, say=say)
+    priced = price(case, graph, devices=counts, without=_WITHOUT, say=say)
     return Findings(tuple(timed), tuple(priced), tuple(curves))
 
 

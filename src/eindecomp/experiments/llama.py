@@ -30,7 +30,7 @@ _BATCHES = (1, 2)  # one, as people ask; two, so that data parallelism has somet
 _SEQUENCE = 4096
 _LAYERS = 4
 """Of the 32 of 7B: all are alike, and plans of more take longer without saying more."""
-_LEAST = f"{OURS}, fewest bytes"
+_HERE, _LEAST = f"{OURS}, one machine", f"{OURS}, fewest bytes"
 
 
 def one_billion(layers: int = 4) -> Config:
@@ -46,7 +46,7 @@ def llama(
 ) -> Findings:
     """Time a small model against transformers, and price plans of 7B; `quick` is a tiny one."""
     small = TINY if quick else one_billion()
-    timed = [row for batch in _BATCHES for row in time(small, batch, 128, 3, say)]
+    timed = [row for batch in _BATCHES for row in measure_model(small, batch, 128, 3, say)]
     priced: list[Priced] = []
     config = replace(CONFIGS["7B"], layers=2 if quick else _LAYERS)
     counts = devices or (FEW if quick else DEVICES)
@@ -56,7 +56,7 @@ def llama(
     return Findings(tuple(timed), tuple(priced))
 
 
-def time(
+def measure_model(
     config: Config,
     batch: int,
     tokens: int,
@@ -65,10 +65,10 @@ def time(
     *,
     strategies: bool = True,
 ) -> list[Timed]:
-    """Reading prompts at once, then one token more of each; `eindecomp` is as `Llama` plans."""
+    """Reading prompts at once, then one token more of each; the first is as `Llama` plans."""
     size = f"{config.parameters / 1e9:.2g} billion, b = {batch}"
     first = Llama.random(config, cores())
-    models = {OURS: first}
+    models = {_HERE: first}
     if strategies:
         named: dict[str, Strategy] = {_LEAST: None}
         named |= applicable(prefill_graph(config, batch, tokens))
@@ -114,5 +114,5 @@ def _decode(name: str, model: Llama, ids: Array) -> Contender:
 def _contender(
     name: str, way: Callable[[], object], model: Llama, kind: str, shape: tuple[int, int]
 ) -> Contender:
-    ours = name in (OURS, _LEAST)
+    ours = name in (_HERE, _LEAST)
     return Contender(name, "ours" if ours else "strategy", way, model.plan(kind, *shape))

@@ -61,6 +61,8 @@ def race(
                 ways[name] = stack.enter_context(peer())
             except Absent as reason:
                 absent[name] = str(reason)
+        for name in [name for name in ways if name in peers]:
+            ways[name] = _noting(name, ways[name], absent)
         timings, firsts = take_turns(ways, repeats, warm_up)
     reference = ours[0].name
     rows: list[Timed] = []
@@ -83,6 +85,21 @@ def race(
         )
         rows.append(row)
     return rows
+
+
+def _noting(name: str, way: Way, absent: dict[str, str]) -> Way:
+    """A peer that fails once is out of the race; what was measured of the others is kept."""
+
+    def guarded() -> object:
+        if name in absent:
+            return None
+        try:
+            return way()
+        except Exception as error:
+            absent[name] = f"it failed: {error or type(error).__name__}"
+            return None
+
+    return guarded
 
 
 def take_turns(

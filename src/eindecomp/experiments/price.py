@@ -12,7 +12,7 @@ from eindecomp.planner.strategy import applicable
 from eindecomp.tra.lower import lower
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
 
@@ -29,11 +29,12 @@ def price(
     inputs: Sequence[str] = ("free", "sharded"),
     devices: Sequence[int] = DEVICES,
     more: Mapping[str, Sequence[str]] | None = None,
+    without: Collection[str] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Priced]:
-    """Plan a graph under every strategy that its labels allow, and under `more` of them."""
+    """Plan a graph under strategies that its labels allow, `more` of them or `without` some."""
     ready = rewrite(graph)
-    strategies = {OURS: None, **applicable(ready), **(more or {})}
+    strategies = {OURS: None, **applicable(ready, without), **(more or {})}
     rows: list[Priced] = []
     for placed in inputs:
         for count in devices:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,12 +21,20 @@ from eindecomp.planner.store.whole_file import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from eindecomp.graph.graph import Graph
 
     Array = np.ndarray[Any, Any]
 
+# How safetensors calls our types.
+_STORED = {
+    "bool": "BOOL",
+    **{f"{kind}{n}": f"{kind[0].upper()}{n}" for kind in ("int", "uint") for n in (8, 16, 32, 64)},
+    **{f"float{n}": f"F{n}" for n in (16, 32, 64)},
+    "bfloat16": "BF16",
+    "complex64": "C64",
+    "complex128": "C128",
+}
 FORMAT = "eindecomp checkpoint 1"
 LOSSES = "fit.losses"  # not an identifier, and so the name of no tensor
 Config = dict[str, str | int | float | bool | None]
@@ -41,26 +50,35 @@ class Checkpoint:
     config: Config = field(default_factory=Config)
 
 
-def save_checkpoint(path: Path, graph: Graph, checkpoint: Checkpoint) -> None:
+def config_text(config: Config) -> str:
+    """A configuration as JSON."""
+    try:
+        return json.dumps(config, sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"config is not JSON: {error}") from None
+
+
+def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> None:
     """Write a checkpoint in place of the one before, which stays if this cannot be written."""
     library, arrays = extra("safetensors"), extra("safetensors.numpy")
-    tensors = {name: np.ascontiguousarray(array) for name, array in checkpoint.state.items()}
+    tensors = {name: np.asarray(array, order="C") for name, array in checkpoint.state.items()}
     tensors[LOSSES] = np.array(checkpoint.losses, np.float64)
     metadata = {
         "format": FORMAT,
         "step": str(checkpoint.step),
         "graph": str(graph),
-        "config": json.dumps(checkpoint.config, sort_keys=True),
+        "config": config_text(checkpoint.config),
     }
-    with replacing(path) as fresh:
+    with replacing(Path(path)) as fresh:
         try:
             arrays.save_file(tensors, fresh, metadata)
         except (library.SafetensorError, KeyError) as error:
             raise InputError(f"{path}: cannot be written: {error}") from error
 
 
-def load_checkpoint(path: Path, graph: Graph, config: Config | None = None) -> Checkpoint:
+def load_checkpoint(path: str | Path, graph: Graph, config: Config | None = None) -> Checkpoint:
     """Read a checkpoint of a graph's training; a given configuration must be the one it has."""
+    path = Path(path)
     library = extra("safetensors")
     try:
         with library.safe_open(path, framework="numpy") as file:
@@ -70,6 +88,8 @@ def load_checkpoint(path: Path, graph: Graph, config: Config | None = None) -> C
             losses = _read_losses(path, file, step)
     except library.SafetensorError as error:
         raise InputError(f"{path}: not a safetensors file: {error}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     return Checkpoint(step, state, losses, found)
 
 
@@ -83,13 +103,18 @@ def _read_metadata(
         raise InputError(f"{path}: step: {text!r} is no number of steps")
     try:
         found = json.loads(metadata.get("config", ""))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: config: not JSON: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"{path}: config: not an object")
     own = cast("Config", found)
-    if config is not None and own != config:
-        differing = sorted(k for k in {*own, *config} if own.get(k) != config.get(k))
+    # As texts: JSON makes lists of tuples, and NaN is not equal to itself.
+    if config is not None and config_text(own) != config_text(config):
+        differing = sorted(
+            k
+            for k in {*own, *config}
+            if config_text({k: own.get(k)}) != config_text({k: config.get(k)})
+        )
         told = ", ".join(f"{k} was {own.get(k)!r} and is {config.get(k)!r}" for k in differing)
         raise InputError(f"{path}: is of another configuration: {told}")
     if metadata.get("graph") != str(graph):
@@ -111,19 +136,21 @@ def _read_state(path: Path, file: Any, graph: Graph) -> dict[str, Array]:
         vertex = graph[name]
         if name not in names:
             raise InputError(f"{path}: has no tensor {name!r}")
-        array: Array = file.get_tensor(name)
-        if array.shape != vertex.shape or array.dtype != vertex.dtype:
+        # Asked for before it is read: NumPy has not all the types that files may have.
+        lies = file.get_slice(name)
+        shape, stored = tuple(lies.get_shape()), str(lies.get_dtype())
+        if shape != vertex.shape or stored != _STORED[vertex.dtype.name]:
             raise InputError(
-                f"{path}: {name} is of {array.dtype} {array.shape}; "
-                f"the graph's is of {vertex.dtype} {vertex.shape}"
+                f"{path}: {name} is of {stored} {shape}; "
+                f"the graph's is of {_STORED[vertex.dtype.name]} {vertex.shape}"
             )
-        state[name] = array
+        state[name] = file.get_tensor(name)
     return state
 
 
 def _read_losses(path: Path, file: Any, step: int) -> list[float]:
     names = set(file.keys())
-    losses: Array | None = file.get_tensor(LOSSES) if LOSSES in names else None
-    if losses is None or losses.dtype != np.float64 or losses.shape != (step,):
+    lies = file.get_slice(LOSSES) if LOSSES in names else None
+    if lies is None or (str(lies.get_dtype()), list(lies.get_shape())) != ("F64", [step]):
         raise InputError(f"{path}: has not the losses of {step} steps")
-    return losses.tolist()
+    return file.get_tensor(LOSSES).tolist()

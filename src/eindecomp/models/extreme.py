@@ -24,6 +24,7 @@ from eindecomp.models.parse_extreme import (
     parse_lines,
     spread,
 )
+from eindecomp.models.sizes import check_seed, check_sizes, check_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,19 @@ class ExtremeFile:
     target: Target
     epochs: int | None
 
+    def __post_init__(self) -> None:
+        check_sizes(batch=self.batch, window=self.window, features=self.features)
+        check_sizes(epochs=1 if self.epochs is None else self.epochs)
+        check_seed(self.seed)
+        if self.target not in ("first", "random"):
+            raise InputError(f"target is 'first' or 'random', not {self.target!r}")
+        if self.points < self.batch:
+            raise InputError(
+                f"{self.path}: {self.points} points are less than a batch of {self.batch}"
+            )
+        if self.features > self.file_features:
+            raise InputError(f"{self.path}: has {self.file_features} features, not {self.features}")
+
     @property
     def batches_per_epoch(self) -> int:
         """Whole batches in one pass; the points that are left over are not used in it."""
@@ -63,12 +77,18 @@ class ExtremeFile:
 
     def batches(self, start: int = 0) -> Iterator[dict[str, Array]]:
         """The batches from number `start` on, through all epochs."""
+        check_start(start)
         first, within = divmod(start, self.batches_per_epoch)
         window, skip = divmod(within * self.batch, self.window)
         for epoch in count(first):
             if self.epochs is not None and epoch >= self.epochs:
                 return
-            yield from self._epoch(epoch, window, skip)
+            try:
+                yield from self._epoch(epoch, window, skip)
+            except MemoryError:
+                raise InputError(
+                    f"{self.path}:1: {self.file_features} features do not fit in memory"
+                ) from None
             window = skip = 0
 
     def _epoch(self, epoch: int, first: int, skip: int) -> Iterator[dict[str, Array]]:
@@ -77,7 +97,9 @@ class ExtremeFile:
             lines.take(1)
             for _ in range(first):
                 lines.take(self.window)
-            seen = np.full(self.file_features, -1, np.int64)
+            # Lines have numbers from 1 on. What is never written takes no memory, so that the
+            # number of features is not yet believed.
+            seen = np.zeros(self.file_features, np.int64)
             for number in range(first, -(-self.points // self.window)):
                 size = min(self.window, self.points - number * self.window)
                 before = lines.taken
@@ -231,16 +253,8 @@ def extreme_file(
     `epochs` the file is read again and again.
     """
     path = Path(path)
-    for what, value in (("batch", batch), ("window", window), ("features", features or 1)):
-        if value < 1:
-            raise InputError(f"{what} must be 1 or more, not {value}")
-    if target not in ("first", "random"):
-        raise InputError(f"target is 'first' or 'random', not {target!r}")
+    check_sizes(batch=batch, window=window)
     points, known, classes = _header(path)
-    if points < batch:
-        raise InputError(f"{path}: {points} points are less than a batch of {batch}")
-    if features is not None and features > known:
-        raise InputError(f"{path}: has {known} features, not {features}")
     window = -(-window // batch) * batch
     kept = known if features is None else features
     return ExtremeFile(

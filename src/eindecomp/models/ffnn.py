@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.errors import InputError
 from eindecomp.graph.grad import grad
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.remove_dead import remove_dead
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.dtypes import dtype as dtype_of
 from eindecomp.models.optimizers import Optimizer, training_step
+from eindecomp.models.sizes import check_seed, check_sizes
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
@@ -21,7 +21,8 @@ PARAMETERS = ("W1", "b1", "W2", "b2")
 
 # log_sum_exp is one pass over the logits, and its gradient needs nothing but its result; a weight
 # of 1 for the maximum itself keeps ∞ − ∞ away. Comparing class numbers with the targets costs no
-# memory and moves nothing, however the classes are cut.
+# memory and moves nothing, however the classes are cut. A target that is no class makes
+# the loss NaN, which stops training.
 _NET = """
 monoid log_sum_exp(m, s; n, t) = (
     max(m, n), s * where(m >= n, 1, exp(m - n)) + t * where(n >= m, 1, exp(n - m))
@@ -35,7 +36,7 @@ Z[b,c]  <- sum H[b,h] * W2[h,c]
 U[b,c]  <- Z[b,c] + b2[c]
 N[b]    <- log_sum_exp (U[b,c], 1)
 C[c: {c}] <- fill int32(c)
-T[b]    <- sum where(C[c] == y[b], U[b,c], 0)
+T[b]    <- sum where(C[c] == y[b], U[b,c], where(y[b] >= 0, where(y[b] < {c}, 0, nan), nan))
 loss[]  <- sum (N[b] - T[b]) / size(b)
 output loss
 """
@@ -60,9 +61,7 @@ def ffnn(
     ['loss', 'new_W1', 'new_b1', 'new_W2', 'new_b2']
     """
     sizes = {"batch": batch, "features": features, "hidden": hidden, "classes": classes}
-    for name, size in sizes.items():
-        if size < 1:
-            raise InputError(f"{name} must be 1 or more, not {size}")
+    check_sizes(**sizes)
     name = dtype_of(dtype).name
     graph = parse(_NET.format(b=batch, f=features, h=hidden, c=classes, dtype=name), "ffnn")
     if optimizer is None:
@@ -76,6 +75,7 @@ def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
     Uniform within ±1/√fan-in, the fan-in being the features for `W1` and `b1` and the hidden size
     for `W2` and `b2`.
     """
+    check_seed(seed)
     rng = np.random.default_rng(seed)
     fan_in = {"1": graph["W1"].shape[0], "2": graph["W2"].shape[0]}
     found: dict[str, Array] = {}

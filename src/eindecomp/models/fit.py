@@ -11,17 +11,24 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from eindecomp.api.run import run
 from eindecomp.engines.threads.engine import ThreadsEngine, cores
 from eindecomp.engines.threads.spare import Spare
 from eindecomp.errors import InputError, RunError
-from eindecomp.models.checkpoint import Checkpoint, Config, load_checkpoint, save_checkpoint
+from eindecomp.models.checkpoint import (
+    Checkpoint,
+    Config,
+    config_text,
+    load_checkpoint,
+    save_checkpoint,
+)
 from eindecomp.models.optimizers import carried
 from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.store.whole_file import check_writable
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.plan import Plan
 
@@ -87,7 +94,9 @@ def fit(
     if every < 1 or (steps is not None and steps < 0):
         raise InputError(f"steps and every must be positive, not {steps} and {every}")
     path = None if checkpoint is None else Path(checkpoint)
+    _check(graph, loss, path, config)
     at = _begin(graph, own, state, path if resume else None, config)
+    config = at.config if config is None else config
     made = make_plan(graph, cores() if devices is None else devices) if plan is None else plan
     loop = Loop(graph, made, own, lr, loss, dict(at.state), at.losses)
     saved = at.step
@@ -147,9 +156,29 @@ class Loop:
         return value
 
     def save(self, path: Path, config: Config | None) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, unless the last step ruined what training would go on from."""
+        for name, array in self.state.items():
+            if array.dtype.kind != "i" and not np.isfinite(array).all():
+                raise RunError(f"{name} is not finite after step {self.done}: it is not saved")
         at = Checkpoint(self.done, self.state, self.losses, config or {})
         save_checkpoint(path, self.graph, at)
+
+
+def _check(graph: Graph, loss: str, path: Path | None, config: Config | None) -> None:
+    """Refuse now what would fail after steps that took long."""
+    found = next((vertex for vertex in graph.outputs if vertex.name == loss), None)
+    if found is None or found.shape:
+        what = "no output" if found is None else f"of shape {found.shape}, not a number"
+        raise InputError(f"the loss {loss!r} is {what}")
+    config_text(config or {})
+    if path is None:
+        return
+    if path.exists() and not path.is_file():
+        raise InputError(f"checkpoint {path} is no file")
+    try:
+        check_writable(path)
+    except OSError as error:
+        raise InputError(f"checkpoint {path} cannot be written: {error.strerror}") from None
 
 
 def _begin(

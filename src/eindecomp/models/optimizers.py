@@ -126,7 +126,7 @@ def training_step(
     """
     grown = grad(graph, loss, wrt=parameters)
     gradients = [vertex.name for vertex in grown.outputs[len(graph.outputs) :]]
-    kept = [vertex.name for vertex in graph.outputs]
+    kept = list(dict.fromkeys([*(vertex.name for vertex in graph.outputs), loss]))
     step = Graph.of(grown.vertices.values(), kept, grown.scalars)
     find_optimizer(optimizer)(step, parameters, gradients)
     return remove_dead(step)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.errors import InputError
+from eindecomp.models.sizes import check_seed, check_sizes, check_start
 from eindecomp.planner.store.whole_file import replacing
 
 if TYPE_CHECKING:
@@ -40,12 +40,13 @@ class Synthetic:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("batch", "features", "classes", "nonzeros"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        sizes = ("batch", "features", "classes", "nonzeros")
+        check_sizes(**{name: getattr(self, name) for name in sizes})
+        check_seed(self.seed)
 
     def batches(self, start: int = 0) -> Iterator[dict[str, Array]]:
         """The batches from number `start` on, without end."""
+        check_start(start)
         for number in count(start):
             features, values, classes = self._points(number)
             x = np.zeros((self.batch, self.features), np.float32)
@@ -54,6 +55,7 @@ class Synthetic:
 
     def write(self, path: str | Path, points: int) -> None:
         """Write so many of the points as a file in the extreme-classification format."""
+        check_sizes(points=points)
         with replacing(Path(path)) as fresh, fresh.open("w", encoding="ascii") as file:
             file.write(f"{points} {self.features} {self.classes}\n")
             for number in range(-(-points // self.batch)):

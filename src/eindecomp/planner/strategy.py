@@ -13,7 +13,7 @@ from eindecomp.planner.viable import viable_parts
 from eindecomp.planner.view import is_planned, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -110,11 +110,15 @@ def strategy_of(given: str | Sequence[str], graph: Graph) -> Strategy:
     return ByLabels(labels)
 
 
-def applicable(graph: Graph) -> dict[str, str | list[str]]:
-    """The strategies that a graph's labels allow, by name."""
+def applicable(graph: Graph, without: Collection[str] = ()) -> dict[str, str | list[str]]:
+    """The strategies that a graph's labels allow, by name; not those that would cut nothing."""
     labels = _labels(graph)
+    vertices = graph.vertices.values()
+    long = {t for v in vertices for t, size in zip(v.labels, v.shape, strict=True) if size > 1}
     named: dict[str, str | list[str]] = {
-        name: wanted for name, wanted in NAMED.items() if set(wanted) <= labels
+        name: wanted
+        for name, wanted in NAMED.items()
+        if set(wanted) <= labels and long & set(wanted) and name not in without
     }
     return {"sqrt": "sqrt", **named}
 

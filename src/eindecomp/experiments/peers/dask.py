@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
+
+from threadpoolctl import threadpool_limits
 
 from eindecomp.engines.threads.engine import cores
 from eindecomp.experiments.peers.frameworks import dask_array
@@ -19,14 +21,23 @@ if TYPE_CHECKING:
 
 @contextmanager
 def chain(x: Mapping[str, Array], tuned: bool) -> Generator[Way]:
-    """With the chunks that dask takes itself or, `tuned`, a panel of columns for each core."""
+    """With the chunks that dask takes itself or, `tuned`, as a person would set it up.
+
+    That is a panel of the result's columns for each core, and with it of B and E, the others whole;
+    and BLAS held to the thread that asks it.
+    """
     da = dask_array()
 
-    def chunks(array: Array) -> object:
-        return (array.shape[0], -(-array.shape[1] // cores())) if tuned else "auto"
+    def chunks(name: str) -> object:
+        rows, columns = x[name].shape
+        if not tuned:
+            return "auto"
+        return (rows, -(-columns // cores()) if name in "BE" else columns)
 
     def compute() -> object:
-        a, b, c, d, e = (da.from_array(x[name], chunks=chunks(x[name])) for name in "ABCDE")
-        return (a @ b + c @ (d @ e)).compute(scheduler="threads", num_workers=cores())
+        a, b, c, d, e = (da.from_array(x[name], chunks=chunks(name)) for name in "ABCDE")
+        held = threadpool_limits(1, user_api="blas") if tuned else nullcontext()
+        with held:
+            return (a @ b + c @ (d @ e)).compute(scheduler="threads", num_workers=cores())
 
     yield compute

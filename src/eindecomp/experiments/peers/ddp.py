@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from eindecomp.models.ffnn import initial
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
     Batch = Mapping[str, Array]
+
+_PATIENCE = 10.0  # seconds that ranks have to leave
 
 
 @contextmanager
@@ -52,8 +54,12 @@ class _Ranks:
             self.processes[-1].start()
             theirs.close()
             self.pipes.append(ours)
-        for pipe in self.pipes:
-            pipe.recv()
+        try:
+            for pipe in self.pipes:
+                pipe.recv()
+        except EOFError:
+            self.stop()
+            raise Absent("a rank ended before it was ready") from None
 
     def step(self, batch: Batch) -> Lapse:
         """Handing out the parts is not timed, as loaders do it meanwhile."""
@@ -70,9 +76,13 @@ class _Ranks:
         return Lapse(spent, float(np.average(losses, weights=parts)))
 
     def stop(self) -> None:
-        for pipe, process in zip(self.pipes, self.processes, strict=True):
-            if process.is_alive():
+        # All are told before any is waited for: ranks leave together.
+        for pipe in self.pipes:
+            with suppress(OSError):
                 pipe.send(None)
+        for pipe, process in zip(self.pipes, self.processes, strict=True):
+            process.join(_PATIENCE)
+            process.terminate()
             process.join()
             pipe.close()
 

@@ -1,7 +1,9 @@
-"""The chain in ScaLAPACK: two ranks under `mpirun`, each with one BLAS thread.
+"""The chain in ScaLAPACK: a rank for each core under `mpirun`, each with one BLAS thread.
 
-Ranks would spin while they wait for their turn, so that every turn starts them anew; they read the
-clock themselves, after a first call that is not timed.
+It multiplies panels of 32 columns unless its function `pilaenv` says otherwise, which takes half as
+long again and more; `tuned` puts one in its place that says 256. Ranks would spin while they wait
+for their turn, so that every turn starts them anew; they read the clock themselves, after a first
+call that is not timed.
 """
 
 from __future__ import annotations
@@ -35,10 +37,11 @@ _LIBRARIES = ("scalapack-openmpi", "scalapack-mpich", "scalapack")
 _SLOW = ("prescott", "generic", "unknown", "core2", "armv8")
 """What OpenBLAS takes for processors that it does not know: several times too slow."""
 _RANK = "eindecomp.experiments.peers.scalapack_rank"
+_WIDE_PANELS = b"int pilaenv_(int *context, char *kind) { return 256; }"
 
 
 @contextmanager
-def chain(x: Mapping[str, Array]) -> Generator[Way]:
+def chain(x: Mapping[str, Array], tuned: bool) -> Generator[Way]:
     """(A·B) + (C·(D·E)) by `psgemm`, matrices in cyclic blocks of columns."""
     library = next((found for name in _LIBRARIES if (found := find_library(name))), None)
     mpirun = which("mpirun")
@@ -49,7 +52,8 @@ def chain(x: Mapping[str, Array]) -> Generator[Way]:
     with TemporaryDirectory(prefix="eindecomp-") as folder:
         for name in "ABCDE":
             np.save(Path(folder) / f"{name}.npy", x[name])
-        ranks = _Ranks([mpirun, "-n", str(cores()), sys.executable, "-m", _RANK, library, folder])
+        command = [mpirun, "-n", str(cores()), sys.executable, "-m", _RANK, library, folder]
+        ranks = _Ranks(command, _widen_panels(Path(folder)) if tuned else None)
         try:
             ranks.check_blas()
         except RunError as error:
@@ -58,8 +62,9 @@ def chain(x: Mapping[str, Array]) -> Generator[Way]:
 
 
 class _Ranks:
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], preloaded: Path | None) -> None:
         self.command = command
+        self.setting = _setting() | ({} if preloaded is None else {"LD_PRELOAD": str(preloaded)})
         self.folder = Path(command[-1])
 
     def turn(self) -> Lapse:
@@ -79,7 +84,11 @@ class _Ranks:
     def _run(self, what: str) -> dict[str, Any]:
         try:
             done = subprocess.run(  # noqa: S603 - our own command
-                [*self.command, what], capture_output=True, check=True, timeout=600, env=_setting()
+                [*self.command, what],
+                capture_output=True,
+                check=True,
+                timeout=600,
+                env=self.setting,
             )
             return orjson.loads(done.stdout)
         except subprocess.CalledProcessError as error:
@@ -87,6 +96,20 @@ class _Ranks:
             raise RunError(f"mpirun failed: {' '.join(last)}") from None
         except (OSError, subprocess.TimeoutExpired, orjson.JSONDecodeError) as error:
             raise RunError(f"mpirun failed: {error}") from None
+
+
+def _widen_panels(folder: Path) -> Path:
+    """A library with ScaLAPACK's function for the width of panels."""
+    compiler = which("cc")
+    if compiler is None:
+        raise Absent("no C compiler to widen ScaLAPACK's panels with")
+    library = folder / "panels.so"
+    command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+    try:
+        subprocess.run(command, input=_WIDE_PANELS, capture_output=True, check=True, timeout=60)  # noqa: S603 - our own command
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Absent(f"ScaLAPACK's panels cannot be widened: {error}") from None
+    return library
 
 
 def unhealthy(core: str | None) -> str | None:

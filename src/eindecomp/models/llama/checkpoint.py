@@ -112,6 +112,7 @@ def _is_plain(file: Any) -> bool:
         and file.endswith(".safetensors")
         and not any(mark in file for mark in ("/", "\\", "\0"))
         and Path(file).name == file
+        and len(file.encode()) < 256
     )
 
 

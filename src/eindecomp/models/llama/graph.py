@@ -13,8 +13,8 @@ from __future__ import annotations
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import InputError
 from eindecomp.graph.text.elaborate import parse
+from eindecomp.models.sizes import check_sizes
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
@@ -99,9 +99,10 @@ def prefill_graph(config: Config, batch: int, tokens: int, *, every: bool = Fals
 
     Inputs beside the weights: `ids`, the rotations `R` of positions 0, 1, …, and `last`. Outputs:
     `logits`, and for layer l the rotated keys `KR{l}` and the values `V{l}`, by head and position.
-    With `every`, logits after every token. Tokens after `last` may be anything: nothing sees them.
+    With `every`, logits after every token. Tokens after `last` count for nothing, if only what they
+    make is finite.
     """
-    _check(batch=batch, tokens=tokens)
+    check_sizes(batch=batch, tokens=tokens)
     start = f"M[s: {tokens}, t: {tokens}] <- fill t <= s"
     end = _EVERY if every else _LAST
     return _build(config, batch, tokens, 0, start, _ATTEND, end)
@@ -113,15 +114,9 @@ def step_graph(config: Config, batch: int, cached: int) -> Graph:
     `KC{l}` and `VC{l}` have room for the keys and values of `cached` tokens; what they hold beyond
     a sequence's length counts for nothing, but must be finite.
     """
-    _check(batch=batch, cached=cached)
+    check_sizes(batch=batch, cached=cached)
     start = f"input length[b] int32\nI[t: {cached}] <- fill t\nM[b,t] <- I[t] < length[b]"
     return _build(config, batch, 1, cached, start, _ATTEND_CACHED, _EVERY)
-
-
-def _check(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise InputError(f"{name} must be 1 or more, not {size}")
 
 
 def _build(

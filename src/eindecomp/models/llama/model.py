@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,8 @@ class Counts:
     """What a model has done since it was loaded, and what it took."""
 
     prompt_tokens: int = 0
-    new_tokens: int = 0
+    step_tokens: int = 0
+    """Those that were read one by one: the first to be generated comes of the prompt."""
     planning_seconds: float = 0.0
     prefill_seconds: float = 0.0
     step_seconds: float = 0.0
@@ -146,9 +148,11 @@ class Llama:
         lengths = np.array([len(row) for row in rows], np.int32)
         if cache is not None and (cache.batch != len(rows) or cache.lengths.any()):
             raise InputError(f"a prompt of {len(rows)} sequences needs an empty cache for as many")
+        self._check_cache(cache)
         table = np.zeros((len(rows), _padded(int(lengths.max()))), np.int32)
         for row, tokens in zip(table, rows, strict=True):
             row[: len(tokens)] = tokens
+            row[len(tokens) :] = tokens[-1]  # which the prompt has anyway, be it finite or not
         result = self._run("prefill", table, {"last": lengths - 1})
         if cache is not None:
             cache.write(result, lengths)
@@ -165,7 +169,8 @@ class Llama:
 
     def step(self, tokens: Sequence[int] | Array, cache: Cache) -> Array:
         """Read one token more of each sequence: the logits of what follows."""
-        ids = np.array(self._rows([[int(token)] for token in tokens]), np.int32)
+        ids = np.array(self._rows([[token] for token in tokens]), np.int32)
+        self._check_cache(cache)
         if len(ids) != cache.batch or not cache.lengths.all():
             raise InputError(f"{len(ids)} tokens go on from a cache of as many prompts, once read")
         longest = int(cache.lengths.max())
@@ -176,7 +181,7 @@ class Llama:
         more = {"length": cache.lengths, **cache.views(room)}
         result = self._run("step", ids, more, cache.lengths[:, None], room)
         cache.write(result, np.ones(cache.batch, np.int32))
-        self.counts.new_tokens += cache.batch
+        self.counts.step_tokens += cache.batch
         self.counts.step_seconds += result.stats.seconds
         return result["logits"][:, 0]
 
@@ -188,7 +193,7 @@ class Llama:
         stops: frozenset[int] | None = None,
     ) -> Iterator[Piece]:
         """Go on from a prompt, token by token, until one that ends a text or so many came."""
-        ids = self.encode(prompt)
+        [ids] = self._rows(self.encode(prompt))
         self._check_length(len(ids) + tokens - 1)
         stops = self.stops if stops is None else stops
         sampler = (sampling or Sampling()).sampler()
@@ -222,7 +227,7 @@ class Llama:
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The tokens of a prompt."""
         if not isinstance(prompt, str):
-            return [int(token) for token in prompt]
+            return list(prompt)
         if self.tokenizer is None:
             raise InputError(f"the folder has no {NAME}: give the prompt as token numbers")
         return self.tokenizer.encode(prompt)
@@ -248,7 +253,10 @@ class Llama:
         """Sequences of tokens, of which there is at least one in each."""
         given: list[Any] = list(ids)
         nested = bool(given) and isinstance(given[0], Sequence | np.ndarray)
-        rows: list[list[int]] = [[int(t) for t in row] for row in (given if nested else [given])]
+        try:
+            rows = [[index(token) for token in row] for row in (given if nested else [given])]
+        except TypeError:
+            raise InputError("prompts are token numbers, of one sequence or several") from None
         for row in rows:
             if not row:
                 raise InputError("a prompt needs at least one token")
@@ -258,6 +266,10 @@ class Llama:
                     f"token {wrong[0]} is outside the vocabulary of {self.config.vocabulary}"
                 )
         return rows
+
+    def _check_cache(self, cache: Cache | None) -> None:
+        if cache is not None and cache.config != self.config:
+            raise InputError("the cache is of another model")
 
     def _check_length(self, tokens: int) -> None:
         if tokens > self.config.positions:

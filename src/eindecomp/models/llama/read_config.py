@@ -22,8 +22,8 @@ def read_config(folder: str | Path) -> Config:
     width = read.integer("hidden_size")
     if heads < 1 or (read.given("head_dim") is None and width % heads):
         raise InputError(f"{path}: hidden_size {width} is no multiple of {heads} heads")
-    rope = read.inner("rope_parameters") or read.inner("rope_scaling")
-    stored = read.given("dtype") or read.given("torch_dtype") or "float32"
+    rope = read.inner("rope_scaling") or read.inner("rope_parameters")
+    stored = read.text("dtype") or read.text("torch_dtype") or "float32"
     try:
         return Config(
             vocabulary=read.integer("vocab_size"),
@@ -77,6 +77,8 @@ def read_json(path: Path) -> dict[str, Any]:
             data = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise InputError(f"{path} is missing") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
     if len(data) > _MAX_BYTES:
         raise InputError(f"{path} is over {_MAX_BYTES >> 20} MiB")
     try:
@@ -107,7 +109,16 @@ class _Fields:
         value = self._value(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self.wrong(name, "a number")
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise self.wrong(name, "a number of usual size") from None
+
+    def text(self, name: str) -> str | None:
+        value = self._value(name, None)
+        if value is not None and not isinstance(value, str):
+            raise self.wrong(name, "text")
+        return value
 
     def truth(self, name: str) -> bool:
         value = self._value(name, False)
@@ -143,6 +154,7 @@ def _refuse_what_is_not_llama(read: _Fields) -> None:
         "hidden_act": ("silu", None),
         "attention_bias": (False, None),
         "mlp_bias": (False, None),
+        "quantization_config": (None,),
     }
     for name, known in expected.items():
         if read.given(name) not in known:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, RunError
+from eindecomp.models.sizes import check_seed
 
 Array = np.ndarray[Any, Any]
 
@@ -32,6 +33,7 @@ class Sampling:
             raise InputError(f"top_k is 1 or more, not {self.top_k!r}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise InputError(f"top_p is above 0 and at most 1, not {self.top_p!r}")
+        check_seed(self.seed)
 
     def sampler(self) -> Sampler:
         """What chooses one token after another."""
@@ -47,6 +49,8 @@ class Sampler:
 
     def choose(self, logits: Array) -> int:
         """A token by its logits, [vocabulary]."""
+        if np.isnan(logits).any():
+            raise RunError("logits are NaN: the weights are damaged, or too large for their type")
         if not self.sampling.temperature:
             return int(logits.argmax())
         tokens, chances = probabilities(logits, self.sampling)
@@ -55,7 +59,10 @@ class Sampler:
 
 def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
     """The tokens that may be drawn, likeliest first, and their probabilities."""
-    scaled = logits.astype(np.float64) / sampling.temperature
+    # From the largest down: where the temperature is next to nothing, the others become -inf.
+    with np.errstate(over="ignore"):
+        wide = logits.astype(np.float64)
+        scaled = (wide - wide.max()) / sampling.temperature
     tokens = np.argsort(-scaled, kind="stable")
     if sampling.top_k is not None:
         tokens = tokens[: sampling.top_k]

@@ -58,7 +58,7 @@ class TextStream:
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int]) -> None:
         self._tokenizer = tokenizer
         self._ids = list(prompt)[-_CONTEXT:]
-        self._known = tokenizer.decode(self._ids)
+        self._known = self._certain()
 
     def add(self, token: int) -> str:
         """The text that is certain now that this token came; it may be empty."""
@@ -76,8 +76,12 @@ class TextStream:
     def _give(self, text: str) -> str:
         piece = text[len(self._known) :]
         self._ids = self._ids[-_CONTEXT:]
-        self._known = self._tokenizer.decode(self._ids)
+        self._known = self._certain()
         return piece
+
+    def _certain(self) -> str:
+        """The text so far, but for a character that has only begun."""
+        return self._tokenizer.decode(self._ids).rstrip(_UNFINISHED)
 
 
 _CONTEXT = 8
