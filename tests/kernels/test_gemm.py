@@ -22,7 +22,10 @@ F4 = dtype("float32")
 def prepared(inputs: tuple[Labels, Labels], output: Labels, sizes: dict[str, int]) -> Matrices:
     op = EinSum(inputs, output, multiply(2), SUM)
     first, second, out = (np.empty([sizes[k] for k in own], F4) for own in (*inputs, output))
-    found = Gemm(op, (F4, F4), F4).arrange([first, second], out)
+    product = Gemm(op, (F4, F4), F4)
+    classed = product.classed([first, second], out)
+    assert classed is not None
+    found = product.arrange(*classed, out.itemsize)
     assert found is not None
     return found
 

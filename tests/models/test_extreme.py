@@ -159,13 +159,13 @@ def test_a_header_is_not_believed_before_there_is_memory_for_it(tmp_path):
     "options", [{"seed": -1}, {"features": 0}, {"epochs": -1}, {"window": 0}, {"batch": 2.5}]
 )
 def test_numbers_that_make_no_sense_are_refused(tmp_path, options):
-    with pytest.raises(ed.InputError, match=r"must be 1 or more|a seed is"):
+    with pytest.raises(ed.InputError, match=r"must be [01] or more"):
         models.extreme_file(write(tmp_path, POINTS), **{"batch": 2, **options})
 
 
 def test_batches_are_numbered_from_0_on(tmp_path):
     for data in (models.extreme_file(write(tmp_path, POINTS), 2), models.Synthetic(2, 3, 4)):
-        with pytest.raises(ed.InputError, match="there is no -1"):
+        with pytest.raises(ed.InputError, match="start must be 0 or more, not -1"):
             next(data.batches(-1))
 
 

@@ -161,7 +161,7 @@ def test_published_configurations_have_their_number_of_parameters() -> None:
 def test_configurations_are_checked_at_birth() -> None:
     shape = {"vocabulary": 8, "width": 8, "layers": 1, "heads": 4, "kv_heads": 2, "head_size": 2}
     for wrong, message in [
-        ({"hidden": 0}, "hidden is an integer of at least 1"),
+        ({"hidden": 0}, "hidden must be 1 or more"),
         ({"hidden": 4, "kv_heads": 3}, "4 heads cannot share 3 kv heads"),
         ({"hidden": 4, "head_size": 3}, "odd size 3"),
         ({"hidden": 4, "dtype": "int8"}, "float32 or bfloat16"),

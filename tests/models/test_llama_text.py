@@ -196,7 +196,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "a list": (lambda f: (f / "config.json").write_text("[]") and None, "no JSON object"),
     "no size": (_edit("config.json", hidden_size=None), "hidden_size is missing"),
     "no number": (_edit("config.json", hidden_size="32"), "hidden_size is '32', not an integer"),
-    "negative": (_edit("config.json", num_hidden_layers=-1), "layers is an integer of at least 1"),
+    "negative": (_edit("config.json", num_hidden_layers=-1), "layers must be 1 or more"),
     "uneven": (_edit("config.json", num_key_value_heads=3), "cannot share 3 kv heads"),
     "another model": (_edit("config.json", model_type="gpt2"), "only 'llama' is supported"),
     "biases": (_edit("config.json", attention_bias=True), "attention_bias is True"),

@@ -70,13 +70,7 @@ def run(
     """
     if random == bool(inputs):
         raise typer.BadParameter("say where inputs come from: --random, or --inputs data.npz")
-    if output is not None and output.suffix == ".npy":
-        raise typer.BadParameter(f"outputs go by name into one .npz file, not {output}")
-    if output is not None and trace is not None and output.resolve() == trace.resolve():
-        raise typer.BadParameter(f"outputs and trace cannot both be written to {output}")
-    for path in (output, trace):
-        if path is not None:
-            check_writable(path)
+    _check_places(output, trace)
     asked = ask.Request(
         devices, objective, strategy=strategy, mesh=mesh, rewrite=rewrite, time=time
     )
@@ -96,6 +90,17 @@ def run(
         _show(result, worst, plan.graph)
     if any(error > _tolerance(plan.graph[name]) for name, error in worst.items()):
         raise InputError("the outputs differ from the reference by more than rounding")
+
+
+def _check_places(output: Path | None, trace: Path | None) -> None:
+    """Refuse now what could not be written after the run."""
+    if output is not None and output.suffix == ".npy":
+        raise typer.BadParameter(f"outputs go by name into one .npz file, not {output}")
+    if output is not None and trace is not None and output.resolve() == trace.resolve():
+        raise typer.BadParameter(f"outputs and trace cannot both be written to {output}")
+    for path in (output, trace):
+        if path is not None:
+            check_writable(path)
 
 
 def _random(graph: Graph) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.threads.engine import cores
-from eindecomp.errors import InputError
 from eindecomp.experiments.measure import Contender, Lapse, apart, race
 from eindecomp.experiments.peers import ddp
 from eindecomp.experiments.peers.torch import TorchNet
@@ -22,6 +21,7 @@ from eindecomp.models.ffnn import ffnn as ffnn_graph
 from eindecomp.models.ffnn import initial
 from eindecomp.models.fit import Loop
 from eindecomp.models.optimizers import carried
+from eindecomp.models.sizes import check_whole
 from eindecomp.models.synthetic import Synthetic
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.strategy import applicable
@@ -55,8 +55,7 @@ def ffnn(
     devices: Sequence[int] | None = None,
 ) -> Findings:
     """Time steps of training, compare the losses, and price plans; `quick` is a sixteenth."""
-    if steps < 2:
-        raise InputError(f"steps must be 2 or more, as the first is not timed: not {steps}")
+    check_whole(2, steps=steps)  # the first is not timed
     chosen = dict(shape or (QUICK if quick else SHAPE))
     graph = ffnn_graph(**chosen, optimizer=optimizer)
     case = f"{optimizer}, " + " × ".join(map(str, chosen.values()))

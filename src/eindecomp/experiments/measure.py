@@ -62,7 +62,7 @@ def race(
             except Absent as reason:
                 absent[name] = str(reason)
         for name in [name for name in ways if name in peers]:
-            ways[name] = _noting(name, ways[name], absent)
+            ways[name] = _guarded(name, ways[name], absent)
         timings, firsts = take_turns(ways, repeats, warm_up)
     reference = ours[0].name
     rows: list[Timed] = []
@@ -87,10 +87,10 @@ def race(
     return rows
 
 
-def _noting(name: str, way: Way, absent: dict[str, str]) -> Way:
+def _guarded(name: str, way: Way, absent: dict[str, str]) -> Way:
     """A peer that fails once is out of the race; what was measured of the others is kept."""
 
-    def guarded() -> object:
+    def turn() -> object:
         if name in absent:
             return None
         try:
@@ -99,7 +99,7 @@ def _noting(name: str, way: Way, absent: dict[str, str]) -> Way:
             absent[name] = f"it failed: {error or type(error).__name__}"
             return None
 
-    return guarded
+    return turn
 
 
 def take_turns(

@@ -83,24 +83,19 @@ class Gemm:
 
         With `add` the result is added to what is there, if the way is one call.
         """
-        classed = self._classed(operands, out)
+        classed = self.classed(operands, out)
         if classed is None:
             return None
         types = [array.dtype for array in (*operands, out)]
         if (thin := thin_call(*classed, types, add=add)) is not None:
             return thin
-        found = self._arrange(*classed, out.itemsize)
+        found = self.arrange(*classed, out.itemsize)
         # NumPy has BLAS's product of a matrix and a vector, which reads the matrix in place.
         if found is None or self.low or not found.rows or not found.columns:
             return found
         return _call(found, out.dtype, add) or found
 
-    def arrange(self, operands: Sequence[Array], out: Array) -> Matrices | None:
-        """The cheapest matrices to see arrays as; None if loops are cheaper."""
-        classed = self._classed(operands, out)
-        return None if classed is None else self._arrange(*classed, out.itemsize)
-
-    def _classed(
+    def classed(
         self, operands: Sequence[Array], out: Array
     ) -> tuple[Layout, list[list[str]]] | None:
         """The loops by class: batch, rows, columns, summed; None if there are others."""
@@ -117,7 +112,8 @@ class Gemm:
         classes.append(layout.aggregated)
         return layout, classes
 
-    def _arrange(self, layout: Layout, classes: list[list[str]], itemsize: int) -> Matrices | None:
+    def arrange(self, layout: Layout, classes: list[list[str]], itemsize: int) -> Matrices | None:
+        """The cheapest matrices to see arrays as; None if loops are cheaper."""
         m, n, k = (prod(layout.sizes[label] for label in part) for part in classes[1:])
         shortest, middle, _ = sorted((m, n, k))
         if m * n * k < _SMALL or k < 2 or (shortest > 1 and shortest * middle < _THIN):

@@ -24,7 +24,7 @@ from eindecomp.models.parse_extreme import (
     parse_lines,
     spread,
 )
-from eindecomp.models.sizes import check_seed, check_sizes, check_start
+from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,9 +58,9 @@ class ExtremeFile:
     epochs: int | None
 
     def __post_init__(self) -> None:
-        check_sizes(batch=self.batch, window=self.window, features=self.features)
-        check_sizes(epochs=1 if self.epochs is None else self.epochs)
-        check_seed(self.seed)
+        check_whole(batch=self.batch, window=self.window, features=self.features)
+        check_whole(epochs=1 if self.epochs is None else self.epochs)
+        check_whole(0, seed=self.seed)
         if self.target not in ("first", "random"):
             raise InputError(f"target is 'first' or 'random', not {self.target!r}")
         if self.points < self.batch:
@@ -77,7 +77,7 @@ class ExtremeFile:
 
     def batches(self, start: int = 0) -> Iterator[dict[str, Array]]:
         """The batches from number `start` on, through all epochs."""
-        check_start(start)
+        check_whole(0, start=start)
         first, within = divmod(start, self.batches_per_epoch)
         window, skip = divmod(within * self.batch, self.window)
         for epoch in count(first):
@@ -253,7 +253,7 @@ def extreme_file(
     `epochs` the file is read again and again.
     """
     path = Path(path)
-    check_sizes(batch=batch, window=window)
+    check_whole(batch=batch, window=window)
     points, known, classes = _header(path)
     window = -(-window // batch) * batch
     kept = known if features is None else features

@@ -12,7 +12,7 @@ from eindecomp.graph.rewrites.remove_dead import remove_dead
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.dtypes import dtype as dtype_of
 from eindecomp.models.optimizers import Optimizer, training_step
-from eindecomp.models.sizes import check_seed, check_sizes
+from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
@@ -61,7 +61,7 @@ def ffnn(
     ['loss', 'new_W1', 'new_b1', 'new_W2', 'new_b2']
     """
     sizes = {"batch": batch, "features": features, "hidden": hidden, "classes": classes}
-    check_sizes(**sizes)
+    check_whole(**sizes)
     name = dtype_of(dtype).name
     graph = parse(_NET.format(b=batch, f=features, h=hidden, c=classes, dtype=name), "ffnn")
     if optimizer is None:
@@ -75,7 +75,7 @@ def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
     Uniform within ±1/√fan-in, the fan-in being the features for `W1` and `b1` and the hidden size
     for `W2` and `b2`.
     """
-    check_seed(seed)
+    check_whole(0, seed=seed)
     rng = np.random.default_rng(seed)
     fan_in = {"1": graph["W1"].shape[0], "2": graph["W2"].shape[0]}
     found: dict[str, Array] = {}

@@ -25,6 +25,7 @@ from eindecomp.models.checkpoint import (
     save_checkpoint,
 )
 from eindecomp.models.optimizers import carried
+from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.store.whole_file import check_writable
 
@@ -91,8 +92,8 @@ def fit(
     `progress` says otherwise.
     """
     own = carried(graph)
-    if every < 1 or (steps is not None and steps < 0):
-        raise InputError(f"steps and every must be positive, not {steps} and {every}")
+    check_whole(every=every)
+    check_whole(0, steps=0 if steps is None else steps)
     path = None if checkpoint is None else Path(checkpoint)
     _check(graph, loss, path, config)
     at = _begin(graph, own, state, path if resume else None, config)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.models.sizes import check_seed, check_sizes, check_start
+from eindecomp.models.sizes import check_whole
 from eindecomp.planner.store.whole_file import replacing
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         sizes = ("batch", "features", "classes", "nonzeros")
-        check_sizes(**{name: getattr(self, name) for name in sizes})
-        check_seed(self.seed)
+        check_whole(**{name: getattr(self, name) for name in sizes})
+        check_whole(0, seed=self.seed)
 
     def batches(self, start: int = 0) -> Iterator[dict[str, Array]]:
         """The batches from number `start` on, without end."""
-        check_start(start)
+        check_whole(0, start=start)
         for number in count(start):
             features, values, classes = self._points(number)
             x = np.zeros((self.batch, self.features), np.float32)
@@ -55,7 +55,7 @@ class Synthetic:
 
     def write(self, path: str | Path, points: int) -> None:
         """Write so many of the points as a file in the extreme-classification format."""
-        check_sizes(points=points)
+        check_whole(points=points)
         with replacing(Path(path)) as fresh, fresh.open("w", encoding="ascii") as file:
             file.write(f"{points} {self.features} {self.classes}\n")
             for number in range(-(-points // self.batch)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.models.llama.config import DTYPES
-from eindecomp.models.sizes import check_sizes
+from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Cache:
     """Keys and values by layer, [sequence, head, position, …], and how long each sequence is."""
 
     def __init__(self, config: Config, batch: int, tokens: int) -> None:
-        check_sizes(batch=batch)
+        check_whole(batch=batch)
         self.config = config
         self.lengths = np.zeros(batch, np.int32)
         self._room = 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError
 from eindecomp.lang.dtypes import BFLOAT16, FLOAT32
+from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,10 +68,7 @@ class Config:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        for name in _SIZES:
-            size = getattr(self, name)
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise InputError(f"a model's {name} is an integer of at least 1, not {size!r}")
+        check_whole(**{name: getattr(self, name) for name in _SIZES})
         for name in ("epsilon", "theta"):
             number = getattr(self, name)
             if not isinstance(number, int | float) or not 0 < number < float("inf"):

@@ -14,7 +14,7 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.models.sizes import check_sizes
+from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
@@ -102,7 +102,7 @@ def prefill_graph(config: Config, batch: int, tokens: int, *, every: bool = Fals
     With `every`, logits after every token. Tokens after `last` count for nothing, if only what they
     make is finite.
     """
-    check_sizes(batch=batch, tokens=tokens)
+    check_whole(batch=batch, tokens=tokens)
     start = f"M[s: {tokens}, t: {tokens}] <- fill t <= s"
     end = _EVERY if every else _LAST
     return _build(config, batch, tokens, 0, start, _ATTEND, end)
@@ -114,7 +114,7 @@ def step_graph(config: Config, batch: int, cached: int) -> Graph:
     `KC{l}` and `VC{l}` have room for the keys and values of `cached` tokens; what they hold beyond
     a sequence's length counts for nothing, but must be finite.
     """
-    check_sizes(batch=batch, cached=cached)
+    check_whole(batch=batch, cached=cached)
     start = f"input length[b] int32\nI[t: {cached}] <- fill t\nM[b,t] <- I[t] < length[b]"
     return _build(config, batch, 1, cached, start, _ATTEND_CACHED, _EVERY)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eindecomp.errors import InputError, RunError
-from eindecomp.models.sizes import check_seed
+from eindecomp.models.sizes import check_whole
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +33,7 @@ class Sampling:
             raise InputError(f"top_k is 1 or more, not {self.top_k!r}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise InputError(f"top_p is above 0 and at most 1, not {self.top_p!r}")
-        check_seed(self.seed)
+        check_whole(0, seed=self.seed)
 
     def sampler(self) -> Sampler:
         """What chooses one token after another."""
