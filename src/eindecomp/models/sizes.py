@@ -15,5 +15,5 @@ def check_whole(least: int = 1, **numbers: object) -> None:
     eindecomp.errors.InputError: tokens must be 1 or more, not True
     """
     for name, number in numbers.items():
-        if not isinstance(number, Integral) or isinstance(number, bool) or number < least:
+        if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
             raise InputError(f"{name} must be {least} or more, not {number!r}")
