@@ -25,7 +25,7 @@ def prepared(inputs: tuple[Labels, Labels], output: Labels, sizes: dict[str, int
     product = Gemm(op, (F4, F4), F4)
     classed = product.classed([first, second], out)
     assert classed is not None
-    found = product.arrange(*classed, out.itemsize)
+    found = product.arrange(*classed, (F4, F4, F4))
     assert found is not None
     return found
 

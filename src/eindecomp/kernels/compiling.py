@@ -11,9 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import pickle
 import stat
-import sys
 import tempfile
 import threading
 from contextlib import contextmanager, suppress
@@ -21,23 +19,24 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import llvmlite
 import numba
 import numpy as np
 from numba import types
-from numba.core import serialize
-from numba.core.compiler import CompileResult
-from numba.core.registry import cpu_target
 
-from eindecomp.kernels import functions, intrinsics
+from eindecomp.kernels import assemble as assembling
+from eindecomp.kernels import functions, intrinsics, vectors
+from eindecomp.kernels import machine_code as linking
+from eindecomp.kernels.assemble import Unsupported, assemble
 from eindecomp.kernels.emit import caster
 from eindecomp.kernels.generate import source_of
+from eindecomp.kernels.machine_code import link, machine_code
 from eindecomp.lang.dtypes import LOW_PRECISION, dtype, type_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from eindecomp.kernels.nest import Nest
 
@@ -66,26 +65,49 @@ def compile_nest(nest: Nest, description: str) -> Callable[[int], None]:
     return compile_source(source_of(nest), description)
 
 
-def compile_source(source: str, description: str) -> Callable[[int], None]:
-    """The same for a text of our own that defines `kernel`, a function of one address."""
+def compile_source(
+    source: str, description: str, names: Mapping[str, Any] | None = None
+) -> Callable[[int], None]:
+    """The same for a text of our own that defines `kernel`, a function of one address.
+
+    `names` are further functions that it calls; a name stands for one function only.
+    """
     with _lock:
         function = _compiled.get(source)
         if function is None:
-            function = _compiled[source] = _compile(source, description)
+            function = _compiled[source] = _compile(source, description, names or {})
         return function
 
 
-def _compile(source: str, description: str) -> Callable[[int], None]:
-    scope = {**_namespace(), "__name__": __name__}
+def _compile(source: str, description: str, names: Mapping[str, Any]) -> Callable[[int], None]:
+    key = hashlib.sha256((versions() + source).encode()).hexdigest()
+    name = f"kernel_{key[:32]}"
+    path = _path_of(key)
+    # Anything may be wrong with a file; whatever it is, compiling mends it.
+    with suppress(Exception):
+        if path is not None and (code := _stored(path)) is not None:
+            return link(code, name)
+    start = perf_counter()
+    scope = {**_namespace(), **names, "__name__": __name__}
+    try:
+        code = machine_code(assemble(source, name, scope))
+        function = link(code, name)
+        if path is not None:
+            with suppress(OSError):
+                write_whole(path, hashlib.sha256(code).digest() + code)
+    except Unsupported:
+        function = _compile_by_numba(source, scope)
+    if (heard := _heard.get()) is not None:
+        heard.append((description, start, perf_counter()))
+    return function
+
+
+def _compile_by_numba(source: str, scope: dict[str, Any]) -> Callable[[int], None]:
+    """Kernels of more than plain numbers: complex functions, powers of whole numbers."""
     # The text is our own, made of numbers and fixed names only.
     exec(compile(source, "<eindecomp kernel>", "exec"), scope)  # noqa: S102
-    function: Any = numba.njit(nogil=True, error_model="numpy")(cast("Any", scope["kernel"]))
-    stored = _Stored(_path_of(source))
-    function._cache = stored
-    start = perf_counter()
+    function: Any = numba.njit(nogil=True, error_model="numpy")(scope["kernel"])
     function.compile(_SIGNATURE)
-    if not stored.loaded and (heard := _heard.get()) is not None:
-        heard.append((description, start, perf_counter()))
     function.disable_compile()
     return function
 
@@ -112,68 +134,36 @@ def _namespace() -> dict[str, Any]:
     return found
 
 
-class _Stored:
-    """One compiled function's place on disk, as a cache of numba's dispatchers."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self.loaded = False
-        self.cache_path = None if path is None else str(path.parent)
-
-    def load_overload(self, _: Any, target: Any) -> CompileResult | None:
-        """The function from disk, or None."""
-        if self.path is None:
+def _stored(path: Path) -> bytes | None:
+    """Machine code from disk, if it is whole and nobody else can have written it."""
+    with path.open("rb") as opened:
+        # The file that is read, not only the folder: another could have been put there.
+        if not _is_ours(os.fstat(opened.fileno())):
             return None
-        # Anything may be wrong with a file; whatever it is, compiling mends it.
-        with suppress(Exception):
-            with self.path.open("rb") as opened:
-                # The file that is read, not only the folder: another could have been put there.
-                if not _is_ours(os.fstat(opened.fileno())):
-                    return None
-                data = opened.read()
-            if hashlib.sha256(data[32:]).digest() != data[:32]:
-                return None
-            target.refresh()
-            result: Any = CompileResult
-            found = result._rebuild(target, *pickle.loads(data[32:]))  # noqa: S301
-            self.loaded = True
-            return found
-        return None
-
-    def save_overload(self, _: Any, result: Any) -> None:
-        """Write the function to disk: all of it or nothing, whoever else writes it too."""
-        if self.path is None:
-            return
-        with suppress(Exception):
-            data: bytes = serialize.dumps(result._reduce())
-            with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
-                fresh = Path(folder) / self.path.name
-                fresh.touch(0o600)
-                fresh.write_bytes(hashlib.sha256(data).digest() + data)
-                fresh.replace(self.path)
-
-    def enable(self) -> None:
-        """Nothing to do: numba asks for it."""
-
-    disable = flush = enable
+        data = opened.read()
+    return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
 
 
-def _path_of(source: str) -> Path | None:
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file for this user's eyes: all of it or nothing, whoever else writes it too."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        fresh = Path(folder) / path.name
+        fresh.touch(0o600)
+        fresh.write_bytes(data)
+        fresh.replace(path)
+
+
+def _path_of(key: str) -> Path | None:
     folder = cache_folder()
-    if folder is None:
-        return None
-    return folder / hashlib.sha256((_versions() + source).encode()).hexdigest()
+    return None if folder is None else folder / key
 
 
 @cache
-def _versions() -> str:
+def versions() -> str:
     """Everything but the source that compiled code depends on."""
-    files = (__file__, functions.__file__, intrinsics.__file__)
-    code = [Path(str(file)).read_text() for file in files]
-    target: Any = cpu_target.target_context
-    machine = target.codegen().magic_tuple()
-    python = sys.implementation.cache_tag  # a pickle holds its bytecode
-    return repr((python, numba.__version__, llvmlite.__version__, np.__version__, machine, code))
+    modules = (assembling, functions, intrinsics, linking, vectors)
+    code = [Path(str(module.__file__)).read_text() for module in modules]
+    return repr((llvmlite.__version__, numba.__version__, linking.processor(), code))
 
 
 def cache_folder() -> Path | None:

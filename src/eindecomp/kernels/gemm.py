@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from eindecomp.kernels.blas import Side, product_call
+from eindecomp.kernels.blas import blas_call
+from eindecomp.kernels.blas_libraries import libraries
+from eindecomp.kernels.fastest import fastest
+from eindecomp.kernels.few_rows import few_rows_call
 from eindecomp.kernels.layout import Layout, lay_out, sizes_of, strides_of
-from eindecomp.kernels.loops import LoopsCall, Pack
-from eindecomp.kernels.thin import thin_call
+from eindecomp.kernels.loops import Pack, packed
+from eindecomp.kernels.product import Product, Side
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from eindecomp.kernels.loops import Launch
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import EinSum, Labels
 
@@ -69,31 +73,23 @@ class Gemm:
         wide = {FLOAT32 if t in LOW_PRECISION else t for t in (*dtypes, out)}
         return op.is_contraction and len(op.inputs) == 2 and wide <= _BLAS and len(wide) == 1
 
-    def multiply(self, how: Matrices, operands: Sequence[Array], out: Array) -> None:
-        """Compute the result of arrays of the layout that this way was prepared for."""
-        if self.low:
-            _multiply_low(how, operands, out)
-        else:
-            _multiply(how, operands, out)
+    def prepare(self, operands: Sequence[Array], out: Array, *, add: bool = False) -> Launch | None:
+        """The fastest way to compute arrays of a layout; None if generated loops are.
 
-    def prepare(
-        self, operands: Sequence[Array], out: Array, *, add: bool = False
-    ) -> Matrices | LoopsCall | None:
-        """The way to compute arrays of a layout; None if matrix products are not the way.
-
-        With `add` the result is added to what is there, if the way is one call.
+        With `add` the result is added to what is there, and there may be no way to do so.
         """
         classed = self.classed(operands, out)
         if classed is None:
             return None
-        types = [array.dtype for array in (*operands, out)]
-        if (thin := thin_call(*classed, types, add=add)) is not None:
-            return thin
-        found = self.arrange(*classed, out.itemsize)
-        # NumPy has BLAS's product of a matrix and a vector, which reads the matrix in place.
-        if found is None or self.low or not found.rows or not found.columns:
-            return found
-        return _call(found, out.dtype, add) or found
+        types = (operands[0].dtype, operands[1].dtype, out.dtype)
+        found = self.arrange(*classed, types)
+        if found is None:
+            return None
+        product = None if found.copied[2] else _product(found, types, add)
+        ways = {} if product is None else product_ways(product)
+        if product is not None and ways:
+            return fastest(product, product_ways)
+        return None if add else _Multiplied(found, self.low)
 
     def classed(
         self, operands: Sequence[Array], out: Array
@@ -112,29 +108,46 @@ class Gemm:
         classes.append(layout.aggregated)
         return layout, classes
 
-    def arrange(self, layout: Layout, classes: list[list[str]], itemsize: int) -> Matrices | None:
+    def arrange(
+        self, layout: Layout, classes: list[list[str]], types: tuple[DType, DType, DType]
+    ) -> Matrices | None:
         """The cheapest matrices to see arrays as; None if loops are cheaper."""
         m, n, k = (prod(layout.sizes[label] for label in part) for part in classes[1:])
         shortest, middle, _ = sorted((m, n, k))
         if m * n * k < _SMALL or k < 2 or (shortest > 1 and shortest * middle < _THIN):
             return None
-        if shortest == 1 and (self.low or m * n * k < _LONG or middle < 2):
+        if shortest == 1 and (m * n * k < _LONG or middle < 2):
             return None
-        found = _cheapest(layout, classes, itemsize)
+        found = _cheapest(layout, classes, types)
         return None if shortest == 1 and any(found.copied) else found
 
 
 _BLAS = {np.dtype(t) for t in ("float32", "float64", "complex64", "complex128")}
 
 
-def _cheapest(layout: Layout, classes: list[list[str]], itemsize: int) -> Matrices:
+def product_ways(product: Product) -> dict[str, Launch]:
+    """All ways to compute a product, by name."""
+    m, n, _ = product.shape
+    found: dict[str, Launch | None] = {"few rows": few_rows_call(product)}
+    if not set(product.types) & LOW_PRECISION:
+        if min(m, n) > 1:
+            found |= {library.name: blas_call(product, library) for library in libraries()}
+        elif not product.add:
+            # NumPy has BLAS's product of a matrix and a vector, which reads the matrix in place.
+            found["matmul"] = _Matmul(product)
+    return {name: way for name, way in found.items() if way is not None}
+
+
+def _cheapest(
+    layout: Layout, classes: list[list[str]], types: tuple[DType, DType, DType]
+) -> Matrices:
     x, y, z = layout.arrays
 
     def priced() -> Iterator[tuple[float, Matrices]]:
         for (m_loop, m), (n_loop, n), (_, k) in product(*_candidates(layout, classes)):
             first, second, result = (
-                not _fits(layout, own, a, b, itemsize)
-                for own, a, b in ((x, m, k), (y, k, n), (z, m, n))
+                not _fits(layout, own, a, b, of.itemsize)
+                for own, a, b, of in zip((x, y, z), (m, k, m), (k, n, n), types, strict=True)
             )
             batch = (*classes[0], *m_loop, *n_loop)
             matrices = Matrices(layout, batch, m, n, k, (first, second, result))
@@ -249,29 +262,25 @@ def _stack(matrices: Matrices, which: int, array: Array) -> Array:
     return fresh.reshape([*ends, *shape])
 
 
-def _call(matrices: Matrices, dtype: DType, add: bool) -> LoopsCall | None:
-    """The products as one call; None where the result has to be copied or BLAS is too narrow."""
-    if matrices.copied[2]:
-        return None
+def _product(matrices: Matrices, types: tuple[DType, DType, DType], add: bool) -> Product:
+    """The matrices by their places in memory."""
     layout, sizes = matrices.layout, matrices.layout.sizes
     parts = (matrices.rows, matrices.columns, matrices.summed)
     m, n, k = (prod(sizes[label] for label in part) for part in parts)
     sides: list[Side] = []
     steps: list[dict[str, int]] = []
     packs: list[Pack] = []
-    for which, (rows, columns) in enumerate(_pairs(matrices)):
+    for which, ((rows, columns), of) in enumerate(zip(_pairs(matrices), types, strict=True)):
         own = layout.arrays[which]
         if matrices.copied[which]:
             loops = [*(label for label in matrices.batch if label in own), *rows, *columns]
             packs.append(Pack(which, tuple(sizes[t] for t in loops), tuple(own[t] for t in loops)))
-            own = _contiguous(loops, sizes, dtype.itemsize)
+            own = _contiguous(loops, sizes, of.itemsize)
         sides.append(Side(*(_step(layout, own, part) or 0 for part in (rows, columns))))
         steps.append(own)
     x, y, z = steps
-    loops = [(sizes[t], x.get(t, 0), y.get(t, 0), z.get(t, 0)) for t in matrices.batch]
-    return product_call(
-        dtype, (m, n, k), (sides[0], sides[1], sides[2]), loops, tuple(packs), add=add
-    )
+    loops = tuple((sizes[t], x.get(t, 0), y.get(t, 0), z.get(t, 0)) for t in matrices.batch)
+    return Product(types, (m, n, k), (sides[0], sides[1], sides[2]), loops, tuple(packs), add)
 
 
 def _contiguous(loops: Sequence[str], sizes: dict[str, int], itemsize: int) -> dict[str, int]:
@@ -287,6 +296,45 @@ def _pairs(matrices: Matrices) -> tuple[tuple[Labels, Labels], ...]:
     """The rows and columns of the first input, the second and the result."""
     m, n, k = matrices.rows, matrices.columns, matrices.summed
     return (m, k), (k, n), (m, n)
+
+
+@dataclass(frozen=True, slots=True)
+class _Matmul:
+    """A product by NumPy's own call, which takes its time to look at arrays."""
+
+    product: Product
+
+    def launch(self, inputs: Sequence[Array], outputs: Sequence[Array], _: object) -> None:
+        """Compute the result of arrays of the product's layout."""
+        product = self.product
+        m, n, k = product.shape
+        arrays = (*packed(inputs, product.packs), outputs[0])
+        shapes = ((m, k), (k, n), (m, n))
+        batch = [loop[0] for loop in product.loops]
+        x, y, z = (
+            as_strided(
+                array,
+                [*batch, *shape],
+                [*(loop[1 + which] for loop in product.loops), side.row, side.column],
+                writeable=which == 2,
+            )
+            for which, (array, shape, side) in enumerate(
+                zip(arrays, shapes, product.sides, strict=True)
+            )
+        )
+        np.matmul(x, y, out=z)
+
+
+@dataclass(frozen=True, slots=True)
+class _Multiplied:
+    """A product that no call takes as it lies: widened, or put into place after it is computed."""
+
+    matrices: Matrices
+    low: bool
+
+    def launch(self, inputs: Sequence[Array], outputs: Sequence[Array], _: object) -> None:
+        """Compute the result of arrays of the matrices' layout."""
+        (_multiply_low if self.low else _multiply)(self.matrices, inputs, outputs[0])
 
 
 def _multiply(matrices: Matrices, operands: Sequence[Array], out: Array) -> None:

@@ -110,7 +110,7 @@ def make_store(name: str, *, in_bytes: bool) -> Any:
                 write(number.real, pointer)
                 write(number.imag, builder.gep(pointer, [_INT(1)]))
             else:
-                write(_narrow(builder, name, value), pointer)
+                write(narrow(builder, name, value), pointer)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, computed), codegen
@@ -118,7 +118,8 @@ def make_store(name: str, *, in_bytes: bool) -> Any:
     return store
 
 
-def _narrow(builder: Any, name: str, value: Any) -> Any:
+def narrow(builder: Any, name: str, value: Any) -> Any:
+    """A computed value as memory holds the named type."""
     if name == "bool":
         return builder.zext(value, _BYTE)
     if name == "float16":

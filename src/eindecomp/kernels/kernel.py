@@ -10,9 +10,9 @@ import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.kernels.emit import UNSIGNED, WIDE
-from eindecomp.kernels.gemm import Gemm, Matrices
+from eindecomp.kernels.gemm import Gemm
 from eindecomp.kernels.layout import sizes_of
-from eindecomp.kernels.loops import KEPT, Loops, LoopsCall
+from eindecomp.kernels.loops import KEPT, Loops
 from eindecomp.kernels.program import (
     combine_program,
     finish_of,
@@ -26,6 +26,8 @@ from eindecomp.lang.scalar import Call, Expr, from_values, used_args, values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from eindecomp.kernels.loops import Launch
 
     Array = np.ndarray[Any, Any]
 
@@ -57,7 +59,7 @@ class Kernel:
         scalar_types: tuple[tuple[str, DType], ...],
     ) -> None:
         self.op, self.dtypes, self.out = op, dtypes, out
-        self._known: dict[Any, Matrices | LoopsCall | None] = {}
+        self._known: dict[Any, Launch | None] = {}
         names = [name for name, _ in scalar_types]
         numbered = {f"s{k}": t for k, (_, t) in enumerate(scalar_types)}
         join = from_values([number_scalars(value, names) for value in values(op.join)])
@@ -111,7 +113,7 @@ class Kernel:
     def add(self, operands: Sequence[Array], into: Array) -> None:
         """Add the result of a sum of products to what is there."""
         call = self._prepared(self._whole, operands, [into], (self.out,), add=True)
-        if isinstance(call, LoopsCall):
+        if call is not None:
             call.launch(operands, [into], ())
         else:
             result = np.empty(into.shape, self.out)
@@ -150,10 +152,7 @@ class Kernel:
     ) -> None:
         read: Any = operands[: self._read]
         call = self._prepared(loops, operands, outputs, types)
-        if isinstance(call, Matrices):
-            assert self._gemm is not None  # noqa: S101 - it has prepared them
-            self._gemm.multiply(call, read, outputs[0])
-        elif call is not None:
+        if call is not None:
             own = self._scalars
             given = [np.asarray(x, t) for x, t in zip(scalars, own, strict=True)] if own else ()
             call.launch(read, outputs, given)
@@ -166,7 +165,7 @@ class Kernel:
         types: tuple[DType, ...],
         *,
         add: bool = False,
-    ) -> Matrices | LoopsCall | None:
+    ) -> Launch | None:
         """How tiles of a layout are computed; None if there is nothing to compute.
 
         With `add`: how they are added to what is there, None if not in one call.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 from threading import local
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -41,6 +41,25 @@ class Pack:
     which: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+
+def packed(inputs: Sequence[Array], packs: Sequence[Pack]) -> list[Array]:
+    """The inputs, those that are to be copied first as copies."""
+    found = list(inputs)
+    for pack in packs:
+        seen = as_strided(found[pack.which], pack.shape, pack.strides, writeable=False)
+        found[pack.which] = np.ascontiguousarray(seen)
+    return found
+
+
+class Launch(Protocol):
+    """A way to compute arrays of one layout."""
+
+    def launch(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Array], /
+    ) -> None:
+        """Compute the outputs."""
+        ...
 
 
 class _Space(local):
@@ -81,10 +100,7 @@ class LoopsCall:
     ) -> None:
         """Compute the outputs of arrays of this layout."""
         if self.packs:
-            inputs = list(inputs)
-            for pack in self.packs:
-                seen = as_strided(inputs[pack.which], pack.shape, pack.strides, writeable=False)
-                inputs[pack.which] = np.ascontiguousarray(seen)
+            inputs = packed(inputs, self.packs)
         space = _SPACE
         integers = space.integers
         integers[: len(self.integers)] = self.integers

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from eindecomp.engines.result import Result, Stats
-from eindecomp.engines.threads.blas import one_thread_each
 from eindecomp.engines.threads.cores import cores
 from eindecomp.engines.threads.job import Job
 from eindecomp.engines.threads.memory import Memory
@@ -20,6 +19,7 @@ from eindecomp.engines.threads.report import Report
 from eindecomp.engines.threads.space import check_space, largest_load
 from eindecomp.errors import InputError
 from eindecomp.graph.inputs import check_inputs
+from eindecomp.kernels.blas_libraries import one_thread_each
 
 if TYPE_CHECKING:
     from eindecomp.engines.events import Event

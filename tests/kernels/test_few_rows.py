@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eindecomp.kernels.gemm import Gemm
+from eindecomp.kernels.gemm import product_ways
 from eindecomp.kernels.kernel import Kernel, einsum_kernel
-from eindecomp.kernels.loops import LoopsCall
+from eindecomp.kernels.product import Product, Side
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.einsum import product as multiply
@@ -71,12 +71,49 @@ def test_infinities_and_nothing_to_multiply_them_by() -> None:
     assert (np.delete(out[1], 3) == 63).all()
 
 
-@pytest.mark.parametrize(("rows", "is_thin"), [(1, True), (2, True), (8, True), (9, False)])
-def test_thin_ones_are_not_copied_for_blas(rows: int, is_thin: bool) -> None:
-    op = EinSum((("r", "k"), ("c", "k")), ("r", "c"), multiply(2), SUM)
+@given(st.data())
+def test_every_way_computes_every_product(data: st.DataObject) -> None:
+    """Blocks of all sizes, with what is left over of rows, columns and terms, in either order."""
+    name = data.draw(st.sampled_from(["float32", "float64", "float16", "bfloat16"]))
+    stack, rows = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 35))
+    columns, depth = data.draw(st.integers(1, 90)), data.draw(st.integers(2, 600))
+    add = name.startswith("float") and name != "float16" and data.draw(st.booleans())
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    x, y, z = (
+        place(data, random(rng, name, stack, *shape))
+        for shape in ((rows, depth), (depth, columns), (rows, columns))
+    )
+    before = z.copy()
+    product = Product(
+        (x.dtype, y.dtype, z.dtype),
+        (rows, columns, depth),
+        (Side(*x.strides[1:]), Side(*y.strides[1:]), Side(*z.strides[1:])),
+        ((stack, x.strides[0], y.strides[0], z.strides[0]),),
+        add=add,
+    )
+    wanted = x.astype(np.float64) @ y.astype(np.float64) + (before if add else 0)
+    for way in product_ways(product).values():
+        z[...] = before
+        way.launch([x, y], [z], ())
+        np.testing.assert_array_equal(z, wanted.astype(np.float32).astype(z.dtype))
+
+
+def place(data: st.DataObject, array: Array) -> Array:
+    """The same matrices, with neighbours along rows or columns, and others around them."""
+    turned = data.draw(st.booleans())
+    wide = data.draw(st.integers(0, 3))
+    inner = array.swapaxes(1, 2) if turned else array
+    around = np.zeros((*inner.shape[:2], inner.shape[2] + 2 * wide), array.dtype)
+    within = around[:, :, wide : wide + inner.shape[2]]
+    within[...] = inner
+    return within.swapaxes(1, 2) if turned else within
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8, 9, 32])
+@pytest.mark.parametrize("second", [("k", "c"), ("c", "k")])
+def test_few_rows_are_read_where_they_lie(rows: int, second: Labels) -> None:
     f4 = dtype("float32")
     x, y, out = (np.ones(shape, f4) for shape in ((rows, 512), (512, 512), (rows, 512)))
-    found = Gemm(op, (f4, f4), f4).prepare([x, y], out)
-    assert isinstance(found, LoopsCall)
-    # The other call is BLAS's, for stacks.
-    assert (len(found.integers) < 13) == is_thin
+    steps = Side(*(y.strides if second == ("k", "c") else y.T.strides))
+    sides = (Side(*x.strides), steps, Side(*out.strides))
+    assert "few rows" in product_ways(Product((f4, f4, f4), (rows, 512, 512), sides))

@@ -1,0 +1,111 @@
+"""The BLAS libraries of this process, and holding them to one thread for each of ours.
+
+NumPy and SciPy bring one each, often of different versions, and neither is the faster one for all
+shapes and processors. Whichever else is loaded, or lies beside this Python (MKL), is offered too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from threadpoolctl import ThreadpoolController
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+_PRODUCTS = {"float32": "sgemm", "float64": "dgemm", "complex64": "cgemm", "complex128": "zgemm"}
+# How builds name Fortran's functions: with 32-bit integers, then with 64-bit ones.
+_SPELLINGS = {"{}_": 2**31 - 1, "scipy_{}_": 2**31 - 1, "{}_64_": 2**62, "scipy_{}_64_": 2**62}
+_SEQUENTIAL = 1  # MKL's number for a layer without threads
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """One BLAS: where its matrix products are, by type, and the largest size it takes."""
+
+    name: str
+    products: Mapping[str, int]
+    largest: int
+
+
+@cache
+def libraries() -> tuple[Library, ...]:
+    """All that there are, NumPy's before SciPy's."""
+    _load_mkl()
+    found: dict[str, Library] = {}
+    selected: Any = _controller().select(user_api="blas")
+    loaded: list[dict[str, Any]] = selected.info()
+    for info in loaded:
+        if (library := _read(info)) is not None:
+            found.setdefault(library.name, library)
+    return tuple(found[name] for name in sorted(found, reverse=True)) or (_scipy(),)
+
+
+def _read(info: Mapping[str, Any]) -> Library | None:
+    with suppress(OSError):
+        opened = ctypes.CDLL(info["filepath"])
+        for spelling, largest in _SPELLINGS.items():
+            with suppress(AttributeError):
+                products = {
+                    dtype: ctypes.cast(getattr(opened, spelling.format(name)), ctypes.c_void_p)
+                    for dtype, name in _PRODUCTS.items()
+                }
+                addresses = {dtype: at.value or 0 for dtype, at in products.items()}
+                return Library(f"{info['internal_api']} {info['version']}", addresses, largest)
+    return None
+
+
+def _scipy() -> Library:
+    """SciPy's, through the addresses that it hands out: where libraries cannot be looked into."""
+    offered: Any = import_module("scipy.linalg.cython_blas")  # a compiled module without types
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    title = ctypes.pythonapi.PyCapsule_GetName
+    title.restype, title.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    capsules = {dtype: offered.__pyx_capi__[name] for dtype, name in _PRODUCTS.items()}
+    addresses = {dtype: pointer(capsule, title(capsule)) for dtype, capsule in capsules.items()}
+    return Library("scipy", addresses, 2**31 - 1)
+
+
+def _load_mkl() -> None:
+    """MKL, if it is installed beside this Python, with no threads of its own."""
+    for path in sorted(Path(sys.prefix, "lib").glob("libmkl_rt.so*")):
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(str(path)).MKL_Set_Threading_Layer(_SEQUENTIAL)
+            return
+
+
+_LOCK = Lock()
+_HELD: list[Any] = []
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    import_module("scipy.linalg.cython_blas")  # what is loaded later is not held
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_thread_each() -> Generator[None]:
+    """Hold BLAS to one thread while anybody's run or measurement lasts."""
+    libraries()
+    with _LOCK:
+        # The setting belongs to the process: the first makes it, the last undoes it.
+        limit = None if _HELD else _controller().limit(limits=1, user_api="blas")
+        _HELD.append(limit)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            if len(_HELD) > 1:
+                _HELD.pop()
+            elif (limit := _HELD.pop()) is not None:
+                limit.restore_original_limits()

@@ -1,0 +1,65 @@
+"""LLVM: from the text of a module to machine code, and from machine code to a function."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import llvmlite.binding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+llvm: Any = llvmlite.binding
+
+
+@cache
+def processor() -> tuple[str, str, str]:
+    """What code is compiled for: the system, the processor, and all that it can do."""
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.get_process_triple(), llvm.get_host_cpu_name(), features
+
+
+def _target_machine() -> Any:
+    _, cpu, features = processor()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=cpu,
+        features=features,
+        opt=3,
+        reloc="default",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+@cache
+def _tools() -> tuple[Any, Any]:
+    """What optimises, and what links."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+    return _target_machine(), engine
+
+
+def machine_code(text: str) -> bytes:
+    """Optimise a module and compile it, as an object file."""
+    machine, _ = _tools()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return machine.emit_object(module)
+
+
+def link(code: bytes, name: str) -> Callable[[int], None]:
+    """A function of an object file, which lets other threads run while it does."""
+    _, engine = _tools()
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    address = engine.get_function_address(name)
+    if not address:
+        raise ValueError(f"an object file without {name}")
+    return ctypes.CFUNCTYPE(None, ctypes.c_int64)(address)

@@ -1,0 +1,40 @@
+"""A matrix product as it lies in memory: what every way to compute it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eindecomp.kernels.loops import Pack
+    from eindecomp.lang.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A stack's matrices: byte steps along rows and columns."""
+
+    row: int
+    column: int
+
+    @property
+    def turned(self) -> Side:
+        """The transposed matrices."""
+        return Side(self.column, self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Stacks of products of m × k by k × n matrices, and where their numbers are."""
+
+    types: tuple[DType, DType, DType]
+    """Of the first input, the second and the result."""
+    shape: tuple[int, int, int]
+    """m, n and k."""
+    sides: tuple[Side, Side, Side]
+    loops: tuple[tuple[int, int, int, int], ...] = ()
+    """Those over the stack: the size, and the byte step of either input and of the result."""
+    packs: tuple[Pack, ...] = ()
+    """Inputs that are copied first; their sides and steps are those of the copies."""
+    add: bool = False
+    """Whether the product is added to what the result holds."""
