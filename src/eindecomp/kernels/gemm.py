@@ -23,7 +23,9 @@ from eindecomp.kernels.fastest import fastest
 from eindecomp.kernels.few_rows import few_rows_call
 from eindecomp.kernels.layout import Layout, lay_out, sizes_of, strides_of
 from eindecomp.kernels.loops import Pack, packed
+from eindecomp.kernels.panels import panels_call
 from eindecomp.kernels.product import Product, Side
+from eindecomp.kernels.tiles import tiles_call
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
 if TYPE_CHECKING:
@@ -128,8 +130,11 @@ _BLAS = {np.dtype(t) for t in ("float32", "float64", "complex64", "complex128")}
 def product_ways(product: Product) -> dict[str, Launch]:
     """All ways to compute a product, by name."""
     m, n, _ = product.shape
+    low = bool(set(product.types) & LOW_PRECISION)
     found: dict[str, Launch | None] = {"few rows": few_rows_call(product)}
-    if not set(product.types) & LOW_PRECISION:
+    if min(m, n) > 1 or low:
+        found |= {"panels": panels_call(product), "tiles": tiles_call(product)}
+    if not low:
         if min(m, n) > 1:
             found |= {library.name: blas_call(product, library) for library in libraries()}
         elif not product.add:

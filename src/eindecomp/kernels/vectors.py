@@ -2,12 +2,13 @@
 
 LLVM vectorises loops as it sees fit; a product with few rows takes as long as reading its long
 matrix does, so here the vectors are our own: how many sums are held at once, in what order the
-matrix is read, and what is fetched ahead. Three blocks serve few rows:
+matrix is read, and what is fetched ahead.
 
 - `make_dots`: neighbours along what is summed; each vector holds partial sums of one result;
 - `make_sums`: neighbours along columns; each vector holds results, over a stretch of terms;
 - `make_updates`: the same, adding a few terms to all columns at a time: one long matrix is read
-  row by row, as it lies.
+  row by row, as it lies;
+- `make_copies`: a few columns put together in float32 or wider, for many rows to be multiplied by.
 
 What does not fill a last vector is read again with the neighbours before it, and those are left
 out: no block reads or writes past the end of a row.
@@ -158,13 +159,29 @@ class _Block:
         numbers = ir.Constant(kind, [_I64(k) for k in range(self.lanes)])
         return self.builder.icmp_signed(">=", numbers, firsts)
 
+    def turned(self, rows: list[Any]) -> list[Any]:
+        """As many vectors as there are lanes, with rows and columns exchanged."""
+        half = self.lanes // 2
+        for _ in range(self.lanes.bit_length() - 1):
+            rows = [
+                self._woven(rows[k // 2], rows[k // 2 + half], k % 2 * half)
+                for k in range(self.lanes)
+            ]
+        return rows
+
+    def _woven(self, one: Any, other: Any, first: int) -> Any:
+        """Lanes of two vectors in turns, from a lane on."""
+        places = [first + k // 2 + k % 2 * self.lanes for k in range(self.lanes)]
+        kind = ir.VectorType(_I32, self.lanes)
+        return self.builder.shuffle_vector(one, other, ir.Constant(kind, places))
+
     def fetch_ahead(self, address: Any) -> None:
         """Ask for what will be read soon."""
         pointer = self.pointer(address, _BYTE)
         self._call("llvm.prefetch.p0", ir.VoidType(), [pointer, _I32(0), _I32(3), _I32(1)])
 
 
-def _function(count: int, emit: Callable[[Any, Sequence[Any]], None]) -> Any:
+def make_function(count: int, emit: Callable[[Any, Sequence[Any]], None]) -> Any:
     """A function of a tuple of so many integers, for compiled code."""
 
     def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
@@ -229,7 +246,7 @@ def make_dots(
                 address = block.at(block.at(z, z_row, r), z_column, c)
                 _store_number(block, result, block.total(places[0]), address, add=add)
 
-    return _function(8, emit)
+    return make_function(8, emit)
 
 
 def _store_number(block: _Block, of: DType, value: Any, address: Any, *, add: bool) -> None:
@@ -284,7 +301,7 @@ def make_sums(
                 value = builder.select(block.from_lane(skip), value, block.load(result, place))
             block.store(value, place)
 
-    return _function(10, emit)
+    return make_function(10, emit)
 
 
 def make_updates(rows: int, terms: int, of: tuple[DType, DType, DType]) -> Any:
@@ -325,4 +342,45 @@ def make_updates(rows: int, terms: int, of: tuple[DType, DType, DType]) -> Any:
             last = builder.sub(columns, _I64(block.lanes))
             step(last, block.from_lane(builder.sub(done, last)))
 
-    return _function(8, emit)
+    return make_function(8, emit)
+
+
+def make_copies(vectors: int, of: DType, computed: DType, *, turned: bool) -> Any:
+    """A panel of columns: a function of (y, y_step, panel, depth).
+
+    The panel has a row of all columns for each of `depth` terms. `y_step` is that between terms,
+    columns being neighbours; if `turned`, it is that between columns, terms being neighbours, of
+    which there are at least as many as a vector has lanes.
+    """
+
+    def emit(builder: Any, numbers: Sequence[Any]) -> None:
+        block = _Block(builder, computed)
+        y, y_step, panel, depth = numbers
+        width = block.lanes
+        row = _I64(vectors * width * computed.itemsize)
+
+        def place(term: Any, v: int) -> Any:
+            start = builder.add(panel, builder.mul(term, row))
+            return builder.add(start, _I64(v * width * computed.itemsize))
+
+        def turn(term: Any) -> None:
+            for v in range(vectors):
+                start = builder.add(y, builder.mul(term, _I64(of.itemsize)))
+                columns = [block.at(start, y_step, v * width + k) for k in range(width)]
+                for k, value in enumerate(block.turned([block.load(of, c) for c in columns])):
+                    block.store(value, place(builder.add(term, _I64(k)), v))
+
+        if turned:
+            turns = builder.sdiv(depth, _I64(width))
+            with cgutils.for_range(builder, turns) as loop:
+                turn(builder.mul(loop.index, _I64(width)))
+            with builder.if_then(builder.icmp_signed("<", builder.mul(turns, _I64(width)), depth)):
+                turn(builder.sub(depth, _I64(width)))
+            return
+        with cgutils.for_range(builder, depth) as loop:
+            start = builder.add(y, builder.mul(loop.index, y_step))
+            for v in range(vectors):
+                value = block.load(of, builder.add(start, _I64(v * width * of.itemsize)))
+                block.store(value, place(loop.index, v))
+
+    return make_function(4, emit)

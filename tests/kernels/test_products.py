@@ -1,4 +1,4 @@
-"""Products with few rows: as exact as any, wherever the matrices lie."""
+"""Products by every way there is: as exact as any, wherever the matrices lie."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from eindecomp.kernels.gemm import product_ways
 from eindecomp.kernels.kernel import Kernel, einsum_kernel
+from eindecomp.kernels.panels import panels_call
 from eindecomp.kernels.product import Product, Side
+from eindecomp.kernels.tiles import has_tiles
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.einsum import product as multiply
@@ -109,11 +111,45 @@ def place(data: st.DataObject, array: Array) -> Array:
     return within.swapaxes(1, 2) if turned else within
 
 
-@pytest.mark.parametrize("rows", [1, 2, 8, 9, 32])
+@pytest.mark.parametrize(("rows", "way"), [(1, "few rows"), (8, "few rows"), (9, "panels")])
 @pytest.mark.parametrize("second", [("k", "c"), ("c", "k")])
-def test_few_rows_are_read_where_they_lie(rows: int, second: Labels) -> None:
+def test_every_shape_has_a_way_without_blas(rows: int, way: str, second: Labels) -> None:
     f4 = dtype("float32")
     x, y, out = (np.ones(shape, f4) for shape in ((rows, 512), (512, 512), (rows, 512)))
     steps = Side(*(y.strides if second == ("k", "c") else y.T.strides))
     sides = (Side(*x.strides), steps, Side(*out.strides))
-    assert "few rows" in product_ways(Product((f4, f4, f4), (rows, 512, 512), sides))
+    assert way in product_ways(Product((f4, f4, f4), (rows, 512, 512), sides))
+
+
+@pytest.mark.parametrize("depth", [256, 257, 271, 272, 511, 513])
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_panels_end_where_terms_do(depth: int, name: str) -> None:
+    rng = np.random.default_rng(depth)
+    x, y = random(rng, name, 12, depth), random(rng, name, 35, depth)
+    out = np.zeros((12, 35), dtype(name))
+    sides = (Side(*x.strides), Side(*y.T.strides), Side(*out.strides))
+    panels_call(Product((x.dtype,) * 3, (12, 35, depth), sides)).launch([x, y], [out], ())
+    wanted = x.astype(np.float32) @ y.astype(np.float32).T
+    np.testing.assert_array_equal(out, wanted.astype(out.dtype))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("shape", [(33, 50, 64), (5, 17, 96), (64, 64, 32), (300, 70, 64)])
+def test_matrix_units_fill_up_what_is_left_of_blocks(
+    shape: tuple[int, int, int], turned: bool
+) -> None:
+    """Where the processor has one; the others are the same elsewhere."""
+    m, n, k = shape
+    rng = np.random.default_rng(m)
+    x = random(rng, "bfloat16", m, k)
+    y = random(rng, "bfloat16", n, k).T if turned else random(rng, "bfloat16", k, n)
+    wanted = x.astype(np.float32) @ y.astype(np.float32)
+    for result in ("bfloat16", "float32"):
+        out = np.zeros((m, n), dtype(result))
+        sides = (Side(*x.strides), Side(*y.strides), Side(*out.strides))
+        ways = product_ways(Product((x.dtype, y.dtype, out.dtype), (m, n, k), sides))
+        assert ("tiles" in ways) == has_tiles()
+        for way in ways.values():
+            out[...] = 7
+            way.launch([x, y], [out], ())
+            np.testing.assert_array_equal(out, wanted.astype(out.dtype))

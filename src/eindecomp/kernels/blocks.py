@@ -1,0 +1,111 @@
+"""What kernels made of vector blocks share: products by one side, rows in blocks, the call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.kernels.compiling import compile_source
+from eindecomp.kernels.loops import LoopsCall, Pack
+from eindecomp.kernels.stacks import over_stack
+from eindecomp.kernels.vectors import registers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eindecomp.kernels.product import Product, Side
+    from eindecomp.lang.dtypes import DType
+
+    Loop = tuple[int, int, int, int]
+
+ROWS = 8
+"""Rows of which all sums fit the registers, where there are many."""
+_FIRST = 9
+"""The slot of the first array, after sizes and steps."""
+SCRATCH = f"load_int64(at, {_FIRST + 4} + 4 * loops)"
+"""The address of scratch memory: after the loops over the stack."""
+_STEPS = ("x_row", "x_depth", "y_column", "y_depth", "z_row", "z_column")
+
+
+@dataclass(frozen=True, slots=True)
+class Oriented:
+    """A product x · y = z, or its transpose: then x is the second input."""
+
+    x_is: int
+    types: tuple[DType, DType, DType]
+    rows: int
+    columns: int
+    depth: int
+    x: Side
+    y: Side
+    z: Side
+    loops: tuple[Loop, ...]
+    add: bool
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """How many rows are computed at once, and how many are left over by such blocks."""
+        most = ROWS if registers().count > 16 else ROWS // 2
+        left = self.rows % most
+        return (left,) if self.rows < most else (most, left) if left else (most,)
+
+    def named(self, kind: str, *numbers: int) -> str:
+        """A name for a block that says all that it is made of."""
+        types = (of.name for of in self.types)
+        return "_".join([kind, *map(str, numbers), *types, f"{self.add:d}"])
+
+
+def orient(product: Product, *, turned: bool) -> Oriented:
+    """A product as it is, or transposed."""
+    (m, n, k), (x, y, z) = product.shape, product.sides
+    if not turned:
+        return Oriented(0, product.types, m, n, k, x, y, z, product.loops, product.add)
+    loops = tuple((size, b, a, c) for size, a, b, c in product.loops)
+    first, second, result = product.types
+    types = (second, first, result)
+    return Oriented(1, types, n, m, k, y.turned, x.turned, z.turned, loops, product.add)
+
+
+@dataclass(slots=True)
+class Lines:
+    """Lines of a kernel, and the blocks that they call."""
+
+    lines: list[str]
+    blocks: dict[str, Any]
+
+    def under(self, head: str, *body: str) -> None:
+        """Add a statement with lines under it."""
+        self.lines += [head, *("    " + line for line in body)]
+
+    def each_row(
+        self, view: Oriented, make: Callable[[int], tuple[str, Any]], call: str
+    ) -> list[str]:
+        """Lines that call a block for all rows; `make` names and makes it for so many rows."""
+        lines = ["row = 0"]
+        for block in view.blocks:
+            name, function = make(block)
+            self.blocks[name] = function
+            lines += [f"while row + {block} <= rows:", f"    {name}{call}", f"    row += {block}"]
+        return lines
+
+
+def blocks_call(
+    view: Oriented,
+    lines: Lines,
+    packs: tuple[Pack, ...],
+    description: str,
+    scratch: int = 0,
+) -> LoopsCall:
+    """The call of a kernel whose lines multiply one pair of matrices."""
+    x, y, z = view.x, view.y, view.z
+    steps = (x.row, x.column, y.column, y.row, z.row, z.column)
+    head = ["rows, columns, depth = load_int64(at, 0), load_int64(at, 1), load_int64(at, 2)"]
+    head += [f"{name} = load_int64(at, {3 + k})" for k, name in enumerate(_STEPS)]
+    source = over_stack([*head, *lines.lines], _FIRST)
+    function = compile_source(source, description, lines.blocks)
+    integers = [view.rows, view.columns, view.depth, *steps, 0, 0, 0, len(view.loops)]
+    integers += [number for loop in view.loops for number in loop]
+    addresses = [_FIRST + view.x_is, _FIRST + 1 - view.x_is, _FIRST + 2, len(integers)]
+    return LoopsCall(function, np.array([*integers, 0], np.int64), addresses, scratch, packs)
