@@ -22,6 +22,7 @@ from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 
 from eindecomp.kernels.cache import load, store
+from eindecomp.kernels.interrupts import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,11 +44,11 @@ class Stored:
 
     def load_overload(self, signature: Any, target: Any) -> CompileResult | None:
         """The function from disk, or None."""
+        make_ready()  # whether it is loaded or compiled then
         # Anything may be wrong with a file; whatever it is, compiling mends it.
         with suppress(Exception):
             data = load(self._key_of(signature))
             if data is not None:
-                target.refresh()
                 result: Any = CompileResult
                 found = result._rebuild(target, *pickle.loads(data))  # noqa: S301 - checked by load
                 self.loaded = True
@@ -90,6 +91,14 @@ def _sources(folder: Path) -> str | None:
     for path in paths:
         found.update(path.read_bytes())
     return found.hexdigest() if paths else None
+
+
+@cache
+def make_ready() -> None:
+    """Load what numba loads at the first use: halfway it would be of no use ever after."""
+    with uninterrupted():
+        cpu_target.typing_context.refresh()
+        cpu_target.target_context.refresh()
 
 
 @cache
