@@ -60,6 +60,15 @@ def test_an_interrupt_waits_for_the_end() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_interrupt_is_told_when_asked_for() -> None:
+    with uninterrupted() as tell:
+        tell()
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            tell()
+        tell()
+
+
 def test_what_fails_says_so() -> None:
     with pytest.raises(ZeroDivisionError), uninterrupted():
         _ = 1 // 0

@@ -72,9 +72,9 @@ class ThreadsEngine:
         memory = Memory(arrays, scalars, program.shapes, program.uses, loads, on_free, self.spare)
         workers = self._workers(program)
         # One thread of BLAS's or many: for what is small that makes no difference.
-        hold = nullcontext() if workers == 1 and program.is_small else one_thread_each()
-        with hold:
-            WORKERS.run(Job(program, memory, report), workers)
+        hold = nullcontext if workers == 1 and program.is_small else one_thread_each
+        with hold():
+            WORKERS.run(Job(program, memory, report, hold), workers)
         names = [vertex.name for vertex in program.graph.outputs]
         outputs = memory.outputs({name: program.key_of(name) for name in names})
         stats = Stats(

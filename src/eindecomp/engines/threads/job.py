@@ -6,6 +6,7 @@ they need, somebody always works, however many threads there are.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from threading import Condition
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from eindecomp.errors import EinDecompError, RunError
 from eindecomp.kernels.compiling import hearing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eindecomp.engines.threads.memory import Memory
     from eindecomp.engines.threads.program import Call, Program
     from eindecomp.engines.threads.report import Report
@@ -23,11 +26,23 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """The calls of a program that are done, and what stopped them."""
+    """The calls of a program that are done, and what stopped them.
 
-    def __init__(self, program: Program, memory: Memory, report: Report | None) -> None:
+    `hold` is what every thread holds for as long as it works.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        memory: Memory,
+        report: Report | None,
+        hold: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.program, self.memory, self.report = program, memory, report
         self.error: BaseException | None = None
+        self.interrupted = False
+        """Whether it was stopped from outside, so that nobody waits for what is at work."""
+        self._hold = hold
         self._done = bytearray(len(program.calls))
         self._take = count().__next__
         self._join = count().__next__
@@ -39,7 +54,7 @@ class Job:
         """Carry out calls until none is left, one fails, or the run is stopped."""
         try:
             # Both belong to a thread; what a run within this one compiles is heard there.
-            with np.errstate(all="ignore"), hearing() as compiled:
+            with self._hold(), np.errstate(all="ignore"), hearing() as compiled:
                 self._work(self._join(), compiled)
         except BaseException as error:
             self.stop(error)
@@ -61,6 +76,8 @@ class Job:
                 start = report.started(number, call, worker)
                 self._run(call)
                 report.finished(call, worker, start, compiled)
+            if self._stopped:  # and maybe cleared
+                return
             for key in call.uses:
                 memory.done(key)
             done[number] = 1
@@ -87,9 +104,12 @@ class Job:
     def stop(self, error: BaseException) -> None:
         """Let no further call start; the first error is the one that is reported."""
         with self._changed:
-            self.error = self.error or error
+            if not self._stopped:
+                self.error, self.interrupted = error, not isinstance(error, Exception)
             self._stopped = True
             self._changed.notify_all()
+        if self.interrupted and self.report is not None:
+            self.report.silence()
 
     def check(self) -> None:
         """Raise what stopped the run, and let go of its arrays."""

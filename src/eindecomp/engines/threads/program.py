@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 _SMALL = 200_000  # operations that take one thread about as long as waking another
+_LONG = 200_000_000  # operations beside which waking another thread is nothing
 _TINY = 5_000  # operations of a call below which threads wait for the interpreter more than work
 
 
@@ -118,8 +119,17 @@ class Program:
     @cached_property
     def is_small(self) -> bool:
         """Whether handing calls to other threads would take longer than the calls."""
-        work = max(self.flops, sum(volume(call.box) for call in self.calls))
-        return work < max(_SMALL, _TINY * len(self.calls))
+        return self.work < max(_SMALL, _TINY * len(self.calls))
+
+    @cached_property
+    def is_long(self) -> bool:
+        """Whether a person could want to interrupt it."""
+        return self.work >= _LONG
+
+    @cached_property
+    def work(self) -> int:
+        """About how many operations it takes."""
+        return max(self.flops, sum(volume(call.box) for call in self.calls))
 
     @cached_property
     def uses(self) -> dict[Key, int]:
