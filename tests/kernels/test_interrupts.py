@@ -53,9 +53,14 @@ def test_an_interrupted_import_can_be_done_again(at: str) -> None:
 
 def test_an_interrupt_waits_for_the_end() -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        signal.raise_signal(signal.SIGINT)
-        done.append("all")
+
+    def work() -> None:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            done.append("all")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert done == ["all"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

@@ -53,6 +53,11 @@ class _Converted:
     dtype: DType
     what: str
 
+    @property
+    def chunks(self) -> Any:
+        """How it is stored."""
+        return getattr(self.stored, "chunks", None)
+
     def __getitem__(self, where: Any) -> Array:
         return _convert(np.asarray(self.stored[where]), self.dtype, self.what)
 

@@ -96,9 +96,10 @@ def _sources(folder: Path) -> str | None:
 @cache
 def make_ready() -> None:
     """Load what numba loads at the first use: halfway it would be of no use ever after."""
+    target: Any = cpu_target
     with uninterrupted():
-        cpu_target.typing_context.refresh()
-        cpu_target.target_context.refresh()
+        target.typing_context.refresh()
+        target.target_context.refresh()
 
 
 @cache

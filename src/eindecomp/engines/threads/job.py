@@ -19,8 +19,9 @@ from eindecomp.kernels.compiling import hearing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eindecomp.engines.threads.call import Call
     from eindecomp.engines.threads.memory import Memory
-    from eindecomp.engines.threads.program import Call, Program
+    from eindecomp.engines.threads.program import Program
     from eindecomp.engines.threads.report import Report
     from eindecomp.kernels.compiling import Compilation
 

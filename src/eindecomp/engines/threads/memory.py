@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.threads.rows import read_rows
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -72,6 +74,13 @@ class Memory:
         if key in self._stored:
             return np.asarray(array[... if where is None else where])
         return array if where is None else array[where]
+
+    def read_rows(self, key: Key, where: Where, axis: int, index: Array) -> tuple[Array, Array]:
+        """A tile to look rows up in, and the index to do so; of what is stored only those rows."""
+        if key not in self._stored:
+            return self.read(key, where), index
+        array = self._arrays[key]
+        return read_rows(array, where or tuple(slice(0, n) for n in array.shape), axis, index)
 
     def write(self, key: Key, where: Where) -> Array:
         """The place of a tile."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.05  # seconds between two looks for interrupts
 
+
 class _Offer:
     """A job, how many helpers may still join it, how many work on it and how many have left it."""
 

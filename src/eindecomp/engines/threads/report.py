@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eindecomp.engines.events import Event
-    from eindecomp.engines.threads.program import Call, Program
+    from eindecomp.engines.threads.call import Call
+    from eindecomp.engines.threads.program import Program
     from eindecomp.kernels.compiling import Compilation
 
 
