@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from importlib.metadata import version
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import get_args
@@ -19,6 +18,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from eindecomp import __version__
 from eindecomp.cli import main, request
 from eindecomp.cli.progress import progress_line
 from eindecomp.graph.text.elaborate import load, parse
@@ -445,4 +445,4 @@ def test_the_cache_is_shown_and_cleared(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_version_is_shown() -> None:
     found = run("--version")
-    assert (found.returncode, found.stdout.decode()) == (0, f"eindecomp {version('eindecomp')}\n")
+    assert (found.returncode, found.stdout.decode()) == (0, f"eindecomp {__version__}\n")

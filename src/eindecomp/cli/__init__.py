@@ -6,11 +6,11 @@ traceback), 2 that the command was used wrongly, 130 that it was interrupted bef
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from eindecomp import __version__
 from eindecomp.cli import bench, cache, compare, explain, llama, plan, run, solve
 from eindecomp.errors import EinDecompError
 
@@ -30,7 +30,7 @@ for command in (
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"eindecomp {version('eindecomp')}")
+        typer.echo(f"eindecomp {__version__}")
         raise typer.Exit
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
+from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import ThreadpoolController
@@ -12,8 +12,9 @@ from threadpoolctl import ThreadpoolController
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-_LOCK = Lock()
-_RUNNING: list[Any] = []
+LOCK = RLock()
+_RUNNING: list[tuple[Any, int]] = []
+"""The runs that last: what the first has set, and the thread of each."""
 
 
 @cache
@@ -24,15 +25,23 @@ def _controller() -> ThreadpoolController:
 @contextmanager
 def one_thread_each() -> Generator[None]:
     """Hold BLAS to one thread while any run lasts."""
-    with _LOCK:
+    with LOCK:
         # The setting belongs to the process: the first run makes it, the last undoes it.
-        limit = None if _RUNNING else _controller().limit(limits=1, user_api="blas")
-        _RUNNING.append(limit)
+        limit = _RUNNING[0][0] if _RUNNING else _controller().limit(limits=1, user_api="blas")
+        own = (limit, get_ident())
+        _RUNNING.append(own)
     try:
         yield
     finally:
-        with _LOCK:
-            if len(_RUNNING) > 1:
-                _RUNNING.pop()
-            elif (limit := _RUNNING.pop()) is not None:
+        with LOCK:
+            _RUNNING.remove(own)
+            if not _RUNNING:
                 limit.restore_original_limits()
+
+
+def forget_others() -> None:
+    """Undo, in a process that was forked, what only runs of threads that it lacks have set."""
+    before = [*_RUNNING]
+    _RUNNING[:] = [run for run in before if run[1] == get_ident()]
+    if before and not _RUNNING:
+        before[0][0].restore_original_limits()

@@ -18,7 +18,8 @@ from eindecomp.engines.threads.pool import WORKERS
 from eindecomp.engines.threads.program import Program
 from eindecomp.engines.threads.report import Report
 from eindecomp.engines.threads.space import check_space, largest_load
-from eindecomp.errors import InputError
+from eindecomp.errors import EinDecompError, InputError
+from eindecomp.graph.checks import whole_number
 from eindecomp.graph.inputs import check_inputs
 
 if TYPE_CHECKING:
@@ -34,9 +35,7 @@ class ThreadsEngine:
     """
 
     def __init__(self, workers: int | None = None, spare: Spare | None = None) -> None:
-        if workers is not None and (not isinstance(workers, int) or workers < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"workers must be 1 or more, not {workers!r}")
-        self.workers = workers
+        self.workers = None if workers is None else _workers(workers)
         self.spare = spare
         """Where arrays are taken from and left, for those who run again and again."""
 
@@ -87,6 +86,16 @@ class ThreadsEngine:
             workers,
         )
         return Result(outputs, stats)
+
+
+def _workers(given: object) -> int:
+    try:
+        count = whole_number(given, "workers")
+    except EinDecompError:
+        count = 0
+    if count < 1:
+        raise InputError(f"workers must be 1 or more, not {given!r}")
+    return count
 
 
 _PREPARED: dict[int, tuple[ref[Plan], Program]] = {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.engines.threads.forking import GATE
 from eindecomp.errors import EinDecompError, RunError
 from eindecomp.kernels.compiling import hearing
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eindecomp.engines.threads.call import Call
+    from eindecomp.engines.threads.forking import Mark
     from eindecomp.engines.threads.memory import Memory
     from eindecomp.engines.threads.program import Program
     from eindecomp.engines.threads.report import Report
@@ -55,12 +57,17 @@ class Job:
         """Carry out calls until none is left, one fails, or the run is stopped."""
         try:
             # Both belong to a thread; what a run within this one compiles is heard there.
-            with self._hold(), np.errstate(all="ignore"), hearing() as compiled:
-                self._work(self._join(), compiled)
+            with (
+                self._hold(),
+                GATE.working() as mark,
+                np.errstate(all="ignore"),
+                hearing() as compiled,
+            ):
+                self._work(self._join(), mark, compiled)
         except BaseException as error:
             self.stop(error)
 
-    def _work(self, worker: int, compiled: list[Compilation]) -> None:
+    def _work(self, worker: int, mark: Mark, compiled: list[Compilation]) -> None:
         calls, done, take = self.program.calls, self._done, self._take
         memory, report = self.memory, self.report
         while not self._stopped:
@@ -72,10 +79,10 @@ class Job:
                 if not done[other] and not self._wait(other):
                     return
             if report is None:
-                self._run(call)
+                self._run(call, mark)
             else:
                 start = report.started(number, call, worker)
-                self._run(call)
+                self._run(call, mark)
                 report.finished(call, worker, start, compiled)
             if self._stopped:  # and maybe cleared
                 return
@@ -86,11 +93,14 @@ class Job:
                 with self._changed:
                     self._changed.notify_all()
 
-    def _run(self, call: Call) -> None:
+    def _run(self, call: Call, mark: Mark) -> None:
+        GATE.enter(mark)
         try:
             call.run(self.memory)
         except Exception as error:
             raise _named(error, call, self.program) from error
+        finally:
+            mark.at_work = False
 
     def _wait(self, number: int) -> bool:
         """Wait until a call is done; False if the run was stopped."""
