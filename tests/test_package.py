@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +85,27 @@ def test_importing_loads_no_framework() -> None:
     code = f"import sys, eindecomp; print(sorted({heavy} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     assert run.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_shown_and_there() -> None:
+    code = "import eindecomp as ed; print(*dir(ed))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    shown = [name for name in run.stdout.split() if not name.startswith("__")]
+    assert shown == sorted(set(ed.__all__) - {"__version__"})
+    assert all(hasattr(ed, name) for name in shown)
+
+
+@pytest.mark.parametrize("name", sorted(ed.__all__))
+def test_every_public_name_is_imported_from_the_package(name: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"from eindecomp import {name}", scope)  # noqa: S102
+    assert scope[name] is getattr(ed, name)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert version("eindecomp") == ed.__version__
+    assert re.fullmatch(r"\d+\.\d+\.\d+", ed.__version__)
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(ed.__file__).parent / "py.typed").is_file()

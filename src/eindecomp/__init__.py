@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from eindecomp.planner.make import cost, plan
     from eindecomp.planner.plan import Plan
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Cost",
     "EinDecompError",
@@ -61,6 +63,7 @@ __all__ = [
     "RunError",
     "TextError",
     "Vertex",
+    "__version__",
     "cost",
     "einsum",
     "evaluate",
@@ -95,3 +98,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'eindecomp' has no attribute {name!r}")
     module = import_module(f"eindecomp.{_LATER[name]}")
     return module if name in ("models", "solve") else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """The public names, those that are loaded later among them, for whoever looks or completes."""
+    special = (name for name in globals() if name.startswith("__"))
+    return sorted({*special, *__all__})

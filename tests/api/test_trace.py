@@ -49,3 +49,10 @@ def test_what_moves_does_so_when_its_vertex_starts(trace):
     moved = [e for e in trace if e["name"] == "moved"]
     assert moved
     assert all((e["args"]["vertex"], e["ts"]) in starts for e in moved)
+
+
+def test_a_trace_that_cannot_be_written_costs_no_result():
+    plan = ed.plan(ed.parse("input X[i: 8]\nZ[i] <- X[i] * 2\noutput Z"), 2)
+    with pytest.warns(RuntimeWarning, match=r"trace was not written: No space left .*'/dev/full'"):
+        found = ed.run(plan, {"X": np.ones(8, np.float32)}, trace="/dev/full")
+    assert (found["Z"] == 2).all()

@@ -12,12 +12,16 @@ import pytest
 from lazy import Lazy
 
 import eindecomp as ed
+from eindecomp.engines.threads import program
 from eindecomp.engines.threads.engine import ThreadsEngine
 
 DOUBLE = ed.plan(ed.parse("input X[i: 8]\nZ[i] <- X[i] * 2\noutput Z"), 4, strategy=["i"])
 ONES = np.ones(8, np.float32)
 FOUR = ThreadsEngine(workers=4)
 PATIENCE = 60  # seconds after which something that waits counts as hung
+on_the_main_thread = pytest.mark.skipif(
+    current_thread() is not main_thread(), reason="signals reach the main thread"
+)
 
 
 def run(array, engine=FOUR, **more):
@@ -92,7 +96,7 @@ def test_a_failure_on_a_helper_reaches_the_caller_that_waits():
     assert (run(ONES) == 2).all()
 
 
-@pytest.mark.skipif(current_thread() is not main_thread(), reason="signals reach the main thread")
+@on_the_main_thread
 def test_after_an_interrupt_nobody_works():
     both = Barrier(2, timeout=PATIENCE)
     done = []
@@ -111,6 +115,87 @@ def test_after_an_interrupt_nobody_works():
     before = len(done)
     assert (run(ONES) == 2).all()
     assert len(done) == before
+
+
+@pytest.fixture
+def long(monkeypatch):
+    """A plan that counts as long."""
+    monkeypatch.setattr(program, "_LONG", 0)
+    return ed.plan(DOUBLE.graph, 2, strategy=["i"])
+
+
+@on_the_main_thread
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupt_waits_for_no_kernel(long, workers):
+    free, all_at_work, told = Event(), Barrier(workers, timeout=PATIENCE), []
+
+    def hold(_):
+        if all_at_work.wait() == 0:
+            signal.pthread_kill(main_thread().ident, signal.SIGINT)
+        assert free.wait(PATIENCE)
+
+    with pytest.raises(KeyboardInterrupt):
+        ed.run(long, {"X": Lazy(ONES, hold)}, ThreadsEngine(workers), on_event=told.append)
+    before = len(told)
+    for _ in range(3):  # beside those that are still at work
+        assert (ed.run(long, {"X": ONES}, ThreadsEngine(workers))["Z"] == 2).all()
+    free.set()
+    assert (ed.run(long, {"X": ONES}, ThreadsEngine(workers))["Z"] == 2).all()
+    assert len(told) == before
+
+
+@on_the_main_thread
+def test_what_is_at_work_after_an_interrupt_keeps_its_arrays(long):
+    free, read = Event(), Event()
+    found = []
+
+    def hold(_):
+        signal.pthread_kill(main_thread().ident, signal.SIGINT)
+        assert free.wait(PATIENCE)
+
+    class Noting(Lazy):
+        def __getitem__(self, where):
+            tile = super().__getitem__(where)
+            found.append(tile.sum())
+            read.set()
+            return tile
+
+    with pytest.raises(KeyboardInterrupt):
+        ed.run(long, {"X": Noting(np.ones(8, np.float32), hold)}, ThreadsEngine(1))
+    gc.collect()
+    free.set()
+    assert read.wait(PATIENCE)
+    assert found[0] == 4
+
+
+@on_the_main_thread
+def test_a_long_run_waits_for_no_thread_that_is_busy(long):
+    free, busy = Event(), Barrier(3, timeout=PATIENCE)
+
+    def hold(_):
+        busy.wait()
+        assert free.wait(PATIENCE)
+
+    def hold_two():
+        ed.run(long, {"X": Lazy(ONES, hold)}, ThreadsEngine(2))
+
+    other = Thread(target=hold_two, daemon=True)
+    other.start()
+    busy.wait()
+    assert (ed.run(long, {"X": ONES}, ThreadsEngine(2))["Z"] == 2).all()
+    free.set()
+    other.join(PATIENCE)
+    assert not other.is_alive()
+
+
+@on_the_main_thread
+def test_a_long_run_that_fails_says_so(long):
+    def fail(_):
+        raise OSError("the disk is gone")
+
+    with pytest.raises(ed.RunError, match="the disk is gone"):
+        ed.run(long, {"X": Lazy(ONES, fail)}, ThreadsEngine(2))
+    assert (ed.run(long, {"X": ONES}, ThreadsEngine(2))["Z"] == 2).all()
 
 
 def test_a_failed_run_keeps_nothing():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 import zipfile
+from inspect import signature
 from pathlib import Path
 
 import ml_dtypes
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.cli import main
+from eindecomp.cli import main, request
+from eindecomp.cli.plan import plan as plan_command
 from eindecomp.cli.run import largest_error, write_npz
+from eindecomp.cli.run import run as run_command
 from eindecomp.engines.threads.engine import ThreadsEngine
 from eindecomp.planner.store.whole_file import write_whole
 
@@ -197,3 +200,60 @@ def test_an_interrupt_says_what_was_not_written(file, tmp_path, monkeypatch, cap
     assert run(monkeypatch, file, "-p", 2, "--random", "--trace", trace) == 130
     assert trace.exists()
     assert "interrupted, no outputs were written" in capsys.readouterr().err
+
+
+def test_every_option_of_planning_is_there():
+    planning = set(signature(plan_command).parameters) - {"inputs", "explain"} | {"place"}
+    assert planning <= set(signature(run_command).parameters)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--objective", "time", "--machine", "cpu-cluster"],
+        ["--objective", "bound", "--solver", "linear"],
+        ["--memory", "1MB"],
+        ["--pin", "Z=i:2", "--place", "sharded"],
+    ],
+)
+def test_planning_is_asked_for_as_elsewhere(options, file, monkeypatch):
+    asked = []
+    monkeypatch.setattr(request.Request, "plan", note_request(asked))
+    assert run(monkeypatch, file, "-p", 2, "--random", "--check", *options) == 0
+    [found] = asked
+    for name, value in zip(options[::2], options[1::2], strict=True):
+        field = {"place": "inputs"}.get(name[2:], name[2:])
+        assert getattr(found, field) in (value, (value,))
+
+
+def note_request(asked):
+    plan = request.Request.plan
+
+    def note(self, graph):
+        asked.append(self)
+        return plan(self, graph)
+
+    return note
+
+
+def test_a_seed_is_of_the_random_inputs(file, tmp_path, monkeypatch, capsys):
+    def outputs(*options):
+        out = tmp_path / "out.npz"
+        assert run(monkeypatch, file, "-p", 1, "--random", "-o", out, *options) == 0
+        return np.load(out)["Z"]
+
+    assert np.array_equal(outputs(), outputs("--seed", 0))
+    assert np.array_equal(outputs("--seed", 1), outputs("--seed", 1))
+    assert not np.array_equal(outputs("--seed", 1), outputs())
+    assert run(monkeypatch, file, "-p", 1, "--inputs", tmp_path / "out.npz", "--seed", 1) == 2
+    assert "--seed is for --random" in capsys.readouterr().err
+
+
+def test_a_full_disk_costs_the_trace_and_nothing_else(file, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out.npz"
+    arguments = [file, "-p", 1, "--random", "-o", out, "--trace", "/dev/full", "--json"]
+    assert run(monkeypatch, *arguments) == 1
+    shown = capsys.readouterr()
+    assert np.load(out)["Z"].shape == (4, 4)
+    assert json.loads(shown.out)["outputs"]["Z"]["shape"] == [4, 4]
+    assert "the trace was not written: No space left on device: '/dev/full'" in shown.err

@@ -89,3 +89,37 @@ def test_what_ended_a_run_is_told_before_what_kept_its_trace(tmp_path):
     plan = ed.plan(ed.parse(ROWS), 2)
     with pytest.raises(KeyboardInterrupt):
         ed.run(plan, {"X": np.ones((4, 6))}, trace=folder / "run.json", on_event=remove)
+
+
+class Closing(Slices):
+    """As a dataset of h5py, which raises for whatever is asked once its file is closed."""
+
+    def __init__(self, array, reads):
+        super().__init__(array)
+        self.left = reads
+
+    @property
+    def chunks(self):
+        if not self.left:
+            raise ValueError("Invalid dataset identifier (invalid dataset identifier)")
+
+    def __getitem__(self, where):
+        if not self.left:
+            raise ValueError("Not a dataset (not a dataset)")
+        self.left -= 1
+        return super().__getitem__(where)
+
+
+def test_an_input_whose_file_was_closed_is_named():
+    x = np.ones((4, 6), np.float32)
+    with pytest.raises(ed.InputError, match=r"input X\[i,j\] cannot be read: ValueError: Invalid"):
+        run(ROWS, Closing(x, 0))
+    with pytest.raises(
+        ed.RunError, match=r"Z\[i\], tile \[2:4\].*Not a dataset.*when input 'X' was read"
+    ):
+        run(ROWS, Closing(x, 1))
+
+
+def test_an_output_whose_file_was_closed_meanwhile_is_named():
+    with pytest.raises(ed.InputError, match=r"Not a dataset.*when input 'X' was read"):
+        run(ROWS, Closing(np.ones((4, 6), np.float32), 2))

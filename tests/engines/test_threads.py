@@ -183,8 +183,10 @@ def test_bad_arguments():
             ed.run(plan, arrays, engine)
     with pytest.raises(ed.InputError, match="missing inputs: Y"):
         ed.run(plan, {"X": arrays["X"]})
-    with pytest.raises(ed.InputError, match="workers must be 1 or more"):
-        ThreadsEngine(workers=0)
+    for workers in (0, -1, 1.5, "2", True):
+        with pytest.raises(ed.InputError, match="workers must be 1 or more"):
+            ThreadsEngine(workers=workers)
+    assert ThreadsEngine(workers=np.int64(3)).workers == 3
 
 
 def test_next_to_nothing_is_one_call_however_it_is_cut():

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from eindecomp.kernels import assemble, compiling, intrinsics, machine_code, vectors
 
 PROGRAM = """
@@ -61,16 +59,6 @@ def test_processes_share_what_one_compiled(tmp_path: Path) -> None:
     file.chmod(0o666)  # whoever can write to it could have written code
     assert run(tmp_path) == "[5.0, 5.0, 5.0] 1"
     assert file.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_folder_that_is_not_ours_alone_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = compiling.cache_folder()
-    assert folder is not None
-    folder.chmod(0o777)
-    assert compiling.cache_folder() is None
 
 
 def test_what_is_stored_is_for_one_processor_and_one_way_of_compiling() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -33,7 +34,8 @@ def run(
 
     Inputs are arrays by name, and numbers for run-time scalars; arrays that are stored in chunks
     (memory-mapped, zarr, HDF5) are read tile by tile. `engine` is a name or an engine. `trace` is a
-    file to write for Perfetto or Chrome, with the rows of each device. A bar shows the progress of
+    file to write for Perfetto or Chrome, with the rows of each device; where that fails after the
+    run, as on a full disk, a warning says so. A bar shows the progress of
     a long run on a terminal, unless `progress` says otherwise. `on_event` is called with one event
     at a time; what it raises cancels the run, and is raised from here as it is. The outputs are
     `result["Z"]`, what it took is `result.stats`.
@@ -44,12 +46,20 @@ def run(
     if isinstance(found, type) or not hasattr(found, "run"):
         raise InputError(f"engine is a name or an engine, not {engine!r}")
     listeners = [] if on_event is None else [on_event]
-    with ExitStack() as stack:
-        if trace is not None:
-            listeners.append(stack.enter_context(tracing(trace)))
-        if (bar := stack.enter_context(showing(progress))) is not None:
-            listeners.append(bar)
-        return found.run(plan, inputs, on_event=_all(listeners))
+    result = None
+    try:
+        with ExitStack() as stack:
+            if trace is not None:
+                listeners.append(stack.enter_context(tracing(trace)))
+            if (bar := stack.enter_context(showing(progress))) is not None:
+                listeners.append(bar)
+            result = found.run(plan, inputs, on_event=_all(listeners))
+    except OSError as error:
+        if result is None:
+            raise
+        # What was computed is worth more than what was noted of it.
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+    return result
 
 
 def _all(listeners: list[Callable[[Event], None]]) -> Callable[[Event], None] | None:

@@ -55,7 +55,11 @@ def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
             *({"name": "thread_name", "ph": "M", "pid": device, "tid": worker,
                "args": {"name": f"worker {worker}"}} for device, worker in sorted(workers)),
         ]  # fmt: skip
-        write_whole(output, orjson.dumps({"traceEvents": [*names, *rows]}))
+        try:
+            write_whole(output, orjson.dumps({"traceEvents": [*names, *rows]}))
+        except OSError as error:
+            reason = f"the trace was not written: {error.strerror}"
+            raise OSError(error.errno, reason, str(output)) from None
 
     try:
         yield collect

@@ -1,4 +1,4 @@
-"""The command line: `eindecomp plan | run | explain | compare | solve | llama | bench`.
+"""The command line: `eindecomp plan | run | explain | compare | solve | llama | bench | cache`.
 
 Exit status 0 is fine, 1 means that what was given is wrong (a message on standard error, no
 traceback), 2 that the command was used wrongly, 130 that it was interrupted before it had a result.
@@ -6,9 +6,12 @@ traceback), 2 that the command was used wrongly, 130 that it was interrupted bef
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from eindecomp.cli import bench, compare, explain, llama, plan, run, solve
+from eindecomp import __version__
+from eindecomp.cli import bench, cache, compare, explain, llama, plan, run, solve
 from eindecomp.errors import EinDecompError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -20,12 +23,26 @@ for command in (
     solve.solve,
     llama.llama,
     bench.bench,
+    cache.cache,
 ):
     app.command()(command)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"eindecomp {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="print the version and exit"
+        ),
+    ] = False,
+) -> None:
     """Split tensor computations over devices, run them, and solve the choice problems behind."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from eindecomp.api.run import run as run_plan
+from eindecomp.api.trace import tracing
 from eindecomp.cli import request as ask
 from eindecomp.cli.arrays import given_arrays
 from eindecomp.cli.progress import interruptible
@@ -38,13 +40,24 @@ def run(
     file: ask.AnyFile,
     devices: ask.Devices = None,
     objective: ask.Objective = "bytes",
+    solver: ask.Solver = "auto",
     strategy: ask.Strategy = None,
+    place: Annotated[
+        ask.InputsName,
+        typer.Option("--place", help="where the plan has inputs: --inputs of the other commands"),
+    ] = "free",
     mesh: ask.MeshAxes = None,
+    memory: ask.Memory = None,
+    machine: ask.MachineName = None,
+    pin: ask.Pins = None,
     rewrite: ask.Rewrite = True,
     time: ask.Time = 45,
     random: Annotated[
-        bool, typer.Option("--random", help="inputs of random numbers, the same every time")
+        bool, typer.Option("--random", help="inputs of random numbers, the same for a seed")
     ] = False,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="of the random inputs; 0 unless given")
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,24 +83,32 @@ def run(
     """
     if random == bool(inputs):
         raise typer.BadParameter("say where inputs come from: --random, or --inputs data.npz")
+    if seed is not None and not random:
+        raise typer.BadParameter("--seed is for --random")
     _check_places(output, trace)
     asked = ask.Request(
-        devices, objective, strategy=strategy, mesh=mesh, rewrite=rewrite, time=time
-    )
-    with interruptible("no outputs were written"):
-        found = ask.read(file)
-        plan = asked.plan_from(found, file)
-        # Against the graph as it was written, so that rewriting it is checked too.
-        written = plan.graph if isinstance(found, bytes) else found
-        arrays = _random(plan.graph) if random else given_arrays(plan.graph, inputs or ())
-        result = run_plan(plan, arrays, trace=trace)
-        worst = _errors(result, evaluate(written, arrays)) if check else {}
-    if output is not None:
-        write_whole(output, lambda opened: write_npz(opened, result))
-    if json:
-        typer.echo(orjson.dumps(_record(result, worst)))
-    else:
-        _show(result, worst, plan.graph)
+        devices, objective, solver, strategy, place, mesh, memory, machine, rewrite, time,
+        tuple(pin or ()),
+    )  # fmt: skip
+    # A trace that cannot be written must not cost the outputs: it comes last.
+    with nullcontext() if trace is None else tracing(trace) as on_event:
+        with interruptible("no outputs were written"):
+            found = ask.read(file)
+            plan = asked.plan_from(found, file)
+            # Against the graph as it was written, so that rewriting it is checked too.
+            written = plan.graph if isinstance(found, bytes) else found
+            if random:
+                arrays = random_inputs(plan.graph, seed or 0)
+            else:
+                arrays = given_arrays(plan.graph, inputs or ())
+            result = run_plan(plan, arrays, on_event=on_event)
+            worst = _errors(result, evaluate(written, arrays)) if check else {}
+        if output is not None:
+            write_whole(output, lambda opened: write_npz(opened, result))
+        if json:
+            typer.echo(orjson.dumps(_record(result, worst)))
+        else:
+            _show(result, worst, plan.graph)
     if any(error > _tolerance(plan.graph[name]) for name, error in worst.items()):
         raise InputError("the outputs differ from the reference by more than rounding")
 
@@ -103,8 +124,9 @@ def _check_places(output: Path | None, trace: Path | None) -> None:
             check_writable(path)
 
 
-def _random(graph: Graph) -> dict[str, Any]:
-    rng = np.random.default_rng(0)
+def random_inputs(graph: Graph, seed: int) -> dict[str, Any]:
+    """Numbers for all inputs and scalars of a graph, the same for a seed."""
+    rng = np.random.default_rng(seed)
     found: dict[str, Any] = {}
     for vertex in graph.inputs:
         if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):

@@ -30,14 +30,19 @@ def to_stored(given: Any, vertex: Vertex) -> Any:
     It has a shape, a dtype, and gives NumPy arrays for slices.
     """
     what = f"input {vertex}"
-    if not (hasattr(given, "chunks") or _is_mapped(given) or _only_slices(given)):
-        return to_array(given, vertex)
-    if tuple(given.shape) != vertex.shape:
-        raise InputError(f"{what} has shape {vertex.shape}, got {tuple(given.shape)}")
     try:
-        none = np.empty(0, given.dtype)
+        stored = hasattr(given, "chunks") or _is_mapped(given) or _only_slices(given)
+        shape, dtype = (tuple(given.shape), given.dtype) if stored else ((), None)
+    except Exception as error:  # as of a file that was closed
+        raise InputError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
+    if not stored:
+        return to_array(given, vertex)
+    if shape != vertex.shape:
+        raise InputError(f"{what} has shape {vertex.shape}, got {shape}")
+    try:
+        none = np.empty(0, dtype)
     except TypeError:
-        raise InputError(f"{what} has dtype {vertex.dtype}, got {given.dtype}") from None
+        raise InputError(f"{what} has dtype {vertex.dtype}, got {dtype}") from None
     if none.dtype == vertex.dtype:
         return np.asarray(given) if _is_mapped(given) else given
     _convert(none, vertex.dtype, what)  # refuses what would lose information
@@ -52,6 +57,11 @@ class _Converted:
     shape: tuple[int, ...]
     dtype: DType
     what: str
+
+    @property
+    def chunks(self) -> Any:
+        """How it is stored."""
+        return getattr(self.stored, "chunks", None)
 
     def __getitem__(self, where: Any) -> Array:
         return _convert(np.asarray(self.stored[where]), self.dtype, self.what)

@@ -1,4 +1,4 @@
-"""The BLAS libraries of this process, and holding them to one thread for each of ours.
+"""The BLAS libraries of this process.
 
 NumPy and SciPy bring one each, often of different versions, and neither is the faster one for all
 shapes and processors. Whichever else is loaded, or lies beside this Python (MKL), is offered too.
@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Mapping
 
 _PRODUCTS = {"float32": "sgemm", "float64": "dgemm", "complex64": "cgemm", "complex128": "zgemm"}
 # How builds name Fortran's functions: with 32-bit integers, then with 64-bit ones.
@@ -41,7 +40,7 @@ def libraries() -> tuple[Library, ...]:
     """All that there are, NumPy's before SciPy's."""
     _load_mkl()
     found: dict[str, Library] = {}
-    selected: Any = _controller().select(user_api="blas")
+    selected: Any = controller().select(user_api="blas")
     loaded: list[dict[str, Any]] = selected.info()
     for info in loaded:
         if (library := _read(info)) is not None:
@@ -83,29 +82,8 @@ def _load_mkl() -> None:
             return
 
 
-_LOCK = Lock()
-_HELD: list[Any] = []
-
-
 @cache
-def _controller() -> ThreadpoolController:
-    import_module("scipy.linalg.cython_blas")  # what is loaded later is not held
+def controller() -> ThreadpoolController:
+    """What says which libraries there are, and how many threads each may use."""
+    import_module("scipy.linalg.cython_blas")  # what is loaded later is not seen
     return ThreadpoolController()
-
-
-@contextmanager
-def one_thread_each() -> Generator[None]:
-    """Hold BLAS to one thread while anybody's run or measurement lasts."""
-    libraries()
-    with _LOCK:
-        # The setting belongs to the process: the first makes it, the last undoes it.
-        limit = None if _HELD else _controller().limit(limits=1, user_api="blas")
-        _HELD.append(limit)
-    try:
-        yield
-    finally:
-        with _LOCK:
-            if len(_HELD) > 1:
-                _HELD.pop()
-            elif (limit := _HELD.pop()) is not None:
-                limit.restore_original_limits()

@@ -1,18 +1,9 @@
-"""Compiling generated loops once a machine: in memory, and on disk for the processes to come.
-
-What is stored is native code, so it is trusted only in a folder that is the user's own and that
-nobody else can write to, and only whole: each file begins with the digest of the rest. A file that
-is missing, damaged or from other versions is made anew, and a folder that cannot be written to
-costs nothing but the next process's time.
-"""
+"""Compiling generated loops once a machine: in memory, and on disk for the processes to come."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import os
-import stat
-import tempfile
 import threading
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -30,9 +21,11 @@ from eindecomp.kernels import assemble as assembling
 from eindecomp.kernels import functions, intrinsics, vectors
 from eindecomp.kernels import machine_code as linking
 from eindecomp.kernels.assemble import Unsupported, assemble
+from eindecomp.kernels.cache import load, store
 from eindecomp.kernels.emit import caster
 from eindecomp.kernels.generate import source_of
 from eindecomp.kernels.machine_code import link, machine_code
+from eindecomp.kernels.stored import Stored
 from eindecomp.lang.dtypes import LOW_PRECISION, dtype, type_names
 
 if TYPE_CHECKING:
@@ -80,36 +73,34 @@ def compile_source(
 
 
 def _compile(source: str, description: str, names: Mapping[str, Any]) -> Callable[[int], None]:
-    key = hashlib.sha256((versions() + source).encode()).hexdigest()
-    name = f"kernel_{key[:32]}"
-    path = _path_of(key)
+    key = versions() + source
+    name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:32]}"
     # Anything may be wrong with a file; whatever it is, compiling mends it.
     with suppress(Exception):
-        if path is not None and (code := _stored(path)) is not None:
+        if (code := load(key)) is not None:
             return link(code, name)
     start = perf_counter()
     scope = {**_namespace(), **names, "__name__": __name__}
     try:
         code = machine_code(assemble(source, name, scope))
-        function = link(code, name)
-        if path is not None:
-            with suppress(OSError):
-                write_whole(path, hashlib.sha256(code).digest() + code)
+        function, loaded = link(code, name), False
+        store(key, code)
     except Unsupported:
-        function = _compile_by_numba(source, scope)
-    if (heard := _heard.get()) is not None:
+        function, loaded = _compile_by_numba(source, scope)
+    if not loaded and (heard := _heard.get()) is not None:
         heard.append((description, start, perf_counter()))
     return function
 
 
-def _compile_by_numba(source: str, scope: dict[str, Any]) -> Callable[[int], None]:
-    """Kernels of more than plain numbers: complex functions, powers of whole numbers."""
+def _compile_by_numba(source: str, scope: dict[str, Any]) -> tuple[Callable[[int], None], bool]:
+    """Kernels of more than plain numbers, complex ones, say; and whether it was on disk."""
     # The text is our own, made of numbers and fixed names only.
     exec(compile(source, "<eindecomp kernel>", "exec"), scope)  # noqa: S102
     function: Any = numba.njit(nogil=True, error_model="numpy")(scope["kernel"])
+    function._cache = stored = Stored(versions() + source)
     function.compile(_SIGNATURE)
     function.disable_compile()
-    return function
+    return function, stored.loaded
 
 
 @cache
@@ -134,52 +125,9 @@ def _namespace() -> dict[str, Any]:
     return found
 
 
-def _stored(path: Path) -> bytes | None:
-    """Machine code from disk, if it is whole and nobody else can have written it."""
-    with path.open("rb") as opened:
-        # The file that is read, not only the folder: another could have been put there.
-        if not _is_ours(os.fstat(opened.fileno())):
-            return None
-        data = opened.read()
-    return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file for this user's eyes: all of it or nothing, whoever else writes it too."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        fresh = Path(folder) / path.name
-        fresh.touch(0o600)
-        fresh.write_bytes(data)
-        fresh.replace(path)
-
-
-def _path_of(key: str) -> Path | None:
-    folder = cache_folder()
-    return None if folder is None else folder / key
-
-
 @cache
 def versions() -> str:
     """Everything but the source that compiled code depends on."""
     modules = (assembling, functions, intrinsics, linking, vectors)
     code = [Path(str(module.__file__)).read_text() for module in modules]
     return repr((llvmlite.__version__, numba.__version__, linking.processor(), code))
-
-
-def cache_folder() -> Path | None:
-    """Where compiled functions are kept; None where no folder can be trusted and written to."""
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    try:
-        root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-        folder = root / "eindecomp" / "kernels"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
-    except (OSError, RuntimeError):
-        return None
-    return folder if _is_ours(found) and stat.S_ISDIR(found.st_mode) else None
-
-
-def _is_ours(found: os.stat_result) -> bool:
-    """Whether something is the user's own and nobody else can write to it."""
-    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return own and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

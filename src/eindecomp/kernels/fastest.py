@@ -8,20 +8,20 @@ with the compiled kernels. Results of one machine thus do not change from run to
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from contextlib import suppress
 from functools import cache
 from math import prod
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.kernels.blas_libraries import libraries, one_thread_each
-from eindecomp.kernels.compiling import cache_folder, versions, write_whole
+from eindecomp.kernels.blas_libraries import libraries
+from eindecomp.kernels.blas_threads import one_thread_each
+from eindecomp.kernels.cache import load, store
+from eindecomp.kernels.compiling import versions
 from eindecomp.kernels.product import Product, Side
 
 if TYPE_CHECKING:
@@ -152,9 +152,8 @@ def _choices() -> dict[str, str]:
 
 
 def _read() -> dict[str, str]:
-    path = _path()
-    with suppress(OSError, ValueError):
-        read: Any = {} if path is None else json.loads(path.read_text())
+    with suppress(ValueError):
+        read: Any = json.loads(load(_key()) or b"{}")
         if isinstance(read, dict):
             entries = cast("dict[object, object]", read)
             return {str(name): str(way) for name, way in entries.items()}
@@ -162,20 +161,12 @@ def _read() -> dict[str, str]:
 
 
 def _remember(choices: dict[str, str]) -> None:
-    path = _path()
-    if path is None:
-        return
     # Others may have measured meanwhile: what they know is kept, what we know counts.
     choices |= {name: way for name, way in _read().items() if name not in choices}
-    with suppress(OSError):
-        write_whole(path, json.dumps(choices, indent=1).encode())
+    store(_key(), json.dumps(choices).encode())
 
 
 @cache
-def _path() -> Path | None:
-    folder = cache_folder()
-    if folder is None:
-        return None
-    known = [library.name for library in libraries()]
-    machine = hashlib.sha256((versions() + repr(known)).encode()).hexdigest()
-    return folder / f"fastest-{machine[:16]}.json"
+def _key() -> str:
+    """Under which name the verdicts of this machine are kept."""
+    return repr(["fastest", versions(), [library.name for library in libraries()]])

@@ -68,7 +68,7 @@ class MoveKernel:
 
 
 def _gather(op: Gather, table: Array, index: Array, out: Array) -> None:
-    _check_index(index, table.shape[op.axis])
+    check_index(index, table.shape[op.axis])
     if set(op.table).isdisjoint(op.index):
         # `np.take` would copy the whole of a table that is cut along its other labels.
         found = table[(*([slice(None)] * op.axis), index)]
@@ -81,7 +81,7 @@ def _gather(op: Gather, table: Array, index: Array, out: Array) -> None:
 
 
 def _scatter_add(op: ScatterAdd, source: Array, index: Array, out: Array) -> None:
-    _check_index(index, out.shape[op.axis])
+    check_index(index, out.shape[op.axis])
     space = tuple(dict.fromkeys((*op.source, *op.index)))
     sizes = dict(zip(op.source, source.shape, strict=True))
     sizes |= dict(zip(op.index, index.shape, strict=True))
@@ -118,7 +118,8 @@ def _spread(array: Array, labels: Labels, space: Labels) -> Array:
     return array.transpose(order).reshape([sizes.get(label, 1) for label in space])
 
 
-def _check_index(index: Array, size: int) -> None:
+def check_index(index: Array, size: int) -> None:
+    """Raise if an index is outside a table of so many rows."""
     if index.size and (index.min() < 0 or index.max() >= size):
         bad = index.min() if index.min() < 0 else index.max()
         raise InputError(f"index {bad} is outside 0 to {size - 1}")

@@ -1,7 +1,8 @@
 """Compiling the hot loops before the clock starts.
 
-The first call on a machine compiles them for about half a minute; numba keeps the result on disk,
-and later processes load it in about a second. Neither is part of a problem's time limit.
+The first call on a machine compiles them for about half a minute; the result is kept on disk where
+that can be written to, and later processes load it in about a second. Neither is part of a
+problem's time limit.
 """
 
 from __future__ import annotations

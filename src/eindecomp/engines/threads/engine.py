@@ -17,9 +17,10 @@ from eindecomp.engines.threads.pool import WORKERS
 from eindecomp.engines.threads.program import Program
 from eindecomp.engines.threads.report import Report
 from eindecomp.engines.threads.space import check_space, largest_load
-from eindecomp.errors import InputError
+from eindecomp.errors import EinDecompError, InputError
+from eindecomp.graph.checks import whole_number
 from eindecomp.graph.inputs import check_inputs
-from eindecomp.kernels.blas_libraries import one_thread_each
+from eindecomp.kernels.blas_threads import one_thread_each
 
 if TYPE_CHECKING:
     from eindecomp.engines.events import Event
@@ -34,9 +35,7 @@ class ThreadsEngine:
     """
 
     def __init__(self, workers: int | None = None, spare: Spare | None = None) -> None:
-        if workers is not None and (not isinstance(workers, int) or workers < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"workers must be 1 or more, not {workers!r}")
-        self.workers = workers
+        self.workers = None if workers is None else _workers(workers)
         self.spare = spare
         """Where arrays are taken from and left, for those who run again and again."""
 
@@ -72,9 +71,9 @@ class ThreadsEngine:
         memory = Memory(arrays, scalars, program.shapes, program.uses, loads, on_free, self.spare)
         workers = self._workers(program)
         # One thread of BLAS's or many: for what is small that makes no difference.
-        hold = nullcontext() if workers == 1 and program.is_small else one_thread_each()
-        with hold:
-            WORKERS.run(Job(program, memory, report), workers)
+        hold = nullcontext if workers == 1 and program.is_small else one_thread_each
+        with hold():
+            WORKERS.run(Job(program, memory, report, hold), workers)
         names = [vertex.name for vertex in program.graph.outputs]
         outputs = memory.outputs({name: program.key_of(name) for name in names})
         stats = Stats(
@@ -87,6 +86,16 @@ class ThreadsEngine:
             workers,
         )
         return Result(outputs, stats)
+
+
+def _workers(given: object) -> int:
+    try:
+        count = whole_number(given, "workers")
+    except EinDecompError:
+        count = 0
+    if count < 1:
+        raise InputError(f"workers must be 1 or more, not {given!r}")
+    return count
 
 
 _PREPARED: dict[int, tuple[ref[Plan], Program]] = {}

@@ -6,28 +6,46 @@ they need, somebody always works, however many threads there are.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from threading import Condition
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.engines.threads.forking import GATE
 from eindecomp.errors import EinDecompError, RunError
 from eindecomp.kernels.compiling import hearing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eindecomp.engines.threads.call import Call
+    from eindecomp.engines.threads.forking import Mark
     from eindecomp.engines.threads.memory import Memory
-    from eindecomp.engines.threads.program import Call, Program
+    from eindecomp.engines.threads.program import Program
     from eindecomp.engines.threads.report import Report
     from eindecomp.kernels.compiling import Compilation
 
 
 class Job:
-    """The calls of a program that are done, and what stopped them."""
+    """The calls of a program that are done, and what stopped them.
 
-    def __init__(self, program: Program, memory: Memory, report: Report | None) -> None:
+    `hold` is what every thread holds for as long as it works.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        memory: Memory,
+        report: Report | None,
+        hold: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.program, self.memory, self.report = program, memory, report
         self.error: BaseException | None = None
+        self.interrupted = False
+        """Whether it was stopped from outside, so that nobody waits for what is at work."""
+        self._hold = hold
         self._done = bytearray(len(program.calls))
         self._take = count().__next__
         self._join = count().__next__
@@ -39,12 +57,17 @@ class Job:
         """Carry out calls until none is left, one fails, or the run is stopped."""
         try:
             # Both belong to a thread; what a run within this one compiles is heard there.
-            with np.errstate(all="ignore"), hearing() as compiled:
-                self._work(self._join(), compiled)
+            with (
+                self._hold(),
+                GATE.working() as mark,
+                np.errstate(all="ignore"),
+                hearing() as compiled,
+            ):
+                self._work(self._join(), mark, compiled)
         except BaseException as error:
             self.stop(error)
 
-    def _work(self, worker: int, compiled: list[Compilation]) -> None:
+    def _work(self, worker: int, mark: Mark, compiled: list[Compilation]) -> None:
         calls, done, take = self.program.calls, self._done, self._take
         memory, report = self.memory, self.report
         while not self._stopped:
@@ -56,11 +79,13 @@ class Job:
                 if not done[other] and not self._wait(other):
                     return
             if report is None:
-                self._run(call)
+                self._run(call, mark)
             else:
                 start = report.started(number, call, worker)
-                self._run(call)
+                self._run(call, mark)
                 report.finished(call, worker, start, compiled)
+            if self._stopped:  # and maybe cleared
+                return
             for key in call.uses:
                 memory.done(key)
             done[number] = 1
@@ -68,11 +93,14 @@ class Job:
                 with self._changed:
                     self._changed.notify_all()
 
-    def _run(self, call: Call) -> None:
+    def _run(self, call: Call, mark: Mark) -> None:
+        GATE.enter(mark)
         try:
             call.run(self.memory)
         except Exception as error:
             raise _named(error, call, self.program) from error
+        finally:
+            mark.at_work = False
 
     def _wait(self, number: int) -> bool:
         """Wait until a call is done; False if the run was stopped."""
@@ -87,9 +115,12 @@ class Job:
     def stop(self, error: BaseException) -> None:
         """Let no further call start; the first error is the one that is reported."""
         with self._changed:
-            self.error = self.error or error
+            if not self._stopped:
+                self.error, self.interrupted = error, not isinstance(error, Exception)
             self._stopped = True
             self._changed.notify_all()
+        if self.interrupted and self.report is not None:
+            self.report.silence()
 
     def check(self) -> None:
         """Raise what stopped the run, and let go of its arrays."""

@@ -7,6 +7,7 @@ own.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import count
 from mmap import mmap
 from threading import Lock
@@ -14,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.threads.rows import read_rows
+from eindecomp.errors import EinDecompError, InputError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from eindecomp.engines.threads.spare import Spare
     from eindecomp.lang.dtypes import DType
@@ -34,6 +38,18 @@ def is_in_memory(array: Any) -> bool:
     while getattr(owner, "base", None) is not None:
         owner = owner.base
     return isinstance(array, np.ndarray) and not isinstance(owner, mmap)
+
+
+@contextmanager
+def _reading(key: Key) -> Generator[None]:
+    """Name the input that cannot be read, as its file was closed or its disk is gone."""
+    try:
+        yield
+    except EinDecompError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{reason}, when input {key!r} was read") from error
 
 
 class Memory:
@@ -70,8 +86,17 @@ class Memory:
         """A tile: a view where the array is NumPy's, else what its storage reads."""
         array = self._arrays[key]
         if key in self._stored:
-            return np.asarray(array[... if where is None else where])
+            with _reading(key):
+                return np.asarray(array[... if where is None else where])
         return array if where is None else array[where]
+
+    def read_rows(self, key: Key, where: Where, axis: int, index: Array) -> tuple[Array, Array]:
+        """A tile to look rows up in, and the index to do so; of what is stored only those rows."""
+        if key not in self._stored:
+            return self.read(key, where), index
+        array = self._arrays[key]
+        with _reading(key):
+            return read_rows(array, where or tuple(slice(0, n) for n in array.shape), axis, index)
 
     def write(self, key: Key, where: Where) -> Array:
         """The place of a tile."""

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.threads.call import Call
 from eindecomp.engines.threads.cores import cores
 from eindecomp.engines.threads.folds import Fold, find_folds
 from eindecomp.engines.threads.memory import Key, Memory, Where
 from eindecomp.engines.threads.merge import Tile, merge
-from eindecomp.engines.threads.space import needed_space
+from eindecomp.engines.threads.space import loads_of, needed_space
 from eindecomp.engines.threads.trifles import find_trifles, undivided
-from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.ops import Fill, Gather, Input
 from eindecomp.kernels.fills import fill
 from eindecomp.kernels.kernel import Kernel, einsum_kernel, flops
 from eindecomp.kernels.moves import MoveKernel
@@ -40,24 +41,8 @@ if TYPE_CHECKING:
 
 
 _SMALL = 200_000  # operations that take one thread about as long as waking another
+_LONG = 200_000_000  # operations beside which waking another thread is nothing
 _TINY = 5_000  # operations of a call below which threads wait for the interpreter more than work
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One piece of work: what to run, what must have run before, and which arrays it uses."""
-
-    run: Callable[[Memory], None]
-    after: tuple[int, ...]
-    uses: tuple[Key, ...]
-    """What it reads and what it writes: some write tiles that nobody reads, after the last read."""
-    vertex: str
-    kind: str
-    devices: tuple[int, ...]
-    """Those whose tile it is; several where tiles are computed as one."""
-    box: Box
-    loads: tuple[tuple[str, int], ...] = ()
-    """The inputs of the graph that it reads, and how many bytes of each."""
 
 
 @dataclass
@@ -118,8 +103,17 @@ class Program:
     @cached_property
     def is_small(self) -> bool:
         """Whether handing calls to other threads would take longer than the calls."""
-        work = max(self.flops, sum(volume(call.box) for call in self.calls))
-        return work < max(_SMALL, _TINY * len(self.calls))
+        return self.work < max(_SMALL, _TINY * len(self.calls))
+
+    @cached_property
+    def is_long(self) -> bool:
+        """Whether a person could want to interrupt it."""
+        return self.work >= _LONG
+
+    @cached_property
+    def work(self) -> int:
+        """About how many operations it takes."""
+        return max(self.flops, sum(volume(call.box) for call in self.calls))
 
     @cached_property
     def uses(self) -> dict[Key, int]:
@@ -206,6 +200,7 @@ class Program:
             for name, box, shape in zip(vertex.inputs, task.reads, shapes, strict=True)
             if box is not None
         ]
+        read = _reader(vertex, operands)
         lent = self._lent(vertex, task)
         out = _where(task.box, vertex.shape)
         name = vertex.name
@@ -216,13 +211,12 @@ class Program:
             written = [into]
 
             def run(memory: Memory) -> None:
-                tiles = [memory.read(*operand) for operand in operands]
-                kernel.add(tiles, memory.write(into, out))
+                kernel.add(read(memory), memory.write(into, out))
 
         elif task.into.layout is Layout.HOME:
 
             def run(memory: Memory) -> None:
-                tiles = [memory.read(*operand) for operand in operands]
+                tiles = read(memory)
                 kernel.whole(tiles + lent, memory.write(name, out), memory.scalars)
 
         else:
@@ -230,16 +224,12 @@ class Program:
             written = [key for key, _ in places]
 
             def run(memory: Memory) -> None:
-                tiles = [memory.read(*operand) for operand in operands]
+                tiles = read(memory)
                 state = [memory.write(*place) for place in places]
                 kernel.partial(tiles + lent, state, memory.scalars)
 
         uses = (*(source for source, _ in operands), *written)
-        loads = tuple(
-            (source, volume(box) * self.graph[source].dtype.itemsize)
-            for source, box in zip(vertex.inputs, task.reads, strict=True)
-            if box is not None and isinstance(self.graph[source].op, Input)
-        )
+        loads = loads_of(self.graph, vertex, task.reads)
         return Call(run, after, uses, name, "compute", tile.devices, task.box, loads)
 
     def _lent(self, vertex: Vertex, task: Compute) -> list[Array]:
@@ -356,6 +346,14 @@ def _overlapping(needed: tuple[Box, ...], written: tuple[Box, ...]) -> tuple[tup
         tuple(w for w, other in enumerate(written) if meet(box, other) is not None)
         for box in needed
     )
+
+
+def _reader(vertex: Vertex, operands: list[tuple[str, Where]]) -> Callable[[Memory], list[Array]]:
+    """What gives a kernel its tiles."""
+    if not isinstance(vertex.op, Gather):
+        return lambda memory: [memory.read(*operand) for operand in operands]
+    axis, (table, index) = vertex.op.axis, operands
+    return lambda memory: [*memory.read_rows(*table, axis, memory.read(*index))]
 
 
 def _read(tasks: Sequence[Compute]) -> list[int]:

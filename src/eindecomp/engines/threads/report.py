@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eindecomp.engines.events import Event
-    from eindecomp.engines.threads.program import Call, Program
+    from eindecomp.engines.threads.call import Call
+    from eindecomp.engines.threads.program import Program
     from eindecomp.kernels.compiling import Compilation
 
 
@@ -30,11 +31,18 @@ class Report:
         self._moves = program.moves_by_call
         self._on_event, self._lock = on_event, Lock()
         self._start = perf_counter()
+        self._silent = False
         self._tell(RunStarted(program.tasks))
 
     def _tell(self, event: Event) -> None:
         with self._lock:
-            self._on_event(event)
+            if not self._silent:
+                self._on_event(event)
+
+    def silence(self) -> None:
+        """Tell nothing more, as the run is over for whoever listens."""
+        with self._lock:
+            self._silent = True
 
     def started(self, number: int, call: Call, worker: int) -> float:
         """Tell of a call that a worker begins with, and of what moves for it; gives the time."""

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.engines.threads.available import available
 from eindecomp.engines.threads.memory import is_in_memory
 from eindecomp.errors import InputError
+from eindecomp.graph.ops import Gather, Input
 from eindecomp.planner.memory import show_bytes
+from eindecomp.tra.boxes import volume
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from eindecomp.engines.threads.call import Loads
     from eindecomp.engines.threads.memory import Key
     from eindecomp.engines.threads.program import Program
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.tra.boxes import Box
 
 _LITTLE = 1 << 24  # bytes that there always are: to look would take longer than to run
 
@@ -41,6 +47,22 @@ def needed_space(program: Program) -> tuple[int, str]:
                 if left[key] == 0 and key in held:
                     total -= sizes[key]
     return most, where
+
+
+def loads_of(graph: Graph, vertex: Vertex, reads: Sequence[Box | None]) -> Loads:
+    """The graph's inputs of which a tile reads boxes, and how many bytes of each."""
+    found: list[tuple[str, int]] = []
+    for k, (name, box) in enumerate(zip(vertex.inputs, reads, strict=True)):
+        source = graph[name]
+        if box is None or not isinstance(source.op, Input):
+            continue
+        elements = volume(box)
+        if isinstance(vertex.op, Gather) and k == 0 and reads[1] is not None:
+            # Rows that are not looked up are not read.
+            low, high = box[vertex.op.axis]
+            elements = elements // max(1, high - low) * min(high - low, volume(reads[1]))
+        found.append((name, elements * source.dtype.itemsize))
+    return tuple(found)
 
 
 def largest_load(program: Program, arrays: Mapping[str, Any]) -> int:

@@ -1,0 +1,206 @@
+"""Compiled code on disk, for the processes to come: found by a key, bounded in size.
+
+What is stored is native code, so it is trusted only in a folder that is the user's own, that nobody
+else can write to or put another in the place of, and only whole: each file begins with the digest
+of the rest. A file that is missing or damaged counts as absent, and a folder that cannot be
+written to costs nothing but the next process's time. What was not used for longest goes first when
+there is more than `limit`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from secrets import token_hex
+from time import time
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIMIT = "EINDECOMP_CACHE_MB"
+"""The environment variable that says how many MiB are kept; 0 keeps nothing."""
+_USUAL = 256
+_LEAVE = 0.8  # of the limit is left when something has to go, so that it does not at every store
+_LOOK = 32  # stores from one look at the size to the next
+_DAY = 86_400.0  # seconds after which an unfinished file is nobody's any more
+_DIGEST = 32
+_UNFINISHED = "."  # before the names of files that are being written
+
+_stores = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What is kept: where, how much, and how much may be."""
+
+    folder: Path | None
+    """None where no folder can be trusted or written to, so that nothing is kept."""
+    files: int
+    nbytes: int
+    limit: int
+
+
+def load(key: str) -> bytes | None:
+    """What was stored under a key, or None."""
+    path = _path_of(key)
+    if path is None:
+        return None
+    with suppress(OSError):
+        with path.open("rb") as opened:
+            # The file that is read, not only the folder: another could have been put there.
+            if not _is_ours_alone(os.fstat(opened.fileno())):
+                return None
+            data = opened.read()
+        if hashlib.sha256(data[_DIGEST:]).digest() == data[:_DIGEST]:
+            with suppress(OSError):  # a folder may be readable only
+                os.utime(path)
+            return data[_DIGEST:]
+    return None
+
+
+def store(key: str, data: bytes) -> None:
+    """Keep something under a key: all of it or nothing, whoever else stores it too."""
+    path = _path_of(key)
+    if path is None or len(data) > _limit():
+        return
+    fresh = path.with_name(f"{_UNFINISHED}{token_hex(8)}")
+    with suppress(OSError):
+        try:
+            fresh.touch(0o600, exist_ok=False)
+            fresh.write_bytes(hashlib.sha256(data).digest() + data)
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+        if next(_stores) % _LOOK == 0:
+            _shrink(path.parent)
+
+
+def usage() -> Usage:
+    """How much is kept now."""
+    folder = cache_folder()
+    sizes = [] if folder is None else [found.st_size for _, found in _files(folder)]
+    return Usage(folder, len(sizes), sum(sizes), _limit())
+
+
+def clear() -> Usage:
+    """Remove everything; says what there was."""
+    before = usage()
+    if before.folder is not None:
+        for path, _ in _files(before.folder):
+            path.unlink(missing_ok=True)
+    return before
+
+
+def cache_folder() -> Path | None:
+    """Where compiled functions are kept; None where no folder can be trusted and made."""
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    try:
+        root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+        folder = root / "eindecomp" / "kernels"
+        if not _is_safe(folder):
+            return None
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Its real path, so that links on the way are followed now and never again.
+        real = folder.resolve(strict=True)
+        found = real.lstat()
+    except (OSError, RuntimeError):
+        return None
+    safe = _is_safe(folder) and _is_ours_alone(found) and stat.S_ISDIR(found.st_mode)
+    return real if safe else None
+
+
+def _path_of(key: str) -> Path | None:
+    folder = cache_folder()
+    return None if folder is None else folder / hashlib.sha256(key.encode()).hexdigest()
+
+
+def _limit() -> int:
+    """The most bytes that are kept."""
+    text = os.environ.get(LIMIT) or str(_USUAL)
+    if not (text.isascii() and text.isdecimal() and len(text) < 12):
+        raise InputError(f"{LIMIT} is how many MiB of compiled code are kept, not {text!r}")
+    return int(text) << 20
+
+
+def _shrink(folder: Path) -> None:
+    """Remove what was not used for longest, and what nobody has finished."""
+    limit, now = _limit(), time()
+    files = sorted(_files(folder), key=lambda file: file[1].st_mtime)
+    total = sum(found.st_size for _, found in files)
+    leave = limit if total <= limit else _LEAVE * limit
+    for path, found in files:
+        abandoned = path.name.startswith(_UNFINISHED) and found.st_mtime < now - _DAY
+        if total > leave or abandoned:
+            path.unlink(missing_ok=True)
+            total -= found.st_size
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):  # another process may have removed it
+                found = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode):
+                    yield folder / entry.name, found
+
+
+def _is_safe(folder: Path) -> bool:
+    """Whether only the user and root can say what lies at a path, as far as that exists.
+
+    As ssh has it: up to the home folder, or to the root for what lies elsewhere.
+    """
+    # A link that somebody else owns would lead us wherever they like.
+    links = (part for part in (folder, *folder.parents) if part.is_symlink())
+    if not all(_is_own(part.lstat()) for part in links):
+        return False
+    real, home = folder.resolve(), Path.home().resolve()
+    for part in (real, *real.parents):
+        if part.exists() and not _is_kept_from_others(part.lstat()):
+            return False
+        if part == home:
+            break
+    return True
+
+
+def _is_own(found: os.stat_result) -> bool:
+    """Whether something belongs to the user, or to root, who could do anything anyway."""
+    return not hasattr(os, "getuid") or found.st_uid in (0, os.getuid())
+
+
+def _is_kept_from_others(found: os.stat_result) -> bool:
+    """Whether what lies in a folder can be exchanged by nobody else."""
+    sticky = bool(found.st_mode & stat.S_ISVTX)  # as /tmp is: only owners may rename and remove
+    return _is_own(found) and (sticky or not _others_write(found))
+
+
+def _is_ours_alone(found: os.stat_result) -> bool:
+    """Whether something is the user's own and nobody else can write to it."""
+    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return own and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _others_write(found: os.stat_result) -> bool:
+    if not hasattr(os, "getuid"):
+        return False
+    shared = found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid)
+    return bool(shared or found.st_mode & stat.S_IWOTH)
+
+
+def _is_private_group(group: int) -> bool:
+    """Whether a group is the user's own, of the same name, with nobody else in it."""
+    import grp
+    import pwd
+
+    with suppress(KeyError):
+        user, found = pwd.getpwuid(os.getuid()), grp.getgrgid(group)
+        alone = set(found.gr_mem) <= {user.pw_name}
+        return alone and found.gr_name == user.pw_name and user.pw_gid == group
+    return False
