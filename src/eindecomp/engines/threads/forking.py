@@ -8,16 +8,11 @@ call that takes too long to be waited for leaves a child in which nothing runs, 
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from threading import Condition, Lock, get_ident
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import RunError
 from eindecomp.kernels import blas_threads as blas
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 PATIENCE = 5.0
 """Seconds that a fork waits for calls."""
@@ -50,8 +45,7 @@ class Gate:
         self._opened = Condition()
         self._forking = Lock()
 
-    @contextmanager
-    def working(self) -> Generator[Mark]:
+    def join(self) -> Mark:
         """A mark for a thread that is going to carry out calls."""
         if self._left_behind:
             raise RunError(
@@ -60,10 +54,11 @@ class Gate:
             )
         mark = Mark()
         self._marks.add(mark)
-        try:
-            yield mark
-        finally:
-            self._marks.discard(mark)
+        return mark
+
+    def leave(self, mark: Mark) -> None:
+        """Forget a mark."""
+        self._marks.discard(mark)
 
     def enter(self, mark: Mark) -> None:
         """Set a mark before a call; waits while the gate is closed."""

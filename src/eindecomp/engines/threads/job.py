@@ -55,17 +55,17 @@ class Job:
 
     def work(self) -> None:
         """Carry out calls until none is left, one fails, or the run is stopped."""
+        mark = None
         try:
-            # Both belong to a thread; what a run within this one compiles is heard there.
-            with (
-                self._hold(),
-                GATE.working() as mark,
-                np.errstate(all="ignore"),
-                hearing() as compiled,
-            ):
+            mark = GATE.join()
+            # These belong to a thread; what a run within this one compiles is heard there.
+            with self._hold(), np.errstate(all="ignore"), hearing() as compiled:
                 self._work(self._join(), mark, compiled)
         except BaseException as error:
             self.stop(error)
+        finally:
+            if mark is not None:
+                GATE.leave(mark)
 
     def _work(self, worker: int, mark: Mark, compiled: list[Compilation]) -> None:
         calls, done, take = self.program.calls, self._done, self._take
