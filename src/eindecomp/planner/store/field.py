@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
-from eindecomp.errors import PlanError, suggest
+from eindecomp.errors import PlanError, quote, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,6 +114,4 @@ class Field:
         return Field(None, f"{self.place}.{name}" if self.place else name)
 
     def _not(self, wanted: str) -> PlanError:
-        shown = repr(self.value)
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-        return self.wrong(f"must be {wanted}, not {shown}")
+        return self.wrong(f"must be {wanted}, not {quote(self.value)}")
