@@ -27,7 +27,7 @@ def profile(config: Config, kind: str, tokens: int) -> None:
         if isinstance(event, TaskFinished):
             spent[event.vertex.rstrip("0123456789") + f" {event.kind}"] += event.end - event.start
         elif isinstance(event, KernelCompiled):
-            spent["compiling"] += event.seconds
+            spent["compiling"] += event.end - event.start
 
     model = Llama.random(config, cores())
     plan = model.plan(kind, 1, tokens)
