@@ -63,21 +63,23 @@ def unlabelled_lines(
 
     Returns where the text ends, as place in a line and line, and how many lines were found.
     """
-    found = 0
-    for byte in text:
-        if line == limit:
-            break
-        bare = (place == START and byte <= _SPACE) or (place == FIRST and byte == _COLON)
-        if bare:
+    at, found = 0, 0
+    while at < text.size and line < limit:
+        byte = text[at]
+        if (place == START and byte <= _SPACE) or (place == FIRST and byte == _COLON):
             into[found] = line
             found += 1
-        if byte == _LINE:
+        elif place != REST and _ZERO <= byte <= _NINE:
+            place = FIRST
+            at += 1
+            continue
+        place = REST
+        while at < text.size and text[at] != _LINE:
+            at += 1
+        if at < text.size:
             place = START
             line += 1
-        elif bare or place == REST or not _ZERO <= byte <= _NINE:
-            place = REST
-        else:
-            place = FIRST
+            at += 1
     return place, line, found
 
 
