@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from functools import partial
 
 import numpy as np
 
@@ -19,16 +20,17 @@ from eindecomp.experiments.show import show
 from eindecomp.models.llama import Config, Llama
 
 
+def count(spent: dict[str, float], event: Event) -> None:
+    """Add an event's seconds to those of its kind of vertex."""
+    if isinstance(event, TaskFinished):
+        spent[event.vertex.rstrip("0123456789") + f" {event.kind}"] += event.end - event.start
+    elif isinstance(event, KernelCompiled):
+        spent["compiling"] += event.end - event.start
+
+
 def profile(config: Config, kind: str, tokens: int) -> None:
     """Where the time of one run goes, by kind of vertex, in seconds of all threads together."""
     spent: dict[str, float] = defaultdict(float)
-
-    def hear(event: Event) -> None:
-        if isinstance(event, TaskFinished):
-            spent[event.vertex.rstrip("0123456789") + f" {event.kind}"] += event.end - event.start
-        elif isinstance(event, KernelCompiled):
-            spent["compiling"] += event.seconds
-
     model = Llama.random(config, cores())
     plan = model.plan(kind, 1, tokens)
     rng = np.random.default_rng(0)
@@ -42,7 +44,7 @@ def profile(config: Config, kind: str, tokens: int) -> None:
                 else rng.standard_normal(vertex.shape, np.float32)
             )
     ed.run(plan, inputs)
-    result = ed.run(plan, inputs, on_event=hear)
+    result = ed.run(plan, inputs, on_event=partial(count, spent))
     print(f"{kind} of {tokens}: {result.stats.seconds:.3f} s, {result.stats.tasks} tasks")
     for name, total in sorted(spent.items(), key=lambda item: -item[1]):
         print(f"    {name:20} {total:8.4f}")

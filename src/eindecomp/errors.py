@@ -110,6 +110,7 @@ class TextError(EinDecompError):
 
     def __init__(self, message: str, source: Source, offset: int) -> None:
         self.line, self.column = source.locate(offset)
+        message = shorten(message, 1000)  # a name in a text may be as long as the text
         self.reason = message
         self.file = source.name
         self._args = (message, source, offset)
@@ -136,6 +137,27 @@ class naming:  # noqa: N801 - used as a statement: `with naming(name):`
         [message] = error.args
         if not message.startswith(f"{self.name}: "):
             error.args = (f"{self.name}: {message}",)
+
+
+def quote(value: object, most: int = 60) -> str:
+    """What an error shows of a value that came from outside: its first characters.
+
+    >>> quote("x" * 10_000, 8)
+    "'xxxxxxx…"
+    """
+    try:
+        return shorten(repr(value), most)
+    except (RecursionError, ValueError):  # nested too deep, or a number of too many digits
+        return f"a {type(value).__name__} that is too large to show"
+
+
+def shorten(text: str, most: int = 200) -> str:
+    """A text cut to so many characters, for messages that pass on what others say.
+
+    >>> shorten("abcdef", 4)
+    'abcd…'
+    """
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

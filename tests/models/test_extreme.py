@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import islice
 
 import numpy as np
@@ -108,15 +109,69 @@ def test_an_epoch_has_every_point_once_and_shuffles_anew(tmp_path):
         ("1,,2 0:1", "labels are whole numbers"),
         ("1.5 0:1", "labels are whole numbers"),
         ("-1 0:1", "labels are whole numbers"),
-        (" 0:1", "3:1: no label stands before"),
-        ("0:1 1:1", "no label stands before"),
-        ("", "no label stands before"),
     ],
 )
 def test_malformed_lines_are_named(tmp_path, line, message):
     path = write(tmp_path, ["1 0:1", line, *POINTS[:2]])
     with pytest.raises(ed.EinDecompError, match=message):
         list(models.extreme_file(path, 2, epochs=1).batches())
+
+
+SKIPPED = [" 0:1", "0:1 1:1", "", "\t2:7", "2:1e-50 0:1.23456789012345678901"]
+
+
+def with_gaps(tmp_path, lines, gaps):
+    """A file with unlabelled points before some of its lines, and the same file without."""
+    full = [x for k, line in enumerate([*lines, None]) for x in (*gaps.get(k, ()), line)][:-1]
+    sizes = f"{len(lines)} {len(lines)}"
+    (tmp_path / "bare.txt").write_text("\n".join([f"{len(lines)} {sizes}", *lines, ""]))
+    (tmp_path / "gaps.txt").write_text("\n".join([f"{len(full)} {sizes}", *full, ""]))
+    return tmp_path / "bare.txt", tmp_path / "gaps.txt", len(full) - len(lines)
+
+
+@settings(max_examples=25)
+@given(
+    points=st.integers(3, 40), batch=st.integers(1, 5), window=st.integers(1, 20),
+    start=st.integers(0, 40), target=st.sampled_from(["first", "random"]),
+    gaps=st.dictionaries(st.integers(0, 40), st.lists(st.sampled_from(SKIPPED), max_size=3)),
+)  # fmt: skip
+def test_unlabelled_points_are_skipped_and_counted(
+    tmp_path_factory, points, batch, window, start, target, gaps
+):
+    lines = [f"{k},{(k + 1) % points} {k}:1" for k in range(points)]
+    bare, full, count = with_gaps(tmp_path_factory.mktemp("gaps"), lines, gaps)
+    options = {"batch": min(batch, points), "window": window, "seed": 5, "target": target}
+    wanted = models.extreme_file(bare, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        data = models.extreme_file(full, **options)
+    told = [str(warning.message) for warning in caught]
+    assert (len(told), data.unlabelled) == (1 if count else 0, count)
+    assert all(f"{count} of {count + points} points have no label" in text for text in told)
+    assert data.batches_per_epoch == wanted.batches_per_epoch
+    for left, right, _ in zip(wanted.batches(start), data.batches(start), range(20), strict=False):
+        np.testing.assert_array_equal(left["x"], right["x"])
+        np.testing.assert_array_equal(left["y"], right["y"])
+
+
+def test_lines_are_found_unlabelled_wherever_chunks_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("eindecomp.models.extreme._CHUNK", 1)
+    with pytest.warns(RuntimeWarning, match="4 of 8 points have no label and are skipped"):
+        data = models.extreme_file(write(tmp_path, [*SKIPPED[:4], *POINTS], "8 3 3"), 4, epochs=1)
+    assert sum(len(batch["y"]) for batch in data.batches()) == 4
+
+
+def test_unlabelled_points_are_still_checked(tmp_path):
+    path = write(tmp_path, [*POINTS[:2], " 0:x"], "3 3 3")
+    with pytest.warns(RuntimeWarning, match="1 of 3"):
+        data = models.extreme_file(path, 2, epochs=1)
+    with pytest.raises(ed.InputError, match=r"data.txt:4:2: the value of '0:x' is no number"):
+        list(data.batches())
+    with (
+        pytest.warns(RuntimeWarning, match="1 of 3"),
+        pytest.raises(ed.InputError, match="2 labelled points are less than a batch of 3"),
+    ):
+        models.extreme_file(path, 3)
 
 
 @pytest.mark.parametrize("header", ["", "4 3", "4 3 x", "4 3 3 3", "-4 3 3", "4 0 3", "1 0:0.5"])
@@ -176,12 +231,14 @@ def test_a_changed_byte_is_read_or_refused(tmp_path_factory, at, byte, insert):
     path = write(tmp_path_factory.mktemp("changed"), POINTS)
     text = path.read_bytes()
     path.write_bytes(text[:at] + bytes([byte]) + text[at + (not insert) :])
-    data = models.extreme_file(path, 2, shuffle=False, epochs=1)
     try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            data = models.extreme_file(path, 2, shuffle=False, epochs=1)
         found = list(data.batches())
     except ed.InputError:
         return
-    assert len(found) == 2
+    assert len(found) == (4 - data.unlabelled) // 2
     assert all(np.isfinite(batch["x"]).all() and batch["y"].max() < 3 for batch in found)
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+from contextlib import ExitStack, contextmanager
+from stat import S_IMODE
 
 import numpy as np
 import pytest
@@ -71,16 +75,130 @@ def test_an_interrupt_leaves_the_last_checkpoint(tmp_path):
     assert same(train(path), train())
 
 
+@contextmanager
+def full_disk(room=0):
+    """No file can grow beyond so many bytes, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path):
     path = tmp_path / "run.safetensors"
     train(path, steps=4)
     before = path.read_bytes()
-    graph = ed.parse("input W[i: 2] complex128\nnew_W[i] <- W[i]\noutput new_W")
-    state = {"W": np.zeros(2, np.complex128)}
-    with pytest.raises(ed.EinDecompError, match=r"run.safetensors: cannot be written"):
-        models.save_checkpoint(path, graph, models.Checkpoint(1, state, [0.0]))
+    at = models.load_checkpoint(path)
+    with full_disk(), pytest.raises(ed.EinDecompError, match=r"run.safetensors: cannot be written"):
+        models.save_checkpoint(path, at.graph, at)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_does_not_lose_the_state(tmp_path):
+    path = tmp_path / "run.safetensors"
+    train(path, steps=4)
+    before = path.read_bytes()
+    with (
+        full_disk(),
+        pytest.warns(RuntimeWarning, match=r"run.safetensors: cannot be written.*goes on"),
+        pytest.raises(models.NotSavedError, match=r"run.safetensors: .*after step 13") as caught,
+    ):
+        train(path, steps=13)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+    assert same(caught.value.fitted, train(steps=13))
+
+
+def test_a_disk_that_has_room_again_gets_the_checkpoint(tmp_path):
+    path = tmp_path / "run.safetensors"
+    with ExitStack() as full:
+
+        def step(number, _loss):
+            if number == 3:
+                full.enter_context(full_disk())
+            elif number == 5:
+                full.close()
+
+        with pytest.warns(RuntimeWarning, match="cannot be written"):
+            train(path, on_step=step)
+    assert models.load_checkpoint(path).step == 12
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_the_umask_says_who_may_read_a_checkpoint(tmp_path, umask):
+    path = tmp_path / "run.safetensors"
+    before = os.umask(umask)
+    try:
+        train(path, steps=1)
+        assert S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+        path.chmod(0o640)
+        train(path, steps=2)
+        assert S_IMODE(path.stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
+
+
+def test_types_that_no_checkpoint_holds_are_refused_first(tmp_path):
+    graph = ed.parse(
+        "input W[i: 2] complex128\nnew_W[i] <- W[i]\nloss[] <- sum abs(W[i])\noutput loss, new_W"
+    )
+    state = {"W": np.zeros(2, np.complex128)}
+    with pytest.raises(ed.InputError, match="W: no checkpoint can hold complex128"):
+        models.fit(graph, [{}], state, lr=0.1, checkpoint=tmp_path / "run.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_is_enough_to_go_on_from(tmp_path):
+    path = tmp_path / "run.safetensors"
+    train(path, steps=5, config={"seed": 3})
+    at = models.load_checkpoint(path)
+    assert (at.step, at.config, len(at.losses)) == (5, {"seed": 3}, 5)
+    assert at.graph == models.ffnn(8, 30, 12, 5, optimizer="adam")
+    options = {"lr": 0.01, "devices": 2, "steps": 12, "checkpoint": path}
+    assert same(models.fit(at.graph, DATA, at.state, **options), train())
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        ("", "its graph has nothing to train: ''"),
+        ("input W1[i: 3", "graph:1:"),
+        ("Z[i] <- __import__('os')", "graph:1:"),
+        ("input W1[i: 3]\nnew_W1[i] <- W1[i]\noutput new_W1", "W1 is of F32"),
+        ("input V[i: 3]\nnew_V[i] <- V[i]\noutput new_V", "has no tensor 'V'"),
+        ("x" * 10_000, "graph:1:"),
+    ],
+)
+def test_the_graph_of_a_file_is_parsed_and_checked(tmp_path, graph, message):
+    path = tmp_path / "run.safetensors"
+    train(path, steps=2)
+    with safe_open(path, "numpy") as file:
+        metadata = {**file.metadata(), "graph": graph}
+    save_file(load_file(path), path, metadata)
+    with pytest.raises(ed.InputError, match=message) as caught:
+        models.load_checkpoint(path)
+    assert len(str(caught.value)) < 1500
+
+
+def test_what_is_quoted_from_a_checkpoint_is_short(tmp_path):
+    path = tmp_path / "run.safetensors"
+    train(path, steps=2)
+    tensors, long = load_file(path), "x" * 10_000
+    with safe_open(path, "numpy") as file:
+        known = file.metadata()
+    for spoilt in (
+        {"format": long},
+        {"step": long},
+        {"graph": long},
+        {"config": f'{{"{long}":1}}'},
+    ):
+        save_file(tensors, path, {**known, **spoilt})
+        with pytest.raises(ed.InputError) as caught:
+            train(path, config={"seed": 1})
+        assert len(str(caught.value)) < 1500
 
 
 def test_low_precision_is_kept_as_it_is(tmp_path):

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 from small_llama import make_llama, make_tokenizer
 from typer.testing import CliRunner
 
 from eindecomp.cli import app
-from eindecomp.errors import EinDecompError, InputError, RunError
+from eindecomp.errors import EinDecompError, InputError
 from eindecomp.models.llama import Llama, Sampling
 from eindecomp.models.llama.cache import Cache
-from eindecomp.models.llama.sample import probabilities
 from eindecomp.models.llama.tokenizer import Tokenizer
 
 
@@ -77,29 +74,6 @@ def test_seeds_decide_what_is_drawn(folder: Path) -> None:
     assert drawn(1) == drawn(1) != drawn(2)
 
 
-def test_sampling_follows_the_probabilities() -> None:
-    logits = np.log(np.array([0.1, 0.4, 0.2, 0.3]))
-    assert Sampling().sampler().choose(logits) == 1
-    tokens, chances = probabilities(logits, Sampling(1.0))
-    assert tokens.tolist() == [1, 3, 2, 0]
-    assert chances == pytest.approx([0.4, 0.3, 0.2, 0.1])
-    tokens, chances = probabilities(logits, Sampling(1.0, top_k=2))
-    assert dict(zip(tokens.tolist(), chances, strict=True)) == pytest.approx({1: 4 / 7, 3: 3 / 7})
-    tokens, _ = probabilities(logits, Sampling(1.0, top_p=0.65))
-    assert tokens.tolist() == [1, 3]
-    assert probabilities(logits, Sampling(0.5))[1][0] == pytest.approx(0.16 / 0.3)
-    sampler = Sampling(1.0).sampler()
-    counts = Counter(sampler.choose(logits) for _ in range(4000))
-    assert [counts[k] / 4000 for k in range(4)] == pytest.approx([0.1, 0.4, 0.2, 0.3], abs=0.03)
-    assert probabilities(logits, Sampling(1e-310))[1].tolist() == [1, 0, 0, 0]
-    for choosing in (Sampling(), Sampling(1.0)):
-        with pytest.raises(RunError, match="logits are NaN"):
-            choosing.sampler().choose(np.array([0.0, np.nan]))
-    for wrong in ({"temperature": -1.0}, {"top_k": 0}, {"top_p": 0.0}, {"seed": -1}):
-        with pytest.raises(InputError):
-            Sampling(**wrong)  # type: ignore[arg-type]
-
-
 def test_prompts_are_checked(folder: Path) -> None:
     model = Llama.load(folder)
     cache = model.cache(1)
@@ -112,6 +86,12 @@ def test_prompts_are_checked(folder: Path) -> None:
         (lambda: model.generate([-1]), "token -1 is outside the vocabulary"),
         (lambda: model.generate([10**12]), "token 1000000000000 is outside the vocabulary"),
         (lambda: model.prefill("hello"), "prompts are token numbers"),
+        (lambda: model.prefill(5), "prompts are token numbers"),  # type: ignore[arg-type]
+        (lambda: model.step(5, cache), "prompts are token numbers"),  # type: ignore[arg-type]
+        (lambda: model.generate([1], 1.5), "tokens must be 0 or more, not 1.5"),  # type: ignore[arg-type]
+        (lambda: model.generate([1], -1), "tokens must be 0 or more, not -1"),
+        (lambda: model.generate([[1, 2], [3]], 3), "goes on from one prompt, not from 2"),  # type: ignore[list-item]
+        (lambda: model.plan("prefil", 1, 8), "a plan is for 'prefill', 'every' or 'step'"),
         (lambda: model.prefill([[1, 2], 3]), "prompts are token numbers"),  # type: ignore[list-item]
         (lambda: model.prefill([1.5, 2.5]), "prompts are token numbers"),  # type: ignore[list-item]
         (lambda: model.cache(-1), "batch must be 1 or more"),
@@ -136,9 +116,30 @@ def test_the_command_streams_text_or_prints_a_record(folder: Path) -> None:
     assert record["step_tokens"] == 5
     named = CliRunner().invoke(app, [*asked, "--strategy", "megatron", "--dtype", "bfloat16"])
     assert named.exit_code == 0
+    lines = CliRunner().invoke(app, [*asked[:2], *asked[4:]], input="hello\n\nhello\n")
+    assert lines.stdout == plain.stdout * 2
     wrong = CliRunner().invoke(app, ["llama", str(folder / "none"), "--prompt", "x"])
     assert isinstance(wrong.exception, EinDecompError)
     assert "is no folder" in str(wrong.exception)
+
+
+def test_the_command_takes_and_prints_token_numbers(folder: Path) -> None:
+    wanted = [piece.token for piece in Llama.load(folder).generate([1, 20, 30], 4)]
+    asked = ["llama", str(folder), "--tokens", "4"]
+    shown = " ".join(map(str, wanted)) + "\n"
+    given = CliRunner().invoke(app, [*asked, "--ids", "--prompt", "1, 20 30"])
+    assert given.stdout == shown
+    (folder / "tokenizer.json").unlink()
+    without = CliRunner().invoke(app, [*asked, "--prompt", "1 20 30"])
+    assert without.stdout == shown
+    record = CliRunner().invoke(app, [*asked, "--prompt", "1 20 30", "--json"]).stdout
+    assert json.loads(record)["tokens"] == wanted
+    lines = CliRunner().invoke(app, asked, input="1 20 30\n1,20,30\n")
+    assert lines.stdout == shown * 2
+    for prompt, message in (("hello", "not 'hello'"), ("-1", "not '-1'"), (" ", "at least one")):
+        wrong = CliRunner().invoke(app, [*asked, "--prompt", prompt])
+        assert isinstance(wrong.exception, InputError)
+        assert message in str(wrong.exception)
 
 
 def _edit(name: str, **fields: object) -> Callable[[Path], None]:
@@ -171,6 +172,7 @@ def _truncate(folder: Path) -> None:
 
 def _misplace(file: object) -> Callable[[Path], None]:
     def edit(folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder / "whole.safetensors")
         index = {"weight_map": {"model.norm.weight": file}}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
@@ -186,6 +188,7 @@ def _put_folder(name: str) -> Callable[[Path], None]:
 
 
 def _unmapped(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text("{}")
 
 
@@ -209,7 +212,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
         "rope_parameters.factor is missing",
     ),
     "stop tokens": (
-        _edit("config.json", eos_token_id=["x"]),
+        _edit("generation_config.json", eos_token_id=["x"]),
         "eos_token_id is .'x'., not token numbers",
     ),
     "a folder": (_put_folder("config.json"), "config.json cannot be read"),
@@ -257,7 +260,8 @@ def test_broken_folders_are_named(what: str, whole: Path, tmp_path: Path) -> Non
 def test_a_promised_tensor_must_be_in_its_shard(whole: Path, tmp_path: Path) -> None:
     for path in whole.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    index = {"weight_map": {"other": "model.safetensors"}}
+    (tmp_path / "model.safetensors").rename(tmp_path / "whole.safetensors")
+    index = {"weight_map": {"other": "whole.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match="tensor 'other' is missing, which"):
         Llama.load(tmp_path)

@@ -319,6 +319,29 @@ def test_numbers_are_finite_and_not_too_large(
         from_json(text.encode())
 
 
+def test_what_is_quoted_from_a_file_is_short(saved: dict[str, Any]) -> None:
+    long = "x" * 10_000
+    deep: Any = []
+    for _ in range(500):
+        deep = [deep]
+    count = len(places(deepcopy(saved)))
+    for number in range(count):
+        for value in (long, [long], {long: long}, deep):
+            data = deepcopy(saved)
+            held, key = places(data)[number]
+            held[key] = value
+            with pytest.raises(PlanError) as error:
+                from_json(json.dumps(data).encode())
+            assert len(str(error.value)) < 2000
+        data = deepcopy(saved)
+        held, key = places(data)[number]
+        if isinstance(held, dict):
+            held[long] = held.pop(key)
+            with pytest.raises(PlanError) as error:
+                from_json(json.dumps(data).encode())
+            assert len(str(error.value)) < 2000
+
+
 def test_too_large_files_are_not_read(
     saved: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

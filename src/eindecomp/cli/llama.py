@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,10 +13,13 @@ import typer
 
 from eindecomp.cli.progress import interruptible
 from eindecomp.cli.request import Json, strategy_from
+from eindecomp.errors import EinDecompError, InputError, quote
 from eindecomp.models.llama import DEFAULT_STRATEGY, Llama, Sampling
 from eindecomp.planner.strategy import NAMED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from eindecomp.models.llama import Piece
 
 
@@ -22,10 +27,21 @@ def llama(
     folder: Annotated[
         Path, typer.Argument(help="a Hugging Face folder: config.json, safetensors, tokenizer.json")
     ],
-    prompt: Annotated[str, typer.Option("--prompt", help="the text to go on from")],
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", help="what to go on from; lines of standard input unless given"),
+    ] = None,
+    ids: Annotated[
+        bool,
+        typer.Option(
+            "--ids", help="take and print token numbers, not text; so it is without tokenizer.json"
+        ),
+    ] = False,
     devices: Annotated[int, typer.Option("-p", "--devices", min=1, help="devices to use")] = 2,
     tokens: Annotated[int, typer.Option(min=1, help="how many tokens to add at most")] = 128,
-    temperature: Annotated[float, typer.Option(min=0, help="0 takes the likeliest token")] = 0.0,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, help="0, as unless given, takes the likeliest token")
+    ] = None,
     top_k: Annotated[int | None, typer.Option(min=1, help="draw from the k likeliest")] = None,
     top_p: Annotated[
         float | None, typer.Option(help="draw from the fewest that are as likely as this together")
@@ -44,15 +60,52 @@ def llama(
     json: Json = False,
 ) -> None:
     """Generate text with a LLaMA, streamed as it comes."""
-    sampling = Sampling(temperature, top_k, top_p, seed)
+    asked = (temperature, top_k, top_p) != (None, None, None)
+    sampling = Sampling(temperature or 0.0, top_k, top_p, seed) if asked else None
     chosen = None if strategy == "free" else strategy_from(strategy)
     model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved)
-    pieces: list[Piece] = []
+    as_numbers = ids or model.tokenizer is None
     with interruptible("the text is what was written so far"):
-        for piece in model.generate(prompt, tokens, sampling):
-            pieces.append(piece)
-            if not json:
-                typer.echo(piece.text, nl=False)
+        for line in [prompt] if prompt is not None else _lines(as_numbers):
+            try:
+                given = _numbers(line) if as_numbers else line
+                _answer(model, model.generate(given, tokens, sampling), as_numbers, json)
+            except EinDecompError as error:
+                if prompt is not None or not sys.stdin.isatty():
+                    raise
+                typer.echo(f"eindecomp: {error}", err=True)
+
+
+def _lines(as_numbers: bool) -> Iterator[str]:
+    """The lines of standard input that are not blank; a terminal is asked for each."""
+    while True:
+        if sys.stdin.isatty():
+            typer.echo("token numbers> " if as_numbers else "prompt> ", err=True, nl=False)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.rstrip("\r\n")
+
+
+def _numbers(text: str) -> list[int]:
+    """Token numbers with blanks or commas between them."""
+    words = [word for word in re.split(r"[\s,]+", text) if word]
+    for word in words:
+        if not (word.isascii() and word.isdecimal() and len(word) < 10):
+            raise InputError(
+                f"the prompt is to be token numbers such as 1 306 4658, not {quote(word)}"
+            )
+    return [int(word) for word in words]
+
+
+def _answer(model: Llama, generated: Iterator[Piece], as_numbers: bool, json: bool) -> None:
+    pieces: list[Piece] = []
+    for piece in generated:
+        blank = " " if as_numbers and pieces else ""
+        pieces.append(piece)
+        if not json:
+            typer.echo(blank + (str(piece.token) if as_numbers else piece.text), nl=False)
     if not json:
         typer.echo()
         return

@@ -18,8 +18,8 @@ from eindecomp.experiments.peers.torch import TorchNet
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Curve, Findings
 from eindecomp.models.ffnn import ffnn as ffnn_graph
-from eindecomp.models.ffnn import initial
 from eindecomp.models.fit import Loop
+from eindecomp.models.initial import initial
 from eindecomp.models.optimizers import carried
 from eindecomp.models.sizes import check_whole
 from eindecomp.models.synthetic import Synthetic

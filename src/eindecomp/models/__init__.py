@@ -4,8 +4,9 @@ from eindecomp.models import llama
 from eindecomp.models.chain import chain
 from eindecomp.models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from eindecomp.models.extreme import ExtremeFile, extreme_file
-from eindecomp.models.ffnn import ffnn, initial
-from eindecomp.models.fit import Batches, Fitted, fit
+from eindecomp.models.ffnn import ffnn
+from eindecomp.models.fit import Batches, Fitted, NotSavedError, fit
+from eindecomp.models.initial import initial
 from eindecomp.models.optimizers import adam, adamw, momentum, sgd, training_step
 from eindecomp.models.synthetic import Synthetic
 
@@ -14,6 +15,7 @@ __all__ = [
     "Checkpoint",
     "ExtremeFile",
     "Fitted",
+    "NotSavedError",
     "Synthetic",
     "adam",
     "adamw",

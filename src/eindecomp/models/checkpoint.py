@@ -2,7 +2,8 @@
 
 Tensors go by the names of the inputs that they are for; `fit.losses` are those of all steps so far.
 The metadata has the step, the graph as text (the optimiser is part of it) and what the user calls
-the configuration. A file is believed only as far as it fits the graph that it is read for.
+the configuration. So a file is all that training needs to go on. The text is parsed, as any graph,
+and never evaluated; what the file holds is believed only as far as it fits the graph.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.errors import InputError
+from eindecomp.errors import EinDecompError, InputError, quote, shorten
+from eindecomp.graph.text.elaborate import parse
 from eindecomp.models.extras import extra
 from eindecomp.models.optimizers import carried
 from eindecomp.planner.store.whole_file import replacing
@@ -33,7 +35,6 @@ _STORED = {
     **{f"float{n}": f"F{n}" for n in (16, 32, 64)},
     "bfloat16": "BF16",
     "complex64": "C64",
-    "complex128": "C128",
 }
 FORMAT = "eindecomp checkpoint 1"
 LOSSES = "fit.losses"  # not an identifier, and so the name of no tensor
@@ -48,6 +49,15 @@ class Checkpoint:
     state: Mapping[str, Array]
     losses: list[float]
     config: Config = field(default_factory=Config)
+    graph: Graph | None = None
+    """The step that was trained, where the checkpoint was read from a file."""
+
+
+def check_storable(graph: Graph) -> None:
+    """Refuse a state that no checkpoint can hold."""
+    for name in carried(graph):
+        if graph[name].dtype.name not in _STORED:
+            raise InputError(f"{name}: no checkpoint can hold {graph[name].dtype.name}")
 
 
 def config_text(config: Config) -> str:
@@ -61,6 +71,7 @@ def config_text(config: Config) -> str:
 def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> None:
     """Write a checkpoint in place of the one before, which stays if this cannot be written."""
     library, arrays = extra("safetensors"), extra("safetensors.numpy")
+    check_storable(graph)
     tensors = {name: np.asarray(array, order="C") for name, array in checkpoint.state.items()}
     tensors[LOSSES] = np.array(checkpoint.losses, np.float64)
     metadata = {
@@ -69,42 +80,49 @@ def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> N
         "graph": str(graph),
         "config": config_text(checkpoint.config),
     }
-    with replacing(Path(path)) as fresh:
-        try:
+    try:
+        with replacing(Path(path)) as fresh:
             arrays.save_file(tensors, fresh, metadata)
-        except (library.SafetensorError, KeyError) as error:
-            raise InputError(f"{path}: cannot be written: {error}") from error
+    except (library.SafetensorError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"{path}: cannot be written: {shorten(str(reason))}") from error
 
 
-def load_checkpoint(path: str | Path, graph: Graph, config: Config | None = None) -> Checkpoint:
-    """Read a checkpoint of a graph's training; a given configuration must be the one it has."""
+def load_checkpoint(
+    path: str | Path, graph: Graph | None = None, config: Config | None = None
+) -> Checkpoint:
+    """Read a checkpoint: of the graph that it carries, which must be the given one, if one is.
+
+    A given configuration must be the one it has.
+    """
     path = Path(path)
     library = extra("safetensors")
     try:
         with library.safe_open(path, framework="numpy") as file:
             metadata = cast("dict[str, str]", file.metadata() or {})
-            step, found = _read_metadata(path, metadata, graph, config)
+            step, found = _read_metadata(path, metadata, config)
+            graph = _read_graph(path, metadata, graph)
             state = _read_state(path, file, graph)
             losses = _read_losses(path, file, step)
     except library.SafetensorError as error:
-        raise InputError(f"{path}: not a safetensors file: {error}") from error
+        raise InputError(f"{path}: not a safetensors file: {shorten(str(error))}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return Checkpoint(step, state, losses, found)
+    return Checkpoint(step, state, losses, found, graph)
 
 
 def _read_metadata(
-    path: Path, metadata: dict[str, str], graph: Graph, config: Config | None
+    path: Path, metadata: dict[str, str], config: Config | None
 ) -> tuple[int, Config]:
     if metadata.get("format") != FORMAT:
-        raise InputError(f"{path}: not a checkpoint: its format is {metadata.get('format')!r}")
+        raise InputError(f"{path}: not a checkpoint: its format is {quote(metadata.get('format'))}")
     text = metadata.get("step", "")
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise InputError(f"{path}: step: {text!r} is no number of steps")
+        raise InputError(f"{path}: step: {quote(text)} is no number of steps")
     try:
         found = json.loads(metadata.get("config", ""))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: config: not JSON: {error}") from error
+        raise InputError(f"{path}: config: not JSON: {shorten(str(error))}") from error
     if not isinstance(found, dict):
         raise InputError(f"{path}: config: not an object")
     own = cast("Config", found)
@@ -115,21 +133,38 @@ def _read_metadata(
             for k in {*own, *config}
             if config_text({k: own.get(k)}) != config_text({k: config.get(k)})
         )
-        told = ", ".join(f"{k} was {own.get(k)!r} and is {config.get(k)!r}" for k in differing)
-        raise InputError(f"{path}: is of another configuration: {told}")
-    if metadata.get("graph") != str(graph):
-        line = _first_difference(metadata.get("graph", ""), str(graph))
-        raise InputError(f"{path}: is of another graph: {line}")
+        told = [
+            f"{shorten(k, 60)} was {quote(own.get(k))} and is {quote(config.get(k))}"
+            for k in differing
+        ]
+        raise InputError(f"{path}: is of another configuration: {shorten(', '.join(told), 1000)}")
     return int(text), own
+
+
+def _read_graph(path: Path, metadata: dict[str, str], graph: Graph | None) -> Graph:
+    """The graph of the file, parsed unless it is to be one that is there already."""
+    text = metadata.get("graph", "")
+    if graph is not None:
+        if text != str(graph):
+            raise InputError(f"{path}: is of another graph: {_first_difference(text, str(graph))}")
+        return graph
+    try:
+        parsed = parse(text, "graph")
+        if carried(parsed):
+            return parsed
+    except EinDecompError as error:
+        raise InputError(f"{path}: {shorten(str(error), 1000)}") from None
+    raise InputError(f"{path}: its graph has nothing to train: {quote(text)}")
 
 
 def _first_difference(old: str, new: str) -> str:
     lines = zip([*old.splitlines(), "its end"], [*new.splitlines(), "its end"], strict=False)
     was, now = next(((a, b) for a, b in lines if a != b), ("", ""))
-    return f"it had {was!r} where this one has {now!r}"
+    return f"it had {quote(was, 200)} where this one has {quote(now, 200)}"
 
 
 def _read_state(path: Path, file: Any, graph: Graph) -> dict[str, Array]:
+    check_storable(graph)
     names = set(file.keys())
     state: dict[str, Array] = {}
     for name in carried(graph):
@@ -141,7 +176,7 @@ def _read_state(path: Path, file: Any, graph: Graph) -> dict[str, Array]:
         shape, stored = tuple(lies.get_shape()), str(lies.get_dtype())
         if shape != vertex.shape or stored != _STORED[vertex.dtype.name]:
             raise InputError(
-                f"{path}: {name} is of {stored} {shape}; "
+                f"{path}: {name} is of {stored} {quote(shape)}; "
                 f"the graph's is of {_STORED[vertex.dtype.name]} {vertex.shape}"
             )
         state[name] = file.get_tensor(name)

@@ -4,11 +4,14 @@ The first line is `points features labels`; each further line is a point, `3,17 
 its labels and the features that are not zero. The file is read from disk window by window, so that
 memory does not depend on its length. Points are shuffled within a window by the seed, and whatever
 is drawn depends on the seed, the epoch and the window alone: reading can begin at any batch.
+Points without a label teach nothing and are skipped; one pass over the file, when it is opened,
+finds out which those are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -20,9 +23,11 @@ from eindecomp.models.parse_extreme import (
     FINE,
     MESSAGES,
     NOT_FINITE,
+    START,
     after_lines,
     parse_lines,
     spread,
+    unlabelled_lines,
 )
 from eindecomp.models.sizes import check_whole
 
@@ -40,6 +45,10 @@ _LARGEST = float(np.finfo(np.float32).max)
 Target = Literal["first", "random"]
 
 
+def _none() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class ExtremeFile:
     """A file of sparse points, as dense batches `x` of its first features and class numbers `y`."""
@@ -47,6 +56,7 @@ class ExtremeFile:
     path: Path
     batch: int
     points: int
+    """Those that have a label."""
     features: int
     """How many features a batch has: all of the file's, or its first ones."""
     classes: int
@@ -56,6 +66,8 @@ class ExtremeFile:
     shuffle: bool
     target: Target
     epochs: int | None
+    skipped: NDArray[np.int64] = field(default_factory=_none, repr=False, compare=False)
+    """For each point without a label, how many with one stand before it."""
 
     def __post_init__(self) -> None:
         check_whole(batch=self.batch, window=self.window, features=self.features)
@@ -64,11 +76,17 @@ class ExtremeFile:
         if self.target not in ("first", "random"):
             raise InputError(f"target is 'first' or 'random', not {self.target!r}")
         if self.points < self.batch:
+            kind = "labelled points" if self.unlabelled else "points"
             raise InputError(
-                f"{self.path}: {self.points} points are less than a batch of {self.batch}"
+                f"{self.path}: {self.points} {kind} are less than a batch of {self.batch}"
             )
         if self.features > self.file_features:
             raise InputError(f"{self.path}: has {self.file_features} features, not {self.features}")
+
+    @property
+    def unlabelled(self) -> int:
+        """How many points have no label and are skipped."""
+        return len(self.skipped)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -95,23 +113,31 @@ class ExtremeFile:
         with self.path.open("rb") as file:
             lines = _Lines(file, self.path)
             lines.take(1)
-            for _ in range(first):
-                lines.take(self.window)
+            for number in range(first):
+                lines.take(self._lines_of(number))
             # Lines have numbers from 1 on. What is never written takes no memory, so that the
             # number of features is not yet believed.
             seen = np.zeros(self.file_features, np.int64)
             for number in range(first, -(-self.points // self.window)):
-                size = min(self.window, self.points - number * self.window)
                 before = lines.taken
-                points = self._parse(lines.take(size), before, seen)
+                points = self._parse(lines.take(self._lines_of(number)), before, seen)
                 rng = np.random.default_rng([self.seed, epoch, number])
                 yield from self._window(points, rng, skip)
                 skip = 0
+            if left := self.points + self.unlabelled + 1 - lines.taken:
+                self._parse(lines.take(left), lines.taken - left, seen)
             if lines.rest().strip():
                 raise InputError(
-                    f"{self.path}:{lines.taken + 1}: more lines than the {self.points} points "
+                    f"{self.path}:{lines.taken + 1}: more lines than the {lines.taken - 1} points "
                     "that the first line announces"
                 )
+
+    def _lines_of(self, window: int) -> int:
+        """How many lines a window takes, with those that are skipped before its last point."""
+        first = window * self.window
+        end = min(first + self.window, self.points)
+        skips = np.searchsorted(self.skipped, [first, end])
+        return end - first + int(skips[1] - skips[0])
 
     def _window(
         self, points: _Points, rng: np.random.Generator, skip: int
@@ -155,6 +181,7 @@ class ExtremeFile:
         )
         if code != FINE:
             raise self._wrong(text, before, code, place)
+        points = replace(points, label_ends=points.label_ends[:place], ends=points.ends[:place])
         for number, first, end in slow[:slows].tolist():
             value = float(text[first:end].partition(b":")[2])
             if abs(value) > _LARGEST:
@@ -248,18 +275,40 @@ def extreme_file(
     """Open a file in the extreme-classification format as batches for `models.fit`.
 
     Points with several labels become points of one class: of the `first` label they name, or of one
-    drawn at `random`, anew in every epoch. `features` keeps only so many of them, from the first
-    on. Points are shuffled within windows of so many (made a multiple of the batch). Without
+    drawn at `random`, anew in every epoch. Points without a label are skipped, of which a warning
+    and `.unlabelled` give the number. `features` keeps only so many of them, from the first on.
+    Points are shuffled within windows of so many (made a multiple of the batch). Without
     `epochs` the file is read again and again.
     """
     path = Path(path)
     check_whole(batch=batch, window=window)
-    points, known, classes = _header(path)
+    announced, known, classes = _header(path)
+    skipped = _unlabelled(path, announced)
+    points = announced - len(skipped)
+    if len(skipped):
+        told = f"{path}: {len(skipped)} of {announced} points have no label and are skipped"
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
     window = -(-window // batch) * batch
     kept = known if features is None else features
     return ExtremeFile(
-        path, batch, points, kept, classes, known, window, seed, shuffle, target, epochs
+        path, batch, points, kept, classes, known, window, seed, shuffle, target, epochs, skipped
     )
+
+
+def _unlabelled(path: Path, points: int) -> NDArray[np.int64]:
+    """For each point without a label, how many with one stand before it."""
+    found: list[NDArray[np.int64]] = []
+    place, line = START, 0
+    with path.open("rb") as file:
+        file.readline()
+        while line < points and (text := file.read(_CHUNK)):
+            lines = np.empty(text.count(b"\n") + 1, np.int64)
+            place, line, count = unlabelled_lines(
+                np.frombuffer(text, np.uint8), place, line, points, lines
+            )
+            found.append(lines[:count])
+    numbers = np.concatenate([_none(), *found])
+    return numbers - np.arange(len(numbers))
 
 
 def _header(path: Path) -> tuple[int, int, int]:

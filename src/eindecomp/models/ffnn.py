@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
 from eindecomp.graph.grad import grad
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.remove_dead import remove_dead
@@ -13,9 +9,6 @@ from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.dtypes import dtype as dtype_of
 from eindecomp.models.optimizers import Optimizer, training_step
 from eindecomp.models.sizes import check_whole
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 PARAMETERS = ("W1", "b1", "W2", "b2")
 
@@ -67,25 +60,3 @@ def ffnn(
     if optimizer is None:
         return remove_dead(grad(graph, "loss", wrt=PARAMETERS))
     return training_step(graph, "loss", PARAMETERS, optimizer)
-
-
-def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
-    """Parameters to begin with, as torch draws a linear layer's; zeros for the rest of the state.
-
-    Uniform within ±1/√fan-in, the fan-in being the features for `W1` and `b1` and the hidden size
-    for `W2` and `b2`.
-    """
-    check_whole(0, seed=seed)
-    rng = np.random.default_rng(seed)
-    fan_in = {"1": graph["W1"].shape[0], "2": graph["W2"].shape[0]}
-    found: dict[str, Array] = {}
-    for vertex in graph.inputs:
-        if vertex.name in PARAMETERS:
-            reach = fan_in[vertex.name[1]] ** -0.5
-            drawn = rng.random(vertex.shape, np.float32)
-            drawn *= np.float32(2 * reach)
-            drawn -= np.float32(reach)
-            found[vertex.name] = drawn.astype(vertex.dtype, copy=False)
-        elif vertex.name not in ("x", "y"):
-            found[vertex.name] = np.zeros(vertex.shape, vertex.dtype)
-    return found

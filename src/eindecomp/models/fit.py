@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from eindecomp.errors import InputError, RunError
 from eindecomp.models.checkpoint import (
     Checkpoint,
     Config,
+    check_storable,
     config_text,
     load_checkpoint,
     save_checkpoint,
@@ -62,6 +64,14 @@ class Fitted:
         return len(self.losses)
 
 
+class NotSavedError(RunError):
+    """Training is done, but its checkpoint cannot be written; `fitted` is what it made."""
+
+    def __init__(self, message: str, fitted: Fitted) -> None:
+        super().__init__(message)
+        self.fitted = fitted
+
+
 def fit(
     graph: Graph,
     data: Batches | Iterable[Batch],
@@ -88,8 +98,10 @@ def fit(
     `checkpoint` is a file that is written every so many steps and after the last one. If it is
     there already, training resumes from it and gives the same numbers as if it had not stopped:
     `data` goes on where it was (an iterable is read from its beginning and skipped), and `config`
-    must be the same. `resume=False` begins anew. A bar shows the progress on a terminal, unless
-    `progress` says otherwise.
+    must be the same. `resume=False` begins anew. Where it cannot be written, as on a full disk,
+    training goes on with a warning and tries again after as many steps; if the last one fails,
+    `NotSavedError` has the state. A bar shows the progress on a terminal, unless `progress` says
+    otherwise.
     """
     own = carried(graph)
     check_whole(every=every)
@@ -105,14 +117,21 @@ def fit(
         for batch in _batches(data, at.step, steps):
             value = loop.take(batch)
             if path is not None and loop.done % every == 0:
-                loop.save(path, config)
-                saved = loop.done
+                wrong = loop.save(path, config)
+                if wrong is None:
+                    saved = loop.done
+                else:
+                    warnings.warn(f"{wrong}; training goes on", RuntimeWarning, stacklevel=2)
             show(loop.done, value)
             if on_step is not None:
                 on_step(loop.done, value)
+    fitted = Fitted(loop.state, loop.losses, made)
     if path is not None and (saved < loop.done or not path.exists()):
-        loop.save(path, config)
-    return Fitted(loop.state, loop.losses, made)
+        wrong = loop.save(path, config)
+        if wrong is not None:
+            told = f"{wrong}; the state after step {loop.done} is this error's `fitted`"
+            raise NotSavedError(told, fitted)
+    return fitted
 
 
 class Loop:
@@ -156,13 +175,20 @@ class Loop:
         self.losses.append(value)
         return value
 
-    def save(self, path: Path, config: Config | None) -> None:
-        """Write a checkpoint, unless the last step ruined what training would go on from."""
+    def save(self, path: Path, config: Config | None) -> InputError | None:
+        """Write a checkpoint, unless the last step ruined what training would go on from.
+
+        Returns why it cannot be written, if so.
+        """
         for name, array in self.state.items():
             if array.dtype.kind != "i" and not np.isfinite(array).all():
                 raise RunError(f"{name} is not finite after step {self.done}: it is not saved")
         at = Checkpoint(self.done, self.state, self.losses, config or {})
-        save_checkpoint(path, self.graph, at)
+        try:
+            save_checkpoint(path, self.graph, at)
+        except InputError as error:
+            return error
+        return None
 
 
 def _check(graph: Graph, loss: str, path: Path | None, config: Config | None) -> None:
@@ -174,6 +200,7 @@ def _check(graph: Graph, loss: str, path: Path | None, config: Config | None) ->
     config_text(config or {})
     if path is None:
         return
+    check_storable(graph)
     if path.exists() and not path.is_file():
         raise InputError(f"checkpoint {path} is no file")
     try:

@@ -1,7 +1,7 @@
 """Reading lines `label,label feature:value feature:value …` from bytes, in compiled code.
 
 Points go one after another into flat arrays; `ends` says where each one's part ends. What is wrong
-is returned as a code and a place, for the caller to say.
+is returned as a code and a place, for the caller to say. Points without labels are left out.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ Floats = NDArray[np.float32]
 FINE, NO_LABEL, LABEL, LABEL_RANGE, FEATURE, FEATURE_RANGE, TWICE, VALUE, NOT_FINITE, INEXACT = (
     range(10)
 )
+START, FIRST, REST = range(3)
+"""Where in a line one is: before it, within its first number, behind that."""
 MESSAGES = {
-    NO_LABEL: "no label stands before the features",
     LABEL: "labels are whole numbers with commas between them, not {token!r}",
     LABEL_RANGE: "label {token} is outside 0 to {labels}",
     FEATURE: "expected feature:value, not {token!r}",
@@ -55,6 +56,34 @@ def after_lines(text: Bytes, start: int, count: int) -> tuple[int, int]:
 
 
 @compiled
+def unlabelled_lines(
+    text: Bytes, place: int, line: int, limit: int, into: Longs
+) -> tuple[int, int, int]:
+    """The numbers of lines without labels, up to line `limit`; the text may begin within a line.
+
+    Returns where the text ends, as place in a line and line, and how many lines were found.
+    """
+    at, found = 0, 0
+    while at < text.size and line < limit:
+        byte = text[at]
+        if (place == START and byte <= _SPACE) or (place == FIRST and byte == _COLON):
+            into[found] = line
+            found += 1
+        elif place != REST and _ZERO <= byte <= _NINE:
+            place = FIRST
+            at += 1
+            continue
+        place = REST
+        while at < text.size and text[at] != _LINE:
+            at += 1
+        if at < text.size:
+            place = START
+            line += 1
+            at += 1
+    return place, line, found
+
+
+@compiled
 def parse_lines(
     text: Bytes,
     keep: int,
@@ -71,16 +100,18 @@ def parse_lines(
 ) -> tuple[int, int, int]:
     """Fill the arrays; returns a code, its place in the text, and how many values are slow.
 
-    Features from `keep` on are checked but left out. `seen` has the stamp of the line in which each
-    feature stood last; this text's lines are stamped from `stamp` on. Values that are not exact in
+    Where all is fine the place is how many points there are: lines with labels. Features from
+    `keep` on are checked but left out. `seen` has the stamp of the line in which each feature stood
+    last; this text's lines are stamped from `stamp` on. Values that are not exact in
     doubles are left to the caller: `slow` has a row (number, first byte of feature:value, end).
     """
-    at, line, pairs, named, slows = 0, 0, 0, 0, 0
+    at, line, points, pairs, named, slows = 0, 0, 0, 0, 0, 0
     while at < text.size:
         code, at, named = _labels(text, at, labels, label_of, named)
-        if code != FINE:
+        labelled = code == FINE
+        if not labelled and code != NO_LABEL:
             return code, at, slows
-        label_ends[line] = named
+        before, slow_before = pairs, slows
         while True:
             at = _blanks(text, at)
             if at == text.size or text[at] == _LINE:
@@ -101,10 +132,14 @@ def parse_lines(
                     slows += 1
                 feature_of[pairs], value_of[pairs] = index, value
                 pairs += 1
-        ends[line] = pairs
+        if labelled:
+            label_ends[points], ends[points] = named, pairs
+            points += 1
+        else:
+            pairs, slows = before, slow_before
         line += 1
         at += 1
-    return FINE, line, slows
+    return FINE, points, slows
 
 
 @compiled

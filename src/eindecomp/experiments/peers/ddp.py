@@ -15,7 +15,7 @@ from eindecomp.experiments.measure import Absent, Lapse
 from eindecomp.experiments.peers import frameworks
 from eindecomp.experiments.peers.torch import TorchNet
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.models.ffnn import initial
+from eindecomp.models.initial import initial
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]

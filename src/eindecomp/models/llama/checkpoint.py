@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, quote, shorten
 from eindecomp.lang.dtypes import BFLOAT16
 from eindecomp.models.extras import extra
-from eindecomp.models.llama.read_config import check_folder, read_json
+from eindecomp.models.llama.fields import check_folder, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+ADAPTER = "adapter_config.json"
 _TYPES: dict[str, DType] = {
     "F32": np.dtype("float32"),
     "F16": np.dtype("float16"),
@@ -60,8 +61,8 @@ class Checkpoint:
             raise InputError(f"{self.folder}: tensor {name!r} is missing")
         if stored.shape != shape:
             raise InputError(
-                f"{stored.file}: tensor {name!r} has shape {list(stored.shape)}, but config.json "
-                f"makes it {list(shape)}"
+                f"{stored.file}: tensor {name!r} has shape {quote(list(stored.shape))}, but "
+                f"config.json makes it {list(shape)}"
             )
         if stored.dtype not in _TYPES:
             raise InputError(
@@ -79,11 +80,14 @@ class Checkpoint:
 
 
 def _find(folder: Path) -> dict[str, Stored]:
-    if (folder / INDEX).exists():
-        return _sharded(folder)
-    if not (folder / SINGLE).exists():
+    """The tensors of the one file, which transformers prefers where both are, or of the index."""
+    if (folder / ADAPTER).exists():
+        raise InputError(f"{folder / ADAPTER}: adapters are not supported: merge it into the model")
+    if (folder / SINGLE).exists():
+        return _header(folder / SINGLE)
+    if not (folder / INDEX).exists():
         raise InputError(f"{folder} has neither {SINGLE} nor {INDEX}")
-    return _header(folder / SINGLE)
+    return _sharded(folder)
 
 
 def _sharded(folder: Path) -> dict[str, Stored]:
@@ -96,12 +100,20 @@ def _sharded(folder: Path) -> dict[str, Stored]:
     places = cast("dict[str, Any]", weight_map)
     for name, file in places.items():
         if not _is_plain(file):
-            raise InputError(f"{path}: tensor {name!r} is said to be in {file!r}, no file name")
+            raise InputError(
+                f"{path}: tensor {quote(name)} is said to be in {quote(file)}, no file name"
+            )
         if file not in files:
             files[file] = _header(folder / file)
         if name not in files[file]:
-            raise InputError(f"{folder / file}: tensor {name!r} is missing, which {INDEX} promises")
+            raise InputError(
+                f"{folder / file}: tensor {quote(name)} is missing, which {INDEX} promises"
+            )
         found[name] = files[file][name]
+    for file, tensors in files.items():
+        for name in tensors:
+            if places.get(name) != file:
+                raise InputError(f"{folder / file}: tensor {quote(name)} is not where {INDEX} says")
     return found
 
 
@@ -125,7 +137,7 @@ def _header(path: Path) -> dict[str, Stored]:
         with safetensors.safe_open(path, framework="numpy"):
             pass
     except (safetensors.SafetensorError, OSError, ValueError) as error:
-        raise InputError(f"{path} is no whole safetensors file: {error}") from None
+        raise InputError(f"{path} is no whole safetensors file: {shorten(str(error))}") from None
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         entries: Mapping[str, Any] = json.loads(file.read(length))

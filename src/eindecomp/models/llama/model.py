@@ -17,11 +17,12 @@ from eindecomp.models.llama.cache import Cache, bucket
 from eindecomp.models.llama.checkpoint import Checkpoint
 from eindecomp.models.llama.config import Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph
-from eindecomp.models.llama.read_config import read_stops
+from eindecomp.models.llama.read_generation import Generation, read_generation
 from eindecomp.models.llama.rope import rotations
 from eindecomp.models.llama.sample import Sampling
 from eindecomp.models.llama.tokenizer import NAME, Tokenizer
-from eindecomp.models.llama.weights import load_weights, random_weights
+from eindecomp.models.llama.weights import load_weights, random_weights, tied_as_stored
+from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan
 
 if TYPE_CHECKING:
@@ -77,13 +78,18 @@ class Llama:
         devices: int = 2,
         strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
         tokenizer: Tokenizer | None = None,
-        stops: frozenset[int] = frozenset(),
+        generation: Generation | None = None,
     ) -> None:
         self.config, self.weights, self.devices, self.strategy = config, weights, devices, strategy
-        self.tokenizer, self.stops = tokenizer, stops
+        self.tokenizer, self.generation = tokenizer, generation or Generation()
         self.counts = Counts()
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._engine = find_engine("threads")
+
+    @property
+    def stops(self) -> frozenset[int]:
+        """The tokens that end a text."""
+        return self.generation.stops
 
     @staticmethod
     def load(
@@ -102,9 +108,10 @@ class Llama:
         if dtype is not None:
             config = replace(config, dtype=dtype)
         checkpoint = Checkpoint(folder)
+        config = tied_as_stored(config, checkpoint)
         weights = load_weights(config, checkpoint)
         tokenizer = Tokenizer(folder) if (checkpoint.folder / NAME).exists() else None
-        return Llama(config, weights, devices, strategy, tokenizer, read_stops(folder))
+        return Llama(config, weights, devices, strategy, tokenizer, read_generation(folder))
 
     @staticmethod
     def random(
@@ -131,6 +138,8 @@ class Llama:
     def _graph(self, kind: str, batch: int, tokens: int) -> Graph:
         if kind == "step":
             return step_graph(self.config, batch, tokens)
+        if kind not in ("prefill", "every"):
+            raise InputError(f"a plan is for 'prefill', 'every' or 'step', not {kind!r}")
         return prefill_graph(self.config, batch, tokens, every=kind == "every")
 
     def cache(self, batch: int = 1, tokens: int = 0) -> Cache:
@@ -169,7 +178,7 @@ class Llama:
 
     def step(self, tokens: Sequence[int] | Array, cache: Cache) -> Array:
         """Read one token more of each sequence: the logits of what follows."""
-        ids = np.array(self._rows([[token] for token in tokens]), np.int32)
+        ids = np.array(self._rows([[token] for token in _listed(tokens)]), np.int32)
         self._check_cache(cache)
         if len(ids) != cache.batch or not cache.lengths.all():
             raise InputError(f"{len(ids)} tokens go on from a cache of as many prompts, once read")
@@ -192,8 +201,18 @@ class Llama:
         sampling: Sampling | None = None,
         stops: frozenset[int] | None = None,
     ) -> Iterator[Piece]:
-        """Go on from a prompt, token by token, until one that ends a text or so many came."""
-        [ids] = self._rows(self.encode(prompt))
+        """Go on from a prompt until a stop token, or after `tokens` tokens.
+
+        Without `sampling` the likeliest token is taken. A folder whose generation_config.json asks
+        for more than that, such as a penalty on repetition, is then refused.
+        """
+        check_whole(0, tokens=tokens)
+        if sampling is None:
+            self._check_settings()
+        rows = self._rows(self.encode(prompt))
+        if len(rows) != 1:
+            raise InputError(f"generating goes on from one prompt, not from {len(rows)}")
+        [ids] = rows
         self._check_length(len(ids) + tokens - 1)
         stops = self.stops if stops is None else stops
         sampler = (sampling or Sampling()).sampler()
@@ -227,9 +246,9 @@ class Llama:
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The tokens of a prompt."""
         if not isinstance(prompt, str):
-            return list(prompt)
+            return _listed(prompt)
         if self.tokenizer is None:
-            raise InputError(f"the folder has no {NAME}: give the prompt as token numbers")
+            raise InputError(f"there is no {NAME}: give the prompt as token numbers")
         return self.tokenizer.encode(prompt)
 
     def _run(
@@ -251,12 +270,12 @@ class Llama:
 
     def _rows(self, ids: Sequence[int] | Sequence[Sequence[int]] | Array) -> list[list[int]]:
         """Sequences of tokens, of which there is at least one in each."""
-        given: list[Any] = list(ids)
+        given = _listed(ids)
         nested = bool(given) and isinstance(given[0], Sequence | np.ndarray)
         try:
             rows = [[index(token) for token in row] for row in (given if nested else [given])]
         except TypeError:
-            raise InputError("prompts are token numbers, of one sequence or several") from None
+            raise InputError(_NO_PROMPT) from None
         for row in rows:
             if not row:
                 raise InputError("a prompt needs at least one token")
@@ -267,6 +286,13 @@ class Llama:
                 )
         return rows
 
+    def _check_settings(self) -> None:
+        for name, value in self.generation.unsupported.items():
+            raise InputError(
+                f"generation_config.json asks for {name} {value}, which is not supported; to do "
+                "without, say how to choose tokens: sampling=Sampling(0), --temperature 0"
+            )
+
     def _check_cache(self, cache: Cache | None) -> None:
         if cache is not None and cache.config != self.config:
             raise InputError("the cache is of another model")
@@ -276,6 +302,16 @@ class Llama:
             raise InputError(
                 f"{tokens} tokens are more than the model's {self.config.positions} positions"
             )
+
+
+_NO_PROMPT = "prompts are token numbers, of one sequence or several"
+
+
+def _listed(given: Any) -> list[Any]:
+    try:
+        return list(given)
+    except TypeError:
+        raise InputError(_NO_PROMPT) from None
 
 
 def _padded(tokens: int) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,9 @@ Array = np.ndarray[Any, Any]
 class Sampling:
     """How tokens are chosen: the likeliest at temperature 0, else drawn.
 
-    `top_k` draws from the k likeliest, `top_p` from the fewest whose probabilities reach p; both at
-    once mean first the one, then the other.
+    `top_k` draws from the k likeliest and those as likely as the last of them, `top_p` from the
+    fewest whose probabilities reach p; both at once mean first the one, then the other, as in
+    transformers.
     """
 
     temperature: float = 0.0
@@ -27,17 +30,21 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
+        if not _is_number(self.temperature) or not 0 <= self.temperature < float("inf"):
             raise InputError(f"a temperature is 0 or more, not {self.temperature!r}")
-        if self.top_k is not None and self.top_k < 1:
-            raise InputError(f"top_k is 1 or more, not {self.top_k!r}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
+        if self.top_k is not None:
+            check_whole(top_k=self.top_k)
+        if self.top_p is not None and not (_is_number(self.top_p) and 0 < self.top_p <= 1):
             raise InputError(f"top_p is above 0 and at most 1, not {self.top_p!r}")
         check_whole(0, seed=self.seed)
 
     def sampler(self) -> Sampler:
         """What chooses one token after another."""
         return Sampler(self)
+
+
+def _is_number(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real)
 
 
 class Sampler:
@@ -59,18 +66,34 @@ class Sampler:
 
 def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
     """The tokens that may be drawn, likeliest first, and their probabilities."""
-    # From the largest down: where the temperature is next to nothing, the others become -inf.
-    with np.errstate(over="ignore"):
-        wide = logits.astype(np.float64)
-        scaled = (wide - wide.max()) / sampling.temperature
-    tokens = np.argsort(-scaled, kind="stable")
+    if not isfinite(logits.max()):
+        raise RunError(f"the largest logit is {logits.max()}: there is nothing to draw by")
+    scaled = _scaled(logits.astype(np.float32), float(sampling.temperature))
+    # Ascending and in float32, as transformers sorts and sums: what lies on the border is the same.
+    tokens = np.argsort(scaled, kind="stable")
     if sampling.top_k is not None:
-        tokens = tokens[: sampling.top_k]
-    chances = np.exp(scaled[tokens] - scaled[tokens[0]])
-    chances /= chances.sum()
+        least = scaled[tokens[-min(int(sampling.top_k), len(tokens))]]
+        tokens = tokens[scaled[tokens] >= least]
     if sampling.top_p is not None:
-        before = np.cumsum(chances) - chances
-        keep = before < sampling.top_p
-        tokens, chances = tokens[keep], chances[keep]
-        chances /= chances.sum()
-    return tokens, chances
+        below = np.cumsum(_softmax(scaled[tokens]), dtype=np.float64).astype(np.float32)
+        keep = below > np.float32(1 - float(sampling.top_p))
+        keep[-1] = True
+        tokens = tokens[keep]
+    tokens = tokens[::-1]
+    chances = np.exp(scaled[tokens].astype(np.float64) - float(scaled[tokens[0]]))
+    return tokens, chances / chances.sum()
+
+
+def _scaled(logits: Array, temperature: float) -> Array:
+    with np.errstate(all="ignore"):
+        scaled = logits / np.float32(temperature)
+        if np.isfinite(scaled.max()) and not np.isnan(scaled).any():
+            return scaled
+        # The temperature is next to nothing: from the largest down, the others become -inf.
+        wide = logits.astype(np.float64)
+        return ((wide - wide.max()) / temperature).astype(np.float32)
+
+
+def _softmax(scaled: Array) -> Array:
+    chances = np.exp(scaled - scaled.max())
+    return chances / chances.sum(dtype=np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, shorten
 from eindecomp.models.extras import extra
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Tokenizer:
         try:
             self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the package raises nothing more special
-            raise InputError(f"{path} is no tokenizer: {error}") from None
+            raise InputError(f"{path} is no tokenizer: {shorten(str(error))}") from None
 
     @property
     def size(self) -> int:

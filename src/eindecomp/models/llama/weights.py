@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.errors import InputError, quote
 from eindecomp.models.llama.config import DTYPES
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from eindecomp.models.llama.config import Config
 
     Array = np.ndarray[Any, Any]
+
+
+TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+_UNUSED = "rotary_emb.inv_freq"  # in old files, and what transformers computes anew
+_COMPARED = 1 << 26  # bytes at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ def weights_of(config: Config) -> Iterator[Weight]:
     h, g = config.kv_heads, config.groups
     pair = (d // 2, 2) if config.interleaved else (2, d // 2)
     table = (config.vocabulary, a)
-    yield Weight("E", "model.embed_tokens.weight", table, table)
+    yield Weight("E", TABLE, table, table)
     for layer in range(config.layers):
         parts = {
             "N": ("input_layernorm", (a,), (a,)),
@@ -51,18 +57,51 @@ def weights_of(config: Config) -> Iterator[Weight]:
             yield Weight(f"{name}{layer}", f"model.layers.{layer}.{stored}.weight", shape, seen)
     yield Weight("N", "model.norm.weight", (a,), (a,))
     if not config.tied:
-        yield Weight("H", "lm_head.weight", table, table)
+        yield Weight("H", HEAD, table, table)
+
+
+def tied_as_stored(config: Config, checkpoint: Checkpoint) -> Config:
+    """The configuration by what is stored: a head of its own counts, whatever `config.json` says.
+
+    That is how transformers reads a folder that ties the head to the table but stores another one.
+    """
+    if not (config.tied and TABLE in checkpoint.tensors and HEAD in checkpoint.tensors):
+        return config
+    shape = (config.vocabulary, config.width)
+    table, head = checkpoint.array(TABLE, shape), checkpoint.array(HEAD, shape)
+    return config if _same_bytes(table, head) else replace(config, tied=False)
+
+
+def _same_bytes(left: Array, right: Array) -> bool:
+    if left.dtype != right.dtype:
+        return False
+    rows = max(1, _COMPARED // (left.shape[1] * left.itemsize))
+    return all(
+        left[k : k + rows].tobytes() == right[k : k + rows].tobytes()
+        for k in range(0, len(left), rows)
+    )
 
 
 def load_weights(config: Config, checkpoint: Checkpoint) -> dict[str, Array]:
-    """The weights in the model's type: as they lie in the files, or converted into memory."""
+    """The weights in the model's type: as they lie in the files, or converted into memory.
+
+    Each tensor of the files has to be one of them: what is left over, such as biases, would change
+    the numbers.
+    """
     to = DTYPES[config.dtype]
-    return {
-        weight.name: checkpoint.array(weight.stored, weight.shape)
-        .astype(to, copy=False)
-        .reshape(weight.seen)
-        for weight in weights_of(config)
-    }
+    found: dict[str, Array] = {}
+    used = {HEAD} if config.tied else set[str]()
+    for weight in weights_of(config):
+        # A table that is not stored is the head that it is tied to.
+        swap = config.tied and weight.stored == TABLE and TABLE not in checkpoint.tensors
+        name = HEAD if swap and HEAD in checkpoint.tensors else weight.stored
+        array = checkpoint.array(name, weight.shape)
+        found[weight.name] = array.astype(to, copy=False).reshape(weight.seen)
+        used.add(name)
+    for name, stored in checkpoint.tensors.items():
+        if name not in used and not name.endswith(_UNUSED):
+            raise InputError(f"{stored.file}: config.json announces no tensor {quote(name, 100)}")
+    return found
 
 
 def random_weights(config: Config, seed: int = 0) -> dict[str, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.errors import suggest
+from eindecomp.errors import quote, suggest
 from eindecomp.graph.ops import Input
 from eindecomp.planner.box import parts_of, span_of
 from eindecomp.planner.choices import REPLICATED, UNUSED, choices
@@ -54,7 +54,7 @@ def axis_number(mesh: Mesh, field: Field) -> int:
     """Which axis of the mesh a field names."""
     name = field.text()
     if name not in mesh.names:
-        raise field.wrong(f"the mesh has no axis {name!r}{suggest(name, mesh.names)}")
+        raise field.wrong(f"the mesh has no axis {quote(name)}{suggest(name, mesh.names)}")
     return mesh.names.index(name)
 
 
@@ -62,7 +62,9 @@ def _assignment(mesh: Mesh, view: View, field: Field, *, whole: bool) -> tuple[i
     found = [UNUSED] * len(mesh.sizes)
     for label, axes in field.members():
         if label not in view.labels:
-            raise axes.wrong(f"there is no label {label!r} to cut{suggest(label, view.labels)}")
+            raise axes.wrong(
+                f"there is no label {quote(label)} to cut{suggest(label[:60], view.labels)}"
+            )
         for axis in axes.items():
             if found[number := axis_number(mesh, axis)] != UNUSED:
                 raise axis.wrong(f"axis {mesh.names[number]!r} is used twice")
@@ -87,7 +89,7 @@ def _places(
     for name in summed:
         place = field[name]
         if place.value is not None and place.value not in vertex.labels:
-            raise place.wrong(f"must be null or a label of {vertex}, not {place.value!r}")
+            raise place.wrong(f"must be null or a label of {vertex}, not {quote(place.value)}")
         to = REPLICATED if place.value is None else vertex.labels.index(place.value)
         found[mesh.names.index(name)] = to
     return tuple(found)
@@ -98,7 +100,7 @@ def read_given(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Cut]:
     found: dict[str, Cut] = {}
     for name, own in field.members():
         if name not in graph or not isinstance(graph[name].op, Input):
-            raise own.wrong(f"the graph has no input {name!r}")
+            raise own.wrong(f"the graph has no input {quote(name)}")
         found[name] = _cut(mesh, graph[name], own)
         for span, size in zip(found[name], graph[name].shape, strict=True):
             if (span.start, span.stop) != (0, size):

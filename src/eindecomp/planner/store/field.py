@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
-from eindecomp.errors import PlanError, suggest
+from eindecomp.errors import PlanError, quote, shorten, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,7 @@ class Field:
 
     def wrong(self, why: str) -> PlanError:
         """The error that says what is wrong here."""
+        why = shorten(why, 1000)  # which may pass on what others say of the file's own words
         return PlanError(f"{self.place}: {why}" if self.place else why)
 
     def __getitem__(self, name: str) -> Field:
@@ -114,6 +115,4 @@ class Field:
         return Field(None, f"{self.place}.{name}" if self.place else name)
 
     def _not(self, wanted: str) -> PlanError:
-        shown = repr(self.value)
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-        return self.wrong(f"must be {wanted}, not {shown}")
+        return self.wrong(f"must be {wanted}, not {quote(self.value)}")

@@ -1,11 +1,11 @@
-"""Writes files as a whole or not at all."""
+"""Writes files as a whole or not at all; what goes wrong is told with the file's name."""
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager
 from secrets import token_hex
-from shutil import copymode
+from stat import S_IMODE
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 
 def check_writable(output: Path) -> None:
     """Raise now what would keep a result from being written later."""
-    if output.exists():
-        output.open("ab").close()
-    if output.is_file() or not output.exists():
-        try:
+    with _naming(output):
+        if output.exists():
+            output.open("ab").close()
+        if output.is_file() or not output.exists():
             with _beside(output):
                 pass
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(output)) from None
 
 
 def write_whole(output: Path, content: bytes | Callable[[IO[bytes]], object]) -> None:
@@ -31,14 +29,15 @@ def write_whole(output: Path, content: bytes | Callable[[IO[bytes]], object]) ->
 
     Large content is given as a function that writes it to the file it is handed.
     """
-    if output.exists() and not output.is_file():
-        _write(output, content)
-        return
-    with _beside(output) as fresh:
-        _write(fresh, content)
-        if output.exists():
-            copymode(output, fresh)
-        fresh.replace(output.resolve())
+    with _naming(output):
+        if output.exists() and not output.is_file():
+            _write(output, content)
+            return
+        with _beside(output) as fresh:
+            mode = _mode(output if output.exists() else fresh)
+            _write(fresh, content)
+            fresh.chmod(mode)
+            fresh.replace(output.resolve())
 
 
 def _write(path: Path, content: bytes | Callable[[IO[bytes]], object]) -> None:
@@ -53,16 +52,32 @@ def _write(path: Path, content: bytes | Callable[[IO[bytes]], object]) -> None:
 def replacing(output: Path) -> Generator[Path, None, None]:
     """A new file to write, which takes the output's place once it is safely on the disk.
 
-    Where writing it fails or is interrupted, the output stays as it was.
+    Where writing it fails or is interrupted, the output stays as it was. Who may read it is who may
+    read the output, or what the umask says of a new file, whatever the writer makes of it.
     """
-    with _beside(output) as fresh:
+    with _naming(output), _beside(output) as fresh:
+        mode = _mode(output if output.exists() else fresh)
         yield fresh
-        if output.exists():
-            copymode(output, fresh)
+        fresh.chmod(mode)
         _flush(fresh)
         fresh.replace(output.resolve())
         if os.name == "posix":  # where a folder is a file, whose entries are to be flushed as well
             _flush(fresh.parent)
+
+
+def _mode(path: Path) -> int:
+    return S_IMODE(path.stat().st_mode)
+
+
+@contextmanager
+def _naming(output: Path) -> Generator[None, None, None]:
+    """Puts the output's name to errors of the system, which know of none or of the new file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(output)) from error
 
 
 def _flush(path: Path) -> None:

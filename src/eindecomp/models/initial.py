@@ -1,0 +1,160 @@
+"""What training begins with: numbers for the parameters of any graph, by how they are used.
+
+A parameter's role is read from the vertices that make the loss: a weight is summed over against
+another tensor, a table is looked up, a gain is multiplied with, a bias is added.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import InputError
+from eindecomp.graph.ops import Gather, Reshape, Slice
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.scalar import Call, used_args, values
+from eindecomp.models.optimizers import NEW, carried
+from eindecomp.models.sizes import check_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.scalar import Expr
+
+    Array = np.ndarray[Any, Any]
+
+GRADIENT = "grad_"
+_Use = tuple["Vertex", int]
+"""A vertex, and which of its inputs is meant."""
+
+
+def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    """The state to begin with: an array for each input X with an output `new_X` or `grad_X`.
+
+    Weights are drawn as torch draws those of a linear layer, uniform within ±1/√fan-in, where the
+    fan-in is the sizes of the labels that are summed over; biases of such a layer within the same.
+    Rows of a table have length 1 on average. Gains are 1; other biases, and what an optimiser
+    remembers, 0.
+
+    >>> from eindecomp.models.ffnn import ffnn
+    >>> state = initial(ffnn(4, 100, 6, 7, optimizer="momentum"))
+    >>> state["W1"].shape, bool(0.09 < abs(state["W1"]).max() <= 0.1), state["W1_sum"].max().item()
+    ((100, 6), True, 0.0)
+    """
+    check_whole(0, seed=seed)
+    rng = np.random.default_rng(seed)
+    outputs = {vertex.name for vertex in graph.outputs}
+    names = [v.name for v in graph.inputs if {NEW + v.name, GRADIENT + v.name} & outputs]
+    if not names:
+        raise InputError("no input X of the graph has an output `new_X` or `grad_X`")
+    carried(graph)  # checks that new values are like the old ones
+    reader = _Reader(graph, frozenset(names))
+    return {name: _draw(graph[name], reader.reach(name), rng) for name in names}
+
+
+def _draw(vertex: Vertex, reach: float | None, rng: np.random.Generator) -> Array:
+    """Numbers within ±reach; ones where it is None."""
+    if reach is None:
+        return np.ones(vertex.shape, vertex.dtype)
+    if not reach or vertex.dtype.kind in "biu":
+        return np.zeros(vertex.shape, vertex.dtype)
+    drawn = rng.random(vertex.shape, np.float32)
+    drawn *= np.float32(2 * reach)
+    drawn -= np.float32(reach)
+    if vertex.dtype.kind == "c":
+        turned = drawn * np.exp(2j * np.pi * rng.random(vertex.shape))
+        return np.asarray(turned, vertex.dtype)
+    return drawn.astype(vertex.dtype, copy=False)
+
+
+class _Reader:
+    """Finds out how parameters are used on the way to the loss."""
+
+    def __init__(self, graph: Graph, parameters: frozenset[str]) -> None:
+        self.graph, self.parameters = graph, parameters
+        made = {start + name for name in parameters for start in (NEW, GRADIENT)}
+        # Gradients and updates read parameters, too, but in other ways.
+        self.forward = {vertex.name for vertex in graph.outputs} - made
+        for vertex in reversed(list(graph.vertices.values())):
+            if vertex.name in self.forward:
+                self.forward.update(vertex.inputs)
+        self.users = graph.users()
+
+    def reach(self, name: str) -> float | None:
+        """How far from 0 a parameter's numbers may lie; None for those that are 1."""
+        uses = list(self._uses(name))
+        if fans := [fan for use in uses if (fan := self._fan_in(use))]:
+            return fans[0] ** -0.5
+        for vertex, at in uses:
+            if isinstance(vertex.op, Gather) and at == 0:
+                sizes = vertex.sizes
+                # A uniform number within ±√3 has the deviation 1.
+                return (3 / prod(sizes[label] for label in vertex.op.table)) ** 0.5
+        for vertex, at in uses:
+            if isinstance(vertex.op, EinSum) and _combined(vertex.op.join, at) in ("mul", "div"):
+                return None
+        return self._layer_reach(uses)
+
+    def _layer_reach(self, uses: list[_Use]) -> float:
+        """The reach of the weights of the layer that a bias is added to; 0 if it is none."""
+        for vertex, at in uses:
+            for k, other in enumerate(vertex.inputs):
+                made = self.graph[other]
+                if k == at or not isinstance(made.op, EinSum):
+                    continue
+                for q, operand in enumerate(made.inputs):
+                    fan = self._fan_in((made, q)) if operand in self.parameters else 0
+                    if fan:
+                        return fan**-0.5
+        return 0.0
+
+    def _uses(self, name: str) -> Iterator[_Use]:
+        """The vertices on the way to the loss that read a tensor, as it is or but mapped."""
+        waiting = [name]
+        while waiting:
+            read = waiting.pop(0)
+            for user in self.users[read]:
+                vertex = self.graph[user]
+                if user not in self.forward:
+                    continue
+                if _is_map(vertex):
+                    waiting.append(user)
+                    continue
+                yield from ((vertex, at) for at, one in enumerate(vertex.inputs) if one == read)
+
+    def _fan_in(self, use: _Use) -> int:
+        """How many products a sum over an input against others has; 0 if it is no such sum."""
+        vertex, at = use
+        if not isinstance(vertex.op, EinSum):
+            return 0
+        others = {x for k, labels in enumerate(vertex.op.inputs) if k != at for x in labels}
+        own = set(vertex.op.inputs[at]) & others - set(vertex.op.output)
+        sizes = self.graph.label_sizes(vertex)
+        return prod(sizes[label] for label in own) if own else 0
+
+
+def _is_map(vertex: Vertex) -> bool:
+    """Whether it only maps its one input, or shows it in another form."""
+    op = vertex.op
+    if isinstance(op, EinSum):
+        return len(vertex.inputs) == 1 and not op.aggregated
+    return isinstance(op, Slice | Reshape)
+
+
+def _combined(join: Expr, at: int) -> str | None:
+    """The innermost function by which an input meets another one, or a number that is added."""
+    for value in values(join):
+        if isinstance(value, Call):
+            for k, operand in enumerate(value.args):
+                if at not in used_args(operand):
+                    continue
+                if (inner := _combined(operand, at)) is not None:
+                    return inner
+                rest = [other for j, other in enumerate(value.args) if j != k]
+                if any(used_args(other) for other in rest) or (rest and value.op in ("add", "sub")):
+                    return value.op
+    return None
