@@ -12,7 +12,7 @@ from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, Scatte
 from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote, to_number
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_scalars, values
-from eindecomp.lang.scalar_types import type_of
+from eindecomp.lang.scalar_types import result_type, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -178,16 +178,19 @@ def _einsum_type(
     scalars: tuple[tuple[str, DType], ...],
 ) -> DType:
     known = dict(scalars)
+    if agg is None:
+        return result_type(join, types, known)
     joined = [type_of(value, types, known) for value in values(join)]
-    return concrete(joined[0] if agg is None else agg.result_type(joined, known))
+    for value in values(join):
+        result_type(value, types, known)  # refuses literals that no integers hold
+    return concrete(agg.result_type(joined, known))
 
 
 def _fill(op: Fill, sizes: Mapping[str, int], scalars: Mapping[str, DType]) -> tuple[Shape, DType]:
     for name in used_scalars(op.value):
         if name not in scalars:
             raise GraphError(f"unknown name {name!r} in fill: neither a label of it nor a scalar")
-    found = type_of(op.value, [INT64] * len(op.output), scalars)
-    return _pick(op.output, sizes), concrete(found)
+    return _pick(op.output, sizes), result_type(op.value, [INT64] * len(op.output), scalars)
 
 
 def _check_index(index: Operand) -> None:

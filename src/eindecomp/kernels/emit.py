@@ -38,7 +38,8 @@ WIDE = {
     Kind.COMPLEX: dtype("complex128"),
 }
 UNSIGNED = dtype("uint64")
-"""Holds unsigned run-time scalars, until they meet other numbers of no type."""
+"""Holds unsigned run-time scalars and large literals, until they meet numbers of another type."""
+_MAX_SIGNED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class Lines:
                 return self.scalars[name]
             case Const(number):
                 of = WIDE[kind_of_number(number)]
+                if isinstance(number, int) and number > _MAX_SIGNED:
+                    of = UNSIGNED
                 return self._name(literal(number, of), of, True)
             case Tuple():
                 raise AssertionError("a tuple is taken apart before")
@@ -162,7 +165,7 @@ def literal(number: Number | np.generic, of: DType) -> str:
 
 
 def cast_text(value: Value, to: DType) -> str:
-    """The conversion of a value to a type, as NumPy's `astype` does it."""
+    """The conversion of a value to a type, as `numpy_backend.cast` does it."""
     name, of = value.name, value.type
     if to == BOOL:
         return name if of == BOOL else f"{name} != 0"
@@ -173,6 +176,8 @@ def cast_text(value: Value, to: DType) -> str:
             return f"round_bfloat(to_f4({name}))"
         exact = of == FLOAT32 or kind(of) is Kind.BOOL
         return f"round_half(to_f4({name}))" if exact else f"half_of_double(to_f8({name}))"
+    if kind(of) is Kind.FLOAT and kind(to) is Kind.INT:
+        return f"saturate_{_suffix(to)}({name})"
     return f"{caster(to)}({name})"
 
 

@@ -213,6 +213,33 @@ double_of_bits = _bitcast(types.int64, types.float64, _DOUBLE)
 bits_of_double = _bitcast(types.float64, types.int64, ir.IntType(64))
 
 
+def _saturate(name: str) -> Any:
+    """A float truncated to the named integer type: its nearest number if out of range, NaN to 0."""
+    target = getattr(types, name)
+    bits = ir.IntType(target.bitwidth)
+    convert = "llvm.fptosi.sat" if target.signed else "llvm.fptoui.sat"
+
+    @_intrinsic
+    def cast(typingctx: Any, x: Any) -> Any:  # noqa: ARG001
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+            of = args[0].type
+            kind = ir.FunctionType(bits, [of])
+            function = builder.module.declare_intrinsic(convert, [bits, of], kind)
+            return builder.call(function, args)
+
+        return target(x), codegen
+
+    return cast
+
+
+saturate_i1, saturate_i2, saturate_i4, saturate_i8 = (
+    _saturate(f"int{8 * n}") for n in (1, 2, 4, 8)
+)
+saturate_u1, saturate_u2, saturate_u4, saturate_u8 = (
+    _saturate(f"uint{8 * n}") for n in (1, 2, 4, 8)
+)
+
+
 @_intrinsic
 def round_half(typingctx: Any, x: Any) -> Any:  # noqa: ARG001
     """Round a float32 to float16 and widen it again."""

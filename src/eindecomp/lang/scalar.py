@@ -136,7 +136,7 @@ class Const:
     value: Number
 
     def __post_init__(self) -> None:
-        if isinstance(self.value, int) and abs(self.value) >= 2**63:
+        if isinstance(self.value, int) and not -(2**63) <= self.value < 2**64:
             raise ExpressionError("an integer literal must fit 64 bits")
 
     def __eq__(self, other: object) -> bool:
