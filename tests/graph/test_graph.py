@@ -153,3 +153,16 @@ def test_depth_costs_no_recursion() -> None:
     gradient = ed.rewrite(ed.grad(g, "loss", ["X"]))
     found = ed.evaluate(gradient, {"X": [1, 1]})
     assert found["loss"] == pytest.approx(4.0)
+
+
+def test_a_graph_is_a_mapping_of_its_tensors() -> None:
+    graph = ed.parse("input X[i: 3]\nY[i] <- exp(X[i])\nZ[] <- sum Y[i]\noutput Z")
+    assert list(graph) == ["X", "Y", "Z"]
+    assert len(graph) == 3
+    assert [graph[name] for name in graph] == list(graph.vertices.values())
+    assert "Y" in graph
+    assert graph["Y"] in graph
+    assert "U" not in graph
+    assert 5 not in graph
+    other = ed.parse("input X[i: 4]\noutput X")
+    assert other["X"] not in graph

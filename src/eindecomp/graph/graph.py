@@ -25,7 +25,7 @@ from eindecomp.lang.scalar import Expr, Number
 from eindecomp.lang.spec import parse_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from eindecomp.graph.infer import Shape
     from eindecomp.lang.dtypes import DType
@@ -114,8 +114,14 @@ class Graph:
             raise GraphError(f"the graph has no tensor {name!r}{suggest(name, self._vertices)}")
         return self._vertices[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._vertices
+    def __contains__(self, tensor: object) -> bool:
+        if isinstance(tensor, Vertex):
+            return self._vertices.get(tensor.name) == tensor
+        return tensor in self._vertices
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all vertices, each after those of its inputs."""
+        return iter(self._vertices)
 
     def __len__(self) -> int:
         return len(self._vertices)
