@@ -117,7 +117,7 @@ def compute(
         case Concat() as op:
             found = np.concatenate([x.astype(vertex.dtype) for x in operands], axis=op.axis)
         case Slice() as op:
-            found = operands[0][tuple(slice(*r) if r else slice(None) for r in op.ranges)]
+            found = operands[0][tuple(slice(*w) for w in op.windows(operands[0].shape))]
         case Reshape() as op:
             found = _reshape(op, *operands)
         case Input():
@@ -298,7 +298,7 @@ def _lay_index(label: str, space: list[str], shape: Sequence[int]) -> Array:
 
 
 def _check_index(index: Array, size: int, vertex: Vertex) -> None:
-    if index.min() < 0 or index.max() >= size:
+    if index.size and (index.min() < 0 or index.max() >= size):
         bad = index.min() if index.min() < 0 else index.max()
         raise InputError(f"{vertex}: index {bad} is outside 0 to {size - 1}")
 

@@ -204,14 +204,12 @@ def call_text(op: str, names: list[str], of: DType, result: DType) -> str:
     match op:
         case "pow":
             return _power_text(x, y, of)
+        case "floordiv" | "mod":
+            return _quotient_text(op, x, y, of)
         case "min" | "max" | "relu":
             return _extreme_text(op, x, y, of)
         case "sign":
-            one, minus = literal(1, of), f"{to}(-1)"
-            if of.kind == "u":
-                return f"choose({x} > 0, {one}, {x})"
-            rest = f"choose({x} < 0, {minus}, choose({x} == 0, {to}(0), {x}))"
-            return f"choose({x} > 0, {one}, {rest})"
+            return _sign_text(x, of)
         case "abs":
             return x if of.kind in "bu" else f"{to}(abs({x}))"
         case "real":
@@ -238,6 +236,14 @@ def _function_text(op: str, x: str, of: DType) -> str:
     return f"{to}(math.{op}({x}))"
 
 
+def _sign_text(x: str, of: DType) -> str:
+    to, one = caster(of), literal(1, of)
+    if of.kind == "u":
+        return f"choose({x} > 0, {one}, {x})"
+    rest = f"choose({x} < 0, {to}(-1), choose({x} == 0, {to}(0), {x}))"
+    return f"choose({x} > 0, {one}, {rest})"
+
+
 def _extreme_text(op: str, x: str, y: str, of: DType) -> str:
     if op == "relu":
         op, y = "max", literal(0, of)
@@ -246,6 +252,22 @@ def _extreme_text(op: str, x: str, y: str, of: DType) -> str:
     if of.kind == "f":
         return f"{'maximum' if op == 'max' else 'minimum'}({x}, {y})"
     return f"choose({x} {'>=' if op == 'max' else '<='} {y}, {x}, {y})"
+
+
+def _quotient_text(op: str, x: str, y: str, of: DType) -> str:
+    to = caster(of)
+    if of.kind == "f":
+        return f"{to}({op}_float({x}, {y}))"
+    # By 0 it is 0, as in NumPy; the least number by −1 would be a trap of the processor's.
+    zero, one = literal(0, of), literal(1, of)
+    trap = f"{y} == {zero}" if of.kind == "u" else f"({y} == {zero}) | ({y} == {to}(-1))"
+    safe = f"choose({trap}, {one}, {y})"
+    if op == "mod":
+        return f"choose({trap}, {zero}, {to}({x} % {safe}))"
+    found = f"{to}({x} // {safe})"
+    if of.kind == "i":
+        found = f"choose({y} == {to}(-1), {to}(-{x}), {found})"
+    return f"choose({y} == {zero}, {zero}, {found})"
 
 
 def _power_text(x: str, y: str, of: DType) -> str:

@@ -173,6 +173,17 @@ maximum = _llvm("llvm.maximum", 2)
 minimum = _llvm("llvm.minimum", 2)
 muladd = _llvm("llvm.fmuladd", 3)
 copysign = _llvm("llvm.copysign", 2)
+floor = _llvm("llvm.floor", 1)
+
+
+@_intrinsic
+def remainder(typingctx: Any, x: Any, y: Any) -> Any:  # noqa: ARG001
+    """What is left of x / y rounded towards zero: C's fmod."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        return builder.frem(*args)
+
+    return x(x, x), codegen
 
 
 @_intrinsic

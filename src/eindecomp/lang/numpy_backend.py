@@ -94,6 +94,8 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
     "neg": np.negative,
     "pow": _power,
     "abs": np.abs,
