@@ -332,3 +332,15 @@ def test_an_input_that_is_an_output_is_a_copy() -> None:
 def test_a_tensor_larger_than_memory_is_refused_before_it_is_made() -> None:
     with pytest.raises(ed.InputError, match=r"Z\[i\] .* needs .* GiB"):
         run("input X[]\nZ[i: 1000000000000000] <- X[]", X=1)
+
+
+def test_a_plan_stands_for_its_graph() -> None:
+    graph = ed.parse("input X[i: 3]\nY[i] <- X[i] * 2\nZ[] <- sum Y[i]\noutput Z")
+    x = {"X": np.arange(3)}
+    assert ed.evaluate(ed.plan(graph, 2), x)["Z"] == ed.evaluate(graph, x)["Z"] == 6
+
+
+@pytest.mark.parametrize("given", [None, 5, "graph", {"X": 1}])
+def test_only_graphs_and_plans_are_evaluated(given: object) -> None:
+    with pytest.raises(ed.InputError, match="takes a graph or a plan"):
+        ed.evaluate(given, {})  # type: ignore[arg-type]

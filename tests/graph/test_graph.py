@@ -48,7 +48,7 @@ WRONG: list[tuple[Callable[[ed.Graph], object], str]] = [
     (lambda g: g.input("X", {"i": 3}), "the name 'X' is taken"),
     (lambda g: g.input("a b", {"i": 3}), "cannot name a tensor"),
     (lambda g: g.input("fill", {"i": 3}), "a word of the language"),
-    (lambda g: g.input("W", {"i": 0}), "positive whole number"),
+    (lambda g: g.input("W", {"i": -1}), "whole number, not negative"),
     (lambda g: g.input("W", {"i": 2.0}), "the size of 'i' is a whole number, got 2.0"),
     (lambda g: g.input("W", {"1": 2}), "'1' is not a label"),
     (lambda g: g.input("W", {"i": 2}, "float8"), "unknown dtype 'float8'"),
@@ -99,7 +99,8 @@ WRONG: list[tuple[Callable[[ed.Graph], object], str]] = [
     (lambda g: g.output(5), "expected a tensor or its name"),
     (lambda g: g.fill({"i": 3}, None), "expected the value of a fill"),
     (lambda g: g.fill({"pi": 3}, "pi"), "the name of a constant"),
-    (lambda g: g.slice("ij", "X", {"j": 2}), "a range is a start and a stop"),
+    (lambda g: g.slice("ij", "X", {"j": "2"}), "a range is a start and a stop, or one index"),
+    (lambda g: g.slice("ij", "X", {"j": 4}), "index 4 of X is outside 0 to 3"),
     (lambda g: g.slice("ij", "X", {"j": (0.5, 2)}), "is a whole number, got 0.5"),
     (lambda g: g.scatter_add("ij,ij->vj", "X", "X", 3.5), "is a whole number, got 3.5"),
     (lambda g: ed.grad(g, "Z", [5]), "expected a tensor or its name, got 5"),
@@ -153,3 +154,16 @@ def test_depth_costs_no_recursion() -> None:
     gradient = ed.rewrite(ed.grad(g, "loss", ["X"]))
     found = ed.evaluate(gradient, {"X": [1, 1]})
     assert found["loss"] == pytest.approx(4.0)
+
+
+def test_a_graph_is_a_mapping_of_its_tensors() -> None:
+    graph = ed.parse("input X[i: 3]\nY[i] <- exp(X[i])\nZ[] <- sum Y[i]\noutput Z")
+    assert list(graph) == ["X", "Y", "Z"]
+    assert len(graph) == 3
+    assert [graph[name] for name in graph] == list(graph.vertices.values())
+    assert "Y" in graph
+    assert graph["Y"] in graph
+    assert "U" not in graph
+    assert 5 not in graph
+    other = ed.parse("input X[i: 4]\noutput X")
+    assert other["X"] not in graph

@@ -46,7 +46,7 @@ def test_depth_and_size_are_bounded_when_a_node_is_born() -> None:
         (lambda: call("exp", 1, 2), "exp takes 1 operands, got 2"),
         (lambda: call("exp", Tuple((Arg(0), Arg(1)))), "a tuple stands alone"),
         (lambda: Arg(-1), "not negative"),
-        (lambda: Const(2**63), "64 bits"),
+        (lambda: Const(2**64), "64 bits"),
         (lambda: Tuple((Arg(0),)), "two or more"),
     ],
 )

@@ -1,7 +1,9 @@
 """Spec strings."""
 
+import numpy as np
 import pytest
 
+import eindecomp as ed
 from eindecomp import ExpressionError
 from eindecomp.lang.spec import parse_groups, parse_spec
 
@@ -30,7 +32,10 @@ def test_words_where_only_they_fit() -> None:
 BAD = [
     ("ij,jk->ik", (2,), "names 2 inputs, got 1"),
     ("ij->i", (3,), "'ij' has 2 labels, but input 0 has rank 3"),
-    ("i...->i", (2,), "'...' is not supported"),
+    ("i...->i", (2,), "the output lacks the '...'"),
+    ("..i->i", (2,), "'...' once or not at all"),
+    ("...i...->...", (2,), "'...' once or not at all"),
+    ("...ij->...", (1,), "does not fit input 0 of rank 1"),
     ("i-j->i", (3,), "not of the form"),
     ("1j->j", (2,), "'1' is not a label"),
     ("i not -> i", (2,), "'not' is not a label"),
@@ -47,3 +52,32 @@ def test_bad_specs_are_refused(spec: str, ranks: tuple[int, ...], message: str) 
 def test_bad_groups_are_refused(spec: str) -> None:
     with pytest.raises(ExpressionError):
         parse_groups(spec)
+
+
+ELLIPSES = [
+    ("...ij,jk->...ik", [(2, 3, 4, 5), (5, 6)]),
+    ("...i,...i", [(2, 3, 4), (3, 4)]),
+    ("i...->...", [(2, 3, 4)]),
+    ("...ij,...jk->...ik", [(2, 1, 4, 5), (3, 5, 6)]),
+    ("b ... i, i j -> b ... j", [(2, 3, 4), (4, 5)]),
+    ("...,...->...", [(2, 3), (3,)]),
+    ("...ii->...i", [(2, 3, 3)]),
+    ("...ij->...ji", [(2, 3)]),
+    ("...", [(2, 3)]),
+    ("...,->...", [(2, 3), ()]),
+]
+
+
+@pytest.mark.parametrize(("spec", "shapes"), ELLIPSES)
+def test_an_ellipsis_is_numpys(spec: str, shapes: list[tuple[int, ...]]) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    wanted = np.einsum(spec.replace(" ", ""), *arrays)
+    np.testing.assert_allclose(ed.einsum(spec, *arrays, devices=2), wanted, rtol=1e-9)
+    graph = ed.Graph()
+    for k, shape in enumerate(shapes):
+        graph.input(f"X{k}", {f"d{n}": size for n, size in enumerate(shape)}, "float64")
+    graph.output(graph.einsum(spec, *list(graph), name="Z"))
+    assert ed.parse(str(graph)) == graph
+    given = {f"X{k}": x for k, x in enumerate(arrays)}
+    np.testing.assert_allclose(ed.evaluate(graph, given)["Z"], wanted, rtol=1e-9)

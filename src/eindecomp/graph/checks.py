@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from operator import index
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from eindecomp.errors import GraphError
 from eindecomp.lang.einsum import product
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, Scalar, Tuple
 from eindecomp.lang.text.resolve import parse_expr, parse_join
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Sequence
 
 T = TypeVar("T")
 
@@ -50,13 +52,16 @@ def label_map(given: object) -> dict[str, int]:
     return found
 
 
-def join_of(given: object, arity: int, scalars: Container[str]) -> Expr:
-    """Return a join from a string, an expression, or None for the product of all inputs."""
+def join_of(given: object, arity: int, labels: Sequence[str], scalars: Container[str]) -> Expr:
+    """Return a join from a string, an expression, or None for the product of all inputs.
+
+    A label in a string stands for its own number, which comes as an input after the others.
+    """
     match given:
         case None:
             return product(arity)
         case str():
-            return parse_join(given, arity, scalars)
+            return parse_join(given, arity, scalars, labels)
         case Arg() | Const() | Scalar() | Call() | Tuple():
             return given
         case _:
@@ -76,11 +81,15 @@ def fill_value(given: object, labels: Iterable[str], scalars: Container[str]) ->
             raise GraphError(f"expected the value of a fill, got {given!r}")
 
 
-def window(given: object, label: str) -> tuple[int, int]:
-    """Return a range as a start and a stop."""
+def window(given: object, label: str) -> tuple[int, int] | int:
+    """Return a range as a start and a stop, or one index."""
     match given:
+        case int() | np.integer():  # pyright: ignore[reportUnknownVariableType]
+            return whole_number(given, f"the index of {label!r}")
         case (start, stop):  # pyright: ignore[reportUnknownVariableType]
             what = f"an end of the range of {label!r}"
             return whole_number(start, what), whole_number(stop, what)  # pyright: ignore[reportUnknownArgumentType]
         case _:
-            raise GraphError(f"a range is a start and a stop, but {label!r} has {given!r}")
+            raise GraphError(
+                f"a range is a start and a stop, or one index, but {label!r} has {given!r}"
+            )

@@ -11,16 +11,18 @@ import itertools
 import os
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.inputs import check_inputs
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import INT64, DType, concrete, widen
 from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.neutral import safe_combine
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import Expr, used_scalars, values
 from eindecomp.lang.scalar_types import with_casts
@@ -28,7 +30,6 @@ from eindecomp.lang.scalar_types import with_casts
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
 
     Array = np.ndarray[Any, Any]
@@ -38,14 +39,32 @@ BLOCK = 2**20
 """How many joined values are laid out at once."""
 
 
-def evaluate(graph: Graph, inputs: Mapping[str, object]) -> dict[str, Array]:
+class HasGraph(Protocol):
+    """What is about a graph, such as a plan."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        ...
+
+
+def evaluate(graph: Graph | HasGraph, inputs: Mapping[str, object]) -> dict[str, Array]:
     """Compute the outputs of a graph from arrays, and numbers for its run-time scalars.
+
+    A plan stands for the graph it plans.
 
     >>> from eindecomp.graph.text.elaborate import parse
     >>> graph = parse("input X[i: 2, j: 2]\\nZ[i] <- max X[i,j]\\noutput Z")
     >>> evaluate(graph, {"X": [[1, 2], [4, 3]]})["Z"]
     array([2., 4.], dtype=float32)
     """
+    found = graph if isinstance(graph, Graph) else getattr(graph, "graph", None)
+    if not isinstance(found, Graph):
+        raise InputError(f"evaluate takes a graph or a plan, got {type(graph).__name__}")
+    return _evaluate(found, inputs)
+
+
+def _evaluate(graph: Graph, inputs: Mapping[str, object]) -> dict[str, Array]:
     arrays, scalars = check_inputs(graph, inputs)
     last_use = {name: user for user, v in graph.vertices.items() for name in v.inputs}
     wanted = {vertex.name for vertex in graph.outputs}
@@ -98,7 +117,7 @@ def compute(
         case Concat() as op:
             found = np.concatenate([x.astype(vertex.dtype) for x in operands], axis=op.axis)
         case Slice() as op:
-            found = operands[0][tuple(slice(*r) if r else slice(None) for r in op.ranges)]
+            found = operands[0][tuple(slice(*w) for w in op.windows(operands[0].shape))]
         case Reshape() as op:
             found = _reshape(op, *operands)
         case Input():
@@ -147,7 +166,8 @@ class EinSumSteps:
             return
         self._types = [widen(concrete(t)) for t in op.agg.state_types(joined, scalar_types)]
         both = [*self._types, *self._types]
-        self._combine = [run.compile(value, both) for value in values(op.agg.combine)]
+        combine = safe_combine(op.agg, tuple(self._types))
+        self._combine = [run.compile(value, both) for value in values(combine)]
         if op.agg.finish is not None:
             self._finish = run.compile(op.agg.finish, self._types)
 
@@ -278,7 +298,7 @@ def _lay_index(label: str, space: list[str], shape: Sequence[int]) -> Array:
 
 
 def _check_index(index: Array, size: int, vertex: Vertex) -> None:
-    if index.min() < 0 or index.max() >= size:
+    if index.size and (index.min() < 0 or index.max() >= size):
         bad = index.min() if index.min() < 0 else index.max()
         raise InputError(f"{vertex}: index {bad} is outside 0 to {size - 1}")
 

@@ -7,7 +7,7 @@ derivative of the join by x, times the rule of the aggregation, summed over the 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache, reduce
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from eindecomp.lang.differentiate import pullback
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import SUM
-from eindecomp.lang.scalar import Arg, Expr, call, replace_args, used_args, values
+from eindecomp.lang.scalar import Arg, Expr, call, chain, replace_args, used_args, values
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
 
@@ -128,7 +128,7 @@ def _total(graph: Graph, vertex: Vertex, parts: list[str]) -> str:
     """Add up what the readers of a vertex pass back to it."""
     while len(parts) > 1:
         batch, parts = parts[:MAX_ADDENDS], parts[MAX_ADDENDS:]
-        total = reduce(lambda a, b: call("add", a, b), map(Arg, range(len(batch))))
+        total = chain("add", [Arg(k) for k in range(len(batch))])
         name = graph.fresh(f"grad_{vertex.name}")
         made = graph.add_einsum(
             vertex.labels, [(part, vertex.labels) for part in batch], total, name=name
@@ -157,8 +157,8 @@ def _input_adjoints(
             return [(0, _reduce_to(graph, found, source, vertex.inputs[0]))]
         case Concat(output):
             return _concat(graph, vertex, output, vertex.op.axis, adjoint, needed)
-        case Slice(output, ranges):
-            found = _pad(graph, output, ranges, adjoint, vertex.inputs[0])
+        case Slice() as op:
+            found = _pad(graph, op, adjoint, vertex.inputs[0])
             return [(0, _own_copy(graph, found, adjoint, vertex.inputs[0]))]
         case Reshape(before, after, sizes):
             order = dict(sizes)
@@ -207,7 +207,7 @@ def _pulled_back(
     terms = [part for part in parts if part is not None]
     if not terms:
         return None
-    return simplify(reduce(lambda a, b: call("add", a, b), terms), types, known)
+    return simplify(chain("add", terms), types, known)
 
 
 def _sum_to_input(
@@ -309,19 +309,20 @@ def _concat(
     return found
 
 
-def _pad(
-    graph: Graph,
-    labels: Labels,
-    ranges: Sequence[tuple[int, int] | None],
-    adjoint: str,
-    name: str,
-) -> str:
+def _pad(graph: Graph, op: Slice, adjoint: str, name: str) -> str:
     """Put zeros around a slice's adjoint, one dimension after another."""
     source = graph[name]
-    for axis, window in enumerate(ranges):
-        if window is None:
-            continue
-        start, stop = window
+    labels: Labels = ()
+    for k, label in enumerate(op.input):
+        labels += (label or _new_label(f"at{k}", {*op.output, *labels}),)
+    if labels != op.output:
+        # Dimensions of which one index was taken come back, of size 1 first.
+        ones = dict.fromkeys(labels, 1) | graph[adjoint].sizes_by(op.output)
+        operands = [(adjoint, op.output)]
+        adjoint = graph.add_einsum(
+            labels, operands, Arg(0), name=graph.fresh(f"grad_{name}"), sizes=ones
+        ).name
+    for axis, (start, stop) in enumerate(op.windows(source.shape)):
         parts = [adjoint]
         for size, at in ((start, 0), (source.shape[axis] - stop, len(parts) + 1)):
             if size:
@@ -330,6 +331,6 @@ def _pad(
                 made = graph.add(zero, [], graph.fresh(f"grad_{name}_zero"), sizes)
                 parts.insert(at, made.name)
         if len(parts) > 1:
-            op = Concat(labels, labels[axis])
-            adjoint = graph.add(op, parts, graph.fresh(f"grad_{name}")).name
+            whole = Concat(labels, labels[axis])
+            adjoint = graph.add(whole, parts, graph.fresh(f"grad_{name}")).name
     return adjoint

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError, naming, suggest
-from eindecomp.graph.checks import expect, fill_value, join_of, label_map
+from eindecomp.graph.checks import expect, fill_value, label_map
+from eindecomp.graph.einsum_spec import read_einsum
 from eindecomp.graph.infer import infer
 from eindecomp.graph.ops import Concat, Fill, Input, Op
 from eindecomp.graph.specs import gather_op, reshape_op, scatter_op, slice_op
@@ -20,12 +21,12 @@ from eindecomp.lang import dtypes
 from eindecomp.lang.declare import declaration
 from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum
 from eindecomp.lang.monoid import BUILTIN, PROD, SUM, Monoid, find_monoid
-from eindecomp.lang.names import MAX_LENGTH, check_name
-from eindecomp.lang.scalar import Expr, Number
+from eindecomp.lang.names import CONSTANTS, MAX_LENGTH, check_name
+from eindecomp.lang.scalar import Arg, Expr, Number
 from eindecomp.lang.spec import parse_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from eindecomp.graph.infer import Shape
     from eindecomp.lang.dtypes import DType
@@ -114,8 +115,14 @@ class Graph:
             raise GraphError(f"the graph has no tensor {name!r}{suggest(name, self._vertices)}")
         return self._vertices[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._vertices
+    def __contains__(self, tensor: object) -> bool:
+        if isinstance(tensor, Vertex):
+            return self._vertices.get(tensor.name) == tensor
+        return tensor in self._vertices
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all vertices, each after those of its inputs."""
+        return iter(self._vertices)
 
     def __len__(self) -> int:
         return len(self._vertices)
@@ -213,19 +220,12 @@ class Graph:
     ) -> Vertex:
         """Add an EinSum; without `join` the inputs are multiplied, without `agg` they are summed.
 
-        `sizes` are those of output labels that no input has.
+        `sizes` are those of output labels that no input has. In a join string a label stands for
+        its own number.
         """
-        names, ranks = self._ranked(*inputs)
-        labels, output = parse_spec(expect(spec, str, "a spec string"), ranks)
-        function = join_of(join, len(names), self._scalars)
-        given = label_map(sizes or {})
-        for label, size in given.items():
-            known = [self[t].sizes_by(own).get(label) for t, own in zip(names, labels, strict=True)]
-            if label not in output or not {None, size}.issuperset(known):
-                raise GraphError(f"size {size} of label {label!r} does not fit {spec!r}")
-        return self.add_einsum(
-            output, list(zip(names, labels, strict=True)), function, agg, name, given
-        )
+        spec = expect(spec, str, "a spec string")
+        read = read_einsum(self, spec, self._ranked(*inputs)[0], join, label_map(sizes or {}))
+        return self.add_einsum(*read, agg, name, label_map(sizes or {}))
 
     def add_einsum(
         self,
@@ -350,6 +350,11 @@ class Graph:
         self, op: Op, inputs: Sequence[str], sizes: Mapping[str, int] | None
     ) -> tuple[Shape, DType]:
         return infer(op, [self[name] for name in inputs], sizes or {}, self._scalars)
+
+    def numbers(self, label: str, size: int, name: str | None = None) -> Vertex:
+        """Add the numbers of a label, 0 to its size: what it stands for as a value in a join."""
+        own = f"{label}_" if label in CONSTANTS else label
+        return self.add(Fill((own,), Arg(0)), [], name or self.fresh(f"T_{label}"), {own: size})
 
     def _ranked(self, *inputs: Tensor) -> tuple[list[str], tuple[int, ...]]:
         names = [self._own(tensor) for tensor in inputs]

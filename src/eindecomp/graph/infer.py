@@ -12,7 +12,7 @@ from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, Scatte
 from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote, to_number
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_scalars, values
-from eindecomp.lang.scalar_types import type_of
+from eindecomp.lang.scalar_types import result_type, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,10 +87,10 @@ def infer(
 
 
 def check_shape(shape: Shape) -> None:
-    """Refuse sizes below 1 and tensors that no machine could count."""
+    """Refuse sizes below 0 and tensors that no machine could count."""
     for size in shape:
-        if size < 1:
-            raise GraphError(f"a size is a positive whole number, got {size} in shape {shape}")
+        if size < 0:
+            raise GraphError(f"a size is a whole number, not negative, got {size} in shape {shape}")
     if prod(shape) > MAX_ELEMENTS:
         raise GraphError(f"a tensor of shape {shape} has more than 2^62 elements")
 
@@ -178,16 +178,19 @@ def _einsum_type(
     scalars: tuple[tuple[str, DType], ...],
 ) -> DType:
     known = dict(scalars)
+    if agg is None:
+        return result_type(join, types, known)
     joined = [type_of(value, types, known) for value in values(join)]
-    return concrete(joined[0] if agg is None else agg.result_type(joined, known))
+    for value in values(join):
+        result_type(value, types, known)  # refuses literals that no integers hold
+    return concrete(agg.result_type(joined, known))
 
 
 def _fill(op: Fill, sizes: Mapping[str, int], scalars: Mapping[str, DType]) -> tuple[Shape, DType]:
     for name in used_scalars(op.value):
         if name not in scalars:
             raise GraphError(f"unknown name {name!r} in fill: neither a label of it nor a scalar")
-    found = type_of(op.value, [INT64] * len(op.output), scalars)
-    return _pick(op.output, sizes), concrete(found)
+    return _pick(op.output, sizes), result_type(op.value, [INT64] * len(op.output), scalars)
 
 
 def _check_index(index: Operand) -> None:
@@ -243,15 +246,23 @@ def _concat(op: Concat, operands: Sequence[Operand]) -> tuple[Shape, DType]:
 def _slice(op: Slice, operands: Sequence[Operand]) -> tuple[Shape, DType]:
     _need(operands, 1, "a slice")
     [source] = operands
-    label_sizes([op.output], operands)
+    if len(op.ranges) != len(source.shape):
+        named = ",".join(label or "…" for label in op.input)
+        raise GraphError(
+            f"{source.name}[{named}] has {len(op.ranges)} indices, but {source.name} has shape "
+            f"{source.shape}"
+        )
     shape: list[int] = []
-    for label, size, window in zip(op.output, source.shape, op.ranges, strict=True):
-        start, stop = window or (0, size)
-        if not 0 <= start < stop <= size:
+    windows = op.windows(source.shape)
+    for label, size, (start, stop) in zip(op.input, source.shape, windows, strict=True):
+        if label is None and not 0 <= start < size:
+            raise GraphError(f"index {start} of {source.name} is outside 0 to {size - 1}")
+        if not 0 <= start <= stop <= size:
             raise GraphError(
                 f"{label} in {start}:{stop} is not a range within {source.name}'s size {size}"
             )
-        shape.append(stop - start)
+        if label is not None:
+            shape.append(stop - start)
     return tuple(shape), source.dtype
 
 
@@ -284,10 +295,11 @@ def group_sizes(
         known = prod(given[label] for label in group if label in given)
         if len(unknown) > 1:
             raise GraphError(f"splitting {name}: give sizes to all but one of {', '.join(group)}")
-        if known < 1 or size % known or (not unknown and known != size):
+        fits = known == size if not unknown else known > 0 and size % known == 0
+        if not fits:
             parts = ", ".join(f"{label}: {given[label]}" for label in group if label in given)
             raise GraphError(
                 f"splitting {name}: {parts} does not divide a dimension of size {size}"
             )
-        found += [(label, given.get(label, size // known)) for label in group]
+        found += [(label, given[label] if label in given else size // known) for label in group]
     return tuple(found)

@@ -123,17 +123,36 @@ class Concat:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A range along each dimension. Text: `Z[i,j] <- X[i, j in 2:10]`; None takes all of it."""
+    """A range along each dimension, or one index. Text: `Z[i,j] <- X[i, j in 2:10, 0]`.
+
+    There is one entry of `ranges` for each dimension of the input: a start and a stop, an index
+    whose dimension goes, or None for all of it.
+    """
 
     output: Labels
-    ranges: tuple[tuple[int, int] | None, ...]
+    ranges: tuple[tuple[int, int] | int | None, ...]
 
     def __post_init__(self) -> None:
         _check_distinct(self.output)
-        if len(self.ranges) != len(self.output):
+        kept = [window for window in self.ranges if not isinstance(window, int)]
+        if len(kept) != len(self.output):
             raise GraphError(f"a slice of {self.output} needs {len(self.output)} ranges")
         if all(window is None for window in self.ranges):
             raise GraphError("a slice without a range is a map, which an EinSum does")
+
+    @property
+    def input(self) -> tuple[str | None, ...]:
+        """The label of each dimension of the input, None for one that goes."""
+        names = iter(self.output)
+        return tuple(None if isinstance(window, int) else next(names) for window in self.ranges)
+
+    def windows(self, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+        """The start and stop along every dimension of an input of this shape."""
+        found: list[tuple[int, int]] = []
+        for window, size in zip(self.ranges, shape, strict=True):
+            at = (window, window + 1) if isinstance(window, int) else window
+            found.append(at or (0, size))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

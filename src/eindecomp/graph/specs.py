@@ -51,7 +51,8 @@ def slice_op(labels: str, rank: int, ranges: Mapping[str, object], name: str) ->
             raise GraphError(f"slice: {name} has no label {label!r}{suggest(label, found)}")
     if not cuts:
         return EinSum((found,), found, Arg(0))
-    return Slice(found, tuple(cuts.get(label) for label in found))
+    kept = tuple(label for label in found if not isinstance(cuts.get(label), int))
+    return Slice(kept, tuple(cuts.get(label) for label in found))
 
 
 def reshape_op(spec: str, shape: Shape, sizes: Mapping[str, int], name: str) -> Reshape | EinSum:

@@ -41,15 +41,22 @@ def write_vertex(vertex: Vertex) -> str:
         case Concat(output, along):
             parts = ", ".join(_ref(part, output) for part in inputs)
             return f"{_ref(name, output)} <- concat[{along}]({parts})"
-        case Slice(output, ranges):
-            items = [
-                label if window is None else f"{label} in {window[0]}:{window[1]}"
-                for label, window in zip(output, ranges, strict=True)
-            ]
+        case Slice(output) as op:
+            items = [_window(*pair) for pair in zip(op.input, op.ranges, strict=True)]
             return f"{_ref(name, output)} <- {_ref(inputs[0], items)}"
         case Reshape(before, after, sizes):
             source = _ref(inputs[0], [_group(group, dict(sizes)) for group in before])
             return f"{_ref(name, [_group(group, {}) for group in after])} <- {source}"
+
+
+def _window(label: str | None, window: tuple[int, int] | int | None) -> str:
+    match window:
+        case None:
+            return f"{label}"
+        case int():
+            return f"{window}"
+        case start, stop:
+            return f"{label} in {start}:{stop}"
 
 
 def _suffix(dtype: DType) -> str:

@@ -38,7 +38,8 @@ WIDE = {
     Kind.COMPLEX: dtype("complex128"),
 }
 UNSIGNED = dtype("uint64")
-"""Holds unsigned run-time scalars, until they meet other numbers of no type."""
+"""Holds unsigned run-time scalars and large literals, until they meet numbers of another type."""
+_MAX_SIGNED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class Lines:
                 return self.scalars[name]
             case Const(number):
                 of = WIDE[kind_of_number(number)]
+                if isinstance(number, int) and number > _MAX_SIGNED:
+                    of = UNSIGNED
                 return self._name(literal(number, of), of, True)
             case Tuple():
                 raise AssertionError("a tuple is taken apart before")
@@ -162,7 +165,7 @@ def literal(number: Number | np.generic, of: DType) -> str:
 
 
 def cast_text(value: Value, to: DType) -> str:
-    """The conversion of a value to a type, as NumPy's `astype` does it."""
+    """The conversion of a value to a type, as `numpy_backend.cast` does it."""
     name, of = value.name, value.type
     if to == BOOL:
         return name if of == BOOL else f"{name} != 0"
@@ -173,6 +176,8 @@ def cast_text(value: Value, to: DType) -> str:
             return f"round_bfloat(to_f4({name}))"
         exact = of == FLOAT32 or kind(of) is Kind.BOOL
         return f"round_half(to_f4({name}))" if exact else f"half_of_double(to_f8({name}))"
+    if kind(of) is Kind.FLOAT and kind(to) is Kind.INT:
+        return f"saturate_{_suffix(to)}({name})"
     return f"{caster(to)}({name})"
 
 
@@ -199,14 +204,12 @@ def call_text(op: str, names: list[str], of: DType, result: DType) -> str:
     match op:
         case "pow":
             return _power_text(x, y, of)
+        case "floordiv" | "mod":
+            return _quotient_text(op, x, y, of)
         case "min" | "max" | "relu":
             return _extreme_text(op, x, y, of)
         case "sign":
-            one, minus = literal(1, of), f"{to}(-1)"
-            if of.kind == "u":
-                return f"choose({x} > 0, {one}, {x})"
-            rest = f"choose({x} < 0, {minus}, choose({x} == 0, {to}(0), {x}))"
-            return f"choose({x} > 0, {one}, {rest})"
+            return _sign_text(x, of)
         case "abs":
             return x if of.kind in "bu" else f"{to}(abs({x}))"
         case "real":
@@ -233,6 +236,14 @@ def _function_text(op: str, x: str, of: DType) -> str:
     return f"{to}(math.{op}({x}))"
 
 
+def _sign_text(x: str, of: DType) -> str:
+    to, one = caster(of), literal(1, of)
+    if of.kind == "u":
+        return f"choose({x} > 0, {one}, {x})"
+    rest = f"choose({x} < 0, {to}(-1), choose({x} == 0, {to}(0), {x}))"
+    return f"choose({x} > 0, {one}, {rest})"
+
+
 def _extreme_text(op: str, x: str, y: str, of: DType) -> str:
     if op == "relu":
         op, y = "max", literal(0, of)
@@ -241,6 +252,22 @@ def _extreme_text(op: str, x: str, y: str, of: DType) -> str:
     if of.kind == "f":
         return f"{'maximum' if op == 'max' else 'minimum'}({x}, {y})"
     return f"choose({x} {'>=' if op == 'max' else '<='} {y}, {x}, {y})"
+
+
+def _quotient_text(op: str, x: str, y: str, of: DType) -> str:
+    to = caster(of)
+    if of.kind == "f":
+        return f"{to}({op}_float({x}, {y}))"
+    # By 0 it is 0, as in NumPy; the least number by −1 would be a trap of the processor's.
+    zero, one = literal(0, of), literal(1, of)
+    trap = f"{y} == {zero}" if of.kind == "u" else f"({y} == {zero}) | ({y} == {to}(-1))"
+    safe = f"choose({trap}, {one}, {y})"
+    if op == "mod":
+        return f"choose({trap}, {zero}, {to}({x} % {safe}))"
+    found = f"{to}({x} // {safe})"
+    if of.kind == "i":
+        found = f"choose({y} == {to}(-1), {to}(-{x}), {found})"
+    return f"choose({y} == {zero}, {zero}, {found})"
 
 
 def _power_text(x: str, y: str, of: DType) -> str:

@@ -18,9 +18,11 @@ from eindecomp.kernels.intrinsics import (
     choose,
     copysign,
     float_of_bits,
+    floor,
     maximum,
     minimum,
     muladd,
+    remainder,
     round_half,
     times_power_of_two,
 )
@@ -195,6 +197,30 @@ def power_int(x: Any, n: Any) -> Any:
         x = x * x
         n = n >> 1
     return result
+
+
+@_inline
+def mod_float(x: Any, y: Any) -> Any:
+    """What rounding the quotient down leaves, with the divisor's sign; by 0 it is NaN."""
+    rest = remainder(x, y)
+    if rest == 0:
+        return copysign(rest, y)
+    return rest + y if (rest < 0) != (y < 0) else rest
+
+
+@_inline
+def floordiv_float(x: Any, y: Any) -> Any:
+    """The quotient rounded down, step by step as NumPy."""
+    if y == 0:
+        return _f8(x / y)
+    rest = remainder(x, y)
+    quotient = (x - rest) / y
+    below = rest != 0 and (rest < 0) != (y < 0)
+    exact = _f8(quotient) - 1.0 if below else _f8(quotient)
+    if exact == 0:
+        return copysign(exact, _f8(x / y))
+    down = floor(exact)
+    return down + 1.0 if exact - down > 0.5 else down
 
 
 @_inline

@@ -174,6 +174,17 @@ maximum = _llvm("llvm.maximum", 2)
 minimum = _llvm("llvm.minimum", 2)
 muladd = _llvm("llvm.fmuladd", 3)
 copysign = _llvm("llvm.copysign", 2)
+floor = _llvm("llvm.floor", 1)
+
+
+@_intrinsic
+def remainder(typingctx: Any, x: Any, y: Any) -> Any:  # noqa: ARG001
+    """What is left of x / y rounded towards zero: C's fmod."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        return builder.frem(*args)
+
+    return x(x, x), codegen
 
 
 @_intrinsic
@@ -212,6 +223,33 @@ float_of_bits = _bitcast(types.int32, types.float32, _FLOAT)
 bits_of_float = _bitcast(types.float32, types.int32, _INT)
 double_of_bits = _bitcast(types.int64, types.float64, _DOUBLE)
 bits_of_double = _bitcast(types.float64, types.int64, ir.IntType(64))
+
+
+def _saturate(name: str) -> Any:
+    """A float truncated to the named integer type: its nearest number if out of range, NaN to 0."""
+    target = getattr(types, name)
+    bits = ir.IntType(target.bitwidth)
+    convert = "llvm.fptosi.sat" if target.signed else "llvm.fptoui.sat"
+
+    @_intrinsic
+    def cast(typingctx: Any, x: Any) -> Any:  # noqa: ARG001
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+            of = args[0].type
+            kind = ir.FunctionType(bits, [of])
+            function = builder.module.declare_intrinsic(convert, [bits, of], kind)
+            return builder.call(function, args)
+
+        return target(x), codegen
+
+    return cast
+
+
+saturate_i1, saturate_i2, saturate_i4, saturate_i8 = (
+    _saturate(f"int{8 * n}") for n in (1, 2, 4, 8)
+)
+saturate_u1, saturate_u2, saturate_u4, saturate_u8 = (
+    _saturate(f"uint{8 * n}") for n in (1, 2, 4, 8)
+)
 
 
 @_intrinsic

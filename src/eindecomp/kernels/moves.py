@@ -46,7 +46,7 @@ class MoveKernel:
             case Concat() as op:
                 np.concatenate(operands, axis=op.axis, out=out, casting="unsafe")
             case Slice():
-                out[...] = operands[0]
+                out[...] = operands[0].reshape(out.shape)  # an index takes a window of one
             case Reshape() as op:
                 _reshape(op, operands[0], out)
             case _:

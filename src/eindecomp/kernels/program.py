@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.lang.dtypes import DType, concrete, widen
 from eindecomp.lang.monoid import SUM
+from eindecomp.lang.neutral import safe_combine
 from eindecomp.lang.scalar import Call, Expr, Scalar, substitute, values
 from eindecomp.lang.scalar_types import with_casts
 
@@ -65,7 +66,8 @@ def make_program(op: EinSum, types: Sequence[DType], scalars: Mapping[str, DType
     if op.agg is None:
         return Program(join, (concrete(typed[0][1]),))
     state = tuple(widen(concrete(t)) for t in op.agg.state_types([t for _, t in typed], scalars))
-    combine = tuple(with_casts(v, [*state, *state], {})[0] for v in values(op.agg.combine))
+    both = [*state, *state]
+    combine = tuple(with_casts(v, both, {})[0] for v in values(safe_combine(op.agg, state)))
     identity = tuple(op.agg.identity_for(state))
     fuses = op.agg == SUM and state[0].kind == "f"
     return Program(join, state, combine, identity, None, fuses)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from math import pi, sqrt
 from typing import TYPE_CHECKING
 
 from eindecomp.lang import dtypes
 from eindecomp.lang.dtypes import DType, Kind, dtype, kind
-from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, used_args, used_scalars
+from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, chain, used_args, used_scalars
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
 
@@ -50,7 +49,7 @@ def pullback(
     """
     walk = _Pullback(wrt, args, scalars)
     found = walk.visit(expr, adjoint)
-    return reduce(lambda a, b: call("add", a, b), found) if found else None
+    return chain("add", found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +105,11 @@ def _negate(_walk: _Pullback, adjoint: Expr, _node: Call) -> Expr:
 
 def _divisor(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
     return call("neg", walk.over(walk.times(adjoint, node), node.args[1]))
+
+
+def _modulus(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
+    # x % y = x − y · (x // y), whose quotient is flat.
+    return call("neg", walk.times(adjoint, call("floordiv", *node.args)))
 
 
 def _base(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
@@ -187,6 +191,8 @@ _RULES: Mapping[str, tuple[_Rule | None, ...]] = {
     "sub": (_pass, _negate),
     "mul": (lambda w, g, n: w.times(g, n.args[1]), lambda w, g, n: w.times(g, n.args[0])),
     "div": (lambda w, g, n: w.over(g, n.args[1]), _divisor),
+    "floordiv": (None, None),
+    "mod": (_pass, _modulus),
     "pow": (_base, _exponent),
     "neg": (_negate,),
     "abs": (_abs,),
@@ -206,4 +212,4 @@ _RULES: Mapping[str, tuple[_Rule | None, ...]] = {
     **{name: _by_slope(slope) for name, slope in _SLOPES.items()},
     **{name: (_pass,) for name in dtypes.type_names if kind(dtype(name)) >= Kind.FLOAT},
 }
-"""For each function one rule per operand; None where the operand only steers."""
+"""For each function one rule per operand; None where it is flat or only steers."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.monoid import SUM, Monoid
 from eindecomp.lang.names import check_label
-from eindecomp.lang.scalar import Arg, Call, Expr, replace_args, to_text, used_args, values
+from eindecomp.lang.scalar import Arg, Expr, chain, replace_args, to_text, used_args, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,10 +116,7 @@ def product(arity: int, op: str = "mul") -> Expr:
     """
     if arity == 0:
         raise ExpressionError("a product needs at least one input")
-    found: Expr = Arg(0)
-    for k in range(1, arity):
-        found = Call(op, (found, Arg(k)))
-    return found
+    return chain(op, [Arg(k) for k in range(arity)])
 
 
 def canonical_inputs(

@@ -7,19 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.lang.dtypes import dtype, type_names
+from eindecomp.lang.dtypes import Kind, dtype, kind, type_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-def _cast(x: Any, to: np.dtype[np.generic]) -> Any:
-    # A literal becomes an array scalar; float to int truncates, complex to real drops a part, and
-    # only zero is false.
+def cast(x: Any, to: np.dtype[np.generic]) -> Any:
+    """Convert a value, the same on every machine; a literal becomes an array scalar.
+
+    Only zero is false. Complex to real drops the imaginary part. Floats are truncated towards zero
+    to integers, the nearest one where a type's range ends, NaN to 0. Integers wrap around.
+
+    >>> cast([-1.5, 300.7, np.nan], np.dtype("uint8"))
+    array([  0, 255,   0], dtype=uint8)
+    """
     array = np.asarray(x)
     if array.dtype.kind == "c" and to.kind not in "bc":
         array = np.real(array)
+    if kind(array.dtype) is Kind.FLOAT and to.kind in "iu":
+        return _to_integer(array.astype(np.float64), to)
     return array.astype(to)
+
+
+def _to_integer(x: Any, to: np.dtype[np.generic]) -> Any:
+    # What is out of range when C converts it differs from one processor to the next.
+    limits = np.iinfo(to.name)
+    low, end = float(limits.min), float(int(limits.max) + 1)
+    whole = np.trunc(x)
+    choose: Any = np.where
+    inside = choose((whole >= low) & (whole < end), whole, 0.0).astype(to)
+    over = choose(whole >= end, to.type(limits.max), inside)
+    return choose(whole < low, to.type(limits.min), over)
 
 
 def _relu(x: Any) -> Any:
@@ -75,6 +94,8 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
     "neg": np.negative,
     "pow": _power,
     "abs": np.abs,
@@ -97,5 +118,5 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "sigmoid": _expit,
     "silu": _silu,
     "gelu": _gelu,
-    **{name: partial(_cast, to=dtype(name)) for name in type_names},
+    **{name: partial(cast, to=dtype(name)) for name in type_names},
 }

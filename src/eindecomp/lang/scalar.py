@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
@@ -90,6 +90,8 @@ def _table() -> Mapping[str, Function]:
         Function("sub", 2, r.ARITHMETIC, "-", 5),
         Function("mul", 2, r.ARITHMETIC, "*", 6),
         Function("div", 2, r.FRACTION, "/", 6),
+        Function("floordiv", 2, r.ARITHMETIC, "//", 6, complex=real),
+        Function("mod", 2, r.ARITHMETIC, "%", 6, complex=real),
         Function("neg", 1, r.ARITHMETIC, "-", 7),
         Function("pow", 2, r.ARITHMETIC, "**", 8),
         Function("abs", 1, r.REAL),
@@ -136,7 +138,7 @@ class Const:
     value: Number
 
     def __post_init__(self) -> None:
-        if isinstance(self.value, int) and abs(self.value) >= 2**63:
+        if isinstance(self.value, int) and not -(2**63) <= self.value < 2**64:
             raise ExpressionError("an integer literal must fit 64 bits")
 
     def __eq__(self, other: object) -> bool:
@@ -246,6 +248,28 @@ def call(op: str, *args: Expr | Number) -> Call:
     x * (y + 1)
     """
     return Call(op, tuple(a if isinstance(a, Expr) else Const(a) for a in args))
+
+
+def chain(op: str, items: Sequence[Expr]) -> Expr:
+    """An associative function of any number of operands, from left to right or, of many, in pairs.
+
+    >>> print(chain("add", [Arg(0), Arg(1), Arg(2)]))
+    x + y + z
+    """
+    depth = 0
+    for item in items:
+        depth = 1 + max(depth, _depth(item))
+    if depth <= MAX_DEPTH:
+        return reduce(lambda a, b: Call(op, (a, b)), items)
+    while len(items) > 1:
+        pairs = zip(items[::2], items[1::2], strict=False)
+        together = [Call(op, pair) for pair in pairs]
+        items = [*together, *items[2 * len(together) :]]
+    return items[0]
+
+
+def _depth(expr: Expr) -> int:
+    return expr.depth if isinstance(expr, Call | Tuple) else 0
 
 
 def values(expr: Expr) -> tuple[Expr, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.dtypes import (
@@ -37,7 +39,7 @@ from eindecomp.lang.scalar import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 def type_of(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> Type:
@@ -61,6 +63,62 @@ def type_of(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> T
             result = _result_type(FUNCTIONS[op], types, expr)
             _check_literals(FUNCTIONS[op], operands, types, expr)
             return result
+
+
+def result_type(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> DType:
+    """The type of a tensor of an expression's values; literals alone get that of their kind."""
+    found = type_of(expr, args, scalars)
+    if found is Kind.INT:
+        _check_fits(expr, found, expr)
+    return concrete(found)
+
+
+def exact_integer(expr: Expr) -> int | None:
+    """The value of arithmetic of integer literals alone, which never wraps around.
+
+    >>> from eindecomp.lang.scalar import call
+    >>> exact_integer(call("sub", call("pow", 2, 64), 1))
+    18446744073709551615
+    """
+    match expr:
+        case Const(int() as value) if not isinstance(value, bool):
+            return value
+        case Call(op, operands) if op in _EXACT:
+            found = [exact_integer(operand) for operand in operands]
+            known = [value for value in found if value is not None]
+            if len(known) < len(found) or (op == "pow" and known[1] < 0):
+                return None
+            if op == "pow" and abs(known[0]) > 1 and known[1] > _MAX_BITS:
+                raise ExpressionError(f"{to_text(expr)} does not fit 64 bits")
+            value: int = _EXACT[op](*known)
+            if value.bit_length() > _MAX_BITS:
+                raise ExpressionError(f"{to_text(expr)} does not fit 64 bits")
+            return value
+        case _:
+            return None
+
+
+def _floor_divide(x: int, y: int) -> int:
+    return x // y if y else 0
+
+
+def _remainder(x: int, y: int) -> int:
+    return x % y if y else 0
+
+
+_MAX_BITS = 128
+_EXACT: Mapping[str, Any] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "abs": operator.abs,
+    "pow": operator.pow,
+    "min": min,
+    "max": max,
+    "floordiv": _floor_divide,
+    "mod": _remainder,
+}
 
 
 def kind_of_number(value: Number) -> Kind:
@@ -90,6 +148,11 @@ def with_casts(
     >>> print(expr, found)
     float32(x) * y float32
     """
+    whole = exact_integer(expr)
+    if whole is not None:
+        # Beyond all integers it meets floats, or its type would have been refused.
+        is_held = -(2**63) <= whole < 2**64
+        return (Const(whole), Kind.INT) if is_held else (Const(float(whole)), Kind.FLOAT)
     match expr:
         case Call(op, operands):
             pairs = [with_casts(operand, args, scalars) for operand in operands]
@@ -97,6 +160,8 @@ def with_casts(
             function = FUNCTIONS[op]
             result = _result_type(function, types, expr)
             wanted = _operand_types(function, types, result)
+            if function.result is not Result.CAST:
+                pairs = [(_signed(e, w), t) for (e, t), w in zip(pairs, wanted, strict=True)]
             cast = Call(op, tuple(_cast(e, t, w) for (e, t), w in zip(pairs, wanted, strict=True)))
             if result in LOW_PRECISION:
                 return Call("float32", (cast,)), dtype("float32")
@@ -132,21 +197,25 @@ def _check_literals(
 ) -> None:
     """Refuse literals that the integers they meet cannot hold, and integers to negative powers."""
     if function.result in (Result.CAST, Result.REAL) or function.name in ("and", "or", "not"):
+        for operand in operands:
+            Const(exact_integer(operand) or 0)  # refuses what no type holds
         return
     meet = reduce(promote, types[1:] if function.result is Result.SELECT else types)
     if kind(meet) is not Kind.INT:
         return
-    for operand in operands:
-        match operand:
-            case Const(int() as value) if not isinstance(value, bool) and not fits(value, meet):
-                raise ExpressionError(f"literal {value} does not fit {meet} in {to_text(expr)}")
-            case _:
-                pass
-    match operands:
-        case (_, Const(int() as exponent)) if function.name == "pow" and exponent < 0:
-            raise ExpressionError(f"an integer to a negative power: {to_text(expr)}; cast it first")
-        case _:
-            pass
+    # A part of literal arithmetic may be large: what it comes to is what must fit.
+    if exact_integer(expr) is None:
+        for operand in operands:
+            _check_fits(operand, meet, expr)
+    if function.name == "pow" and (exact_integer(operands[1]) or 0) < 0:
+        raise ExpressionError(f"an integer to a negative power: {to_text(expr)}; cast it first")
+
+
+def _check_fits(operand: Expr, meet: Type, expr: Expr) -> None:
+    value = exact_integer(operand)
+    if value is not None and not fits(value, meet):
+        where = "" if operand is expr else f" in {to_text(expr)}"
+        raise ExpressionError(f"literal {to_text(operand)} does not fit {concrete(meet)}{where}")
 
 
 def _operand_types(function: Function, types: list[Type], result: Type) -> list[Type]:
@@ -162,6 +231,11 @@ def _operand_types(function: Function, types: list[Type], result: Type) -> list[
             return types
         case _:
             return [result] * len(types)
+
+
+def _signed(expr: Expr, wanted: Type) -> Expr:
+    """An integer scalar where no tensor lends it a type: int64, be it declared unsigned or not."""
+    return Call("int64", (expr,)) if wanted is Kind.INT and isinstance(expr, Scalar) else expr
 
 
 def _cast(expr: Expr, found: Type, wanted: Type) -> Expr:

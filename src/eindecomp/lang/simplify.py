@@ -25,7 +25,7 @@ from eindecomp.lang.scalar import (
     used_args,
     used_scalars,
 )
-from eindecomp.lang.scalar_types import type_of, with_casts
+from eindecomp.lang.scalar_types import exact_integer, type_of, with_casts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,6 +84,9 @@ def _fold(call: Call) -> Expr:
     found = type_of(call, (), {})
     if not isinstance(found, Kind) and concrete(kind(found)) != found:
         return call
+    whole = exact_integer(call)
+    if whole is not None:
+        return Const(whole) if -(2**63) <= whole < 2**64 else call
     explicit, _ = with_casts(call, (), {})
     with np.errstate(all="ignore"):
         try:

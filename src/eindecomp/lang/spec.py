@@ -33,12 +33,12 @@ def parse_spec(spec: str, ranks: tuple[int, ...]) -> Spec:
     Traceback (most recent call last):
     eindecomp.errors.ExpressionError: spec 'ij,jk->ik': 'jk' has 2 labels, but input 1 has rank 3
     """
-    if "." in spec:
-        raise ExpressionError(f"spec {spec!r}: '...' is not supported; name every label")
     left, arrow, right = spec.partition("->")
     operands = left.split(",")
     if len(operands) != len(ranks):
         raise ExpressionError(f"spec {spec!r} names {len(operands)} inputs, got {len(ranks)}")
+    if "." in spec:
+        return _spelled_out(spec, operands, right if arrow else None, ranks)
     split = _reading(spec, operands, right, ranks)
     inputs = tuple(split(operand) for operand in operands)
     for k, (operand, labels, rank) in enumerate(zip(operands, inputs, ranks, strict=True)):
@@ -52,6 +52,51 @@ def parse_spec(spec: str, ranks: tuple[int, ...]) -> Spec:
         for label in labels:
             check_label(label)
     return inputs, output
+
+
+def is_ellipsis_label(label: str) -> bool:
+    """Whether a label is one of those that an ellipsis stands for."""
+    return label.startswith("_dim")
+
+
+def _spelled_out(spec: str, operands: list[str], output: str | None, ranks: Sequence[int]) -> Spec:
+    """Read a spec with '...': the dimensions it covers are counted from the last, as in NumPy.
+
+    >>> parse_spec("...ij,jk->...ik", (4, 2))
+    ((('_dim1', '_dim0', 'i', 'j'), ('j', 'k')), ('_dim1', '_dim0', 'i', 'k'))
+    """
+    parts = [*operands, *([] if output is None else [output])]
+    if any(part.count(".") != 3 * part.count("...") or part.count("...") > 1 for part in parts):
+        raise ExpressionError(f"spec {spec!r}: an operand has '...' once or not at all")
+    is_spaced = any(len(side.split()) > 1 for part in parts for side in part.split("..."))
+    split = _words if is_spaced else _letters
+    counts = [
+        rank - sum(len(split(side)) for side in part.split("..."))
+        for part, rank in zip(operands, ranks, strict=True)
+    ]
+    for k, (part, count) in enumerate(zip(operands, counts, strict=True)):
+        if count < 0 or (count and "..." not in part):
+            raise ExpressionError(
+                f"spec {spec!r}: {part.strip()!r} does not fit input {k} of rank {ranks[k]}"
+            )
+    most = max((n for n, part in zip(counts, operands, strict=True) if "..." in part), default=0)
+
+    def spell(part: str, count: int) -> Labels:
+        before, dots, after = part.partition("...")
+        covered = tuple(f"_dim{k}" for k in reversed(range(count))) if dots else ()
+        return (*split(before), *covered, *split(after))
+
+    inputs = tuple(spell(part, count) for part, count in zip(operands, counts, strict=True))
+    if output is None:
+        named = tuple(tuple(la for la in own if not is_ellipsis_label(la)) for own in inputs)
+        found = (*spell("...", most), *_implicit_output(named))
+    elif most and "..." not in output:
+        raise ExpressionError(f"spec {spec!r}: the output lacks the '...' of its inputs")
+    else:
+        found = spell(output, most)
+    for label in {label for own in (*inputs, found) for label in own}:
+        check_label(label)
+    return inputs, found
 
 
 def _reading(

@@ -38,6 +38,7 @@ def viable_parts(sizes: tuple[int, ...], factors: tuple[int, ...]) -> Ints:
 
     If the labels cannot take all factors, the vectors with the most pieces of those they can.
     """
+    sizes = tuple(max(size, 1) for size in sizes)  # what is empty stays in one piece
     parts = _throws(factors, len(sizes))
     fits = parts[(parts <= np.array(sizes, dtype=np.int64)).all(axis=1)]
     if fits.size == 0 and len(sizes):

@@ -7,7 +7,7 @@ label and is read whole, or, by a slice, as a window.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
@@ -113,17 +113,15 @@ def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
             reads = [_plain(kept, shape) for shape in shapes]
             return _view(op.output, made, reads, _plain(kept, shape))
         case Slice():
-            windows = [w or (0, n) for w, n in zip(op.ranges, shapes[0], strict=True)]
-            whole = [w is None for w in op.ranges]
+            carried = [
+                label if window is None else None
+                for label, window in zip(op.input, op.ranges, strict=True)
+            ]
+            windows = op.windows(shapes[0])
             reads = [
-                tuple(
-                    Dim(label if keeps else None, *window)
-                    for label, keeps, window in zip(op.output, whole, windows, strict=True)
-                )
+                tuple(Dim(label, *window) for label, window in zip(carried, windows, strict=True))
             ]
-            output = [
-                label if keeps else None for label, keeps in zip(op.output, whole, strict=True)
-            ]
+            output = [label if label in carried else None for label in op.output]
             return _view(op.output, made, reads, _plain(output, shape))
         case Reshape():
             return _reshape(op)
@@ -146,10 +144,20 @@ def _plain(labels: Labels | list[str | None], shape: tuple[int, ...]) -> Dims:
 def _view(
     labels: Labels, sizes: dict[str, int], reads: list[Dims | None] | list[Dims], output: Dims
 ) -> View:
-    """The view over the labels that some dimension carries."""
+    """The view over the labels that some dimension carries; there is nothing to cut of size 0."""
+    empty = {label for label in labels if sizes[label] == 0}
+    if empty:
+        reads = [_without(empty, dims) for dims in reads]
+        output = _without(empty, output) or ()
     carried = {dim.label for dims in (*reads, output) for dim in dims or ()}
     kept = tuple(label for label in labels if label in carried)
     return View(kept, tuple(sizes[label] for label in kept), tuple(reads), output)
+
+
+def _without(labels: set[str], dims: Dims | None) -> Dims | None:
+    if dims is None:
+        return None
+    return tuple(replace(dim, label=None) if dim.label in labels else dim for dim in dims)
 
 
 def _reshape(op: Reshape) -> View:
@@ -161,7 +169,7 @@ def _reshape(op: Reshape) -> View:
         found: list[Dim] = []
         for group in groups:
             size = prod(sizes[label] for label in group)
-            head = group[0] if group[0] in outermost else None
+            head = group[0] if group[0] in outermost and size else None
             found.append(Dim(head, 0, size, size // max(sizes[group[0]], 1) if head else 1))
         return tuple(found)
 

@@ -137,7 +137,7 @@ def check_parts(parts: Sequence[int], shape: Shape) -> Parts:
         )
     cut = tuple(whole_number(m, "a number of pieces") for m in parts)
     for k, (m, n) in enumerate(zip(cut, shape, strict=True)):
-        if not 1 <= m <= n:
+        if not 1 <= m <= max(n, 1):
             raise RelationError(
                 f"dimension {k} of shape {shape} cannot be cut into {m} pieces: it has size {n}"
             )

@@ -122,7 +122,7 @@ def _partition_vector(parts: Mapping[str, int], bound: Mapping[str, int]) -> dic
         if label not in bound:
             raise RelationError(f"no label {label!r} to cut{suggest(str(label), bound)}")
         size, wanted = bound[label], whole_number(pieces, f"the number of pieces of {label!r}")
-        if not 1 <= wanted <= size:
+        if not 1 <= wanted <= max(size, 1):
             raise RelationError(
                 f"label {label!r} of size {size} cannot be cut into {wanted} pieces"
             )

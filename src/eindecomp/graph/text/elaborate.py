@@ -16,10 +16,18 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.infer import label_sizes
 from eindecomp.graph.ops import Concat, Fill, ScatterAdd
 from eindecomp.graph.text.indices import add_gather, add_reshape, add_slice, to_distinct, to_plain
-from eindecomp.graph.text.macros import Passed, check_expansion, check_macro, expand, prelude
+from eindecomp.graph.text.macros import (
+    Passed,
+    check_expansion,
+    check_macro,
+    expand,
+    prelude,
+    to_monoid,
+)
 from eindecomp.graph.text.scope import Scope
+from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
-from eindecomp.lang.scalar import FUNCTIONS, Arg, Const, Expr, values
+from eindecomp.lang.scalar import FUNCTIONS, Arg, Expr, replace_args
 from eindecomp.lang.text import syntax as s
 from eindecomp.lang.text.read import MAX_TEXT, read_statements
 from eindecomp.lang.text.resolve import named_leaf, resolve, resolve_values
@@ -99,24 +107,9 @@ def _statement(scope: Scope, statement: s.Statement) -> None:
             case s.MonoidDecl(name):
                 if name in scope.monoids:
                     raise scope.error(f"aggregation {name!r} is defined already", statement.at)
-                scope.monoids[name] = _monoid(scope, statement)
+                scope.monoids[name] = to_monoid(statement, scope.source)
             case s.Assign():
                 _assign(scope, statement)
-
-
-def _monoid(scope: Scope, decl: s.MonoidDecl) -> Monoid:
-    names = [*decl.left, *decl.right]
-    leaf = named_leaf(names, (), scope.source)
-    with_result = named_leaf([*names, "result"], (), scope.source)
-    identity = values(resolve_values(decl.identity, scope.source, leaf))
-    literals = tuple(item for item in identity if isinstance(item, Const))
-    if len(literals) != len(decl.left):
-        message = f"the identity of {decl.name!r} is {len(decl.left)} literal numbers"
-        raise scope.error(message, decl.at)
-    combine = resolve_values(decl.combine, scope.source, leaf)
-    finish = None if decl.finish is None else resolve(decl.finish, scope.source, leaf)
-    rule = None if decl.rule is None else resolve_values(decl.rule, scope.source, with_result)
-    return Monoid(decl.name, combine, literals, finish, rule)
 
 
 def _assign(scope: Scope, statement: s.Assign) -> None:
@@ -129,6 +122,8 @@ def _assign(scope: Scope, statement: s.Assign) -> None:
         case s.MacroCall(name="concat") as call:
             _refuse_extra(scope, statement)
             _concat(scope, target, call)
+        case s.MacroCall(name) as call if name not in scope.macros and scope.aggregates(name):
+            _aggregate_over(scope, statement, call)
         case s.MacroCall() as call:
             _refuse_extra(scope, statement)
             _macro(scope, target, call)
@@ -155,6 +150,35 @@ def _aggregate(
         _merge(scope, target, agg, term)
     elif isinstance(term, s.Ref):
         _move(scope, target, term)
+
+
+def _aggregate_over(scope: Scope, statement: s.Assign, call: s.MacroCall) -> None:
+    """`sum[i, j] …`: the aggregated labels are named, and lent where no tensor has them."""
+    if call.options:
+        raise scope.error(f"aggregation {call.name!r} has no options", call.at)
+    plain = s.Ref(call.name, call.labels, call.at)
+    over = scope.plain_labels(plain)
+    inside = {label for ref in (*refs_of(call.args), *statement.extra) for label in labels_of(ref)}
+    new = tuple(item for item in call.labels if label_of(item) not in inside)
+    sizes = scope.own_sizes(s.Ref(call.name, new, call.at))
+    lent = tuple(
+        scope.numbers(label, n, statement.target.name, call.at) for label, n in sizes.items()
+    )
+    agg = scope.aggregation(call.name, call.at)
+    told = s.Assign(
+        statement.target,
+        s.Aggregate(call.name, call.args, call.at),
+        (*statement.extra, *lent),
+        statement.at,
+    )
+    _aggregate(scope, told, agg, call.args)
+    op = scope.graph[statement.target.name].op
+    found = op.aggregated if isinstance(op, EinSum) else ()
+    for label in {*found} ^ {*over}:
+        what = (
+            "aggregated too: name it" if label in found else "not aggregated: it is in the result"
+        )
+        raise scope.error(f"label {label!r} is {what}", call.at)
 
 
 def _refuse_extra(scope: Scope, statement: s.Assign) -> None:
@@ -184,7 +208,7 @@ def _told_apart(scope: Scope, rhs: s.Rhs) -> s.Rhs:
     if first is term and macro and not (macro.labels and first.op in scope.monoids):
         return s.MacroCall(first.op, (), first.args, (), first.at)
     is_function = first.op in FUNCTIONS and len(first.args) > 1
-    if first.op not in scope.monoids or is_function:
+    if not scope.aggregates(first.op) or is_function:
         return rhs
     if first is term:
         return s.Aggregate(first.op, first.args, rhs.at)
@@ -197,8 +221,10 @@ def _told_apart(scope: Scope, rhs: s.Rhs) -> s.Rhs:
 
 def _fill(scope: Scope, target: s.Ref, term: s.Term) -> None:
     sizes = scope.own_sizes(target)
-    leaf = named_leaf(sizes, scope.graph.scalars, scope.source)
-    value = resolve(scope.with_sizes(term, sizes), scope.source, leaf)
+    named = [*sizes, *(f"index({label})" for label in sizes)]
+    leaf = named_leaf(named, scope.graph.scalars, scope.source)
+    read = resolve(scope.with_sizes(term, sizes), scope.source, leaf)
+    value = replace_args(read, [Arg(k) for k in range(len(sizes))] * 2)
     scope.graph.add(Fill(tuple(sizes), value), [], target.name, sizes)
 
 
@@ -247,6 +273,7 @@ def _einsum(
 ) -> None:
     target = statement.target
     output = scope.plain_labels(target)
+    terms = scope.with_numbers(terms, statement)
     # One reference is read once, however often and under however many spellings it stands there.
     found = {
         ref: to_plain(scope, ref, target.name)
@@ -292,7 +319,7 @@ def _merge(scope: Scope, target: s.Ref, agg: Monoid | None, term: s.Term) -> Non
     if agg is not None:
         message = "merging labels does not go with an aggregation: take two steps"
         raise scope.error(message, target.at)
-    if isinstance(term, s.Ref) and not has(term, s.Window, s.Lookup):
+    if isinstance(term, s.Ref) and not has(term, s.Window, s.Fixed, s.Lookup):
         groups = [group_of(item) for item in term.items]
         add_reshape(scope, target, scope.tensor(term).name, groups, term)
     else:
@@ -304,11 +331,11 @@ def _move(scope: Scope, target: s.Ref, ref: s.Ref) -> None:
     """A statement that is one reference with special indices: one vertex where one can do it."""
     output = scope.plain_labels(target)
     scope.tensor(ref)
-    if not has(ref, s.Window, s.Lookup):
+    if not has(ref, s.Window, s.Fixed, s.Lookup):
         add_reshape(scope, target, ref.name, [group_of(item) for item in ref.items], ref)
-    elif not has(ref, s.Window, s.Group):
+    elif not has(ref, s.Window, s.Fixed, s.Group):
         add_gather(scope, ref, output, target.name)
-    elif not has(ref, s.Lookup, s.Group) and tuple(map(label_of, ref.items)) == output:
+    elif not has(ref, s.Lookup, s.Group) and tuple(labels_of(ref)) == output:
         add_slice(scope, ref, target.name)
     else:
         operand = to_plain(scope, ref, target.name)

@@ -26,7 +26,7 @@ def to_plain(scope: Scope, ref: s.Ref, stem: str) -> tuple[str, Labels]:
     while not is_plain(ref):
         name = scope.graph.fresh(f"{stem}_1")
         with scope.at(ref.at):
-            if has(ref, s.Window):
+            if has(ref, s.Window, s.Fixed):
                 ref = add_slice(scope, ref, name)
             elif has(ref, s.Group):
                 ref = _add_split(scope, ref, name)
@@ -46,12 +46,29 @@ def to_distinct(scope: Scope, name: str, labels: Labels, stem: str) -> tuple[str
 
 def add_slice(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
     """Add the slice of a reference; what is left of its indices comes back."""
-    windows = tuple((i.start, i.stop) if isinstance(i, s.Window) else None for i in ref.items)
+    source = scope.tensor(ref)
+    windows = tuple(
+        _window(scope, item, size, ref.name)
+        for item, size in zip(ref.items, source.shape, strict=True)
+    )
+    left = [item for item in ref.items if not isinstance(item, s.Fixed)]
     # A group or a lookup beside the slice is dealt with afterwards: any label does for now.
-    labels = tuple(label_of(i) or f"_{k}" for k, i in enumerate(ref.items))
-    scope.graph.add(Slice(labels, windows), [scope.tensor(ref).name], name)
-    rest = tuple(s.Label(i.name, i.at) if isinstance(i, s.Window) else i for i in ref.items)
+    labels = tuple(label_of(i) or f"_{k}" for k, i in enumerate(left))
+    scope.graph.add(Slice(labels, windows), [source.name], name)
+    rest = tuple(s.Label(i.name, i.at) if isinstance(i, s.Window) else i for i in left)
     return s.Ref(name, rest, ref.at)
+
+
+def _window(scope: Scope, item: s.Item, size: int, name: str) -> tuple[int, int] | int | None:
+    match item:
+        case s.Window(_, start, stop):
+            return start, stop
+        case s.Fixed(index, at):
+            if not -size <= index < size:
+                raise scope.error(f"index {index} of {name} is outside 0 to {size - 1}", at)
+            return index % size
+        case _:
+            return None
 
 
 def _add_split(scope: Scope, ref: s.Ref, name: str) -> s.Ref:

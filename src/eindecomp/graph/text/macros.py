@@ -12,11 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import MacroError, Source, suggest
+from eindecomp.errors import ExpressionError, MacroError, Source, suggest
+from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.names import check_label, check_name
-from eindecomp.lang.scalar import FUNCTIONS
+from eindecomp.lang.scalar import FUNCTIONS, Const, values
 from eindecomp.lang.text import syntax as s
 from eindecomp.lang.text.read import read_statements
+from eindecomp.lang.text.resolve import named_leaf, resolve, resolve_values
+from eindecomp.lang.text.terms import labels_of, refs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -29,9 +32,36 @@ MAX_STATEMENTS = 100_000
 @cache
 def prelude() -> Mapping[str, s.MacroDecl]:
     """The macros that every text can use."""
-    text = Path(__file__).with_name("prelude.ein").read_text()
-    declarations = read_statements(Source(text, "prelude.ein"))
-    return {d.name: d for d in declarations if isinstance(d, s.MacroDecl)}
+    return {d.name: d for d in _prelude()[1] if isinstance(d, s.MacroDecl)}
+
+
+@cache
+def prelude_monoids() -> Mapping[str, Monoid]:
+    """The aggregations that its macros use."""
+    source, declarations = _prelude()
+    return {d.name: to_monoid(d, source) for d in declarations if isinstance(d, s.MonoidDecl)}
+
+
+@cache
+def _prelude() -> tuple[Source, tuple[s.Statement, ...]]:
+    source = Source(Path(__file__).with_name("prelude.ein").read_text(), "prelude.ein")
+    return source, read_statements(source)
+
+
+def to_monoid(decl: s.MonoidDecl, source: Source) -> Monoid:
+    """The aggregation that a declaration defines."""
+    names = [*decl.left, *decl.right]
+    leaf = named_leaf(names, (), source)
+    with_result = named_leaf([*names, "result"], (), source)
+    identity = values(resolve_values(decl.identity, source, leaf))
+    literals = tuple(item for item in identity if isinstance(item, Const))
+    if len(literals) != len(decl.left):
+        message = f"the identity of {decl.name!r} is {len(decl.left)} literal numbers"
+        raise ExpressionError(message)
+    combine = resolve_values(decl.combine, source, leaf)
+    finish = None if decl.finish is None else resolve(decl.finish, source, leaf)
+    rule = None if decl.rule is None else resolve_values(decl.rule, source, with_result)
+    return Monoid(decl.name, combine, literals, finish, rule)
 
 
 def check_macro(macro: s.MacroDecl) -> None:
@@ -124,6 +154,12 @@ def expand(
         for tensor in passed
         for label, size in zip(tensor.labels, tensor.sizes, strict=True)
     }
+    # A label that no tensor has, such as the ranks of a top_k, is sized by the caller.
+    sizes |= {
+        item.name: item.size
+        for item in target.items
+        if isinstance(item, s.Label) and item.size is not None and item.name not in sizes
+    }
     locals_ = {
         statement.target.name: fresh(f"{target.name}_{statement.target.name}")
         for statement in macro.body[:-1]
@@ -212,11 +248,14 @@ class _Expansion:
     def assign(self, statement: s.Assign) -> s.Assign:
         target = self.ref(statement.target, is_target=True)
         extra = tuple(self.ref(ref) for ref in statement.extra)
+        indices = {i.name for i in statement.target.items if isinstance(i, s.Label)}
         match statement.rhs:
             case s.Aggregate(agg, terms):
-                rhs: s.Rhs = s.Aggregate(agg, tuple(self.term(t) for t in terms), self.at)
+                for ref in (*refs_of(terms), *statement.extra):
+                    indices |= set(labels_of(ref))
+                within = tuple(self.term(term, indices) for term in terms)
+                rhs: s.Rhs = s.Aggregate(agg, within, self.at)
             case s.Fill(term):
-                indices = {i.name for i in statement.target.items if isinstance(i, s.Label)}
                 rhs = s.Fill(self.term(term, indices), self.at)
             case s.MacroCall(name, labels, args, options):
                 args = tuple(self.term(arg) for arg in args)
@@ -224,17 +263,22 @@ class _Expansion:
         return s.Assign(target, rhs, extra, self.at)
 
     def term(self, term: s.Term, indices: Container[str] = ()) -> s.Term:
-        """A term of the body; `indices` are the labels that words may stand for, as in a fill."""
+        """A term of the body; `indices` are the labels that words may stand for."""
         match term:
             case s.Ref():
                 return self.ref(term)
             case s.Name(name):
-                word = s.Name(self.label(name) if name in indices else name, self.at)
-                return self.options.get(name, word)
+                if name in self.options:
+                    return self.options[name]
+                if name in indices:
+                    return s.Apply("index", (s.Name(self.label(name), self.at),), self.at)
+                return s.Name(name, self.at)
             case s.Literal(value):
                 return s.Literal(value, self.at)
             case s.Apply("size", (s.Name(name),)) if self.label(name) in self.sizes:
                 return s.Literal(self.sizes[self.label(name)], self.at)
+            case s.Apply("index", (s.Name(name),)):
+                return s.Apply("index", (s.Name(self.label(name), self.at),), self.at)
             case s.Apply(op, args):
                 return s.Apply(op, tuple(self.term(arg, indices) for arg in args), self.at)
 
@@ -265,6 +309,13 @@ class _Expansion:
                     found.append(s.Label(self.label(name), self.at, size))
                 case s.Window(name, start, stop):
                     found.append(s.Window(self.label(name), start, stop, self.at))
+                case s.Fixed(index):
+                    found.append(s.Fixed(index, self.at))
+                case s.Arithmetic(text):
+                    raise MacroError(
+                        f"macro {self.macro.name}: an index is not computed: fill a tensor with "
+                        f"{text} and look it up"
+                    )
                 case s.Group(labels):
                     group = tuple(s.Label(self.label(n.name), self.at, n.size) for n in labels)
                     found.append(s.Group(group, self.at))
@@ -287,7 +338,7 @@ class _Expansion:
             # Labels that only the caller's tensors size, as in a fill, get their sizes here.
             items = tuple(
                 replace(i, size=self.sizes.get(i.name))
-                if isinstance(i, s.Label) and not i.size
+                if isinstance(i, s.Label) and i.size is None
                 else i
                 for i in items
             )

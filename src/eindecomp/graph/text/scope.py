@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, OperandError, Source, TextError, suggest
-from eindecomp.graph.text.macros import prelude
+from eindecomp.graph.text.as_gather import as_gather
+from eindecomp.graph.text.macros import prelude, prelude_monoids
 from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid
+from eindecomp.lang.names import CONSTANTS
 from eindecomp.lang.scalar import Expr, Scalar
 from eindecomp.lang.text import syntax as s
-from eindecomp.lang.text.terms import label_of
+from eindecomp.lang.text.terms import label_of, refs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Container, Generator, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
@@ -32,6 +34,8 @@ class Scope:
     monoids: dict[str, Monoid] = field(default_factory=lambda: dict(BUILTIN))
     active: list[str] = field(default_factory=list[str])
     """The macros being expanded, outermost first."""
+    numbered: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+    """The tensors of numbers that were added for labels of a size."""
     expanded: int = 0
     """How many statements macros have expanded to."""
 
@@ -93,6 +97,10 @@ class Scope:
                 ref.at,
             )
         for item, size in zip(ref.items, vertex.shape, strict=True):
+            if isinstance(item, s.Arithmetic):
+                example = as_gather(ref, item, size, self.sizes, self.graph.fresh("at"))
+                message = f"an index is not computed in place: gather it, such as\n{example}"
+                raise self.error(message, item.at)
             if isinstance(item, s.Star | s.Scattered):
                 raise self.error(f"{ref.name} cannot have this index here", item.at)
             if isinstance(item, s.Label) and item.size not in (None, size):
@@ -100,9 +108,15 @@ class Scope:
                 raise self.error(message, item.at)
         return vertex
 
+    def aggregates(self, name: str) -> bool:
+        """Whether a name is that of an aggregation."""
+        return name in self.monoids or name in prelude_monoids()
+
     def aggregation(self, name: str, at: int) -> Monoid:
         """The aggregation of a name, which may select a value: `attend.1`."""
-        found = find_monoid(name, self.monoids)
+        # What a macro of the prelude uses is its own, whatever the text defines under that name.
+        known = {**self.monoids, **prelude_monoids()} if self.active else self.monoids
+        found = find_monoid(name, known) or find_monoid(name, prelude_monoids())
         if found is not None:
             return found
         if name in self.macros:
@@ -133,6 +147,66 @@ class Scope:
                 return s.Apply(op, tuple(self.with_sizes(arg, sizes) for arg in args), at)
             case _:
                 return term
+
+    def with_numbers(self, terms: Sequence[s.Term], statement: s.Assign) -> tuple[s.Term, ...]:
+        """Put tensors of numbers in the place of labels that stand for their own."""
+        labels = {
+            item.name: item.size for item in statement.target.items if isinstance(item, s.Label)
+        }
+        sizes = {label: size for label, size in labels.items() if size is not None}
+        for ref in (*refs_of(terms), *statement.extra):
+            sizes |= self._sizes_in(ref)
+        labels |= sizes
+
+        def numbers(label: str, at: int) -> s.Ref:
+            size = sizes[label] if label in sizes else self.size(label, at)
+            return self.numbers(label, size, statement.target.name, at)
+
+        def replaced(term: s.Term) -> s.Term:
+            match term:
+                case s.Apply("index", (s.Name(label, at),)):
+                    return numbers(label, at)
+                case s.Apply("index", _, at):
+                    raise self.error("index(label) takes one label", at)
+                case s.Apply("size"):
+                    return term
+                case s.Name(name, at) if self._is_label(name, labels):
+                    return numbers(name, at)
+                case s.Apply(op, args, at):
+                    return s.Apply(op, tuple(replaced(arg) for arg in args), at)
+                case _:
+                    return term
+
+        return tuple(replaced(term) for term in terms)
+
+    def numbers(self, label: str, size: int, stem: str, at: int) -> s.Ref:
+        """The tensor of a label's numbers, made when it is first asked for."""
+        if (label, size) not in self.numbered:
+            name = self.graph.fresh(f"{stem}_{label}")
+            self.numbered[label, size] = self.graph.numbers(label, size, name).name
+        return s.Ref(self.numbered[label, size], (s.Label(label, at),), at)
+
+    def _is_label(self, name: str, labels: Container[str]) -> bool:
+        """Whether a bare word is a label: constants, scalars and tensors go before."""
+        taken = name in CONSTANTS or name in self.graph.scalars or name in self.graph
+        return name in labels and not taken
+
+    def _sizes_in(self, ref: s.Ref) -> dict[str, int]:
+        """The sizes of the labels that stand in a reference, as far as they are plain to see."""
+        found: dict[str, int] = {}
+        for item, size in zip(ref.items, self.tensor(ref).shape, strict=True):
+            match item:
+                case s.Label(name):
+                    found[name] = size
+                case s.Window(name, start, stop):
+                    found[name] = stop - start
+                case s.Group(labels):
+                    found |= {label.name: label.size for label in labels if label.size is not None}
+                case s.Lookup(inner):
+                    found |= self._sizes_in(inner)
+                case _:
+                    pass
+        return found
 
     def plain_labels(self, target: s.Ref) -> Labels:
         """The labels of a target that may have nothing but distinct labels."""

@@ -93,10 +93,12 @@ _WORDS = {
     "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'", "RBRACE": "'}'",
     "LABELS": "'['",
     "COMMA": "','", "COLON": "':'", "SEMICOLON": "';'", "EQUAL": "'='", "STAR": "'*'",
-    "PLUS": "'+'", "MINUS": "'-'", "SLASH": "'/'", "_ARROW": "'->'", "_ASSIGN": "'<-'",
-    "_POWER": "'**'",
+    "PLUS": "'+'", "MINUS": "'-'", "SLASH": "'/'", "FLOOR": "'//'", "PERCENT": "'%'",
+    "_ARROW": "'->'", "_ASSIGN": "'<-'", "_POWER": "'**'",
 }  # fmt: skip
-_OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "_POWER", "COMPARE", "AND", "OR"}
+_OPERATORS = {
+    "PLUS", "MINUS", "STAR", "SLASH", "FLOOR", "PERCENT", "_POWER", "COMPARE", "AND", "OR",
+}  # fmt: skip
 
 
 def _describe(token: Token) -> str:
@@ -110,6 +112,8 @@ def _expected(terminals: set[str]) -> str:
     """Name what may follow, the operators as one."""
     names = set(terminals)
     words: set[str] = set()
+    if "RSQB" in names:
+        names -= _OPERATORS  # an index that is computed is read only to say how it is written
     if len(names & _OPERATORS) > 3:
         names -= _OPERATORS
         words.add("an operator")

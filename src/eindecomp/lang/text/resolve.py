@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError, Source, TextError, suggest
@@ -15,13 +14,14 @@ from eindecomp.lang.scalar import (
     Expr,
     Scalar,
     arg_name,
+    chain,
     from_values,
 )
 from eindecomp.lang.text import syntax as s
 from eindecomp.lang.text.read import read_join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container, Iterable, Sequence
 
 
 def resolve(term: s.Term, source: Source, leaf: Callable[[s.Ref | s.Name], Expr]) -> Expr:
@@ -33,12 +33,19 @@ def resolve(term: s.Term, source: Source, leaf: Callable[[s.Ref | s.Name], Expr]
             return Const(CONSTANTS[name])
         case s.Name() | s.Ref():
             return leaf(term)
+        case s.Apply("index", (s.Name(name),), at):
+            return leaf(s.Name(f"index({name})", at))
         case s.Apply(op, args, at):
             operands = [resolve(arg, source, leaf) for arg in args]
             try:
                 return _apply(op, operands)
             except ExpressionError as error:
                 raise TextError(str(error), source, at) from None
+
+
+def _indexed(term: s.Ref | s.Name) -> str | None:
+    """The label of `index(label)`, which comes as a name of that spelling."""
+    return term.name[6:-1] if term.name.startswith("index(") else None
 
 
 def _apply(op: str, operands: list[Expr]) -> Expr:
@@ -52,7 +59,7 @@ def _apply(op: str, operands: list[Expr]) -> Expr:
         case "complex", _:
             raise ExpressionError("complex(re, im) takes two real literals")
         case "min" | "max", [_, _, _, *_]:
-            return reduce(lambda a, b: Call(op, (a, b)), operands)
+            return chain(op, operands)
         case _ if op not in FUNCTIONS:
             known = [name for name in FUNCTIONS if name not in ("and", "or", "not")]
             raise ExpressionError(f"unknown function {op!r}{suggest(op, known)}")
@@ -60,8 +67,12 @@ def _apply(op: str, operands: list[Expr]) -> Expr:
             return Call(op, tuple(operands))
 
 
-def parse_join(text: str, arity: int, scalars: Container[str] = ()) -> Expr:
-    """Parse a join string over x, y, z, x3, … and known run-time scalars.
+def parse_join(
+    text: str, arity: int, scalars: Container[str] = (), labels: Sequence[str] = ()
+) -> Expr:
+    """Parse a join string over x, y, z, x3, …, known run-time scalars and labels.
+
+    Label k is read as input `arity + k`; `index(x)` is the label x, which `x` alone is not.
 
     >>> parse_join("abs(x - y)", 2)
     Call(op='abs', args=(Call(op='sub', args=(Arg(index=0), Arg(index=1))),))
@@ -71,7 +82,18 @@ def parse_join(text: str, arity: int, scalars: Container[str] = ()) -> Expr:
       abs(x - q)
               ^
     """
-    return parse_expr(text, [arg_name(k) for k in range(arity)], scalars)
+    names = [arg_name(k) for k in range(arity)]
+    source = Source(text, "join")
+    leaf = named_leaf(names, scalars, source)
+
+    def with_labels(term: s.Ref | s.Name) -> Expr:
+        known = term.name in names or term.name in scalars
+        label = _indexed(term) or (None if known else term.name)
+        if isinstance(term, s.Name) and label in labels:
+            return Arg(arity + labels.index(label))
+        return leaf(term)
+
+    return resolve_values(read_join(text), source, with_labels)
 
 
 def parse_expr(

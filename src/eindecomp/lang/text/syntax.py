@@ -39,6 +39,23 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Fixed:
+    """`0` or `-1`: one index, counted from the end if negative; its dimension goes."""
+
+    index: int
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`w + r`: refused, with the gather that does it."""
+
+    text: str
+    labels: tuple[str, ...]
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """`(h, d)`: several labels merged into one dimension."""
 
@@ -63,7 +80,7 @@ class Scattered:
     at: int = field(compare=False)
 
 
-Item = Label | Star | Window | Group | Lookup | Scattered
+Item = Label | Star | Window | Fixed | Arithmetic | Group | Lookup | Scattered
 
 
 @dataclass(frozen=True, slots=True)

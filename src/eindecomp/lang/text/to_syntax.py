@@ -13,6 +13,7 @@ from lark import Token, Transformer
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.names import IDENTIFIER
+from eindecomp.lang.scalar import MAX_DEPTH
 from eindecomp.lang.text import syntax as s
 
 if TYPE_CHECKING:
@@ -192,6 +193,19 @@ class ToSyntax(Transformer[Token, Any]):
         name, start, stop = found
         return s.Window(str(name), _integer(start), _integer(stop), _at(name))
 
+    def fixed(self, found: list[Token]) -> s.Fixed:
+        """`0`."""
+        return s.Fixed(_integer(found[0]), _at(found[0]))
+
+    def fixed_from_end(self, found: list[Token]) -> s.Fixed:
+        """`-1`."""
+        return s.Fixed(-_integer(found[0]), _at(found[0]))
+
+    def arithmetic(self, found: list[Token]) -> s.Arithmetic:
+        """`w + r`."""
+        labels = dict.fromkeys(str(token) for token in found if token.type == "NAME")
+        return s.Arithmetic(" ".join(found), tuple(labels), _at(found[0]))
+
     def star(self, found: list[Token]) -> s.Star:
         """`*b`."""
         return s.Star(str(found[0]), _at(found[0]))
@@ -228,6 +242,22 @@ class ToSyntax(Transformer[Token, Any]):
         name, *args = found
         return _apply(str(name), tuple(args), _at(name))
 
+    def expr(self, found: list[s.Term]) -> s.Term:
+        """`a or b or c`."""
+        return _chain(found[0], [("or", term) for term in found[1:]])
+
+    def conjunction(self, found: list[s.Term]) -> s.Term:
+        """`a and b and c`."""
+        return _chain(found[0], [("and", term) for term in found[1:]])
+
+    def total(self, found: list[Any]) -> s.Term:
+        """`a + b - c`."""
+        return _chain(found[0], _pairs(found))
+
+    def term(self, found: list[Any]) -> s.Term:
+        """`a * b / c`."""
+        return _chain(found[0], _pairs(found))
+
     def compare(self, found: list[Any]) -> s.Term:
         """`a <= b`."""
         left, sign, right = found
@@ -245,11 +275,45 @@ def _operator(op: str) -> Callable[[ToSyntax, list[s.Term]], s.Term]:
     return method
 
 
-for _rule, _op in {
-    "or_": "or", "and_": "and", "not_": "not", "add": "add", "sub": "sub", "mul": "mul",
-    "div": "div", "pow": "pow", "minus": "-",
-}.items():  # fmt: skip
+for _rule, _op in {"not_": "not", "pow": "pow", "minus": "-"}.items():
     setattr(ToSyntax, _rule, _operator(_op))
+
+
+_BINARY = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod"}
+# In a chain of these, what two of them come to when they stand side by side.
+_REGROUPED = {
+    ("add", "add"): "add", ("add", "sub"): "sub", ("sub", "add"): "sub", ("sub", "sub"): "add",
+    ("mul", "mul"): "mul", ("or", "or"): "or", ("and", "and"): "and",
+}  # fmt: skip
+
+
+def _pairs(found: list[Any]) -> list[tuple[str, s.Term]]:
+    return [(_BINARY[str(sign)], term) for sign, term in zip(found[1::2], found[2::2], strict=True)]
+
+
+def _chain(first: s.Term, rest: list[tuple[str, s.Term]]) -> s.Term:
+    """A chain of operators from left to right; one too long for that is balanced, if it can be."""
+    depth = _depth(first)
+    for _, term in rest:
+        depth = 1 + max(depth, _depth(term))
+    if depth > MAX_DEPTH and all((op, op) in _REGROUPED for op, _ in rest):
+        return _balanced([("add" if rest[0][0] == "sub" else rest[0][0], first), *rest])
+    for op, term in rest:
+        first = _apply(op, (first, term), first.at)
+    return first
+
+
+def _balanced(chain: list[tuple[str, s.Term]]) -> s.Term:
+    """Operands with the operators before them, put together in pairs."""
+    while len(chain) > 1:
+        pairs = zip(chain[::2], chain[1::2], strict=False)
+        together = [(a, _apply(_REGROUPED[a, b], (x, y), x.at)) for (a, x), (b, y) in pairs]
+        chain = together + chain[2 * len(together) :]
+    return chain[0][1]
+
+
+def _depth(term: s.Term) -> int:
+    return term.depth if isinstance(term, s.Apply) else 0
 
 
 def _apply(op: str, args: tuple[s.Term, ...], at: int) -> s.Term:

@@ -1,0 +1,79 @@
+"""EinSums from Python: from a spec string and a join string to operands and an expression."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import GraphError
+from eindecomp.graph.checks import join_of
+from eindecomp.graph.ops import Slice
+from eindecomp.lang.scalar import Arg, Expr, replace_args, used_args
+from eindecomp.lang.spec import is_ellipsis_label, parse_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.lang.einsum import Labels
+
+    Operands = list[tuple[str, Labels]]
+
+
+def read_einsum(
+    graph: Graph, spec: str, names: Sequence[str], join: object, given: Mapping[str, int]
+) -> tuple[Labels, Operands, Expr]:
+    """The output labels, operands and join of an EinSum, adding the tensors that those need."""
+    ranks = tuple(len(graph[name].shape) for name in names)
+    labels, output = parse_spec(spec, ranks)
+    operands = _broadcast(graph, list(zip(names, labels, strict=True)))
+    every = list(dict.fromkeys([*output, *(label for _, own in operands for label in own)]))
+    function = join_of(join, len(names), every, graph.scalars)
+    known: dict[str, int] = {}
+    for tensor, own in operands:
+        known |= graph[tensor].sizes_by(own)
+    for label, size in given.items():
+        if label not in output or known.get(label, size) != size:
+            raise GraphError(f"size {size} of label {label!r} does not fit {spec!r}")
+    if max(used_args(function), default=0) >= len(operands):
+        function = _with_numbers(graph, function, operands, every, {**known, **given})
+    return output, operands, function
+
+
+def _broadcast(graph: Graph, operands: Operands) -> Operands:
+    """Drop dimensions of size 1 that an ellipsis stretches over those of other tensors."""
+    sizes: dict[str, int] = {}
+    for name, labels in operands:
+        for label, size in graph[name].sizes_by(labels).items():
+            sizes[label] = max(size, sizes.get(label, 1)) if size != 1 else sizes.get(label, 1)
+    found: Operands = []
+    for name, labels in operands:
+        shape = graph[name].shape
+        stretched = [
+            is_ellipsis_label(label) and size == 1 != sizes[label]
+            for label, size in zip(labels, shape, strict=True)
+        ]
+        if any(stretched):
+            kept = tuple(la for la, gone in zip(labels, stretched, strict=True) if not gone)
+            ranges = tuple(0 if gone else None for gone in stretched)
+            name, labels = graph.add(Slice(kept, ranges), [name]).name, kept
+        found.append((name, labels))
+    return found
+
+
+def _with_numbers(
+    graph: Graph,
+    join: Expr,
+    operands: Operands,
+    labels: Sequence[str],
+    sizes: Mapping[str, int],
+) -> Expr:
+    """Add an operand for each label whose number a join reads, after the others."""
+    start = len(operands)
+    place: list[Expr] = [Arg(k) for k in range(start + len(labels))]
+    for k in sorted(k for k in used_args(join) if k >= start):
+        label = labels[k - start]
+        if label not in sizes:
+            raise GraphError(f"label {label!r} is in no input and has no size: give it one")
+        place[k] = Arg(len(operands))
+        operands.append((graph.numbers(label, sizes[label]).name, (label,)))
+    return replace_args(join, place)
