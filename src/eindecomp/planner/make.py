@@ -21,6 +21,7 @@ from eindecomp.planner.linear import choose_linearly, choose_on_tree
 from eindecomp.planner.machine import Machine, machine_of
 from eindecomp.planner.memory import parse_bytes
 from eindecomp.planner.mesh import Mesh
+from eindecomp.planner.network import MOST_CELLS
 from eindecomp.planner.pieces import Pieces
 from eindecomp.planner.pin import Pin, pinned_cuts, pins_of
 from eindecomp.planner.plan import Deferred, Plan
@@ -28,7 +29,7 @@ from eindecomp.planner.price import BytesMoved
 from eindecomp.planner.relax import Relaxed, relax
 from eindecomp.planner.strategy import Fixed, applicable, strategy_of
 from eindecomp.planner.timing import Seconds
-from eindecomp.planner.viable import viable_parts
+from eindecomp.planner.viable import most_pieces, viable_parts
 from eindecomp.planner.view import is_planned, view_of
 from eindecomp.solve.minimize import minimize
 
@@ -131,7 +132,7 @@ def cost(
     wanted = _vectors(graph, parts)
     if objective == "bound":
         return paper_cost(graph, wanted)
-    most = {n: int(viable_parts(v.sizes, laid_out.sizes)[0].prod()) for n, v in _views(graph)}
+    most = {n: most_pieces(v.sizes, laid_out.sizes) for n, v in _views(graph)}
     redundant = any(prod(wanted[name]) != pieces for name, pieces in most.items())
     price: Price = BytesMoved(laid_out)
     if objective == "time" and described is not None:
@@ -202,7 +203,8 @@ def _plan_pieces(task: _Task, solver: str) -> _Made:
         kept = task.rows(vertex, view)
         return rows if kept is None else kept
 
-    pieces = Pieces.of(task.graph, task.mesh.sizes, restrict)
+    every = Pieces.of(task.graph, task.mesh.sizes, None if task.restriction is None else restrict)
+    pieces = every.fitting(MOST_CELLS)
     bound: float = 0
     if solver == "tree":
         choice, method = choose_on_tree(pieces), "tree"
@@ -212,7 +214,7 @@ def _plan_pieces(task: _Task, solver: str) -> _Made:
         found = minimize(
             pieces.problem(),
             method="exact" if solver == "exact" else "auto",
-            time_limit=task.time_limit,
+            time_limit=task.time_limit if pieces is every else task.time_limit / 2,
             on_event=task.on_event,
         )
         choice, bound, method = found.choice, found.bound, found.method
@@ -231,6 +233,10 @@ def _plan_pieces(task: _Task, solver: str) -> _Made:
     labels = {name: view.labels for name, view in pieces.views.items()}
     parts = {n: dict(zip(labels[n], v, strict=True)) for n, v in vectors.items()}
     bound = costs.total if solver == "tree" else bound
+    if pieces is not every:
+        bound = minimize(pieces.problem(every), time_limit=task.time_limit / 2).bound
+        if solver == "exact" and bound < costs.total:
+            raise _unproved(costs.total, bound)
     return _Made(parts, Deferred(decide), {}, costs, bound, method)
 
 
@@ -259,16 +265,20 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
         outcome = _as_good_as_usual(search, outcome, started + task.time_limit)
     costs = decided_cost(task.graph, price, outcome.decisions, outcome.given, task.inputs)
     if solver == "exact" and outcome.bound < costs.total * (1 - 1e-9):
-        raise PlanError(
-            f"the optimum is not proved: the best plan costs {costs.total}, the bound is "
-            f"{outcome.bound}; solver='auto' takes it"
-        )
+        raise _unproved(costs.total, outcome.bound)
     views = dict(_views(task.graph))
     parts = {
         name: parts_by_label(views[name], task.mesh, decision)
         for name, decision in outcome.decisions.items()
     }
     return _Made(parts, outcome.decisions, outcome.given, costs, outcome.bound, outcome.method)
+
+
+def _unproved(cost: float, bound: float) -> PlanError:
+    return PlanError(
+        f"the optimum is not proved: the best plan costs {cost}, the bound is {bound}; "
+        "solver='auto' takes it"
+    )
 
 
 def _as_good_as_usual(search: Search, found: Outcome, deadline: float) -> Outcome:
