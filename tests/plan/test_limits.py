@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from brute_bytes import brute_bytes
 from random_graphs import random_graph
@@ -158,3 +162,46 @@ def test_relaxing_never_passes_the_optimum(seed, inputs):
         mesh = Mesh(tuple("abc"[: len(sizes)]), sizes)
         found = relax(graph, mesh, inputs, lambda *_: None, 10)
         assert found.bound <= brute_bytes(graph, sizes, inputs)
+
+
+# Interrupts
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": "30KB"}, {"objective": "bound"}])
+def test_an_interrupt_ends_planning_at_any_time(options):
+    events = []
+    ed.plan(CHAIN, 8, on_event=events.append, **options)
+    for number in range(len(events)):
+        count = 0
+
+        def interrupt(_, number=number):
+            nonlocal count
+            count += 1
+            if count > number:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            ed.plan(CHAIN, 8, on_event=interrupt, **options)
+        assert count == number + 1
+
+
+def test_a_signal_ends_planning_within_a_solve():
+    """A search that gave what it had found would let planning go on for its whole time."""
+    code = """
+import os, signal, sys, threading
+import eindecomp as ed
+from transformer import small_transformer
+
+def interrupt(event):
+    if event.stage.startswith("axes"):
+        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT)).start()
+
+try:
+    ed.plan(small_transformer(2), 8, memory="30kB", time_limit=600, on_event=interrupt)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, timeout=300
+    )
+    assert done.stdout == b"interrupted\n", done.stderr.decode()

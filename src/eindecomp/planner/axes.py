@@ -168,6 +168,7 @@ def _minimize(search: Search, traffic: Traffic, method: str) -> Solution:
             traffic.problem(limit),
             method=method,
             time_limit=max(search.deadline - monotonic(), 1.0),
+            keep_on_interrupt=False,
         )
     except InfeasibleError as error:
         if search.memory is None:

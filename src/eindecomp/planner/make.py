@@ -216,6 +216,7 @@ def _plan_pieces(task: _Task, solver: str) -> _Made:
             method="exact" if solver == "exact" else "auto",
             time_limit=task.time_limit if pieces is every else task.time_limit / 2,
             on_event=task.on_event,
+            keep_on_interrupt=False,
         )
         choice, bound, method = found.choice, found.bound, found.method
     vectors = pieces.parts(choice)
@@ -234,7 +235,10 @@ def _plan_pieces(task: _Task, solver: str) -> _Made:
     parts = {n: dict(zip(labels[n], v, strict=True)) for n, v in vectors.items()}
     bound = costs.total if solver == "tree" else bound
     if pieces is not every:
-        bound = minimize(pieces.problem(every), time_limit=task.time_limit / 2).bound
+        lower = minimize(
+            pieces.problem(every), time_limit=task.time_limit / 2, keep_on_interrupt=False
+        )
+        bound = lower.bound
         if solver == "exact" and bound < costs.total:
             raise _unproved(costs.total, bound)
     return _Made(parts, Deferred(decide), {}, costs, bound, method)
@@ -258,7 +262,7 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
         relaxed = relax(task.graph, task.mesh, inputs, task.rows, task.time_limit / 2)
     left = max(task.time_limit - (monotonic() - started), 1.0)
     try:
-        outcome = choose(search, relaxed, left, exactly=solver == "exact")
+        outcome = choose(search, relaxed, left)
     except UnsolvedError as error:
         raise PlanError(f"no plan found in {task.time_limit:g} s: {error}") from None
     if task.restriction is None and outcome.bound < outcome.cost * (1 - 1e-9):
