@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
+from numbers import Real
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ import numpy as np
 from eindecomp.errors import PlanError, UnsolvedError, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
+from eindecomp.kernels.cores import cores
 from eindecomp.planner.axes import Restriction, Search
 from eindecomp.planner.choose import choose
 from eindecomp.planner.cost import Cost, decided_cost, paper_cost, parts_by_label
 from eindecomp.planner.linear import choose_linearly, choose_on_tree
 from eindecomp.planner.machine import Machine, machine_of
 from eindecomp.planner.memory import parse_bytes
-from eindecomp.planner.mesh import Mesh
+from eindecomp.planner.mesh import Mesh, is_whole
 from eindecomp.planner.network import MOST_CELLS
 from eindecomp.planner.pieces import Pieces
 from eindecomp.planner.pin import Pin, pinned_cuts, pins_of
@@ -75,11 +77,17 @@ def plan(
     """Cut every vertex of a graph over devices so that the objective is least.
 
     `objective` is "bytes" (what really moves), "bound" (the paper's upper bound, in elements) or
-    "time" (seconds on `machine`). `solver` is "auto", "exact" (raises unless the optimum is proved)
-    or, for "bound", the paper's "tree" and "linear". `strategy` restricts the plan: "sqrt", a name
-    such as "megatron", or labels to cut along. `inputs` are "free", placed as they are wanted, or
-    "sharded", each stored once over all devices; `pin` fixes layouts of tensors. `memory` limits
-    what a device holds. `mesh` gives axes other than the prime factors of `devices`.
+    "time" (seconds on `machine`, a preset's name or an `ed.Machine`). Without `devices` there are
+    as many as `mesh` or `machine` has, or one for each core that this process may use. `solver` is
+    "auto", "exact" (raises unless the optimum is proved) or, for "bound", the paper's "tree" and
+    "linear". `strategy` restricts the plan: "sqrt", a name such as "megatron", or labels to cut
+    along. `inputs` are "free", placed as they are wanted, or "sharded", each stored once over all
+    devices; `pin` fixes layouts of tensors. `memory` limits what a device holds. `mesh` gives axes
+    other than the prime factors of `devices`.
+
+    After `time_limit` seconds the plan is the best that was found, with a bound on what any costs.
+    `on_event` is called now and then with the seconds so far, the stage, the cost of the best plan
+    and the bound. Ctrl-C ends planning without a plan.
     """
     started = monotonic()
     _check(graph, objective, solver, inputs, time_limit)
@@ -151,14 +159,15 @@ def _price(objective: str, mesh: Mesh, machine: Machine | None) -> Price:
 
 
 def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
-    """The mesh of the user's axes, the machine's, or the prime factors of the devices."""
+    """The mesh of the user's axes, the machine's, or the prime factors of the devices.
+
+    Without any of them there is a device for each core that this process may use.
+    """
     own = machine.mesh if machine is not None else None
     if axes is None and own and devices in (None, Mesh.of_axes(own).devices):
         axes = own
     if axes is None:
-        if devices is None:
-            raise PlanError("say how many devices there are, or give a mesh")
-        return Mesh.of_devices(devices)
+        return Mesh.of_devices(cores() if devices is None else devices)
     mesh = Mesh.of_axes(axes)
     if devices is not None and devices != mesh.devices:
         raise PlanError(f"the mesh has {mesh.devices} devices, not {devices}")
@@ -332,7 +341,7 @@ def _check(graph: Graph, objective: str, solver: str, inputs: str, time_limit: f
     ):
         if given not in known:
             raise PlanError(f"{what} {given!r} is none of {', '.join(known)}")
-    if not isinstance(time_limit, int | float) or not time_limit >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(time_limit, Real) or not time_limit >= 0:
         raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
 
 
@@ -370,9 +379,9 @@ def _vectors(graph: Graph, parts: Mapping[str, Mapping[str, int]]) -> dict[str, 
                     f"{graph[name]} has no label {label!r}{suggest(label, view.labels)}"
                 )
             size = view.sizes[view.labels.index(label)]
-            if not isinstance(pieces, int) or isinstance(pieces, bool) or not 1 <= pieces <= size:
+            if not is_whole(pieces) or not 1 <= pieces <= size:
                 raise PlanError(
                     f"{graph[name]}: label {label!r} of size {size} cannot be cut into {pieces!r}"
                 )
-        found[name] = tuple(given.get(label, 1) for label in view.labels)
+        found[name] = tuple(int(given.get(label, 1)) for label in view.labels)
     return found

@@ -207,9 +207,11 @@ def relax(graph: Graph, mesh: Mesh, inputs: str, rows_of: Rows, time_limit: floa
     alike = alike_labels(graph)
     for most in _ROWS:
         relaxed = _relax(graph, mesh, inputs, rows_of, alike, most, deadline)
-        if relaxed is not None or monotonic() > deadline:
+        if relaxed is not None:
+            return relaxed
+        if monotonic() > deadline:
             break
-    return relaxed or Relaxed(0)
+    return Relaxed(0)
 
 
 def _relax(

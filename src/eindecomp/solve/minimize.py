@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral, Real
 from time import monotonic
 
 import numpy as np
@@ -81,7 +82,7 @@ def _check_arguments(problem: Problem, method: str, time_limit: float, seed: int
         raise ProblemError(f"minimize takes a Problem, not {type(problem).__name__}")
     if method not in METHODS:
         raise ProblemError(f"method {method!r} is none of {', '.join(METHODS)}")
-    if not isinstance(time_limit, int | float) or not time_limit >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(time_limit, Real) or not time_limit >= 0:
         raise ProblemError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
-    if not isinstance(seed, int) or seed < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(seed, Integral) or seed < 0:
         raise ProblemError(f"seed must be an integer, 0 or more, not {seed!r}")

@@ -11,7 +11,6 @@ from weakref import ref
 
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.threads.blas import one_thread_each
-from eindecomp.engines.threads.cores import cores
 from eindecomp.engines.threads.job import Job
 from eindecomp.engines.threads.memory import Memory
 from eindecomp.engines.threads.pool import WORKERS
@@ -20,6 +19,7 @@ from eindecomp.engines.threads.report import Report
 from eindecomp.engines.threads.space import check_space, largest_load
 from eindecomp.errors import InputError
 from eindecomp.graph.inputs import check_inputs
+from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
     from eindecomp.engines.events import Event
