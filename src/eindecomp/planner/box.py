@@ -256,14 +256,18 @@ def _shared(
     rows = max(1, _CELLS // (len(needed) * step))
     for first in range(0, mesh.devices, step):
         some = slice(first, min(first + step, mesh.devices))
+        shared = [side.shared(some) for side in sides]
         wanted = np.ones((len(needed), some.stop - first), dtype=np.int64)
         for side in sides:
             wanted *= side.size(some)[side.of_needed]
         for at in range(0, len(held), rows):
             part = slice(at, min(at + rows, len(held)))
-            total = np.ones((part.stop - at, *wanted.shape), dtype=np.int64)
-            for side in sides:
-                total *= side.shared(some)[side.of_held[part, None], side.of_needed[None]]
+            total: Ints | None = None
+            for side, both in zip(sides, shared, strict=True):
+                own = both[side.of_held[part, None], side.of_needed[None]]
+                total = own if total is None else np.multiply(total, own, out=total)
+            if total is None:
+                total = np.ones((part.stop - at, *wanted.shape), dtype=np.int64)
             yield part, total, wanted[None]
 
 
