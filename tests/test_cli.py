@@ -342,7 +342,6 @@ def test_options_are_those_of_the_planner() -> None:
         (["plan", "-", "--mesh", "gpu"], MATMUL.encode(), 2, "--mesh is such as"),
         (["plan", "-", "--mesh", "gpu=2,gpu=2"], MATMUL.encode(), 2, "--mesh is such as"),
         (["plan", "-", "--mesh", f"gpu={'9' * 5000}"], MATMUL.encode(), 2, "--mesh is such as"),
-        (["plan", "-"], MATMUL.encode(), 2, "say how many devices"),
         (["plan", "-", "-p4", "--pin", "=i:2"], MATMUL.encode(), 2, "--pin is such as X=i:2,j:gpu"),
         (["plan", "-", "-p4", "--pin", "Z=i"], MATMUL.encode(), 2, "--pin Z: label 'i' needs"),
         (["plan", "-", "-p4", "--pin", "Z=i:a+"], MATMUL.encode(), 2, "i:node+gpu, not 'a+'"),
@@ -371,7 +370,6 @@ def test_options_are_those_of_the_planner() -> None:
         (["explain", "-"], b"{", 1, "standard input: not JSON"),
         (["explain", "-"], b"{}", 1, "standard input: not a plan"),
         (["explain", "-", "-p", "8"], b"{}", 2, "options are for graphs"),
-        (["compare", "-"], MATMUL.encode(), 2, "say how many devices"),
         (["compare", "-", "-p", "4", "--with", "q"], MATMUL.encode(), 1, "no tensor has a label"),
     ],
 )

@@ -128,7 +128,6 @@ def test_outputs_are_written_without_a_copy(tmp_path):
         (["-p", "2", "--inputs", "X=bad.npy"], 1, "bad.npy is no .npy file of numbers"),
         (["-p", "2", "--inputs", "bad.npy"], 1, "bad.npy is no .npz file of numbers"),
         (["-p", "2", "--inputs", "missing.npz"], 1, "missing.npz"),
-        (["--random"], 2, "say how many devices there are"),
         (["-p", "2", "--random", "-o", "z.npy"], 2, "into one .npz file, not z.npy"),
         (["-p", "2", "--random", "-o", "z", "--trace", "./z"], 2, "cannot both be written to z"),
         (["-p", "2", "--inputs", "one.npy"], 1, "one.npy holds one array: say which input it is"),

@@ -180,7 +180,6 @@ def test_the_papers_solvers_are_for_its_objective(solver):
         ({"graph": "Z"}, "not of str"),
         ({"devices": 0}, "devices must be an integer, 1 or more"),
         ({"devices": 2.5}, "devices must be an integer, 1 or more"),
-        ({"devices": None}, "how many devices"),
         ({"objective": "speed"}, "objective 'speed' is none of bytes, bound, time"),
         ({"solver": "magic"}, "solver 'magic' is none of auto, exact, tree, linear"),
         ({"inputs": "spread"}, "inputs 'spread' is none of free, sharded"),

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from math import prod
+from pathlib import Path
+
+import numpy as np
 import pytest
 from brute_bytes import brute_bytes
 from random_graphs import random_graph
 
 import eindecomp as ed
+from eindecomp.planner import make
+from eindecomp.planner import relax as relaxing
 from eindecomp.planner.mesh import Mesh
 from eindecomp.planner.pin import pinned_cuts
 from eindecomp.planner.relax import relax
+from eindecomp.planner.store.file import from_json, to_json
 
 CHAIN = ed.parse(
     "input A[i: 64, j: 64], B[j, k: 64], C[k, l: 64]\n"
@@ -23,7 +32,7 @@ MAP = ed.parse("input X[i: 8, j: 8]\nZ[i,j] <- exp(X[i,j])\noutput Z")
     "pin", [{"Z": {"k": 8}}, {"Z": {}}, {"Z": {"i": 2, "k": 4}}, {"Y": {"l": 8}}, {"A": {"j": 2}}]
 )
 def test_a_pinned_tensor_lies_as_it_is_pinned(devices, pin):
-    plan = ed.plan(CHAIN, devices, pin=pin, rewrite=False)
+    plan = ed.plan(CHAIN, devices, pin=pin, rewrite=False, time_limit=2)
     assert plan.cost >= ed.plan(CHAIN, devices, rewrite=False).cost
     (name, wanted), *_ = pin.items()
     cut = plan.given[name] if name == "A" else plan.decisions[name].home
@@ -158,3 +167,161 @@ def test_relaxing_never_passes_the_optimum(seed, inputs):
         mesh = Mesh(tuple("abc"[: len(sizes)]), sizes)
         found = relax(graph, mesh, inputs, lambda *_: None, 10)
         assert found.bound <= brute_bytes(graph, sizes, inputs)
+
+
+# Many choices
+
+
+def summed(rank: int, *, shared: bool) -> ed.Graph:
+    """A sum over many labels, of a given tensor or of one that others read, too."""
+    labels = [f"a{k}" for k in range(rank)]
+    own, size = ",".join(labels), ", ".join(f"{label}: 2" for label in labels)
+    read, more = ("Y", f"Y[{own}] <- exp(X[{own}])\nM[] <- max Y[{own}]\n") if shared else ("X", "")
+    outputs = "S, M, Y" if shared else "S"
+    return ed.parse(f"input X[{size}]\n{more}S[] <- sum {read}[{own}]\noutput {outputs}")
+
+
+@pytest.mark.parametrize("rank", [12, 30, 50])
+@pytest.mark.parametrize("objective", ["bytes", "bound"])
+def test_a_sum_over_many_labels_is_planned_at_once(rank, objective):
+    plan = ed.plan(summed(rank, shared=False), 64, objective)
+    assert plan.gap == 0
+    assert plan.cost == (63 * 4 * 2 if objective == "bytes" else 2**rank + 63)
+    assert "Proved optimal" in plan.explain()
+
+
+@pytest.mark.parametrize("options", [{}, {"strategy": ["a3"]}, {"strategy": "sqrt"}])
+def test_what_cannot_be_listed_has_a_plan_and_a_modest_bound(options):
+    plan = ed.plan(summed(30, shared=True), 64, time_limit=2, **options)
+    assert plan.bound <= plan.cost
+    assert prod(plan.parts["Y"].values()) == 64
+    assert plan.parts["Y"]["a3"] == 2 or options != {"strategy": ["a3"]}
+
+
+def test_what_the_papers_objective_cannot_list_is_named():
+    with pytest.raises(ed.PlanError, match=r"Y\[a0,a1.*30 in all.* in 593,775 ways, too many"):
+        ed.plan(summed(30, shared=True), 64, "bound")
+
+
+def test_a_trimmed_list_of_choices_claims_no_more_than_is_so(monkeypatch):
+    whole = ed.plan(CHAIN, 64, "bound")
+    monkeypatch.setattr(make, "MOST_CELLS", 20)
+    trimmed = ed.plan(CHAIN, 64, "bound")
+    assert trimmed.bound <= whole.cost <= trimmed.cost
+    with pytest.raises(ed.PlanError, match="the optimum is not proved"):
+        ed.plan(CHAIN, 64, "bound", solver="exact")
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("inputs", ["free", "sharded"])
+def test_leaving_vertices_out_never_passes_the_optimum(seed, inputs, monkeypatch):
+    graph = random_graph(seed, tree=seed % 2 == 0)
+    for most in (2, 4):
+        monkeypatch.setattr(relaxing, "_ROWS", (most,))
+        for sizes in ((2, 2), (4, 3), (2, 2, 2)):
+            mesh = Mesh(tuple("abc"[: len(sizes)]), sizes)
+            found = relax(graph, mesh, inputs, lambda *_: None, 10)
+            assert found.bound <= brute_bytes(graph, sizes, inputs)
+
+
+def test_a_plan_comes_when_there_is_no_time_at_all():
+    plan = ed.plan(CHAIN, 1 << 16, time_limit=0)
+    assert plan.bound <= plan.cost
+    assert {prod(parts.values()) for parts in plan.parts.values()} == {1 << 12, 1 << 16}
+
+
+def test_auto_proves_what_exact_proves():
+    """Five labels on 2 × 2 × 2 × 3 devices: 625 assignments of a vertex are looked at together."""
+    graph = ed.parse(
+        "input A[i: 24, j: 36, k: 12], B[k, l: 48, m: 12]\n"
+        "C[i,j,l,m] <- sum A[i,j,k] * B[k,l,m]\nD[i,l] <- sum C[i,j,l,m]\n"
+        "E[j,l] <- max C[i,j,l,m]\nF[i,j,l] <- D[i,l] * E[j,l]\nG[l,i] <- sum F[i,j,l]\noutput G"
+    )
+    proved = ed.plan(graph, 24, solver="exact", rewrite=False)
+    assert ed.plan(graph, 24, rewrite=False).bound == proved.cost
+
+
+# NumPy's numbers, and defaults
+
+
+def test_numpys_numbers_are_numbers():
+    for devices, limit in ((np.int64(8), np.float32(9)), (np.uint8(8), np.int32(9))):
+        plan = ed.plan(CHAIN, devices, time_limit=limit, memory=np.int64(1 << 20))
+        assert (plan.devices, plan.memory) == (8, 1 << 20)
+    rates = np.float32(1e12), np.int64(10**11), {"gpu": np.float64(1e9)}, np.float16(0)
+    machine = ed.Machine(*rates, {"gpu": np.int8(4)})
+    plan = ed.plan(CHAIN, np.int64(4), "time", machine=machine, mesh={"gpu": np.int64(4)})
+    loaded = from_json(to_json(plan))
+    assert (loaded.machine, loaded.cost) == (machine, plan.cost)
+    parts = {"Z": {"i": np.int64(8)}, "Y": {"i": 8}, "S": {"i": np.int16(8)}}
+    assert ed.cost(CHAIN, parts, np.int64(8), "bytes").total == 7 * 64 * 4
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "\x1b[2J", "g" * 2000, 3, None, "\ud800"])
+def test_axes_have_names_that_files_can_hold(name):
+    message = "a mesh axis has a short name of printable characters"
+    with pytest.raises(ed.PlanError, match=message):
+        ed.plan(MAP, mesh={name: 2})
+    with pytest.raises(ed.PlanError, match=message):
+        ed.Machine(1, 1, {name: 1})
+    with pytest.raises(ed.PlanError, match=message):
+        ed.Machine(1, 1, 1, mesh={name: 2})
+
+
+def test_a_machines_axes_of_one_device_are_none():
+    machine = ed.Machine(1, 1, 1, mesh={"node": 1, "gpu": 2})
+    plan = ed.plan(MAP, machine=machine)
+    assert plan.mesh.names == ("gpu",)
+    assert from_json(to_json(plan)).machine == machine
+
+
+def test_without_devices_there_is_one_for_each_core(monkeypatch):
+    monkeypatch.setattr(make, "cores", lambda: 6)
+    assert ed.plan(MAP).devices == 6
+    assert ed.plan(MAP, mesh={"a": 4}).devices == 4
+    assert ed.plan(MAP, machine="gpu-server").devices == 8
+    assert ed.plan(MAP, machine="cpu-cluster").devices == 6
+    assert ed.plan(MAP, 2, machine="gpu-server").devices == 2
+
+
+# Interrupts
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": "30KB"}, {"objective": "bound"}])
+def test_an_interrupt_ends_planning_at_any_time(options):
+    events = []
+    ed.plan(CHAIN, 8, on_event=events.append, **options)
+    for number in range(len(events)):
+        count = 0
+
+        def interrupt(_, number=number):
+            nonlocal count
+            count += 1
+            if count > number:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            ed.plan(CHAIN, 8, on_event=interrupt, **options)
+        assert count == number + 1
+
+
+def test_a_signal_ends_planning_within_a_solve():
+    """A search that gave what it had found would let planning go on for its whole time."""
+    code = """
+import os, signal, sys, threading
+import eindecomp as ed
+from transformer import small_transformer
+
+def interrupt(event):
+    if event.stage.startswith("axes"):
+        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT)).start()
+
+try:
+    ed.plan(small_transformer(2), 8, memory="30kB", time_limit=600, on_event=interrupt)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run(  # noqa: S603 - a process of ours
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, timeout=300
+    )
+    assert done.stdout == b"interrupted\n", done.stderr.decode()

@@ -3,12 +3,20 @@ from __future__ import annotations
 from math import comb, prod
 
 import brute_bound
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eindecomp.errors import PlanError
-from eindecomp.planner.viable import viable
+from eindecomp.planner.viable import (
+    count_parts,
+    most_pieces,
+    parts_along,
+    some_parts,
+    viable,
+    viable_parts,
+)
 
 
 def as_set(vectors: list[dict[str, int]]) -> set[tuple[int, ...]]:
@@ -86,3 +94,48 @@ def test_many_devices_and_labels():
 def test_devices_are_a_positive_integer(devices):
     with pytest.raises(PlanError, match="devices must be an integer, 1 or more"):
         viable({"i": 4}, devices)
+
+
+SIZES = st.lists(st.integers(1, 12), max_size=5).map(tuple)
+FACTORS = st.sampled_from([(), (2,), (2, 2, 3), (2, 2, 2), (4, 2, 3), (2, 3, 5), (4, 2, 2), (6,)])
+
+
+@given(SIZES, FACTORS, st.data())
+def test_what_is_counted_is_what_is_listed(sizes, factors, data):
+    rows = viable_parts(sizes, factors)
+    assert {int(row.prod()) for row in rows} == {most_pieces(sizes, factors)}
+    if len(set(factors)) == 1 or factors == (2, 3, 5):  # elsewhere a vector has several ways
+        assert count_parts(sizes, factors) == len(rows)
+    some = some_parts(sizes, factors, 3)
+    assert len(some) <= max(3, len(rows))
+    assert {tuple(row) for row in some.tolist()} <= {tuple(row) for row in rows.tolist()}
+    labels = tuple(data.draw(st.permutations(range(len(sizes)))))
+    labels = labels[: data.draw(st.integers(0, len(sizes)))]
+    wanted = {tuple(row) for row in rows[:, list(labels)].tolist()}
+    assert {tuple(row) for row in parts_along(sizes, factors, labels).tolist()} == wanted
+
+
+@given(st.integers(1, 9), st.integers(2, 4), SIZES, FACTORS)
+def test_of_labels_that_are_alike_every_way_is_there_once(size, count, sizes, factors):
+    sizes = ((size,) * count + sizes)[:6]
+    group = tuple(range(count))
+    rows = viable_parts(sizes, factors).tolist()
+    wanted = {(*sorted(row[:count], reverse=True), *row[count:]) for row in rows}
+    found = viable_parts(sizes, factors, (group,)).tolist()
+    assert {tuple(row) for row in found} == wanted
+    assert len(found) == len(wanted)
+
+
+def test_what_cannot_be_listed_is_counted_and_refused():
+    many = (2,) * 50, (2,) * 6
+    assert count_parts(*many) == comb(50, 6)
+    assert most_pieces(*many) == 64
+    with pytest.raises(PlanError, match=r"50 in all\) .* 64 pieces in 15,890,700 ways, too many"):
+        viable_parts(*many)
+    assert len(viable_parts(*many, (tuple(range(50)),))) == 1
+    assert some_parts(*many, 100).shape == (100, 50)
+
+
+@pytest.mark.parametrize("devices", [np.int64(12), np.uint8(12)])
+def test_numpys_whole_numbers_are_devices(devices):
+    assert viable({"i": 12}, devices) == [{"i": 12}]

@@ -110,3 +110,29 @@ def test_costs_stay_exact_integers(tmp_path):
     document["problem"]["nodes"]["costs"] = [[2**58 + 1, 2**58 + 3], [0, 1]]
     problem = read_contest(_write(tmp_path / "big.json.gz", document))
     assert problem.cost_of(np.array([0, 0])) == 2**58 + 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(b" " * 10**7), "no instance is so large"),
+        (gzip.compress(b"0") * 2 + gzip.compress(b" " * 10**7), "no instance is so large"),
+        (gzip.compress(json.dumps(SMALL).encode())[:-9], "cannot be inflated: it ends early"),
+        (gzip.compress(json.dumps(SMALL).encode()) + b"rest", "cannot be inflated"),
+        (b"[" + b"[],\n" * (1 << 21) + b"0]", "2,097,153 lists, of at most 2,097,152"),
+        (b"[" + b"0," * (1 << 24 | 1) + b"0]", "16,777,217 entries, of at most 16,777,216"),
+        (b'{"a":' * 1001, "more than 1000 objects"),
+    ],
+)
+def test_what_would_take_much_memory_is_refused_before_it_does(tmp_path, content, message):
+    path = tmp_path / "large.json"
+    path.write_bytes(content)
+    with pytest.raises(ProblemError, match=message):
+        read_contest(path)
+
+
+def test_a_file_may_be_gzipped_in_parts(tmp_path):
+    text = json.dumps(SMALL).encode()
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(text[:40]) + gzip.compress(text[40:]))
+    assert read_contest(path).domains.tolist() == [2, 2]

@@ -92,6 +92,15 @@ def test_an_interrupted_search_gives_what_it_has_found():
     assert not found.optimal
 
 
+def test_an_interrupt_goes_through_where_one_solve_is_a_step_of_many():
+    def interrupt(event: Progress) -> None:
+        if np.isfinite(event.cost):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        minimize(hard_problem(), on_event=interrupt, keep_on_interrupt=False)
+
+
 def test_an_interrupt_before_any_choice_goes_through():
     def interrupt(_: Progress) -> None:
         raise KeyboardInterrupt

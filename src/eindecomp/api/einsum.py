@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.threads.cores import cores
 from eindecomp.engines.threads.engine import ThreadsEngine
 from eindecomp.engines.threads.program import Program
 from eindecomp.engines.threads.space import check_space
 from eindecomp.graph.arrays import read_array
 from eindecomp.graph.graph import Graph
+from eindecomp.kernels.cores import cores
 from eindecomp.planner.make import plan
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import contextmanager
 from math import isinf
 from typing import TYPE_CHECKING
@@ -49,22 +48,11 @@ def show_number(number: float) -> str:
     return f"{number:,.10g}" if abs(number) < 1e10 else f"{number:,.0f}"
 
 
-class _Stopped(BaseException):
-    """An interrupt that the solver does not take for a wish to have its best choice so far."""
-
-
 @contextmanager
 def interruptible(lost: str = "no plan yet") -> Generator[None, None, None]:
-    """End a command cleanly at Ctrl-C; a plan takes many solves, so stopping one is not enough."""
-
-    def stop(_signal: int, _frame: object) -> None:
-        raise _Stopped
-
-    before = signal.signal(signal.SIGINT, stop)
+    """End a command cleanly at Ctrl-C."""
     try:
         yield
-    except (_Stopped, KeyboardInterrupt):
+    except KeyboardInterrupt:
         typer.echo(f"eindecomp: interrupted, {lost}", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    finally:
-        signal.signal(signal.SIGINT, before)

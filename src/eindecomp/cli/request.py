@@ -32,7 +32,8 @@ AnyFile = Annotated[
     str, typer.Argument(help="a graph (.ein) or a saved plan (.json); - is standard input")
 ]
 Devices = Annotated[
-    int | None, typer.Option("-p", "--devices", min=1, help="how many devices there are")
+    int | None,
+    typer.Option("-p", "--devices", min=1, help="how many devices there are; by default cores"),
 ]
 Objective = Annotated[
     ObjectiveName,
@@ -89,9 +90,6 @@ class Request:
 
     def plan(self, graph: Graph) -> Plan:
         """Plan a graph as asked, with a live line on a terminal."""
-        has_mesh = self.machine in PRESETS and PRESETS[self.machine].mesh
-        if self.devices is None and self.mesh is None and not has_mesh:
-            raise typer.BadParameter("say how many devices there are: -p 8, or --mesh node=4,gpu=8")
         pin = pin_from(self.pin)
         with live_line() as on_event:
             return make_plan(

@@ -29,7 +29,7 @@ from eindecomp.planner.memory import show_bytes
 from eindecomp.planner.mesh import Mesh
 from eindecomp.planner.residence import add_usage
 from eindecomp.planner.traffic import Decision, Traffic
-from eindecomp.planner.viable import viable_parts
+from eindecomp.planner.viable import some_parts
 from eindecomp.planner.view import is_planned, view_of
 from eindecomp.solve.minimize import minimize
 from eindecomp.solve.solution import Progress
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 BLOCK = 130  # the most assignments of one vertex that are looked at together
+_GRACE = 20.0  # seconds beyond the deadline that a first plan may take
+_SOME = 1 << 14  # the most vectors among which any one is sought
 
 
 class Restriction(Protocol):
@@ -138,7 +140,14 @@ def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool 
     limited = search.memory is not None
     pairs = pairs or limited
     traffic = Traffic.of(
-        search.graph, search.price, of, search.inputs, search.pinned, pairs=pairs, apart=limited
+        search.graph,
+        search.price,
+        of,
+        search.inputs,
+        search.pinned,
+        pairs=pairs,
+        apart=limited,
+        deadline=search.deadline,
     )
     found = _minimize(search, traffic, method="auto" if pairs else "exact")
     return Outcome(
@@ -159,6 +168,7 @@ def _minimize(search: Search, traffic: Traffic, method: str) -> Solution:
             traffic.problem(limit),
             method=method,
             time_limit=max(search.deadline - monotonic(), 1.0),
+            keep_on_interrupt=False,
         )
     except InfeasibleError as error:
         if search.memory is None:
@@ -181,14 +191,22 @@ def _too_little_memory(search: Search, traffic: Traffic, error: InfeasibleError)
 def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
     """A choice of axes block by block, in the largest blocks that elimination can take.
 
-    Its bound holds if all axes were one block.
+    Its bound holds if all axes were one block. Once time is up, it is one axis at a time, which
+    takes little more.
     """
     for size in sizes:
+        if monotonic() > search.deadline:
+            break
         try:
             return _coarse_to_fine(search, size)
         except UnsolvedError:
             continue
-    return _coarse_to_fine(search, 1, pairs=True)
+    late = max(search.deadline, monotonic() + _GRACE)
+    try:
+        return _coarse_to_fine(replace(search, deadline=late), 1)
+    except UnsolvedError:
+        late = max(search.deadline, monotonic() + _GRACE)
+        return _coarse_to_fine(replace(search, deadline=late), 1, pairs=True)
 
 
 def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcome:
@@ -286,7 +304,7 @@ def choose_block(
 def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
     """Some assignment with the most pieces, for a vertex that earlier blocks left no room."""
     mesh = search.mesh
-    parts = viable_parts(view.sizes, mesh.sizes)
+    parts = some_parts(view.sizes, mesh.sizes, _SOME)
     if search.restriction is not None:
         parts = parts[search.restriction(vertex, view, parts, mesh)]
     if not len(parts):

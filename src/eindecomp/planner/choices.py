@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eindecomp.planner.box import Cut, Span, parts_of, span_of
-from eindecomp.planner.viable import viable_parts
+from eindecomp.planner.viable import most_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,7 +86,7 @@ def refined(
     redundant: bool = False,
 ) -> tuple[Assignment, ...]:
     """Every assignment that agrees with `base` but for the given axes."""
-    most = int(viable_parts(sizes, mesh.sizes)[0].prod())
+    most = most_pieces(sizes, mesh.sizes)
     labels = range(UNUSED if redundant or most < mesh.devices else 0, len(sizes))
     rows = np.array(list(product(labels, repeat=len(axes))), dtype=np.int64)
     full = np.tile(np.array(base, dtype=np.int64), (len(rows), 1))

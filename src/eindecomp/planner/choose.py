@@ -6,9 +6,8 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import PlanError
+from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.axes import (
-    BLOCK,
     Outcome,
     Search,
     all_axes,
@@ -24,20 +23,21 @@ from eindecomp.planner.strategy import Fixed
 if TYPE_CHECKING:
     from eindecomp.planner.relax import Relaxed
 
-JOINT = 700  # the most assignments of one vertex that are looked at together
+JOINT = 1300  # the most assignments of one vertex that are looked at together
 SMALL = 200  # vertices of a graph for which everything is tried at once
-_BOUND = 0.6  # the part of the time left that raising the bound may take
+_IMPROVE = 0.25  # the part of the time left that improving blocks may take before all at once
+_BOUND = 0.6  # the part that raising the bound may take
+_WHOLE = 0.7  # the part that choosing all at once may take
 LISTED = 5000  # the most that are listed to pick those that agree with numbers of pieces
 
 
-def choose(
-    search: Search, relaxed: Relaxed, time_limit: float, *, exactly: bool = False
-) -> Outcome:
+def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
     """The best choice of axes that can be found in time, given what relaxing it has shown."""
     search = replace(search, deadline=monotonic() + time_limit, bound=relaxed.bound)
     sizes = block_sizes(search)
     # Of plans that cost the same, choosing all axes at once finds those that are easier to read.
     small = len(search.mesh.sizes) <= sizes[0] and len(search.graph.vertices) <= SMALL
+    joint = _ways(search) <= JOINT
     outcome = None if small else _hinted(search, sizes, relaxed)
     if outcome is not None and outcome.cost > relaxed.bound:
         relaxed, outcome = _tightened(search, sizes, relaxed, outcome)
@@ -48,21 +48,31 @@ def choose(
         bound = max(bound, started.bound)
         outcome = _better(outcome, started)
     search.tell("improve", outcome.cost)
-    outcome = improve(search, outcome, bound)
+    outcome = improve(_hurried(search, _IMPROVE) if joint else search, outcome, bound)
     if outcome.cost > bound and small:
         relaxed, outcome = _tightened(search, sizes, relaxed, outcome)
         bound = max(bound, relaxed.bound)
-    joint = _joins(search, exactly)
-    if outcome.cost > bound and joint and search.memory is None:
-        outcome = improve_regions(search, outcome, bound)
-    # Where relaxing was solved, search and bound over everything adds nothing in sensible time.
-    hopeful = exactly or not relaxed.solved
-    if outcome.cost > bound and joint and hopeful and monotonic() < search.deadline:
-        search.tell("search", outcome.cost)
-        whole = choose_block(search, all_axes(search), {}, pairs=True)
-        bound = max(whole.bound, bound)
-        outcome = min(whole, outcome, key=lambda each: each.cost)
+    if outcome.cost > bound and joint and monotonic() < search.deadline:
+        bound, outcome = _whole(_hurried(search, _WHOLE), outcome, bound)
+        if outcome.cost > bound and search.memory is None:
+            outcome = improve_regions(search, outcome, bound)
     return replace(outcome, bound=bound)
+
+
+def _hurried(search: Search, part: float) -> Search:
+    """The same with a part of the time that is left."""
+    now = monotonic()
+    return replace(search, deadline=now + part * max(search.deadline - now, 0))
+
+
+def _whole(search: Search, outcome: Outcome, bound: float) -> tuple[float, Outcome]:
+    """Search and bound over all axes at once: a higher bound, a better plan, often the proof."""
+    search.tell("search", outcome.cost)
+    try:
+        whole = choose_block(search, all_axes(search), {}, pairs=True)
+    except UnsolvedError:
+        return bound, outcome  # too many choices for the time or the memory there is
+    return max(whole.bound, bound), min(whole, outcome, key=lambda each: each.cost)
 
 
 def _tightened(
@@ -99,11 +109,6 @@ def _start(search: Search, sizes: tuple[int, ...]) -> Outcome:
         if len(search.mesh.sizes) <= sizes[0] or _ways(search) > LISTED:
             raise
     return choose_block(search, all_axes(search), {}, pairs=True)
-
-
-def _joins(search: Search, exactly: bool) -> bool:
-    """Whether all axes of a vertex may be chosen together."""
-    return _ways(search) <= (JOINT if exactly or search.redundant else BLOCK)
 
 
 def _ways(search: Search) -> int:

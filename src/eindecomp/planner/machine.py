@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
+from numbers import Real
 
 from eindecomp.errors import PlanError
+from eindecomp.planner.mesh import Mesh, check_axis_name
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,17 @@ class Machine:
         named = [("flops", self.flops), ("memory_bandwidth", self.memory_bandwidth)]
         named += [(f"bandwidth of {n}", x) for n, x in _by_name(self.bandwidth).items()]
         for name, value in named:
-            if not isinstance(value, int | float) or not value > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not _is_number(value) or not value > 0:
                 raise PlanError(f"a machine's {name} must be positive, not {value!r}")
         for name, value in _by_name(self.latency).items():
-            if not isinstance(value, int | float) or not (value >= 0 and isfinite(value)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not _is_number(value) or not (value >= 0 and isfinite(value)):
                 raise PlanError(f"a machine's latency of {name} must be 0 or more, not {value!r}")
+        # Plain numbers, whatever kind was given: they are written to files and compared.
+        axes = Mesh.of_axes(self.mesh)
+        plain = {name: _plain(getattr(self, name)) for name in _RATES}
+        plain["mesh"] = dict(zip(axes.names, axes.sizes, strict=True))
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
     def bandwidth_of(self, axis: str) -> float:
         """Bytes per second along an axis."""
@@ -47,8 +55,25 @@ class Machine:
         return _of(self.latency, axis, "latency")
 
 
+_RATES = ("flops", "memory_bandwidth", "bandwidth", "latency")
+
+
 def _by_name(given: float | Mapping[str, float]) -> dict[str, float]:
-    return dict(given) if isinstance(given, Mapping) else {"all axes": given}
+    if not isinstance(given, Mapping):
+        return {"all axes": given}
+    for name in given:
+        check_axis_name(name)
+    return dict(given)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
+def _plain(given: float | Mapping[str, float]) -> float | dict[str, float]:
+    if isinstance(given, Mapping):
+        return {name: float(value) for name, value in given.items()}
+    return float(given)
 
 
 def _of(given: float | Mapping[str, float], axis: str, what: str) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
+from numbers import Real
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,15 @@ import numpy as np
 from eindecomp.errors import PlanError, UnsolvedError, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
+from eindecomp.kernels.cores import cores
 from eindecomp.planner.axes import Restriction, Search
 from eindecomp.planner.choose import choose
 from eindecomp.planner.cost import Cost, decided_cost, paper_cost, parts_by_label
 from eindecomp.planner.linear import choose_linearly, choose_on_tree
 from eindecomp.planner.machine import Machine, machine_of
 from eindecomp.planner.memory import parse_bytes
-from eindecomp.planner.mesh import Mesh
+from eindecomp.planner.mesh import Mesh, is_whole
+from eindecomp.planner.network import MOST_CELLS
 from eindecomp.planner.pieces import Pieces
 from eindecomp.planner.pin import Pin, pinned_cuts, pins_of
 from eindecomp.planner.plan import Deferred, Plan
@@ -28,7 +31,7 @@ from eindecomp.planner.price import BytesMoved
 from eindecomp.planner.relax import Relaxed, relax
 from eindecomp.planner.strategy import Fixed, applicable, strategy_of
 from eindecomp.planner.timing import Seconds
-from eindecomp.planner.viable import viable_parts
+from eindecomp.planner.viable import most_pieces, viable_parts
 from eindecomp.planner.view import is_planned, view_of
 from eindecomp.solve.minimize import minimize
 
@@ -74,11 +77,17 @@ def plan(
     """Cut every vertex of a graph over devices so that the objective is least.
 
     `objective` is "bytes" (what really moves), "bound" (the paper's upper bound, in elements) or
-    "time" (seconds on `machine`). `solver` is "auto", "exact" (raises unless the optimum is proved)
-    or, for "bound", the paper's "tree" and "linear". `strategy` restricts the plan: "sqrt", a name
-    such as "megatron", or labels to cut along. `inputs` are "free", placed as they are wanted, or
-    "sharded", each stored once over all devices; `pin` fixes layouts of tensors. `memory` limits
-    what a device holds. `mesh` gives axes other than the prime factors of `devices`.
+    "time" (seconds on `machine`, a preset's name or an `ed.Machine`). Without `devices` there are
+    as many as `mesh` or `machine` has, or one for each core that this process may use. `solver` is
+    "auto", "exact" (raises unless the optimum is proved) or, for "bound", the paper's "tree" and
+    "linear". `strategy` restricts the plan: "sqrt", a name such as "megatron", or labels to cut
+    along. `inputs` are "free", placed as they are wanted, or "sharded", each stored once over all
+    devices; `pin` fixes layouts of tensors. `memory` limits what a device holds. `mesh` gives axes
+    other than the prime factors of `devices`.
+
+    After `time_limit` seconds the plan is the best that was found, with a bound on what any costs.
+    `on_event` is called now and then with the seconds so far, the stage, the cost of the best plan
+    and the bound. Ctrl-C ends planning without a plan.
     """
     started = monotonic()
     _check(graph, objective, solver, inputs, time_limit)
@@ -131,7 +140,7 @@ def cost(
     wanted = _vectors(graph, parts)
     if objective == "bound":
         return paper_cost(graph, wanted)
-    most = {n: int(viable_parts(v.sizes, laid_out.sizes)[0].prod()) for n, v in _views(graph)}
+    most = {n: most_pieces(v.sizes, laid_out.sizes) for n, v in _views(graph)}
     redundant = any(prod(wanted[name]) != pieces for name, pieces in most.items())
     price: Price = BytesMoved(laid_out)
     if objective == "time" and described is not None:
@@ -150,14 +159,15 @@ def _price(objective: str, mesh: Mesh, machine: Machine | None) -> Price:
 
 
 def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
-    """The mesh of the user's axes, the machine's, or the prime factors of the devices."""
+    """The mesh of the user's axes, the machine's, or the prime factors of the devices.
+
+    Without any of them there is a device for each core that this process may use.
+    """
     own = machine.mesh if machine is not None else None
     if axes is None and own and devices in (None, Mesh.of_axes(own).devices):
         axes = own
     if axes is None:
-        if devices is None:
-            raise PlanError("say how many devices there are, or give a mesh")
-        return Mesh.of_devices(devices)
+        return Mesh.of_devices(cores() if devices is None else devices)
     mesh = Mesh.of_axes(axes)
     if devices is not None and devices != mesh.devices:
         raise PlanError(f"the mesh has {mesh.devices} devices, not {devices}")
@@ -202,7 +212,8 @@ def _plan_pieces(task: _Task, solver: str) -> _Made:
         kept = task.rows(vertex, view)
         return rows if kept is None else kept
 
-    pieces = Pieces.of(task.graph, task.mesh.sizes, restrict)
+    every = Pieces.of(task.graph, task.mesh.sizes, None if task.restriction is None else restrict)
+    pieces = every.fitting(MOST_CELLS)
     bound: float = 0
     if solver == "tree":
         choice, method = choose_on_tree(pieces), "tree"
@@ -212,8 +223,9 @@ def _plan_pieces(task: _Task, solver: str) -> _Made:
         found = minimize(
             pieces.problem(),
             method="exact" if solver == "exact" else "auto",
-            time_limit=task.time_limit,
+            time_limit=task.time_limit if pieces is every else task.time_limit / 2,
             on_event=task.on_event,
+            keep_on_interrupt=False,
         )
         choice, bound, method = found.choice, found.bound, found.method
     vectors = pieces.parts(choice)
@@ -231,6 +243,13 @@ def _plan_pieces(task: _Task, solver: str) -> _Made:
     labels = {name: view.labels for name, view in pieces.views.items()}
     parts = {n: dict(zip(labels[n], v, strict=True)) for n, v in vectors.items()}
     bound = costs.total if solver == "tree" else bound
+    if pieces is not every:
+        lower = minimize(
+            pieces.problem(every), time_limit=task.time_limit / 2, keep_on_interrupt=False
+        )
+        bound = lower.bound
+        if solver == "exact" and bound < costs.total:
+            raise _unproved(costs.total, bound)
     return _Made(parts, Deferred(decide), {}, costs, bound, method)
 
 
@@ -252,23 +271,27 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
         relaxed = relax(task.graph, task.mesh, inputs, task.rows, task.time_limit / 2)
     left = max(task.time_limit - (monotonic() - started), 1.0)
     try:
-        outcome = choose(search, relaxed, left, exactly=solver == "exact")
+        outcome = choose(search, relaxed, left)
     except UnsolvedError as error:
         raise PlanError(f"no plan found in {task.time_limit:g} s: {error}") from None
     if task.restriction is None and outcome.bound < outcome.cost * (1 - 1e-9):
         outcome = _as_good_as_usual(search, outcome, started + task.time_limit)
     costs = decided_cost(task.graph, price, outcome.decisions, outcome.given, task.inputs)
     if solver == "exact" and outcome.bound < costs.total * (1 - 1e-9):
-        raise PlanError(
-            f"the optimum is not proved: the best plan costs {costs.total}, the bound is "
-            f"{outcome.bound}; solver='auto' takes it"
-        )
+        raise _unproved(costs.total, outcome.bound)
     views = dict(_views(task.graph))
     parts = {
         name: parts_by_label(views[name], task.mesh, decision)
         for name, decision in outcome.decisions.items()
     }
     return _Made(parts, outcome.decisions, outcome.given, costs, outcome.bound, outcome.method)
+
+
+def _unproved(cost: float, bound: float) -> PlanError:
+    return PlanError(
+        f"the optimum is not proved: the best plan costs {cost}, the bound is {bound}; "
+        "solver='auto' takes it"
+    )
 
 
 def _as_good_as_usual(search: Search, found: Outcome, deadline: float) -> Outcome:
@@ -318,7 +341,7 @@ def _check(graph: Graph, objective: str, solver: str, inputs: str, time_limit: f
     ):
         if given not in known:
             raise PlanError(f"{what} {given!r} is none of {', '.join(known)}")
-    if not isinstance(time_limit, int | float) or not time_limit >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(time_limit, Real) or not time_limit >= 0:
         raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
 
 
@@ -356,9 +379,9 @@ def _vectors(graph: Graph, parts: Mapping[str, Mapping[str, int]]) -> dict[str, 
                     f"{graph[name]} has no label {label!r}{suggest(label, view.labels)}"
                 )
             size = view.sizes[view.labels.index(label)]
-            if not isinstance(pieces, int) or isinstance(pieces, bool) or not 1 <= pieces <= size:
+            if not is_whole(pieces) or not 1 <= pieces <= size:
                 raise PlanError(
                     f"{graph[name]}: label {label!r} of size {size} cannot be cut into {pieces!r}"
                 )
-        found[name] = tuple(given.get(label, 1) for label in view.labels)
+        found[name] = tuple(int(given.get(label, 1)) for label in view.labels)
     return found

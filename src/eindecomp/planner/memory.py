@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from eindecomp.errors import PlanError
+from eindecomp.planner.mesh import is_whole
 
 _UNITS = {
     "": 1, "b": 1,
@@ -24,8 +25,8 @@ def parse_bytes(given: int | str) -> int:
         unit = match[2].lower()
         if unit in _UNITS:
             return int(float(match[1]) * _UNITS[unit])
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return given
+    if not isinstance(given, str) and is_whole(given) and given >= 0:
+        return int(given)
     raise PlanError(f"memory is a number of bytes or such as '70GB', not {given!r}")
 
 

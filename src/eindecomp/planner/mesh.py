@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 MAX_DEVICES = 1 << 20
+NAME_LENGTH = 1000  # of an axis's name
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class Mesh:
     names: tuple[str, ...]
     sizes: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        for name in self.names:
+            check_axis_name(name)
+
     @staticmethod
     def of_devices(devices: int) -> Mesh:
         """One axis for each prime factor, in ascending order."""
@@ -43,9 +49,10 @@ class Mesh:
         if not isinstance(axes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"a mesh is {{axis: size}}, not {axes!r}")
         for name, size in axes.items():
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            check_axis_name(name)
+            if not is_whole(size) or size < 1:
                 raise PlanError(f"mesh axis {name!r} needs a size of 1 or more, not {size!r}")
-        kept = {name: size for name, size in axes.items() if size > 1}
+        kept = {name: int(size) for name, size in axes.items() if size > 1}
         if prod(kept.values()) > MAX_DEVICES:
             raise PlanError(f"a mesh has at most {MAX_DEVICES} devices, not {prod(kept.values())}")
         return Mesh(tuple(kept), tuple(kept.values()))
@@ -71,17 +78,34 @@ class Mesh:
         )
 
 
-@lru_cache(maxsize=256)
+def is_whole(number: object) -> bool:
+    """Whether something is a whole number, NumPy's included."""
+    return isinstance(number, Integral) and not isinstance(number, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
+def check_axis_name(name: object) -> None:
+    """Refuse a name that could not be shown, or not be read back from a plan's file."""
+    if not isinstance(name, str) or not name or not name.isprintable() or len(name) > NAME_LENGTH:
+        shown = repr(name)
+        shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
+        raise PlanError(f"a mesh axis has a short name of printable characters, not {shown}")
+
+
 def prime_factors(number: int) -> tuple[int, ...]:
     """The prime factors in ascending order.
 
     >>> prime_factors(12)
     (2, 2, 3)
     """
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_whole(number) or number < 1:
         raise PlanError(f"devices must be an integer, 1 or more, not {number!r}")
     if number > MAX_DEVICES:
         raise PlanError(f"at most {MAX_DEVICES} devices, not {number}")
+    return _prime_factors(int(number))
+
+
+@lru_cache(maxsize=256)
+def _prime_factors(number: int) -> tuple[int, ...]:
     found: list[int] = []
     factor = 2
     while number > 1:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from math import inf, prod
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.errors import UnsolvedError
 from eindecomp.solve.problem import INFINITE, Problem
 
 if TYPE_CHECKING:
@@ -15,11 +18,19 @@ if TYPE_CHECKING:
 
     Costs = NDArray[Any]
 
+MOST_CELLS = 1 << 26  # costs in all tables together: half a gigabyte
+
 
 @dataclass(slots=True)
 class Network:
-    """Variables with unary costs, and edges whose equal tables are made once."""
+    """Variables with unary costs, and edges whose equal tables are made once.
 
+    Raises `UnsolvedError` rather than make more tables than memory or time allow.
+    """
+
+    deadline: float = inf
+    cells: int = 0
+    """Costs in all tables so far."""
     unary: list[Costs] = field(default_factory=list[Any])
     edges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     table_of: list[int] = field(default_factory=list[int])
@@ -45,6 +56,7 @@ class Network:
     def edge(self, u: int, v: int, key: Hashable, make: Callable[[], Costs]) -> None:
         """Add a table over the choices of two variables; one that is all 0 is left out."""
         if key not in self._known:
+            self._make_room((u, v))
             table = make()
             self._known[key] = len(self.tables) if table.any() else -1
             if table.any():
@@ -56,8 +68,17 @@ class Network:
     def factor(self, scope: tuple[int, ...], key: Hashable, make: Callable[[], Costs]) -> None:
         """Add a table over the choices of several variables."""
         if key not in self._larger:
+            self._make_room(scope)
             self._larger[key] = make()
         self.factors.append((scope, self._larger[key]))
+
+    def _make_room(self, scope: tuple[int, ...]) -> None:
+        """Refuse a table that there is no room or no time for."""
+        self.cells += prod(len(self.unary[v]) for v in scope)
+        if self.cells > MOST_CELLS:
+            raise UnsolvedError(f"tables of more than {MOST_CELLS} costs")
+        if monotonic() > self.deadline:
+            raise UnsolvedError("time is up")
 
     def problem(self, limit: int | None = None) -> Problem:
         """What the solver takes."""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.errors import PlanError
 from eindecomp.planner import paper
+from eindecomp.planner.alike import alike_labels
 from eindecomp.planner.network import Network
 from eindecomp.planner.viable import viable_parts
 from eindecomp.planner.view import View, is_planned, view_of
@@ -39,10 +41,40 @@ class Pieces:
     def of(graph: Graph, factors: tuple[int, ...], restrict: Restrict | None = None) -> Pieces:
         """All viable vectors, or those that `restrict` leaves of them."""
         views = {v.name: view_of(graph, v) for v in graph.vertices.values() if is_planned(v)}
-        vectors = {n: viable_parts(view.sizes, factors) for n, view in views.items()}
-        if restrict is not None:
-            vectors = {n: restrict(graph[n], views[n], rows) for n, rows in vectors.items()}
+        # A restriction may tell labels apart that are otherwise alike.
+        alike = alike_labels(graph) if restrict is None else dict.fromkeys(views, ())
+        vectors: dict[str, Ints] = {}
+        for name, view in views.items():
+            try:
+                rows = viable_parts(view.sizes, factors, alike[name])
+            except PlanError as error:
+                raise PlanError(f"{graph[name]}: {error}") from None
+            vectors[name] = rows if restrict is None else restrict(graph[name], view, rows)
         return Pieces(graph, views, vectors)
+
+    @property
+    def cells(self) -> int:
+        """How many costs the tables of all tensors that are handed over have."""
+        own = {name: (view, len(self.vectors[name])) for name, view in self.views.items()}
+        tables = {(own[maker], own[reader], k) for maker, reader, k in self.edges}
+        return sum(made[1] * read[1] for made, read, _ in tables)
+
+    def fitting(self, cells: int) -> Pieces:
+        """The same with fewer vectors, the costliest left out, if all would make more costs."""
+        found, most = self, max(map(len, self.vectors.values()), default=0)
+        keys = {name: self._key(name) for name in self.views}
+        while found.cells > cells and most > 1:
+            most //= 2
+            cheapest = {key: self._cheapest(name, most) for name, key in keys.items()}
+            vectors = {name: cheapest[key] for name, key in keys.items()}
+            found = Pieces(self.graph, self.views, vectors)
+        return found
+
+    def _cheapest(self, name: str, most: int) -> Ints:
+        rows = self.vectors[name]
+        if len(rows) <= most:
+            return rows
+        return rows[np.sort(np.argsort(self.unary(name), kind="stable")[:most])]
 
     def unary(self, name: str) -> Ints:
         """The join and aggregation costs of a vertex's vectors."""
@@ -71,23 +103,31 @@ class Pieces:
             self._handovers[key] = paper.repartition_table(made, (view, dims, rows))
         return self._handovers[key]
 
-    def problem(self) -> Problem:
-        """What the solver takes: one variable per vertex, in the order of `views`."""
+    def problem(self, whole: Pieces | None = None) -> Problem:
+        """What the solver takes: one variable per vertex, in the order of `views`.
+
+        With `whole`, of whose vectors these are some, it is one that no choice of all of them
+        undercuts: a vertex that has lost some costs what it costs at least by itself.
+        """
         network = Network()
         unary: dict[Any, Ints] = {}
         variable: dict[str, int] = {}
+        every = self if whole is None else whole
+        lossy = {n for n, rows in self.vectors.items() if len(rows) < len(every.vectors[n])}
         keys = {name: self._key(name) for name in self.views}
         for name, key in keys.items():
             if key not in unary:
-                unary[key] = self.unary(name)
-            variable[name] = network.variable(unary[key])
+                unary[key] = every.unary(name)
+            costs = unary[key]
+            variable[name] = network.variable(costs.min(keepdims=True) if name in lossy else costs)
         for maker, reader, k in self.edges:
-            network.edge(
-                variable[maker],
-                variable[reader],
-                (keys[maker], keys[reader], k),
-                lambda m=maker, r=reader, k=k: self.handover(m, r, k),
-            )
+            if maker not in lossy and reader not in lossy:
+                network.edge(
+                    variable[maker],
+                    variable[reader],
+                    (keys[maker], keys[reader], k),
+                    lambda m=maker, r=reader, k=k: self.handover(m, r, k),
+                )
         return network.problem()
 
     def _key(self, name: str) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from eindecomp.planner.box import Cut, moved, parts_of, used_axes, volumes
+from eindecomp.planner.box import Cut, moved, parts_of, totals, used_axes
 from eindecomp.planner.network import infinite_where
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class BytesMoved:
 
     def gather_input(self, needed: Sequence[Cut], item: int) -> Costs:
         """What all devices need, less each piece once."""
-        total = volumes(self.mesh, needed).sum(axis=1)
+        total = totals(self.mesh, needed)
         pieces = np.array([parts_of(self.mesh, used_axes(cut)) for cut in needed], dtype=np.int64)
         return item * (total - total * pieces // self.mesh.devices)
 

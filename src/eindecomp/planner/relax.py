@@ -6,6 +6,7 @@ at best, however mesh axes are given to labels. What no such choice can undercut
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, prod
@@ -14,16 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.errors import UnsolvedError
+from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.planner.alike import Groups, alike_labels
 from eindecomp.planner.choices import Choices, Reads
 from eindecomp.planner.network import infinite_where
 from eindecomp.planner.paper import dim_parts
 from eindecomp.planner.traffic import Traffic
 from eindecomp.planner.viable import viable_parts
+from eindecomp.planner.view import is_planned
 from eindecomp.solve.bounding import Bounding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from eindecomp.planner.view import Dims, View
 
     Ints = NDArray[np.int64]
+
+_ROWS = (1 << 15, 1 << 12, 1 << 9)  # the most vectors of a vertex, fewer where those are too many
+_CELLS = 1 << 23  # the most pairs of a vector and a home that a vertex can have
 
 
 class Side(NamedTuple):
@@ -48,16 +54,12 @@ class Side(NamedTuple):
 Sides = tuple[Side, ...]
 
 
-def relaxed_choices(view: View, mesh: Mesh, parts: Ints | None = None) -> Choices:
-    """Numbers of pieces in the place of assignments, homes and needed cuts.
-
-    `parts` are some of the viable vectors; without them it is all.
-    """
-    rows = viable_parts(view.sizes, mesh.sizes) if parts is None else parts
-    return _choices(view, mesh, tuple(tuple(row) for row in rows.tolist()))
+def relaxed_choices(view: View, mesh: Mesh, parts: Ints) -> Choices:
+    """Partition vectors in the place of assignments, homes and needed cuts."""
+    return _choices(view, mesh, tuple(tuple(row) for row in parts.tolist()))
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 8)
 def _choices(view: View, mesh: Mesh, vectors: tuple[tuple[int, ...], ...]) -> Choices:
     parts = np.array(vectors, dtype=np.int64).reshape(len(vectors), len(view.labels))
     reads = tuple(None if dims is None else _reads(view, dims, parts) for dims in view.reads)
@@ -65,9 +67,15 @@ def _choices(view: View, mesh: Mesh, vectors: tuple[tuple[int, ...], ...]) -> Ch
     summed = parts[:, list(view.aggregated)].prod(axis=1)
     copies = mesh.devices // parts.prod(axis=1)
     homes = _homes(view, mesh, tile, bool((summed > 1).any()))
-    grown, left = np.divmod(homes[None], tile[:, None])
-    spread = grown.prod(axis=2)
-    fits = (left == 0).all(axis=2) & (spread > 0) & (summed[:, None] % np.maximum(spread, 1) == 0)
+    if len(homes) * len(parts) > _CELLS:
+        raise PlanError(f"{len(parts)} ways to cut a vertex, {len(homes)} to leave its result")
+    spread = np.ones((len(parts), len(homes)), dtype=np.int64)
+    fits = np.ones(spread.shape, dtype=bool)
+    for d in range(tile.shape[1]):
+        grown, left = np.divmod(homes[None, :, d], tile[:, None, d])
+        spread *= grown
+        fits &= left == 0
+    fits &= (spread > 0) & (summed[:, None] % np.maximum(spread, 1) == 0)
     replicated = summed[:, None] // np.maximum(spread, 1)
     reduced = np.where(fits, copies[:, None] * (summed[:, None] - 1), -1)
     gathered = np.where(fits, copies[:, None] * (replicated - 1), -1)
@@ -186,24 +194,51 @@ class Relaxed:
         return _relaxed(traffic, bounding)
 
 
-def relax(
+Rows = Callable[["Vertex", "View"], "Ints | None"]
+"""The partition vectors that a vertex may take; None for all viable ones."""
+
+
+def relax(graph: Graph, mesh: Mesh, inputs: str, rows_of: Rows, time_limit: float) -> Relaxed:
+    """Solve the relaxed problem over some partition vectors, or bound it at once.
+
+    Vertices that can be cut in too many ways are left out, which bounds all plans no less.
+    """
+    deadline = monotonic() + time_limit
+    alike = alike_labels(graph)
+    for most in _ROWS:
+        relaxed = _relax(graph, mesh, inputs, rows_of, alike, most, deadline)
+        if relaxed is not None:
+            return relaxed
+        if monotonic() > deadline:
+            break
+    return Relaxed(0)
+
+
+def _relax(
     graph: Graph,
     mesh: Mesh,
     inputs: str,
-    rows_of: Callable[[Vertex, View], Ints | None],
-    time_limit: float,
-) -> Relaxed:
-    """Solve the relaxed problem over these vectors (None: all viable ones), or bound it at once."""
+    rows_of: Rows,
+    alike: dict[str, Groups],
+    most: int,
+    deadline: float,
+) -> Relaxed | None:
+    """The relaxed problem over vertices with at most so many vectors; None if that is too much."""
 
-    def of(vertex: Vertex, view: View) -> Choices:
-        return relaxed_choices(view, mesh, rows_of(vertex, view))
+    def of(vertex: Vertex, view: View) -> Choices | None:
+        try:
+            rows = rows_of(vertex, view)
+            if rows is None:
+                rows = viable_parts(view.sizes, mesh.sizes, alike[vertex.name])
+            return relaxed_choices(view, mesh, rows) if len(rows) <= most else None
+        except PlanError:
+            return None  # more than can be listed
 
-    deadline = monotonic() + time_limit
     price: Any = LeastBytes(mesh)
     try:
-        traffic = Traffic.of(graph, price, of, inputs, shared=True)
+        traffic = Traffic.of(graph, price, of, inputs, shared=True, deadline=deadline)
     except UnsolvedError:
-        return Relaxed(0)
+        return None
     bounding = Bounding.of(traffic.problem(), deadline)
     bounding.tighten(inf, deadline, levels=1)
     return _relaxed(traffic, bounding)
@@ -211,5 +246,6 @@ def relax(
 
 def _relaxed(traffic: Traffic, bounding: Bounding) -> Relaxed:
     choice = bounding.choice
-    parts: Any = None if choice is None else traffic.assignments(choice)
+    whole = all(v.name in traffic.sites for v in traffic.graph.vertices.values() if is_planned(v))
+    parts: Any = None if choice is None or not whole else traffic.assignments(choice)
     return Relaxed(int(max(bounding.value, 0)), parts, (traffic, bounding))

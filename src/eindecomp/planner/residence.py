@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.planner.box import copied, parts_of, used_axes, volumes
+from eindecomp.planner.box import copied, fullest, parts_of, used_axes
 from eindecomp.planner.network import infinite_where
 from eindecomp.planner.paper import dim_parts, tile_sides
 from eindecomp.planner.traffic import Site, Traffic, partial_item
@@ -97,7 +97,7 @@ def _add_results(traffic: Traffic, steps: dict[str, int]) -> None:
 
 
 def _fullest(traffic: Traffic, cuts: Sequence[Cut]) -> Ints:
-    return volumes(traffic.price.mesh, cuts).max(axis=1)
+    return fullest(traffic.price.mesh, cuts)
 
 
 def _working(traffic: Traffic, site: Site) -> Ints:
@@ -210,7 +210,7 @@ def _add_copy(
 @lru_cache(maxsize=1 << 12)
 def _copies(mesh: Mesh, held: tuple[tuple[Cuts, bool], ...], needed: Cuts) -> Copies:
     """The states of a reader that needs one of these pieces while such layouts are held."""
-    whole = volumes(mesh, needed).max(axis=1)
+    whole = fullest(mesh, needed)
     sizes: list[int] = np.unique(whole).tolist()
     states = [_State(size, whole <= size) for size in sizes]
     allowed: list[Mask] = []

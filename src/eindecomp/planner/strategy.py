@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import PlanError
-from eindecomp.planner.viable import viable_parts
+from eindecomp.planner.viable import parts_along
 from eindecomp.planner.view import is_planned, view_of
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ class ByLabels:
         """Vertices that have none of the labels are free to be cut as suits the others."""
         del vertex
         columns = [view.labels.index(label) for label in self.labels if label in view.labels]
-        rows = viable_parts(view.sizes, mesh.sizes)
+        rows = parts_along(view.sizes, mesh.sizes, tuple(columns))
         keep = np.ones(len(parts), dtype=bool)
-        for column in columns:
-            most = rows[:, column].max()
-            rows = rows[rows[:, column] == most]
+        for i, column in enumerate(columns):
+            most = rows[:, i].max()
+            rows = rows[rows[:, i] == most]
             keep &= parts[:, column] == most
         return keep
 
@@ -65,7 +65,7 @@ class SquareRoot:
         columns = sorted(columns, key=lambda i: -view.sizes[i])[:2]
         if not columns:
             return np.ones(len(parts), dtype=bool)
-        rows = viable_parts(view.sizes, mesh.sizes)[:, columns]
+        rows = parts_along(view.sizes, mesh.sizes, tuple(columns))
         rows = rows[rows.prod(axis=1) == rows.prod(axis=1).max()]
         spread = rows[:, 0] / rows[:, -1]
         uneven = np.maximum(spread, 1 / spread) + (spread < 1) * 1e-6

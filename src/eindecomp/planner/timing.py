@@ -15,7 +15,7 @@ import numpy as np
 
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, size_of
-from eindecomp.planner.box import Cut, outer_cut, overlaps, used_axes, volumes
+from eindecomp.planner.box import Cut, outer_cut, overlaps, totals, used_axes
 from eindecomp.planner.choices import REPLICATED
 from eindecomp.planner.network import infinite_where
 from eindecomp.planner.paper import dim_parts, tile_sides
@@ -47,7 +47,7 @@ class Seconds:
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:
         """Bytes over bandwidth, axis by axis, and a latency for each axis that is crossed."""
-        total = volumes(self.mesh, needed).sum(axis=1)[None]
+        total = totals(self.mesh, needed)[None]
         seconds = np.zeros((len(held), len(needed)))
         before = np.zeros(seconds.shape)
         for axis in range(len(self.mesh.sizes)):
@@ -84,7 +84,7 @@ class Seconds:
     def gather_input(self, needed: Sequence[Cut], item: int) -> Any:
         """A gather over the axes that do not cut the input, from the innermost out."""
         seconds = np.zeros(len(needed))
-        sizes = volumes(self.mesh, needed).mean(axis=1) * item
+        sizes = totals(self.mesh, needed) / self.mesh.devices * item
         for i, cut in enumerate(needed):
             used = used_axes(cut)
             free = [a for a in range(len(self.mesh.sizes)) if not used >> a & 1]

@@ -9,7 +9,7 @@ that work on pairs take the other form, where an assignment comes with the layou
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,23 +93,26 @@ class Traffic:
     def of(
         graph: Graph,
         price: Price,
-        choices_of: Callable[[Vertex, View], Choices],
+        choices_of: Callable[[Vertex, View], Choices | None],
         inputs: str = "free",
         pinned: Mapping[str, tuple[Cut, ...]] | None = None,
         *,
         pairs: bool = False,
         apart: bool = False,
         shared: bool = False,
+        deadline: float = inf,
     ) -> Traffic:
         """Build the problem over the choices of each vertex.
 
         With `shared` it is relaxed where a table would be too large: instead of keeping a further
-        layout, each of n readers pays an n-th of what it fetches from home. No plan pays less.
+        layout, each of n readers pays an n-th of what it fetches from home. No plan pays less. Nor
+        does any if a vertex has None for choices: what it reads and what is read of it is free.
         """
         sites = _sites(graph, choices_of, pairs=pairs)
         if shared:
-            sites = _with_shares(sites)
-        traffic = Traffic(graph, price, inputs, sites, pinned or {}, pairs, apart)
+            sites = _with_shares(graph, sites)
+        network = Network(deadline)
+        traffic = Traffic(graph, price, inputs, sites, pinned or {}, pairs, apart, network)
         for name in traffic.pinned:
             if isinstance(graph[name].op, Input):
                 unary = np.zeros(len(traffic.pinned[name]), dtype=np.int64)
@@ -273,14 +276,20 @@ def partial_item(vertex: Vertex) -> int:
 
 
 def _sites(
-    graph: Graph, choices_of: Callable[[Vertex, View], Choices], *, pairs: bool
+    graph: Graph, choices_of: Callable[[Vertex, View], Choices | None], *, pairs: bool
 ) -> dict[str, Site]:
-    planned = [v for v in graph.vertices.values() if is_planned(v)]
+    planned: list[Vertex] = []
     own: dict[str, Choices] = {}
     readers: dict[str, list[tuple[str, int]]] = {}
-    for vertex in planned:
+    for vertex in graph.vertices.values():
+        if not is_planned(vertex):
+            continue
         view = view_of(graph, vertex)
-        own[vertex.name] = choices_of(vertex, view)
+        found = choices_of(vertex, view)
+        if found is None:
+            continue
+        planned.append(vertex)
+        own[vertex.name] = found
         for k, name in enumerate(vertex.inputs):
             if view.reads[k] is not None:
                 readers.setdefault(name, []).append((vertex.name, k))
@@ -305,8 +314,13 @@ def _sites(
     }
 
 
-def _with_shares(sites: dict[str, Site]) -> dict[str, Site]:
-    """The sites with shares instead of further layouts where a read's table would be too large."""
+def _with_shares(graph: Graph, sites: dict[str, Site]) -> dict[str, Site]:
+    """The sites with shares instead of further layouts where a read's table would be too large.
+
+    So it is, too, where some reader is left out: the further layout may be one that it wants.
+    """
+    left_out = [v for v in graph.vertices.values() if is_planned(v) and v.name not in sites]
+    unseen = {name for vertex in left_out for name in vertex.inputs}
     most: dict[str, list[int]] = {}
     for site in sites.values():
         for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
@@ -316,6 +330,6 @@ def _with_shares(sites: dict[str, Site]) -> dict[str, Site]:
     for name, site in sites.items():
         held = len(site.choices.assignments if site.choices.is_settled else site.choices.homes)
         cells = held * (1 + len(site.further)) * max(most.get(name, [0]))
-        too_large = site.further and cells > SHARED
-        found[name] = replace(site, further=(), sharers=len(most[name])) if too_large else site
+        shares = name in most and (name in unseen or (site.further and cells > SHARED))
+        found[name] = replace(site, further=(), sharers=len(most[name])) if shares else site
     return found

@@ -5,9 +5,7 @@ The files are untrusted: everything is checked, and what is wrong is named by it
 
 from __future__ import annotations
 
-import gzip
 import zlib
-from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -20,7 +18,16 @@ from eindecomp.solve.problem import INFINITE, Ints, Problem, offsets
 from eindecomp.solve.solution import Solution
 
 UNREACHABLE = 10**18  # how the contest writes ∞
-_MAX_BYTES = 2 << 30
+_GZIP = b"\x1f\x8b"
+_GZIPPED = 16 + zlib.MAX_WBITS
+_CHUNK = 1 << 20  # bytes that are read or inflated at once
+# The contest's largest instance has 93 MB, 64 times its gzipped size, 6.5 million entries and
+# 400,000 lists.
+_MAX_BYTES = 1 << 28
+_MAX_RATIO = 300
+_MAX_ENTRIES = 1 << 24
+_MAX_LISTS = 1 << 21
+_MAX_OBJECTS = 1000
 
 
 def read_contest(path: str | Path | BinaryIO) -> Problem:
@@ -78,17 +85,44 @@ def solution_json(solution: Solution, feasible: bool) -> bytes:
 
 
 def _read_bytes(file: BinaryIO, name: str) -> bytes:
-    """The file's content, inflated if gzipped, refused beyond a size no instance comes near."""
-    content = file.read(_MAX_BYTES + 1)
-    if content.startswith(b"\x1f\x8b"):
-        try:
-            with gzip.GzipFile(fileobj=BytesIO(content)) as inflated:
-                content = inflated.read(_MAX_BYTES + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ProblemError(f"{name}: cannot be inflated: {error}") from None
+    """The file's content, inflated if gzipped, refused beyond sizes that no instance comes near."""
+    start = file.read(2)
+    content = _inflated(start, file, name) if start == _GZIP else start + file.read(_MAX_BYTES)
     if len(content) > _MAX_BYTES:
         raise ProblemError(f"{name}: larger than {_MAX_BYTES} bytes")
+    # Every number and every list of a document costs many times the bytes it is written with.
+    for mark, what, most in ((b",", "entries", _MAX_ENTRIES), (b"[", "lists", _MAX_LISTS)):
+        if (found := content.count(mark)) > most:
+            raise ProblemError(f"{name}: {found:,} {what}, of at most {most:,}")
+    if content.count(b"{") > _MAX_OBJECTS:
+        raise ProblemError(f"{name}: more than {_MAX_OBJECTS} objects, where an instance has four")
     return content
+
+
+def _inflated(start: bytes, file: BinaryIO, name: str) -> bytes:
+    """A gzipped file's content as it comes, until it is too much for what was read."""
+    inflate = zlib.decompressobj(wbits=_GZIPPED)
+    parts: list[bytes] = []
+    read, held, waiting = len(start), 0, start
+    try:
+        while waiting:
+            if inflate.eof:  # what follows is one more member of the file
+                inflate = zlib.decompressobj(wbits=_GZIPPED)
+            parts.append(inflate.decompress(waiting, _CHUNK))
+            held += len(parts[-1])
+            if held > _MAX_BYTES or held > _CHUNK + _MAX_RATIO * read:
+                raise ProblemError(
+                    f"{name}: {read:,} bytes inflate to {held:,} and more: no instance is so large"
+                )
+            waiting = inflate.unconsumed_tail or inflate.unused_data
+            if not waiting:
+                waiting = file.read(_CHUNK)
+                read += len(waiting)
+    except zlib.error as error:
+        raise ProblemError(f"{name}: cannot be inflated: {error}") from None
+    if not inflate.eof:
+        raise ProblemError(f"{name}: cannot be inflated: it ends early")
+    return b"".join(parts)
 
 
 def _field(where: str, container: Any, name: str, kind: type) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral, Real
 from time import monotonic
 
 import numpy as np
@@ -26,17 +27,30 @@ def minimize(
     time_limit: float = 60,
     seed: int = 0,
     on_event: Callable[[Progress], None] | None = None,
+    keep_on_interrupt: bool = True,
 ) -> Solution:
     """The cheapest choice that can be found in time, with a proved bound on what any choice costs.
 
     `method` is "auto", "exact" (elimination only; raises `UnsolvedError` if the tables would not
     fit) or "search" (no elimination). Raises `InfeasibleError` if there is no feasible choice. The
     time limit does not count the hot loops' compilation, once on a machine. Ctrl-C ends a search as
-    the time limit does, once it has found a choice.
+    the time limit does, once it has found a choice; without `keep_on_interrupt` it always raises
+    `KeyboardInterrupt`, for callers to whom one solve is a step of many.
     """
     _check_arguments(problem, method, time_limit, seed)
     start = monotonic()
     run = Run(problem, start, start + time_limit, on_event)
+    try:
+        return _minimize(run, method, time_limit, seed)
+    except KeyboardInterrupt:
+        # Whoever interrupts a search wants what it has found, if it has found anything.
+        if run.choice is None or not keep_on_interrupt:
+            raise
+        return run.solution(proved=False)
+
+
+def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
+    problem = run.problem
     if not problem.factors:
         run.raise_bound(problem.least)
     unfold: Lift = np.array
@@ -52,13 +66,7 @@ def minimize(
             raise UnsolvedError("exact elimination would need tables beyond the cap")
         if method == "auto":
             run.enter("split")
-            try:
-                Bounding(run, network, unfold).tighten(np.inf, start + _SPLIT * time_limit)
-            except KeyboardInterrupt:
-                # Whoever interrupts it wants what it has found, if it has found anything.
-                if run.choice is None:
-                    raise
-                return run.solution(proved=False)
+            Bounding(run, network, unfold).tighten(np.inf, run.start + _SPLIT * time_limit)
             if run.bound == run.cost:
                 return run.solution(proved=True)
         if "fold" in run.stages:
@@ -74,7 +82,7 @@ def _check_arguments(problem: Problem, method: str, time_limit: float, seed: int
         raise ProblemError(f"minimize takes a Problem, not {type(problem).__name__}")
     if method not in METHODS:
         raise ProblemError(f"method {method!r} is none of {', '.join(METHODS)}")
-    if not isinstance(time_limit, int | float) or not time_limit >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(time_limit, Real) or not time_limit >= 0:
         raise ProblemError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
-    if not isinstance(seed, int) or seed < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(seed, Integral) or seed < 0:
         raise ProblemError(f"seed must be an integer, 0 or more, not {seed!r}")

@@ -47,14 +47,7 @@ def minimize_reduced(run: Run, problem: Problem, unfold: Lift, method: str, seed
         raise _beyond_elimination(core)
     run.enter("search")
     run.compile(warm_up_search)
-    try:
-        proved = _search(run, core, lift, seed)
-    except KeyboardInterrupt:
-        # Whoever interrupts a search wants what it has found, if it has found anything.
-        if run.choice is None:
-            raise
-        proved = False
-    return run.solution(proved)
+    return run.solution(_search(run, core, lift, seed))
 
 
 def _search(run: Run, core: Core, lift: Lift, seed: int) -> bool:

@@ -14,6 +14,7 @@ from eindecomp.solve.core import Core
 from eindecomp.solve.problem import Floats, Ints, offsets
 
 _CELLS = 1 << 12  # a new table may be this large even if it is larger than the two it replaces
+_JOINED = 1 << 26  # cells of the joined table that the least is taken of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +92,8 @@ def _worthwhile(v: int, around: list[dict[int, Floats]]) -> bool:
         return True
     first, second = around[v].values()
     cells = first.shape[1] * second.shape[1]
-    return cells <= max(_CELLS, 2 * (first.size + second.size))
+    joined = cells * first.shape[0]
+    return cells <= max(_CELLS, 2 * (first.size + second.size)) and joined <= _JOINED
 
 
 def _project(costs: Floats, tables: list[Floats]) -> tuple[Floats, Ints]:

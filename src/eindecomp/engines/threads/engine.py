@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from eindecomp.engines.result import Result, Stats
-from eindecomp.engines.threads.cores import cores
 from eindecomp.engines.threads.job import Job
 from eindecomp.engines.threads.memory import Memory
 from eindecomp.engines.threads.pool import WORKERS
@@ -21,6 +20,7 @@ from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
 from eindecomp.graph.inputs import check_inputs
 from eindecomp.kernels.blas_threads import one_thread_each
+from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
     from eindecomp.engines.events import Event

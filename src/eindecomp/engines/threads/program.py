@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.threads.call import Call
-from eindecomp.engines.threads.cores import cores
 from eindecomp.engines.threads.folds import Fold, find_folds
 from eindecomp.engines.threads.memory import Key, Memory, Where
 from eindecomp.engines.threads.merge import Tile, merge
 from eindecomp.engines.threads.space import loads_of, needed_space
 from eindecomp.engines.threads.trifles import find_trifles, undivided
 from eindecomp.graph.ops import Fill, Gather, Input
+from eindecomp.kernels.cores import cores
 from eindecomp.kernels.fills import fill
 from eindecomp.kernels.kernel import Kernel, einsum_kernel, flops
 from eindecomp.kernels.moves import MoveKernel

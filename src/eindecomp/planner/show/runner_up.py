@@ -17,7 +17,7 @@ from eindecomp.planner.price import BytesMoved
 from eindecomp.planner.strategy import strategy_of
 from eindecomp.planner.timing import Seconds
 from eindecomp.planner.traffic import Decision, partial_item
-from eindecomp.planner.viable import viable_parts
+from eindecomp.planner.viable import some_parts
 from eindecomp.planner.view import view_of
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ALL_AXES = 1024  # assignments that are looked at together; of more, those that move two axes
+MOST_VECTORS = 1 << 14  # partitions of one vertex that are weighed
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Ints:
 def _of_pieces(plan: Plan, name: str) -> RunnerUp | None:
     graph, vertex = plan.graph, plan.graph[name]
     view = view_of(graph, vertex)
-    rows = viable_parts(view.sizes, plan.mesh.sizes)
+    rows = some_parts(view.sizes, plan.mesh.sizes, MOST_VECTORS)
     current = np.array([list(plan.parts[name].values())], dtype=np.int64).reshape(1, -1)
     rows = np.concatenate([current, rows[_allowed(plan, name, view, rows)]])
     if len(rows) < 2:

@@ -7,11 +7,11 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from eindecomp.errors import PlanError, quote, shorten, suggest
+from eindecomp.planner.mesh import NAME_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LENGTH = 1000  # of a name
 _SHOWN = 60
 
 
@@ -72,7 +72,7 @@ class Field:
         """A short text that can be shown."""
         if not isinstance(self.value, str):
             raise self._not("a text")
-        if not self.value.isprintable() or len(self.value) > _LENGTH:
+        if not self.value.isprintable() or len(self.value) > NAME_LENGTH:
             raise self._not("a short text of printable characters")
         return self.value
 
