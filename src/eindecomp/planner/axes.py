@@ -32,6 +32,7 @@ from eindecomp.planner.traffic import Decision, Traffic
 from eindecomp.planner.viable import viable_parts
 from eindecomp.planner.view import is_planned, view_of
 from eindecomp.solve.minimize import minimize
+from eindecomp.solve.rank import minimize_ranked
 from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Search:
     restriction: Restriction | None = None
     redundant: bool = False
     memory: int | None = None
+    ranks: bool = False
+    """Whether what devices read and hold decides between equal costs."""
     devices: int = 0
     """Of the whole mesh, where this one holds only its outer axes."""
     started: float = 0.0
@@ -126,6 +129,13 @@ class Outcome:
     cost: float
     bound: float
     method: str
+    load: int
+    """What devices read and hold, all together: it decides between plans of equal cost."""
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """What is least for the best plan."""
+        return self.cost, self.load
 
 
 def all_axes(search: Search) -> tuple[int, ...]:
@@ -140,26 +150,27 @@ def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool 
     traffic = Traffic.of(
         search.graph, search.price, of, search.inputs, search.pinned, pairs=pairs, apart=limited
     )
-    found = _minimize(search, traffic, method="auto" if pairs else "exact")
+    found = _minimize(search, traffic, pairs=pairs)
     return Outcome(
         traffic.decisions(found.choice),
         traffic.pinned_cuts(found.choice),
         found.cost,
         found.bound,
         found.method,
+        traffic.load_of(found.choice),
     )
 
 
-def _minimize(search: Search, traffic: Traffic, method: str) -> Solution:
+def _minimize(search: Search, traffic: Traffic, *, pairs: bool) -> Solution:
     limit: int | None = None
     if search.memory is not None:
         limit = max(search.memory - add_usage(traffic), 0)
+    left = max(search.deadline - monotonic(), 1.0)
     try:
-        return minimize(
-            traffic.problem(limit),
-            method=method,
-            time_limit=max(search.deadline - monotonic(), 1.0),
-        )
+        if search.ranks and not pairs:
+            return minimize_ranked(traffic.problem(), traffic.load, time_limit=left)
+        method = "auto" if pairs else "exact"
+        return minimize(traffic.problem(limit), method=method, time_limit=left)
     except InfeasibleError as error:
         if search.memory is None:
             raise PlanError("no plan found that agrees with what is pinned") from None
@@ -200,7 +211,10 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
         mesh = Mesh(search.mesh.names[:end], search.mesh.sizes[:end])
         base = {} if outcome is None else outcome.decisions
         search.tell(f"axes {block[0] + 1} to {end}" if block else "axes")
-        outcome = choose_block(search.on(mesh), block, base, pairs=pairs)
+        # What reads least while outer axes are chosen may leave the inner ones less to choose from.
+        ranks = search.ranks and len(blocks) == 1
+        part = replace(search.on(mesh), ranks=ranks)
+        outcome = choose_block(part, block, base, pairs=pairs)
     assert outcome is not None  # noqa: S101 - there is a block
     return outcome if len(blocks) == 1 else replace(outcome, bound=0)
 
@@ -226,6 +240,23 @@ def improve(search: Search, outcome: Outcome, goal: float) -> Outcome:
             turn += 1
         if stale == len(windows):
             break  # smaller blocks would find no more
+    return outcome
+
+
+def lighten(search: Search, outcome: Outcome) -> Outcome:
+    """Choose every axis anew, once, so that devices read and hold less at equal cost."""
+    search = replace(search, ranks=True)
+    last = 0.0
+    for axis in all_axes(search):
+        started = monotonic()
+        if started + last > search.deadline:
+            break
+        try:
+            found = choose_block(search, (axis,), outcome.decisions)
+        except UnsolvedError:
+            break
+        last = monotonic() - started
+        outcome = min(outcome, found, key=lambda each: each.rank)
     return outcome
 
 

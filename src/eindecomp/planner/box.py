@@ -80,6 +80,11 @@ def interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
     return low, high
 
 
+def largest_side(mesh: Mesh, span: Span) -> int:
+    """How many elements of a dimension the device with the most of them has."""
+    return -(-span.units // parts_of(mesh, span.axes | span.inner)) * span.scale
+
+
 def boxes_key(mesh: Mesh, cut: Cut) -> tuple[bytes, ...]:
     """Equal for cuts that give every device the same box."""
     ends = (end for span in cut for end in interval(mesh, span))

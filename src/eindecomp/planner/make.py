@@ -286,7 +286,7 @@ def _as_good_as_usual(search: Search, found: Outcome, deadline: float) -> Outcom
         restricted = replace(search, restriction=strategy_of(strategy, search.graph))
         with suppress(UnsolvedError, PlanError):
             other = choose(restricted, Relaxed(found.bound), left)
-            if other.cost < best.cost:
+            if other.rank < best.rank:
                 best = replace(other, bound=found.bound)
     return best
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from eindecomp.planner.box import Cut, moved, parts_of, used_axes, volumes
+from eindecomp.planner.box import Cut, largest_side, moved, parts_of, used_axes, volumes
 from eindecomp.planner.network import infinite_where
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class Price(Protocol):
         """Of the kernel calls of each assignment; `items` are the inputs' item sizes."""
         ...
 
+    def held(self, cuts: Sequence[Cut], item: int) -> Costs:
+        """The bytes of each cut on all devices, if all had the largest piece."""
+        ...
+
 
 @dataclass(frozen=True)
 class BytesMoved:
@@ -83,3 +88,13 @@ class BytesMoved:
         """Nothing."""
         del vertex, items
         return np.zeros(len(choices.assignments), dtype=np.int64)
+
+    def held(self, cuts: Sequence[Cut], item: int) -> Costs:
+        """As many of the largest piece as there are devices."""
+        return item * held_elements(self.mesh, cuts)
+
+
+def held_elements(mesh: Mesh, cuts: Sequence[Cut]) -> Costs:
+    """The elements of each cut on all devices, if all had the largest piece."""
+    tiles = [prod(largest_side(mesh, span) for span in cut) for cut in cuts]
+    return mesh.devices * np.array(tiles, dtype=np.int64)

@@ -19,6 +19,7 @@ from eindecomp.planner.box import Cut, outer_cut, overlaps, used_axes, volumes
 from eindecomp.planner.choices import REPLICATED
 from eindecomp.planner.network import infinite_where
 from eindecomp.planner.paper import dim_parts, tile_sides
+from eindecomp.planner.price import held_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,6 +109,10 @@ class Seconds:
                 traffic = traffic + tile.astype(np.float64) * item
         work = points * _operations(vertex)
         return np.maximum(work / self.machine.flops, traffic / self.machine.memory_bandwidth)
+
+    def held(self, cuts: Sequence[Cut], item: int) -> Any:
+        """As for bytes."""
+        return item * held_elements(self.mesh, cuts)
 
     def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
         """What computing a vertex takes at least: every device does an equal part, and no more."""
