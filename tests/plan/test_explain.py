@@ -60,14 +60,14 @@ def test_a_new_user_can_read_attention() -> None:
     assert "Cost 384 KiB (393,216 bytes) that devices receive. Proved optimal" in text
     heads = [line for line in text.splitlines() if line.startswith(" T[h,s,t] <- sum")]
     assert re.fullmatch(
-        r" T\[h,s,t\] <- sum QH\[s,h,d\] \* KH\[t,h,d\] +h/4 s/2 +8 +0 +0 +32 KiB +8.33 % +"
-        r"h over axis1·axis2, s over axis0",
+        r" T\[h,s,t\] <- sum QH\[s,h,d\] \* KH\[t,h,d\] +h/8 +8 +0 +0 +32 KiB +8.33 % +"
+        r"h over axis0·axis1·axis2",
         heads[0],
     )
     assert "Where inputs are read" in text
-    assert re.search(r"32 KiB +O to Y: it lies s over axis0, h over axis1·axis2; Y reads it ", text)
+    assert re.search(r"16 KiB +QH to T: it lies s over axis2, h over axis0·axis1; T reads ", text)
     assert re.search(r"32 KiB +Y: partial results over h/2 are reduced; they end ", text)
-    assert re.search(r"T h/4 s/2 +h/4 t/2 would cost 256 KiB more, in repartition", text)
+    assert re.search(r"T h/8 +h/4 s/2 would cost 256 KiB more, in repartition", text)
 
 
 def test_the_documentation_shows_what_is_printed() -> None:

@@ -97,6 +97,19 @@ def outer_cut(cut: Cut, axes: int) -> Cut:
     return tuple(span._replace(axes=span.axes & kept, inner=span.inner & kept) for span in cut)
 
 
+def covers(held: Sequence[Cut], needed: Sequence[Cut]) -> NDArray[np.bool_]:
+    """Whether all devices together hold what is needed: a table held × needed.
+
+    A layout that some slice reads is a window of its tensor.
+    """
+    found = np.ones((len(held), len(needed)), dtype=bool)
+    for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+        low, high = np.array([(s.start, s.stop) for s in ours]).T
+        low2, high2 = np.array([(s.start, s.stop) for s in theirs]).T
+        found &= (low[:, None] <= low2[None]) & (high2[None] <= high[:, None])
+    return found
+
+
 def volumes(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut on every device: one row per cut."""
     found = np.ones((len(cuts), mesh.devices), dtype=np.int64)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from eindecomp.planner.box import Cut, largest_side, moved, parts_of, used_axes, volumes
+from eindecomp.planner.box import Cut, covers, largest_side, moved, parts_of, used_axes, volumes
 from eindecomp.planner.network import infinite_where
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Price(Protocol):
         ...
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Costs:
-        """From each held cut to each needed one."""
+        """From each held cut to each needed one; ∞ where what is needed is not held."""
         ...
 
     def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
@@ -71,7 +71,7 @@ class BytesMoved:
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Costs:
         """What a device needs less what it holds."""
-        return item * moved(self.mesh, held, needed)
+        return infinite_where(~covers(held, needed), item * moved(self.mesh, held, needed))
 
     def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
         """As often as the elements move."""

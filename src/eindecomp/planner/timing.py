@@ -15,7 +15,7 @@ import numpy as np
 
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, size_of
-from eindecomp.planner.box import Cut, outer_cut, overlaps, used_axes, volumes
+from eindecomp.planner.box import Cut, covers, outer_cut, overlaps, used_axes, volumes
 from eindecomp.planner.choices import REPLICATED
 from eindecomp.planner.network import infinite_where
 from eindecomp.planner.paper import dim_parts, tile_sides
@@ -60,7 +60,7 @@ class Seconds:
             crossing = np.maximum(missing - before, 0) * item / self.mesh.devices
             seconds += np.where(crossing > 0, self._link(axis, crossing, 1), 0.0)
             before = np.maximum(before, missing)
-        return seconds
+        return infinite_where(~covers(held, needed), seconds)
 
     def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """A reduce-scatter from the innermost axis out, then gathers where it is replicated."""
