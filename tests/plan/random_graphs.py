@@ -2,8 +2,8 @@
 
 Kinds of vertex: matrix products, batched or not, maps of one or two tensors (the second may have
 fewer labels), reductions to less or to a scalar, a tensor read twice under different labels, and
-broadcasts; if asked for, windows, concatenations, look-ups, and dimensions that are split, merged or
-summed into rows. In a tree no computed tensor is read twice; elsewhere readers pick freely.
+broadcasts; if asked for, windows, concatenations, look-ups, and dimensions that are split, merged
+or summed into rows. In a tree no computed tensor is read twice; elsewhere readers pick freely.
 """
 
 from __future__ import annotations
@@ -152,7 +152,6 @@ class Growth:
         [wide] = named([self.rng.choice(sorted(self.kinds))], labels)
         output = self.rng.choice([[wide, *labels], [*labels, wide]])
         self.add([(x, labels)], output, "x * 2", wide=wide)
-
 
     def sized(self, size: int) -> str:
         """A kind of dimension that has this size, maybe a new one."""

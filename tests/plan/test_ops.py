@@ -238,9 +238,7 @@ def test_larger_graphs_of_all_kinds(seed, devices, inputs, strategy, rewrite):
 
 
 @settings(max_examples=settings.default.max_examples * 2)
-@given(
-    st.integers(0, 2**32), st.sampled_from([2, 3, 4, 6]), st.sampled_from(["free", "sharded"])
-)
+@given(st.integers(0, 2**32), st.sampled_from([2, 3, 4, 6]), st.sampled_from(["free", "sharded"]))
 def test_larger_graphs_of_all_kinds_at_least_cost(seed, devices, inputs):
     graph = random_graph(seed, tree=False, most=5, moves=True)
     assume(plans(graph, prime_axes(devices)) <= 2000)

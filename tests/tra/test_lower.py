@@ -26,7 +26,9 @@ def _slices(box):
 
 
 @settings(max_examples=settings.default.max_examples * 5)
-@given(seed=SEEDS, devices=DEVICES, inputs=st.sampled_from(["free", "sharded"]), moves=st.booleans())
+@given(
+    seed=SEEDS, devices=DEVICES, inputs=st.sampled_from(["free", "sharded"]), moves=st.booleans()
+)
 def test_tasks_move_what_the_plan_costs(seed, devices, inputs, moves):
     graph = random_graph(seed, tree=False, most=7 if moves else 4, moves=moves)
     plan = ed.plan(graph, devices, inputs=inputs)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.graph.checks import check_outputs
 from eindecomp.graph.inputs import check_inputs
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.lang.compile import compile_scalar
@@ -46,6 +47,7 @@ def evaluate(graph: Graph, inputs: Mapping[str, object]) -> dict[str, Array]:
     >>> evaluate(graph, {"X": [[1, 2], [4, 3]]})["Z"]
     array([2., 4.], dtype=float32)
     """
+    check_outputs(graph)
     arrays, scalars = check_inputs(graph, inputs)
     last_use = {name: user for user, v in graph.vertices.items() for name in v.inputs}
     wanted = {vertex.name for vertex in graph.outputs}

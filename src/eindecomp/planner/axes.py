@@ -27,6 +27,7 @@ from eindecomp.planner.choices import (
 )
 from eindecomp.planner.memory import show_bytes
 from eindecomp.planner.mesh import Mesh
+from eindecomp.planner.pin import reaching
 from eindecomp.planner.residence import add_usage
 from eindecomp.planner.traffic import Decision, Traffic
 from eindecomp.planner.viable import viable_parts
@@ -70,6 +71,8 @@ class Search:
     pinned: Mapping[str, tuple[Cut, ...]] | None = None
     restriction: Restriction | None = None
     redundant: bool = False
+    loose: frozenset[str] = frozenset()
+    """Pinned results of which several devices must compute the same pieces."""
     memory: int | None = None
     ranks: bool = False
     """Whether what devices read and hold decides between equal costs."""
@@ -107,6 +110,22 @@ class Search:
     def mesh(self) -> Mesh:
         """The mesh that is planned for."""
         return self.price.mesh
+
+    def assignments(
+        self, vertex: Vertex, view: View, base: Assignment, axes: tuple[int, ...]
+    ) -> tuple[Assignment, ...]:
+        """All that agree with `base` but for some axes, as far as restriction and pins leave them.
+
+        A loose result is cut into as many pieces as its pin allows.
+        """
+        loose = vertex.name in self.loose and not self.redundant
+        rows = refined(view.sizes, self.mesh, base, axes, self.redundant or loose)
+        if not loose or not rows or self.pinned is None:
+            return self.restricted(vertex, view, rows)
+        own = choices(view, self.mesh, rows)
+        pieces = own.parts.prod(axis=1) * reaching(own, self.pinned[vertex.name])
+        most = [row for row, n in zip(rows, pieces.tolist(), strict=True) if n == pieces.max()]
+        return self.restricted(vertex, view, tuple(most)) or tuple(most)
 
     def restricted(
         self, vertex: Vertex, view: View, rows: tuple[Assignment, ...]
@@ -297,8 +316,7 @@ def choose_block(
         before = base.get(vertex.name)
         blank = (UNUSED,) * len(mesh.sizes)
         current = blank if before is None else (*before.assignment, *blank)[: len(mesh.sizes)]
-        rows = refined(view.sizes, mesh, current, block, search.redundant)
-        rows = search.restricted(vertex, view, rows)
+        rows = search.assignments(vertex, view, current, block)
         settled: list[tuple[int, int]] = []
         if before is not None:
             settled = [
