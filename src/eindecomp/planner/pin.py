@@ -113,7 +113,7 @@ def reaching(own: Choices, cuts: Sequence[Cut]) -> NDArray[np.bool_]:
     """Which assignments can leave their result in one of the cuts."""
     wanted = {boxes_key(own.mesh, cut) for cut in cuts}
     agree = np.array([boxes_key(own.mesh, home) in wanted for home in own.homes], dtype=bool)
-    return ((own.reduced >= 0) & agree[None]).any(axis=1)
+    return np.any((own.reduced >= 0) & agree[None], axis=1)
 
 
 def _cuts(
