@@ -260,6 +260,16 @@ def test_a_saved_plan_is_explained_and_compared(saved: Path) -> None:
         assert re.search(r"attention +h ", compared)
 
 
+@pytest.mark.parametrize("command", ["plan", "explain", "compare", "run --random"])
+def test_a_graph_without_an_output_is_refused(command: str) -> None:
+    given = b"input X[i: 4]\nY[i] <- exp(X[i])\n"
+    found = run(*command.split(), "-", "-p", "2", given=given)
+    assert found.returncode == 1
+    assert b"declares no output" in found.stderr
+    assert b"output Y" in found.stderr
+    assert b"Traceback" not in found.stderr
+
+
 def test_explain_and_compare_print_json(saved: Path) -> None:
     explained = json.loads(run("explain", str(saved), "--json").stdout)
     assert explained["cost"] == sum(row["cost"] for row in explained["vertices"]) == 393216

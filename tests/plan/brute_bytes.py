@@ -67,6 +67,13 @@ def received(shape: tuple[int, ...], held: Layout, need: Layout, axes: Axes) -> 
     return sum(volume(need) - overlap(held, need) for held, need in pairs)
 
 
+@lru_cache(maxsize=1 << 16)
+def held(shape: tuple[int, ...], layout: Layout, axes: Axes) -> int:
+    """The elements on all devices, if each had the largest piece."""
+    sides = zip(shape, layout, strict=True)
+    return prod(axes) * prod(-(-size // pieces(axes, cut_by)) for size, cut_by in sides)
+
+
 def pieces(axes: Axes, cut_by: Iterable[int]) -> int:
     return prod(axes[axis] for axis in cut_by)
 
@@ -127,16 +134,25 @@ def made_cost(
     needs: tuple[Layout, ...],
     axes: Axes,
     width: int,
+    scale: int | None = None,
 ) -> int:
-    """The fewest elements moved to reduce a tensor, keep it and hand it to its readers."""
+    """The fewest elements moved to reduce a tensor, keep it and hand it to its readers.
+
+    With a scale, so many times that plus what is held.
+    """
     best: list[int] = []
+
+    def add(moved: int, *layouts: Layout) -> None:
+        load = sum(held(shape, layout, axes) for layout in layouts)
+        best.append(moved if scale is None else moved * scale + load)
+
     for home, reduced in homes(shape, tile, summed, axes, width):
         fetched = [received(shape, home, need, axes) for need in needs]
-        best.append(reduced + sum(fetched))
+        add(reduced + sum(fetched), home)
         for further in set(needs):
             again = [received(shape, further, need, axes) for need in needs]
             kept = received(shape, home, further, axes)
-            best.append(reduced + kept + sum(map(min, fetched, again)))
+            add(reduced + kept + sum(map(min, fetched, again)), home, further)
     return min(best)
 
 
@@ -153,9 +169,15 @@ def choices(graph: Graph, axes: Axes) -> dict[str, list[Assignment]]:
 
 
 def brute_bytes(
-    graph: Graph, axes: Axes, inputs: str = "free", rows: dict[str, list[Assignment]] | None = None
+    graph: Graph,
+    axes: Axes,
+    inputs: str = "free",
+    rows: dict[str, list[Assignment]] | None = None,
+    scale: int | None = None,
 ) -> int:
     """The least bytes of all plans, or of those with the given assignments.
+
+    With a scale, so many times that plus what devices read and hold.
 
     Once all axes are assigned every tensor is for itself, so the best of each is tabulated over its
     maker's and its readers' assignments and summed in one array with an axis per vertex.
@@ -171,7 +193,8 @@ def brute_bytes(
             if name == tensor.name
         ]
         names = {name for name, _ in readers} | ({tensor.name} & rows.keys())
-        if (tensor.name not in rows and inputs == "free") or not names:
+        free = tensor.name not in rows and inputs == "free"
+        if (free and scale is None) or not names:
             continue
         involved = sorted(names, key=lambda name: order[name])
         table = np.zeros([len(rows[name]) for name in involved], np.int64)
@@ -181,9 +204,11 @@ def brute_bytes(
             if row := picked.get(tensor.name):
                 tile, summed = layout_of(tensor.labels, row), summed_axes(tensor.labels, row)
                 width = partial_width(tensor)
-                table[at] = made_cost(tensor.shape, tile, summed, needs, axes, width)
-            else:
-                table[at] = stored_cost(tensor.shape, needs, axes)
+                table[at] = made_cost(tensor.shape, tile, summed, needs, axes, width, scale)
+            elif not free:
+                table[at] = stored_cost(tensor.shape, needs, axes) * (scale or 1)
+            if scale is not None:
+                table[at] += sum(held(tensor.shape, need, axes) for need in needs)
         on = [len(rows[name]) if name in involved else 1 for name in rows]
         total += table.reshape(on) * tensor.dtype.itemsize
     return int(total.min())

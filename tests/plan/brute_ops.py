@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from simulate import Site, label_sizes
+from simulate import Site, has_all, label_sizes
 
 from eindecomp import EinSum, Graph, Vertex
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
@@ -142,7 +142,10 @@ def _least(tensor: Vertex, own: list[Site] | None, needs: Sequence[Masks]) -> in
         fetched = [_lacking(need, home) for need in wanted]
         least = sum(fetched)
         for further in wanted:
-            again = [_lacking(need, further) for need in wanted]
+            again = [
+                _lacking(need, further) if has_all(further, need) else at_home
+                for need, at_home in zip(wanted, fetched, strict=True)
+            ]
             least = min(least, _lacking(further, home) + sum(map(min, fetched, again)))
         best.append(site.reduced() + item * least)
     return min(best)

@@ -2,7 +2,8 @@
 
 Kinds of vertex: matrix products, batched or not, maps of one or two tensors (the second may have
 fewer labels), reductions to less or to a scalar, a tensor read twice under different labels, and
-broadcasts. In a tree no computed tensor is read twice; elsewhere readers pick freely.
+broadcasts; if asked for, windows, concatenations, look-ups, and dimensions that are split, merged
+or summed into rows. In a tree no computed tensor is read twice; elsewhere readers pick freely.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import eindecomp as ed
 SIZES = (1, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9, 10, 12, 12)
 DTYPES = ("float16", "float32", "float32", "float64")
 MOST_LABELS = 4
+LETTERS = "abcdefghlnopqrstuvwxyzABCDEFGHIJKLMOPQSTUVWXYZ"
+"""For kinds of dimension that come along the way; the first ones are i, j, k and m."""
 
 Dims = tuple[str, ...]
 """The kind of each dimension: dimensions of one kind have one size."""
@@ -49,7 +52,8 @@ class Growth:
             return self.rng.choice(unread)
         if fits and not self.tree and self.rng.random() < 0.75:
             return self.rng.choice(fits)
-        old = [v.name for v in self.graph.inputs if test(self.dims[v.name])]
+        given = [v.name for v in self.graph.inputs if v.name in self.dims]
+        old = [name for name in given if test(self.dims[name])]
         return self.rng.choice(old) if old and self.rng.random() < 0.4 else None
 
     def some(self, least: int = 1) -> str:
@@ -72,11 +76,15 @@ class Growth:
         tensors = [operand for operand, _ in operands]
         self.graph.einsum(f"{spec} -> {' '.join(output)} ", *tensors, join=join, agg=agg,
                           name=name, sizes=sizes)  # fmt: skip
+        self.note(name, output)
+
+    def note(self, name: str, labels: Sequence[str]) -> None:
+        """Remember a vertex whose dimensions are of the kinds of these labels."""
         for operand in self.graph[name].inputs:
             if operand in self.reads:
                 self.reads[operand] += 1
         self.reads[name] = 0
-        self.dims[name] = tuple(label[0] for label in output)
+        self.dims[name] = tuple(label[0] for label in labels)
 
     def product(self) -> None:
         """Over one or two shared labels, of which at least one is aggregated."""
@@ -145,6 +153,89 @@ class Growth:
         output = self.rng.choice([[wide, *labels], [*labels, wide]])
         self.add([(x, labels)], output, "x * 2", wide=wide)
 
+    def sized(self, size: int) -> str:
+        """A kind of dimension that has this size, maybe a new one."""
+        known = [kind for kind, own in self.kinds.items() if own == size]
+        if not known:
+            known = [next(letter for letter in LETTERS if letter not in self.kinds)]
+            self.kinds[known[0]] = size
+        return self.rng.choice(known)
+
+    def window(self) -> None:
+        """A part of a tensor along some of its dimensions."""
+        x, rng = self.read_again(), self.rng
+        labels = named(self.dims[x])
+        ranges: dict[str, tuple[int, int]] = {}
+        for label in rng.sample(labels, rng.randint(1, len(labels))):
+            size = self.kinds[label[0]]
+            start = rng.randrange(size)
+            ranges[label] = (start, rng.randint(start + 1, size))
+        name = f"Z{len(self.reads)}"
+        self.graph.slice(f" {' '.join(labels)} ", x, ranges, name)
+        made = self.graph[name].shape
+        self.note(name, [self.sized(size) for size in made])
+
+    def grow_along(self) -> None:
+        """A tensor after another along one dimension, or after itself."""
+        x, rng = self.read_again(), self.rng
+        labels = named(self.dims[x])
+        along = rng.choice(labels)
+        same = self.pick(lambda dims: dims == self.dims[x]) or x
+        if self.graph[same].dtype != self.graph[x].dtype or self.tree:
+            same = self.given(self.dims[x]) if self.tree else x
+        if self.graph[same].dtype != self.graph[x].dtype:
+            return
+        name = f"Z{len(self.reads)}"
+        self.graph.concat(f" {' '.join(labels)} ", x, same, along=along, name=name)
+        self.note(name, [self.sized(size) for size in self.graph[name].shape])
+
+    def look_up(self) -> None:
+        """Rows of a tensor along one dimension, or sums into rows."""
+        x, rng = self.read_again(), self.rng
+        labels = named(self.dims[x])
+        at = rng.choice(labels)
+        others = [label for label in labels if label != at]
+        name, index = f"Z{len(self.reads)}", f"at{len(self.reads)}"
+        if rng.random() < 0.5:
+            [long] = named([rng.choice(sorted(self.kinds))], labels)
+            self.graph.input(index, {"N": self.kinds[long[0]]}, "int64")
+            output = rng.sample([*others, "N"], len(labels))
+            spec = f" {' '.join(labels)} , N -> {' '.join(output)} "
+            self.graph.gather(spec, x, index, name)
+        else:
+            self.graph.input(index, {"N": self.kinds[at[0]]}, "int64")
+            output = rng.sample([*others, "R"], len(labels))
+            spec = f" {' '.join(labels)} , {at} -> {' '.join(output)} "
+            self.graph.scatter_add(spec, x, index, rng.randint(1, 8), name)
+        self.note(name, [self.sized(size) for size in self.graph[name].shape])
+
+    def regroup(self) -> None:
+        """Dimensions are merged, or one is split."""
+        x, rng = self.read_again(), self.rng
+        labels = named(self.dims[x])
+        name = f"Z{len(self.reads)}"
+        split = rng.choice(labels)
+        size = self.kinds[split[0]]
+        factors = [n for n in range(2, size) if size % n == 0]
+        if factors and rng.random() < 0.6:
+            inside = [f"({split} x9)" if label == split else label for label in labels]
+            order = rng.sample([*labels, "x9"], len(labels) + 1)
+            spec, sizes = f"{' '.join(inside)} -> {' '.join(order)}", {split: rng.choice(factors)}
+        else:
+            order = rng.sample(labels, len(labels))
+            at = rng.randrange(len(order))
+            spec = f" {' '.join(labels)} -> {' '.join(order[:at])} ({' '.join(order[at:])}) "
+            sizes = None
+        self.graph.reshape(spec, x, sizes, name)
+        self.note(name, [self.sized(size) for size in self.graph[name].shape])
+
+    def read_again(self) -> str:
+        """A tensor to read, where trees are not asked for mostly one that is read already."""
+        fits = [name for name, n in self.reads.items() if n and self.dims[name]]
+        if fits and not self.tree and self.rng.random() < 0.5:
+            return self.rng.choice(fits)
+        return self.some()
+
 
 def named(dims: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
     """Distinct labels whose first letter is the dimension's kind: i, then i2, i3."""
@@ -164,13 +255,15 @@ def _arranged(labels: Sequence[str], dims: Dims) -> list[str]:
     return found
 
 
-def random_graph(seed: int, *, tree: bool, most: int = 4) -> ed.Graph:
-    """One to `most` vertices over two to four kinds of dimension."""
+def random_graph(seed: int, *, tree: bool, most: int = 4, moves: bool = False) -> ed.Graph:
+    """One to `most` vertices over two to four kinds of dimension; with `moves` not only EinSums."""
     rng = random.Random(seed)
     kinds = {kind: rng.choice(SIZES) for kind in "ijkm"[: rng.randint(2, 4)]}
     growth = Growth(rng, tree, kinds)
     steps = [growth.product] * 3 + [growth.map_one, growth.map_two, growth.reduce]
     steps += [growth.gram, growth.broadcast]
+    if moves:
+        steps += [growth.window] * 4 + [growth.grow_along, growth.look_up, growth.regroup]
     wanted = rng.randint(1, most)
     while len(growth.reads) < wanted:
         rng.choice(steps)()

@@ -67,7 +67,9 @@ def simulate(plan: Plan) -> Moved:
                 continue
             if source in sites:
                 held = [sites[source].home, sites[source].further]
-                received = min(lacking(need, own) for own in held if own is not None)
+                received = min(
+                    lacking(need, own) for own in held if own is not None and has_all(own, need)
+                )
                 kind = moved.repartition
             elif plan.inputs == "sharded":
                 # Each element that somebody needs is stored with one of those who need it.
@@ -78,6 +80,11 @@ def simulate(plan: Plan) -> Moved:
             moved.edges[source, name, k] = received * origin.dtype.itemsize
             kind[name] += received * origin.dtype.itemsize
     return moved
+
+
+def has_all(held: Masks, need: Masks) -> bool:
+    """Whether the devices together hold all that is needed: a slice's layout is but a part."""
+    return bool((np.logical_or.reduce(need) <= np.logical_or.reduce(held)).all())
 
 
 def lacking(need: Masks, held: Masks) -> int:

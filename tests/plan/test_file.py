@@ -114,7 +114,9 @@ def saved() -> dict[str, Any]:
         Y[i,k] <- sum X[i,j] * W[j,k]
         Z[k,m] <- sum Y[i,k] * V[i,m]
         U[k,i] <- Y[i,k] + Y[k,i]
-        output Z, U
+        T[i,k] <- Y[i,k] * Y[k,i]
+        S[i,k] <- Y[i,k] - Y[k,i]
+        output Z, U, T, S
     """)
     pin = {"X": {"j": ["node", "gpu"]}, "Z": {"k": 2, "m": "gpu"}}
     made = plan(graph, mesh={"node": 2, "gpu": 2}, inputs="sharded", pin=pin, rewrite=False)

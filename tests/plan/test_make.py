@@ -218,3 +218,42 @@ def test_tensors_too_small_for_so_many_devices(small, objective, devices):
         for name, parts in found.parts.items():
             sizes = found.graph.label_sizes(found.graph[name])
             assert {label: parts[label] for label in sizes} in viable(sizes, devices)
+
+
+NO_OUTPUT = """
+input X[i: 4]
+Y[i] <- exp(X[i])
+Z[i] <- 2 * Y[i]
+W[i] <- 3 * Y[i]
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda graph: ed.plan(graph, 2),
+        lambda graph: ed.plan(graph, 2, rewrite=False),
+        lambda graph: ed.plan(graph, 2, "bound"),
+        lambda graph: ed.cost(graph, {name: {"i": 2} for name in "YZW"}, 2),
+        lambda graph: ed.evaluate(graph, {"X": [1, 2, 3, 4]}),
+        ed.rewrite,
+    ],
+)
+def test_a_graph_without_an_output_is_refused(use):
+    """The message says what is computed, and how to ask for it."""
+    graph = ed.parse(NO_OUTPUT)
+    assert ed.parse(str(graph)) == graph
+    with pytest.raises(ed.GraphError, match=r"write `output W` .* nothing reads Z, W"):
+        use(graph)
+
+
+def test_a_graph_of_nothing_is_refused():
+    with pytest.raises(ed.GraphError, match="empty"):
+        ed.plan(ed.Graph(), 2)
+
+
+def test_a_gradient_is_an_output_by_itself():
+    graph = ed.parse("input X[i: 4]\nL[] <- sum X[i]**2")
+    made = ed.grad(graph, "L", wrt=["X"])
+    assert [v.name for v in made.outputs] == ["grad_X"]
+    assert ed.plan(made, 2).parts

@@ -9,6 +9,7 @@ from brute_bytes import prime_axes
 from brute_ops import brute_ops, plans
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from random_graphs import random_graph
 from simulate import label_sizes, simulate
 
 import eindecomp as ed
@@ -220,6 +221,43 @@ def test_graphs_of_all_kinds_at_least_cost(graph, devices, inputs):
 )
 def test_kinds_of_any_size(op, sizes, devices, inputs):
     check(plan(parse(op, sizes), devices, inputs=inputs, rewrite=False))
+
+
+@settings(max_examples=settings.default.max_examples * 5)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([2, 3, 4, 6, 8, 12]),
+    st.sampled_from(["free", "sharded"]),
+    st.sampled_from([None, "sqrt"]),
+    st.booleans(),
+)
+def test_larger_graphs_of_all_kinds(seed, devices, inputs, strategy, rewrite):
+    """Tensors that many vertices read, of which a window, in any layout that one of them needs."""
+    graph = random_graph(seed, tree=False, most=7, moves=True)
+    check(plan(graph, devices, inputs=inputs, strategy=strategy, rewrite=rewrite))
+
+
+@settings(max_examples=settings.default.max_examples * 2)
+@given(st.integers(0, 2**32), st.sampled_from([2, 3, 4, 6]), st.sampled_from(["free", "sharded"]))
+def test_larger_graphs_of_all_kinds_at_least_cost(seed, devices, inputs):
+    graph = random_graph(seed, tree=False, most=5, moves=True)
+    assume(plans(graph, prime_axes(devices)) <= 2000)
+    found = plan(graph, devices, inputs=inputs, rewrite=False)
+    assert found.bound <= found.cost == brute_ops(graph, prime_axes(devices), inputs)
+
+
+def test_a_window_does_not_serve_those_who_read_beyond_it():
+    """B's window of T lacks the first number that A reads, so that A must go to T's home."""
+    graph = ed.parse("""
+        input X[k: 3, i: 7]
+        T[i] <- min X[k,i]
+        A[u] <- T[u in 0:4]
+        B[v] <- T[v in 1:7]
+        output T, A, B
+    """)
+    found = plan(graph, 2)
+    assert found.cost == found.bound == 4 * (1 + 3) + 4 * (4 + 2)
+    check(found)
 
 
 def test_an_operand_that_only_gives_sizes_is_not_moved():

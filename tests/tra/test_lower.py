@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import random_graph
 from transformer import transformer
@@ -25,9 +25,13 @@ def _slices(box):
     return tuple(slice(low, high) for low, high in box)
 
 
-@given(seed=SEEDS, devices=DEVICES, inputs=st.sampled_from(["free", "sharded"]))
-def test_tasks_move_what_the_plan_costs(seed, devices, inputs):
-    plan = ed.plan(random_graph(seed, tree=False), devices, inputs=inputs)
+@settings(max_examples=settings.default.max_examples * 5)
+@given(
+    seed=SEEDS, devices=DEVICES, inputs=st.sampled_from(["free", "sharded"]), moves=st.booleans()
+)
+def test_tasks_move_what_the_plan_costs(seed, devices, inputs, moves):
+    graph = random_graph(seed, tree=False, most=7 if moves else 4, moves=moves)
+    plan = ed.plan(graph, devices, inputs=inputs)
     tasks = lower(plan)
     assert tasks.moved == plan.cost
     kinds = tasks.bytes_by_kind

@@ -35,7 +35,7 @@ def plan(
         bool, typer.Option("--explain", help="print the whole explanation even with -o")
     ] = False,
 ) -> None:
-    """Cut every vertex of a graph over devices so that least moves; say how far from the optimum.
+    """Divide every vertex of a graph among devices so that least moves; bound what any plan moves.
 
     Prints the plan's explanation; with -o only its summary, with --json the plan itself.
     """

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.graph.checks import check_outputs
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.inputs import check_inputs
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
@@ -65,6 +66,7 @@ def evaluate(graph: Graph | HasGraph, inputs: Mapping[str, object]) -> dict[str,
 
 
 def _evaluate(graph: Graph, inputs: Mapping[str, object]) -> dict[str, Array]:
+    check_outputs(graph)
     arrays, scalars = check_inputs(graph, inputs)
     last_use = {name: user for user, v in graph.vertices.items() for name in v.inputs}
     wanted = {vertex.name for vertex in graph.outputs}

@@ -1,1 +1,1 @@
-"""Cuts every vertex of a graph over devices at provably least cost."""
+"""Divides every vertex of a graph among devices, at provably the least cost."""

@@ -27,11 +27,13 @@ from eindecomp.planner.choices import (
 )
 from eindecomp.planner.memory import show_bytes
 from eindecomp.planner.mesh import Mesh
+from eindecomp.planner.pin import reaching
 from eindecomp.planner.residence import add_usage
 from eindecomp.planner.traffic import Decision, Traffic
 from eindecomp.planner.viable import some_parts
 from eindecomp.planner.view import is_planned, view_of
 from eindecomp.solve.minimize import minimize
+from eindecomp.solve.rank import minimize_ranked
 from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:
@@ -71,7 +73,11 @@ class Search:
     pinned: Mapping[str, tuple[Cut, ...]] | None = None
     restriction: Restriction | None = None
     redundant: bool = False
+    loose: frozenset[str] = frozenset()
+    """Pinned results of which several devices must compute the same pieces."""
     memory: int | None = None
+    ranks: bool = False
+    """Whether what devices read and hold decides between equal costs."""
     devices: int = 0
     """Of the whole mesh, where this one holds only its outer axes."""
     started: float = 0.0
@@ -107,6 +113,22 @@ class Search:
         """The mesh that is planned for."""
         return self.price.mesh
 
+    def assignments(
+        self, vertex: Vertex, view: View, base: Assignment, axes: tuple[int, ...]
+    ) -> tuple[Assignment, ...]:
+        """All that agree with `base` but for some axes, as far as restriction and pins leave them.
+
+        A loose result is cut into as many pieces as its pin allows.
+        """
+        loose = vertex.name in self.loose and not self.redundant
+        rows = refined(view.sizes, self.mesh, base, axes, self.redundant or loose)
+        if not loose or not rows or self.pinned is None:
+            return self.restricted(vertex, view, rows)
+        own = choices(view, self.mesh, rows)
+        pieces = own.parts.prod(axis=1) * reaching(own, self.pinned[vertex.name])
+        most = [row for row, n in zip(rows, pieces.tolist(), strict=True) if n == pieces.max()]
+        return self.restricted(vertex, view, tuple(most)) or tuple(most)
+
     def restricted(
         self, vertex: Vertex, view: View, rows: tuple[Assignment, ...]
     ) -> tuple[Assignment, ...]:
@@ -128,6 +150,13 @@ class Outcome:
     cost: float
     bound: float
     method: str
+    load: int
+    """What devices read and hold, all together: it decides between plans of equal cost."""
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """What is least for the best plan."""
+        return self.cost, self.load
 
 
 def all_axes(search: Search) -> tuple[int, ...]:
@@ -149,25 +178,29 @@ def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool 
         apart=limited,
         deadline=search.deadline,
     )
-    found = _minimize(search, traffic, method="auto" if pairs else "exact")
+    found = _minimize(search, traffic, pairs=pairs)
     return Outcome(
         traffic.decisions(found.choice),
         traffic.pinned_cuts(found.choice),
         found.cost,
         found.bound,
         found.method,
+        traffic.load_of(found.choice),
     )
 
 
-def _minimize(search: Search, traffic: Traffic, method: str) -> Solution:
+def _minimize(search: Search, traffic: Traffic, *, pairs: bool) -> Solution:
     limit: int | None = None
     if search.memory is not None:
         limit = max(search.memory - add_usage(traffic), 0)
+    left = max(search.deadline - monotonic(), 1.0)
     try:
+        if search.ranks and not pairs:
+            return minimize_ranked(traffic.problem(), traffic.load, time_limit=left)
         return minimize(
             traffic.problem(limit),
-            method=method,
-            time_limit=max(search.deadline - monotonic(), 1.0),
+            method="auto" if pairs else "exact",
+            time_limit=left,
             keep_on_interrupt=False,
         )
     except InfeasibleError as error:
@@ -218,7 +251,10 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
         mesh = Mesh(search.mesh.names[:end], search.mesh.sizes[:end])
         base = {} if outcome is None else outcome.decisions
         search.tell(f"axes {block[0] + 1} to {end}" if block else "axes")
-        outcome = choose_block(search.on(mesh), block, base, pairs=pairs)
+        # What reads least while outer axes are chosen may leave the inner ones less to choose from.
+        ranks = search.ranks and len(blocks) == 1
+        part = replace(search.on(mesh), ranks=ranks)
+        outcome = choose_block(part, block, base, pairs=pairs)
     assert outcome is not None  # noqa: S101 - there is a block
     return outcome if len(blocks) == 1 else replace(outcome, bound=0)
 
@@ -244,6 +280,23 @@ def improve(search: Search, outcome: Outcome, goal: float) -> Outcome:
             turn += 1
         if stale == len(windows):
             break  # smaller blocks would find no more
+    return outcome
+
+
+def lighten(search: Search, outcome: Outcome) -> Outcome:
+    """Choose every axis anew, once, so that devices read and hold less at equal cost."""
+    search = replace(search, ranks=True)
+    last = 0.0
+    for axis in all_axes(search):
+        started = monotonic()
+        if started + last > search.deadline:
+            break
+        try:
+            found = choose_block(search, (axis,), outcome.decisions)
+        except UnsolvedError:
+            break
+        last = monotonic() - started
+        outcome = min(outcome, found, key=lambda each: each.rank)
     return outcome
 
 
@@ -284,8 +337,7 @@ def choose_block(
         before = base.get(vertex.name)
         blank = (UNUSED,) * len(mesh.sizes)
         current = blank if before is None else (*before.assignment, *blank)[: len(mesh.sizes)]
-        rows = refined(view.sizes, mesh, current, block, search.redundant)
-        rows = search.restricted(vertex, view, rows)
+        rows = search.assignments(vertex, view, current, block)
         settled: list[tuple[int, int]] = []
         if before is not None:
             settled = [

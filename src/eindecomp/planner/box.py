@@ -99,6 +99,11 @@ def _interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
     return low, high
 
 
+def largest_side(mesh: Mesh, span: Span) -> int:
+    """How many elements of a dimension the device with the most of them has."""
+    return -(-span.units // parts_of(mesh, span.axes | span.inner)) * span.scale
+
+
 def boxes_key(mesh: Mesh, cut: Cut) -> tuple[bytes, ...]:
     """Equal for cuts that give every device the same box."""
     ends = (end for span in cut for end in interval(mesh, span))
@@ -109,6 +114,19 @@ def outer_cut(cut: Cut, axes: int) -> Cut:
     """What devices that agree on this many outer axes hold together."""
     kept = (1 << axes) - 1
     return tuple(span._replace(axes=span.axes & kept, inner=span.inner & kept) for span in cut)
+
+
+def covers(held: Sequence[Cut], needed: Sequence[Cut]) -> NDArray[np.bool_]:
+    """Whether all devices together hold what is needed: a table held × needed.
+
+    A layout that some slice reads is a window of its tensor.
+    """
+    found = np.ones((len(held), len(needed)), dtype=bool)
+    for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+        low, high = np.array([(s.start, s.stop) for s in ours]).T
+        low2, high2 = np.array([(s.start, s.stop) for s in theirs]).T
+        found &= (low[:, None] <= low2[None]) & (high2[None] <= high[:, None])
+    return found
 
 
 def totals(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:

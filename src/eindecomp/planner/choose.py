@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,8 +16,10 @@ from eindecomp.planner.axes import (
     choose_block,
     choose_by_blocks,
     improve,
+    lighten,
     most_labels,
 )
+from eindecomp.planner.price import BytesMoved
 from eindecomp.planner.regions import improve_regions
 from eindecomp.planner.strategy import Fixed
 
@@ -28,15 +31,56 @@ SMALL = 200  # vertices of a graph for which everything is tried at once
 _IMPROVE = 0.25  # the part of the time left that improving blocks may take before all at once
 _BOUND = 0.6  # the part that raising the bound may take
 _WHOLE = 0.7  # the part that choosing all at once may take
+_LIGHTEN = 0.05  # the part of the time that goes into what does not change the cost
 LISTED = 5000  # the most that are listed to pick those that agree with numbers of pieces
 
 
 def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
-    """The best choice of axes that can be found in time, given what relaxing it has shown."""
-    search = replace(search, deadline=monotonic() + time_limit, bound=relaxed.bound)
+    """The best choice of axes that can be found in time, given what relaxing it has shown.
+
+    Of plans that cost the same, one whose devices read and hold least, as far as is easily found.
+    """
+    started = monotonic()
+    deadline = started + time_limit
+    search = replace(search, deadline=started + (1 - _LIGHTEN) * time_limit, bound=relaxed.bound)
     sizes = block_sizes(search)
-    # Of plans that cost the same, choosing all axes at once finds those that are easier to read.
     small = len(search.mesh.sizes) <= sizes[0] and len(search.graph.vertices) <= SMALL
+    light = _lightest(search, sizes, relaxed, small=small)
+    if light is not None and light.cost <= light.bound:
+        return light
+    # Where numbers of pieces do not tell costs apart, others may lead further.
+    relaxed = relaxed.otherwise(search.deadline)
+    outcome = _cheapest(search, sizes, relaxed, small=small)
+    if light is not None:
+        outcome = replace(_better(outcome, light), bound=outcome.bound)
+    if search.memory is not None or not isinstance(search.price, BytesMoved):
+        return outcome
+    now = monotonic()
+    end = min(deadline, now + _LIGHTEN * (now - started))
+    return replace(lighten(replace(search, deadline=end), outcome), bound=outcome.bound)
+
+
+def _lightest(
+    search: Search, sizes: tuple[int, ...], relaxed: Relaxed, *, small: bool
+) -> Outcome | None:
+    """A plan that reads and holds least of those that cost least, where one solution gives it.
+
+    That is, where all axes can be chosen at once, or numbers of pieces were ranked.
+    """
+    search = replace(search, ranks=True)
+    if search.memory is not None or not isinstance(search.price, BytesMoved):
+        return None
+    if small:
+        with suppress(UnsolvedError):
+            return choose_block(search, all_axes(search), {})
+    if relaxed.is_light and not small:
+        found = _hinted(search, sizes, relaxed)
+        return None if found is None else replace(found, bound=relaxed.bound)
+    return None
+
+
+def _cheapest(search: Search, sizes: tuple[int, ...], relaxed: Relaxed, *, small: bool) -> Outcome:
+    """The cheapest choice, whatever else is to be said of it."""
     joint = _ways(search) <= JOINT
     outcome = None if small else _hinted(search, sizes, relaxed)
     if outcome is not None and outcome.cost > relaxed.bound:

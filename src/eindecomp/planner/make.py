@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from numbers import Real
 from time import monotonic
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError, suggest
+from eindecomp.graph.checks import check_outputs
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
 from eindecomp.kernels.cores import cores
@@ -25,7 +27,7 @@ from eindecomp.planner.memory import parse_bytes
 from eindecomp.planner.mesh import Mesh, is_whole
 from eindecomp.planner.network import MOST_CELLS
 from eindecomp.planner.pieces import Pieces
-from eindecomp.planner.pin import Pin, pinned_cuts, pins_of
+from eindecomp.planner.pin import Pin, loosely_cut, pinned_cuts, pins_of
 from eindecomp.planner.plan import Deferred, Plan
 from eindecomp.planner.price import BytesMoved
 from eindecomp.planner.relax import Relaxed, relax
@@ -74,7 +76,11 @@ def plan(
     time_limit: float = 45,
     on_event: Callable[[Progress], None] | None = None,
 ) -> Plan:
-    """Cut every vertex of a graph over devices so that the objective is least.
+    """Divide every vertex of a graph among devices so that the objective is least.
+
+    Every vertex is cut into as many pieces as there are devices, or as its sizes allow; only for
+    objective "time" may several devices compute the same. Of plans that cost the same it is one
+    whose devices read and hold least.
 
     `objective` is "bytes" (what really moves), "bound" (the paper's upper bound, in elements) or
     "time" (seconds on `machine`, a preset's name or an `ed.Machine`). Without `devices` there are
@@ -185,8 +191,17 @@ class _Task:
     time_limit: float
     on_event: Callable[[Progress], None] | None
 
+    @cached_property
+    def loose(self) -> frozenset[str]:
+        """Pinned results of which several devices must compute the same pieces."""
+        return loosely_cut(self.graph, self.mesh, self.pinned)
+
     def rows(self, vertex: Vertex, view: View) -> Ints | None:
         """The partition vectors that the restriction leaves a vertex; None for all."""
+        if vertex.name in self.loose:
+            # One more bucket of any size holds the factors that cut nothing.
+            spare = (*view.sizes, self.mesh.devices)
+            return np.unique(viable_parts(spare, self.mesh.sizes)[:, :-1], axis=0)
         if self.restriction is None:
             return None
         rows = viable_parts(view.sizes, self.mesh.sizes)
@@ -260,7 +275,8 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
     in_time = isinstance(price, Seconds)
     search = Search(
         task.graph, price, task.inputs, task.pinned, task.restriction,
-        redundant=in_time, memory=task.memory, started=monotonic(), on_event=task.on_event,
+        redundant=in_time, loose=task.loose, memory=task.memory, started=monotonic(),
+        on_event=task.on_event,
     )  # fmt: skip
     started = monotonic()
     search.tell("relax")
@@ -309,7 +325,7 @@ def _as_good_as_usual(search: Search, found: Outcome, deadline: float) -> Outcom
         restricted = replace(search, restriction=strategy_of(strategy, search.graph))
         with suppress(UnsolvedError, PlanError):
             other = choose(restricted, Relaxed(found.bound), left)
-            if other.cost < best.cost:
+            if other.rank < best.rank:
                 best = replace(other, bound=found.bound)
     return best
 
@@ -334,6 +350,7 @@ def _proved(bound: float, total: float) -> float:
 def _check(graph: Graph, objective: str, solver: str, inputs: str, time_limit: float) -> None:
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a plan is made of a Graph, not of {type(graph).__name__}")
+    check_outputs(graph)
     for what, given, known in (
         ("objective", objective, OBJECTIVES),
         ("solver", solver, SOLVERS),

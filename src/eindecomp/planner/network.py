@@ -36,14 +36,17 @@ class Network:
     table_of: list[int] = field(default_factory=list[int])
     tables: list[Costs] = field(default_factory=list[Any])
     factors: list[tuple[tuple[int, ...], Costs]] = field(default_factory=list[Any])
+    load: list[Costs] = field(default_factory=list[Any])
+    """What choices make devices read and hold, which decides where costs are equal."""
     usage: list[Costs] = field(default_factory=list[Any])
     intervals: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _known: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
     _larger: dict[Hashable, Costs] = field(default_factory=dict[Hashable, Any])
 
-    def variable(self, unary: Costs) -> int:
+    def variable(self, unary: Costs, load: Costs | None = None) -> int:
         """Add a variable; its number."""
         self.unary.append(unary)
+        self.load.append(np.zeros(len(unary), dtype=np.int64) if load is None else load)
         self.usage.append(np.zeros(len(unary), dtype=np.int64))
         self.intervals.append((0, 0))
         return len(self.unary) - 1

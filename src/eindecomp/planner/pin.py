@@ -7,17 +7,26 @@ from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.ops import Fill
-from eindecomp.planner.box import boxes_key, span_of
-from eindecomp.planner.view import Dim
+from eindecomp.planner.box import boxes_key, parts_of, span_of
+from eindecomp.planner.choices import Choices, all_assignments, choices
+from eindecomp.planner.paper import dim_parts
+from eindecomp.planner.viable import viable_parts
+from eindecomp.planner.view import Dim, is_planned, view_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.box import Cut
     from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.view import View
 
+_LISTED = 5000  # the most assignments that are listed to look for one that a pin allows
 _MOST = 2000  # layouts that one pin may leave open
 
 Pin = Mapping[str, Mapping[str, int | str | Sequence[str]]]
@@ -67,6 +76,44 @@ def agrees(mesh: Mesh, cut: Cut, pinned: Sequence[Cut]) -> bool:
     """Whether a layout puts everything where one of the pinned ones does."""
     key = boxes_key(mesh, cut)
     return any(boxes_key(mesh, other) == key for other in pinned)
+
+
+def loosely_cut(graph: Graph, mesh: Mesh, pinned: Mapping[str, tuple[Cut, ...]]) -> frozenset[str]:
+    """The pinned results that cannot be cut among all devices and then lie as the pin says.
+
+    Several devices must compute the same pieces of those.
+    """
+    found: set[str] = set()
+    for name, cuts in pinned.items():
+        if is_planned(graph[name]):
+            view = view_of(graph, graph[name])
+            if not _can_be_cut(view, mesh, cuts):
+                found.add(name)
+    return frozenset(found)
+
+
+def _can_be_cut(view: View, mesh: Mesh, cuts: tuple[Cut, ...]) -> bool:
+    """Whether an assignment with the most pieces leads to one of the cuts."""
+    if len(view.labels) ** len(mesh.sizes) <= _LISTED:
+        rows = all_assignments(view.sizes, mesh)
+        return bool(reaching(choices(view, mesh, rows), cuts).any())
+    parts = viable_parts(view.sizes, mesh.sizes)
+    tile = dim_parts(view, view.output, parts)
+    summed = parts[:, list(view.aggregated)].prod(axis=1)
+    for cut in cuts:
+        wanted = np.array([parts_of(mesh, span.axes | span.inner) for span in cut], dtype=np.int64)
+        grown, left = np.divmod(wanted[None], tile)
+        spread = np.maximum(grown.prod(axis=1), 1)
+        if ((left == 0).all(axis=1) & (grown > 0).all(axis=1) & (summed % spread == 0)).any():
+            return True
+    return False
+
+
+def reaching(own: Choices, cuts: Sequence[Cut]) -> NDArray[np.bool_]:
+    """Which assignments can leave their result in one of the cuts."""
+    wanted = {boxes_key(own.mesh, cut) for cut in cuts}
+    agree = np.array([boxes_key(own.mesh, home) in wanted for home in own.homes], dtype=bool)
+    return np.any((own.reduced >= 0) & agree[None], axis=1)
 
 
 def _cuts(

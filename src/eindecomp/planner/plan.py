@@ -65,7 +65,11 @@ class Plan:
     costs: Cost
     """By vertex and by edge: in elements (`bound`), bytes (`bytes`) or seconds (`time`)."""
     bound: Number
-    """What no plan can cost less than, by proof."""
+    """What no plan can cost less than, by proof.
+
+    That is: no plan on this mesh, with these restrictions, that divides every vertex among all
+    devices, as far as its sizes allow; for objective `time` also none that does not.
+    """
     strategy: str | tuple[str, ...] | None = None
     pin: Mapping[str, Mapping[str, int | tuple[str, ...]]] = field(default_factory=dict[str, Any])
     """The layouts that were asked for: pieces or mesh axes for labels of inputs and results."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from eindecomp.planner.box import Cut, moved, parts_of, totals, used_axes
+from eindecomp.planner.box import Cut, covers, largest_side, moved, parts_of, totals, used_axes
 from eindecomp.planner.network import infinite_where
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Price(Protocol):
         ...
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Costs:
-        """From each held cut to each needed one."""
+        """From each held cut to each needed one; ∞ where what is needed is not held."""
         ...
 
     def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
@@ -53,6 +54,10 @@ class Price(Protocol):
         """Of the kernel calls of each assignment; `items` are the inputs' item sizes."""
         ...
 
+    def held(self, cuts: Sequence[Cut], item: int) -> Costs:
+        """The bytes of each cut on all devices, if all had the largest piece."""
+        ...
+
 
 @dataclass(frozen=True)
 class BytesMoved:
@@ -66,7 +71,7 @@ class BytesMoved:
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Costs:
         """What a device needs less what it holds."""
-        return item * moved(self.mesh, held, needed)
+        return infinite_where(~covers(held, needed), item * moved(self.mesh, held, needed))
 
     def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
         """As often as the elements move."""
@@ -83,3 +88,13 @@ class BytesMoved:
         """Nothing."""
         del vertex, items
         return np.zeros(len(choices.assignments), dtype=np.int64)
+
+    def held(self, cuts: Sequence[Cut], item: int) -> Costs:
+        """As many of the largest piece as there are devices."""
+        return item * held_elements(self.mesh, cuts)
+
+
+def held_elements(mesh: Mesh, cuts: Sequence[Cut]) -> Costs:
+    """The elements of each cut on all devices, if all had the largest piece."""
+    tiles = [prod(largest_side(mesh, span) for span in cut) for cut in cuts]
+    return mesh.devices * np.array(tiles, dtype=np.int64)

@@ -10,8 +10,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.planner.axes import Outcome, Search, solve
-from eindecomp.planner.choices import Choices, all_assignments, choices
+from eindecomp.planner.axes import Outcome, Search, all_axes, solve
+from eindecomp.planner.choices import UNUSED, Choices, choices
 from eindecomp.planner.cost import decided_cost
 from eindecomp.planner.view import is_planned, view_of
 
@@ -72,8 +72,9 @@ def _choose_region(search: Search, outcome: Outcome, region: frozenset[str]) -> 
             return choices(
                 view, search.mesh, (decided.assignment,), tuple(enumerate(decided.places))
             )
-        rows = all_assignments(view.sizes, search.mesh, search.redundant)
-        return choices(view, search.mesh, search.restricted(vertex, view, rows))
+        axes = all_axes(search)
+        blank = (UNUSED,) * len(axes)
+        return choices(view, search.mesh, search.assignments(vertex, view, blank, axes))
 
     try:
         return solve(search, of)

@@ -24,6 +24,7 @@ from eindecomp.planner.traffic import Traffic
 from eindecomp.planner.viable import viable_parts
 from eindecomp.planner.view import is_planned
 from eindecomp.solve.bounding import Bounding
+from eindecomp.solve.rank import rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,6 +156,11 @@ class LeastBytes:
         del vertex, items
         return np.zeros(len(choices.assignments), dtype=np.int64)
 
+    def held(self, cuts: Sequence[Sides], item: int) -> Any:
+        """As for given axes: it is the same for all."""
+        tiles = [prod(_tile(side) for side in sides) for sides in cuts]
+        return item * self.mesh.devices * np.array(tiles, dtype=np.int64)
+
     def _needed(self, needed: Sequence[Sides]) -> Ints:
         """The elements that all devices need; of a diagonal at least nothing."""
         found: list[int] = []
@@ -168,7 +174,11 @@ class LeastBytes:
 
 
 def _tiles(sides: Sequence[Side]) -> NDArray[np.float64]:
-    return np.array([-(-side.units // side.parts) * side.scale for side in sides], dtype=np.float64)
+    return np.array([_tile(side) for side in sides], dtype=np.float64)
+
+
+def _tile(side: Side) -> int:
+    return -(-side.units // side.parts) * side.scale
 
 
 @dataclass(frozen=True)
@@ -177,21 +187,28 @@ class Relaxed:
 
     bound: float
     parts: dict[str, tuple[int, ...]] | None = None
-    problem: tuple[Traffic, Bounding] | None = None
-    """What was relaxed, if its bound can be raised further."""
-
-    @property
-    def solved(self) -> bool:
-        """Whether the partition vectors reach the bound."""
-        return self.problem is not None and self.problem[1].solved
+    solved: bool = False
+    """Whether the partition vectors reach the bound."""
+    is_light: bool = False
+    """Whether they are, of those that do, the ones by which devices read and hold least."""
+    traffic: Traffic | None = None
+    """What was relaxed."""
+    bounding: Bounding | None = None
+    """What is known of it, if its bound can be raised further."""
 
     def tightened(self, goal: float, deadline: float) -> Relaxed:
         """The same with a higher bound, as far as the goal, time and memory allow."""
-        if self.problem is None:
+        if self.traffic is None or self.bounding is None:
             return self
-        traffic, bounding = self.problem
-        bounding.tighten(goal, deadline)
-        return _relaxed(traffic, bounding)
+        self.bounding.tighten(goal, deadline)
+        return _relaxed(self.traffic, self.bounding)
+
+    def otherwise(self, deadline: float) -> Relaxed:
+        """The same with any vectors that reach the bound, not those that read least."""
+        if not self.is_light or self.traffic is None:
+            return self
+        found = _relaxed(self.traffic, Bounding.of(self.traffic.problem(), deadline))
+        return found if found.solved else self
 
 
 Rows = Callable[["Vertex", "View"], "Ints | None"]
@@ -239,13 +256,27 @@ def _relax(
         traffic = Traffic.of(graph, price, of, inputs, shared=True, deadline=deadline)
     except UnsolvedError:
         return None
-    bounding = Bounding.of(traffic.problem(), deadline)
+    problem = traffic.problem()
+    ranked = rank(problem, traffic.load)
+    if ranked is not None:
+        bounding = Bounding.of(ranked, deadline)
+        if bounding.solved and bounding.choice is not None:
+            parts = _parts(traffic, bounding.choice)
+            cost = problem.cost_of(bounding.choice)
+            return Relaxed(cost, parts, solved=True, is_light=True, traffic=traffic)
+    bounding = Bounding.of(problem, deadline)
     bounding.tighten(inf, deadline, levels=1)
     return _relaxed(traffic, bounding)
 
 
 def _relaxed(traffic: Traffic, bounding: Bounding) -> Relaxed:
     choice = bounding.choice
+    parts = None if choice is None else _parts(traffic, choice)
+    bound = int(max(bounding.value, 0))
+    return Relaxed(bound, parts, bounding.solved, traffic=traffic, bounding=bounding)
+
+
+def _parts(traffic: Traffic, choice: Any) -> Any:
+    """The numbers of pieces of all vertices; None where some were left out."""
     whole = all(v.name in traffic.sites for v in traffic.graph.vertices.values() if is_planned(v))
-    parts: Any = None if choice is None or not whole else traffic.assignments(choice)
-    return Relaxed(int(max(bounding.value, 0)), parts, (traffic, bounding))
+    return traffic.assignments(choice) if whole else None

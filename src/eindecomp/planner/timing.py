@@ -15,10 +15,11 @@ import numpy as np
 
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, size_of
-from eindecomp.planner.box import Cut, outer_cut, overlaps, totals, used_axes
+from eindecomp.planner.box import Cut, covers, outer_cut, overlaps, totals, used_axes
 from eindecomp.planner.choices import REPLICATED
 from eindecomp.planner.network import infinite_where
 from eindecomp.planner.paper import dim_parts, tile_sides
+from eindecomp.planner.price import held_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,7 @@ class Seconds:
             crossing = np.maximum(missing - before, 0) * item / self.mesh.devices
             seconds += np.where(crossing > 0, self._link(axis, crossing, 1), 0.0)
             before = np.maximum(before, missing)
-        return seconds
+        return infinite_where(~covers(held, needed), seconds)
 
     def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """A reduce-scatter from the innermost axis out, then gathers where it is replicated."""
@@ -108,6 +109,10 @@ class Seconds:
                 traffic = traffic + tile.astype(np.float64) * item
         work = points * _operations(vertex)
         return np.maximum(work / self.machine.flops, traffic / self.machine.memory_bandwidth)
+
+    def held(self, cuts: Sequence[Cut], item: int) -> Any:
+        """As for bytes."""
+        return item * held_elements(self.mesh, cuts)
 
     def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
         """What computing a vertex takes at least: every device does an equal part, and no more."""

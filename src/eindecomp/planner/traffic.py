@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.graph.ops import Input
+from eindecomp.graph.ops import Fill, Input
 from eindecomp.lang.dtypes import widen
 from eindecomp.planner.box import boxes_key
 from eindecomp.planner.fetch import Fetch, Holder
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.box import Cut
-    from eindecomp.planner.choices import Assignment, Choices, Places
+    from eindecomp.planner.choices import Assignment, Choices, Places, Reads
     from eindecomp.planner.price import Price
     from eindecomp.planner.view import View
     from eindecomp.solve.problem import Problem
@@ -88,6 +88,7 @@ class Traffic:
     assign: dict[str, int] = field(default_factory=dict[str, int])
     home: dict[str, int] = field(default_factory=dict[str, int])
     further: dict[str, int] = field(default_factory=dict[str, int])
+    _loads: dict[Any, Ints] = field(default_factory=dict[Any, Any])
 
     @staticmethod
     def of(
@@ -124,6 +125,16 @@ class Traffic:
     def problem(self, limit: int | None = None) -> Problem:
         """What the solver takes."""
         return self.network.problem(limit)
+
+    @property
+    def load(self) -> Ints:
+        """What each choice makes devices read and hold, packed as the problem's unary costs."""
+        return np.concatenate([np.zeros(0, dtype=np.int64), *self.network.load])
+
+    def load_of(self, choice: Ints) -> int:
+        """What devices read and hold under a choice."""
+        picked: list[int] = choice.tolist()
+        return sum(int(own[k]) for own, k in zip(self.network.load, picked, strict=True))
 
     def assignments(self, choice: Ints) -> dict[str, Assignment]:
         """The assignment of every vertex under a choice of the problem."""
@@ -171,10 +182,13 @@ class Traffic:
             settled = scatter[np.arange(len(scatter)), site.home_of]
             # A pin forbids homes, and what is added to ∞ must not count as more than that.
             unary = infinite_where(is_infinite(settled), unary + settled)
-        self.assign[name] = self.network.variable(np.repeat(unary, flags))
+        load = self._read_load(site)
+        held = self._held(own, own.homes, item)
+        load = load + held[site.home_of] if merged else load
+        self.assign[name] = self.network.variable(np.repeat(unary, flags), np.repeat(load, flags))
         if not merged:
             zeros = np.zeros(len(own.homes), dtype=np.int64)
-            self.home[name] = self.network.variable(zeros)
+            self.home[name] = self.network.variable(zeros, held)
             key = (id(own), "scatter", flags, item, scatter.tobytes())
             self.network.edge(
                 self.assign[name], self.home[name], key, lambda: np.repeat(scatter, flags, axis=0)
@@ -183,6 +197,25 @@ class Traffic:
             self._add_further(site)
         for k in range(len(site.vertex.inputs)):
             self._add_read(site, k)
+
+    def _read_load(self, site: Site) -> Ints:
+        """The bytes that devices read for each assignment: the paper's cost of a join.
+
+        Fills are made where they are read.
+        """
+        total = np.zeros(len(site.choices.assignments), dtype=np.int64)
+        for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
+            source = self.graph[name]
+            if reads is not None and not isinstance(source.op, Fill):
+                total = total + self._held(reads, reads.cuts, source.dtype.itemsize)[reads.of]
+        return total
+
+    def _held(self, owner: Choices | Reads, cuts: tuple[Cut, ...], item: int) -> Ints:
+        """The bytes of each cut on all devices; equal layers have the same choices."""
+        key = (id(owner), item)
+        if key not in self._loads:
+            self._loads[key] = self.price.held(cuts, item)
+        return self._loads[key]
 
     def _scatter(self, site: Site) -> Any:
         own = site.choices
@@ -223,7 +256,9 @@ class Traffic:
         """The further layout, moved from the home once; choice 0 is to have none."""
         name = site.vertex.name
         item = site.vertex.dtype.itemsize
-        self.further[name] = self.network.variable(np.zeros(1 + len(site.further), dtype=np.int64))
+        zeros = np.zeros(1 + len(site.further), dtype=np.int64)
+        load = np.append(0, self.price.held(site.further, item))
+        self.further[name] = self.network.variable(zeros, load)
         holder = self.holder(name)
 
         def table() -> Any:

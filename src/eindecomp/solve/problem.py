@@ -28,7 +28,7 @@ Costs = NDArray[Any]
 
 INFINITE = np.iinfo(np.int64).max
 _ROUNDING = 1e-9  # of usages that are floats, relative to all of them
-_EXACT = 2**53  # integers up to here are exact as float64
+EXACT = 2**53  # integers up to here are exact as float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Problem:
     @property
     def exact_in_floats(self) -> bool:
         """Whether sums of these costs are exact in float64."""
-        return self.integral and self.magnitude < _EXACT
+        return self.integral and self.magnitude < EXACT
 
     def floats(self, costs: Costs) -> Floats:
         """Costs as float64, ∞ as `inf`."""

@@ -103,6 +103,9 @@ def summary(plan: Plan) -> str:
 def _proof(plan: Plan) -> str:
     within = "" if plan.strategy is None else " within this strategy"
     within += " with these pins" if plan.pin else ""
+    # Only the objective that prices computing weighs computing the same on several devices.
+    if plan.devices > 1 and plan.objective != "time":
+        within += " that divides every vertex among all devices"
     if is_proved(plan.gap):
         return f"Proved optimal: no plan{within} costs less."
     bound = exact(plan.bound, plan.objective)
