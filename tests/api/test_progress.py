@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from eindecomp.api import progress
-from eindecomp.engines.events import RunStarted, TaskFinished
+from eindecomp.engines.events import KernelCompiled, RunStarted, TaskFinished
 
 SHORT = """
 import sys
@@ -32,6 +32,9 @@ def test_a_long_run_shows_how_many_tasks_are_done(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     with progress.showing(True) as follow:
         follow(RunStarted(4))
+        follow(KernelCompiled("Z[i] <- X[i] * 2", 0, 0, 0.0, 0.5))
         for _ in range(3):
             follow(TaskFinished("Z", "compute", 0, 0, 0.0, 0.0))
-    assert "75%" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "75%" in shown
+    assert "kernels compiled: 1" in shown

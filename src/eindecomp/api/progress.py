@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from eindecomp.engines.events import Event, RunStarted, TaskFinished
+from eindecomp.engines.events import Event, KernelCompiled, RunStarted, TaskFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,20 +26,23 @@ def showing(wanted: bool | None) -> Generator[Callable[[Event], None] | None]:
         return
     started = last = monotonic()
     total: int | None = None
-    done = 0
+    done = compiled = 0
     bar: Progress | None = None
 
     def follow(event: Event) -> None:
-        nonlocal bar, done, last, total
+        nonlocal bar, compiled, done, last, total
         if isinstance(event, RunStarted):
             total = event.tasks
+        elif isinstance(event, KernelCompiled):
+            compiled += 1
         elif isinstance(event, TaskFinished):
             done += 1
             now = monotonic()
             if now - last > _PAUSE and now - started > _PATIENCE:
                 last = now
                 bar = bar or _bar(total)
-                bar.update(bar.task_ids[0], completed=done)
+                what = f"running (kernels compiled: {compiled})" if compiled else "running"
+                bar.update(bar.task_ids[0], completed=done, description=what)
 
     try:
         yield follow

@@ -38,12 +38,17 @@ class Engine(Protocol):
 
 def find_engine(name: str) -> Engine:
     """The engine that some installed package offers under a name."""
+    return _kind_of(name)()
+
+
+@cache
+def _kind_of(name: str) -> Callable[[], Engine]:
     known = _installed()
     if name not in known:
         raise InputError(
             f"there is no engine {name!r}{suggest(name, known)}; installed: {', '.join(known)}"
         )
-    return known[name].load()()
+    return known[name].load()
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cache
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,39 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 LOCK = RLock()
-_RUNNING: list[tuple[Any, int]] = []
+
+
+class _Limit:
+    """All libraries at one thread; threadpoolctl's own takes ten times as long to make."""
+
+    def __init__(self) -> None:
+        self._before = [(pool, pool.get_num_threads()) for pool in _pools()]
+        for pool, _ in self._before:
+            pool.set_num_threads(1)
+
+    def undo(self) -> None:
+        """Give every library the threads that it had."""
+        for pool, count in self._before:
+            pool.set_num_threads(count)
+
+
+@cache
+def _pools() -> list[Any]:
+    libraries()  # what is loaded later is not held
+    selected: Any = controller().select(user_api="blas")
+    return list(selected.lib_controllers)
+
+
+_RUNNING: list[tuple[_Limit, int]] = []
 """The runs that last: what the first has set, and the thread of each."""
 
 
 @contextmanager
 def one_thread_each() -> Generator[None]:
     """Hold BLAS to one thread while anybody's run or measurement lasts."""
-    libraries()  # what is loaded later would not be held
     with LOCK:
         # The setting belongs to the process: the first run makes it, the last undoes it.
-        limit = _RUNNING[0][0] if _RUNNING else controller().limit(limits=1, user_api="blas")
+        limit = _RUNNING[0][0] if _RUNNING else _Limit()
         own = (limit, get_ident())
         _RUNNING.append(own)
     try:
@@ -31,7 +54,7 @@ def one_thread_each() -> Generator[None]:
         with LOCK:
             _RUNNING.remove(own)
             if not _RUNNING:
-                limit.restore_original_limits()
+                limit.undo()
 
 
 def forget_others() -> None:
@@ -39,4 +62,4 @@ def forget_others() -> None:
     before = [*_RUNNING]
     _RUNNING[:] = [run for run in before if run[1] == get_ident()]
     if before and not _RUNNING:
-        before[0][0].restore_original_limits()
+        before[0][0].undo()
