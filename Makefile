@@ -48,6 +48,8 @@ unit: $(VENV)/ready
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/large_graphs.py
 	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/products.py
+	$(BIN)/python benchmarks/compiling.py
 	$(BIN)/python benchmarks/run_einsum.py
 	$(BIN)/python benchmarks/solve_chain.py
 	$(BIN)/python benchmarks/plan_llama.py

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# Measured on a Neoverse-N1 core: what a call costs, copying an element, one multiply-add.
+# About what a call costs, copying an element, one multiply-add: to tell orders of loops apart.
 _CALL, _COPY, _MULADD = 1e-6, 1.5e-9, 3.5e-11
 _SMALL = 8**3
 """Multiply-adds of one matrix product below which generated loops are faster."""

@@ -104,9 +104,8 @@ def _multiplied(
     """Put a panel together and multiply all rows by it."""
     first, second, result = view.types
     wide = widen(result)
-    name = f"copies_{vectors}_{second.name}_{wide.name}_{turned:d}"
-    lines.blocks[name] = make_copies(vectors, second, wide, turned=turned)
-    step = "y_column" if turned else "y_depth"
+    name = f"copies_{second.name}_{wide.name}_{turned:d}"
+    lines.blocks[name] = make_copies(second, wide, turned=turned)
     source = "second + start * y_depth + place * y_column"
 
     def make(block: int) -> tuple[str, Any]:
@@ -115,4 +114,7 @@ def _multiplied(
 
     row = vectors * lanes(wide) * wide.itemsize
     call = f"((first + row * x_row + start * x_depth, x_row, x_depth, panel, {row}, {where}))"
-    return [f"{name}(({source}, {step}, panel, terms))", *lines.each_row(view, make, call)]
+    return [
+        f"{name}(({source}, y_depth, y_column, panel, terms, {vectors}))",
+        *lines.each_row(view, make, call),
+    ]

@@ -115,12 +115,16 @@ if left > 0:
 
 def _panel(lines: Lines, paired: bool) -> list[str]:
     """Put the columns of a panel together."""
-    name = f"copies_2_pairs_{paired:d}"
-    lines.blocks[name] = (
-        make_copies(2, FLOAT32, FLOAT32, turned=True) if paired else make_function(4, _pair)
-    )
-    step = "y_column" if paired else "y_depth"
-    call = f"{name}((second + column * y_column, {step}, panel, depth // 2))"
+    source = "second + column * y_column"
+    if paired:
+        # Two neighbours are moved as one number of 32 bits.
+        name = "copies_float32_float32_1"
+        lines.blocks[name] = make_copies(FLOAT32, FLOAT32, turned=True)
+        call = f"{name}(({source}, 4, y_column, panel, depth // 2, 2))"
+    else:
+        name = "copies_in_pairs"
+        lines.blocks[name] = make_function(4, _pair)
+        call = f"{name}(({source}, y_depth, panel, depth // 2))"
     part = ["    " + line for line in _part(paired)]
     head = [f"panel = {_EACH}", _COUNT]
     return [*head, f"if count == {_BLOCK}:", f"    {call}", f"if count < {_BLOCK}:", *part]

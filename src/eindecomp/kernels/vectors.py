@@ -230,10 +230,11 @@ def make_dots(
             for u, places in enumerate(sums):
                 step(places, builder.add(start, _I64(u * block.lanes)))
         done = builder.mul(turns, _I64(width))
-        vectors = builder.sdiv(builder.sub(depth, done), _I64(block.lanes))
-        with cgutils.for_range(builder, vectors) as loop:
-            step(sums[0], builder.add(done, builder.mul(loop.index, _I64(block.lanes))))
-        done = builder.add(done, builder.mul(vectors, _I64(block.lanes)))
+        if unroll > 1:
+            vectors = builder.sdiv(builder.sub(depth, done), _I64(block.lanes))
+            with cgutils.for_range(builder, vectors) as loop:
+                step(sums[0], builder.add(done, builder.mul(loop.index, _I64(block.lanes))))
+            done = builder.add(done, builder.mul(vectors, _I64(block.lanes)))
         with builder.if_then(builder.icmp_signed("<", done, depth)):
             last = builder.sub(depth, _I64(block.lanes))
             step(sums[0], last, block.from_lane(builder.sub(done, last)))
@@ -345,42 +346,45 @@ def make_updates(rows: int, terms: int, of: tuple[DType, DType, DType]) -> Any:
     return make_function(8, emit)
 
 
-def make_copies(vectors: int, of: DType, computed: DType, *, turned: bool) -> Any:
-    """A panel of columns: a function of (y, y_step, panel, depth).
+def make_copies(of: DType, computed: DType, *, turned: bool) -> Any:
+    """A panel of columns: a function of (y, y_term, y_column, panel, depth, vectors).
 
-    The panel has a row of all columns for each of `depth` terms. `y_step` is that between terms,
-    columns being neighbours; if `turned`, it is that between columns, terms being neighbours, of
-    which there are at least as many as a vector has lanes.
+    The panel has a row of so many vectors for each of `depth` terms. Columns are neighbours in `y`;
+    or terms are, if it is `turned`, of which there are at least as many as a vector has lanes.
     """
 
     def emit(builder: Any, numbers: Sequence[Any]) -> None:
         block = _Block(builder, computed)
-        y, y_step, panel, depth = numbers
+        y, y_term, y_column, panel, depth, vectors = numbers
         width = block.lanes
-        row = _I64(vectors * width * computed.itemsize)
+        row = builder.mul(vectors, _I64(width * computed.itemsize))
 
-        def place(term: Any, v: int) -> Any:
+        def place(term: Any, vector: Any) -> Any:
             start = builder.add(panel, builder.mul(term, row))
-            return builder.add(start, _I64(v * width * computed.itemsize))
+            return builder.add(start, builder.mul(vector, _I64(width * computed.itemsize)))
 
-        def turn(term: Any) -> None:
-            for v in range(vectors):
-                start = builder.add(y, builder.mul(term, _I64(of.itemsize)))
-                columns = [block.at(start, y_step, v * width + k) for k in range(width)]
-                for k, value in enumerate(block.turned([block.load(of, c) for c in columns])):
-                    block.store(value, place(builder.add(term, _I64(k)), v))
+        def turn(term: Any, vector: Any) -> None:
+            start = builder.add(y, builder.mul(term, y_term))
+            start = builder.add(start, builder.mul(builder.mul(vector, _I64(width)), y_column))
+            columns = [block.load(of, block.at(start, y_column, k)) for k in range(width)]
+            for k, value in enumerate(block.turned(columns)):
+                block.store(value, place(builder.add(term, _I64(k)), vector))
 
         if turned:
-            turns = builder.sdiv(depth, _I64(width))
+            # The last terms are put there once more with those before them.
+            turns = builder.sdiv(builder.add(depth, _I64(width - 1)), _I64(width))
+            last = builder.sub(depth, _I64(width))
             with cgutils.for_range(builder, turns) as loop:
-                turn(builder.mul(loop.index, _I64(width)))
-            with builder.if_then(builder.icmp_signed("<", builder.mul(turns, _I64(width)), depth)):
-                turn(builder.sub(depth, _I64(width)))
+                term = builder.mul(loop.index, _I64(width))
+                term = builder.select(builder.icmp_signed("<", term, last), term, last)
+                with cgutils.for_range(builder, vectors) as inner:
+                    turn(term, inner.index)
             return
         with cgutils.for_range(builder, depth) as loop:
-            start = builder.add(y, builder.mul(loop.index, y_step))
-            for v in range(vectors):
-                value = block.load(of, builder.add(start, _I64(v * width * of.itemsize)))
-                block.store(value, place(loop.index, v))
+            start = builder.add(y, builder.mul(loop.index, y_term))
+            with cgutils.for_range(builder, vectors) as inner:
+                offset = builder.mul(inner.index, _I64(width * of.itemsize))
+                value = block.load(of, builder.add(start, offset))
+                block.store(value, place(loop.index, inner.index))
 
-    return make_function(4, emit)
+    return make_function(6, emit)
