@@ -13,7 +13,7 @@ from eindecomp.kernels.stacks import over_stack
 from eindecomp.kernels.vectors import registers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from eindecomp.kernels.product import Product, Side
     from eindecomp.lang.dtypes import DType
@@ -78,6 +78,15 @@ class Lines:
     def under(self, head: str, *body: str) -> None:
         """Add a statement with lines under it."""
         self.lines += [head, *("    " + line for line in body)]
+
+    def each_panel(self, width: int, body: Sequence[str], *, last: bool) -> None:
+        """Add lines for panels of so many columns; the last of all may overlap the one before."""
+        if last:
+            place = f"place = min(column, columns - {width})"
+            self.under("while column < columns:", place, *body, f"column = place + {width}")
+        else:
+            test = f"while column + {width} <= columns:"
+            self.under(test, "place = column", *body, f"column += {width}")
 
     def each_row(
         self, view: Oriented, make: Callable[[int], tuple[str, Any]], call: str

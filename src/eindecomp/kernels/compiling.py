@@ -18,13 +18,14 @@ import numpy as np
 from numba import types
 
 from eindecomp.kernels import assemble as assembling
-from eindecomp.kernels import functions, intrinsics, vectors
+from eindecomp.kernels import functions, intrinsics, numbers, vectors
 from eindecomp.kernels import machine_code as linking
-from eindecomp.kernels.assemble import Unsupported, assemble
+from eindecomp.kernels.assemble import assemble
 from eindecomp.kernels.cache import load, store
 from eindecomp.kernels.emit import caster
 from eindecomp.kernels.generate import source_of
 from eindecomp.kernels.machine_code import link, machine_code
+from eindecomp.kernels.numbers import Unsupported
 from eindecomp.kernels.stored import Stored
 from eindecomp.lang.dtypes import LOW_PRECISION, dtype, type_names
 
@@ -128,6 +129,6 @@ def _namespace() -> dict[str, Any]:
 @cache
 def versions() -> str:
     """Everything but the source that compiled code depends on."""
-    modules = (assembling, functions, intrinsics, linking, vectors)
+    modules = (assembling, functions, intrinsics, linking, numbers, vectors)
     code = [Path(str(module.__file__)).read_text() for module in modules]
     return repr((llvmlite.__version__, numba.__version__, linking.processor(), code))

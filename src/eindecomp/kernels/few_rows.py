@@ -100,13 +100,7 @@ def _sums(view: Oriented) -> Lines:
             made = make_sums(block, count, view.types, _AHEAD, partial=partial)
             return view.named("sums", block, count, _AHEAD, partial), made
 
-        rows = inner.each_row(view, make, call)
-        if partial:
-            place = f"place = min(column, columns - {width})"
-            inner.under("while column < columns:", place, *rows, f"column = place + {width}")
-        else:
-            test = f"while column + {count * width} <= columns:"
-            inner.under(test, "place = column", *rows, f"column += {count * width}")
+        inner.each_panel(count * width, inner.each_row(view, make, call), last=partial)
     lines = Lines(["start = 0"], inner.blocks)
     lines.under("while start < depth:", *inner.lines, "start += terms")
     return lines

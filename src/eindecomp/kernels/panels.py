@@ -57,7 +57,7 @@ def _direct(view: Oriented, turned: bool) -> Lines:
     for count, partial in ((_vectors(view), False), (1, True)):
         where = f"result + row * z_row + place * z_column, z_row, terms, {onto}, column - place"
         body = _multiplied(inner, view, turned, count, where, partial=partial)
-        _each_panel(inner, count * width, body, last=partial)
+        inner.each_panel(count * width, body, last=partial)
     lines = Lines([f"panel = {SCRATCH}", "start = 0"], inner.blocks)
     lines.under("while start < depth:", *inner.lines, "start += terms")
     return lines
@@ -78,7 +78,7 @@ def _rounded(view: Oriented, turned: bool) -> Lines:
         store = f"store_{view.types[2].name}(result + row * z_row + place * z_column, k, "
         stretches += [f"        {store}reload_float32(sums + row * {row}, k))"]
         sums = f"sums = panel + {(_STRETCH + width) * row}"
-        _each_panel(lines, count * width, [sums, *stretches], last=count == 1)
+        lines.each_panel(count * width, [sums, *stretches], last=count == 1)
     return lines
 
 
@@ -86,16 +86,6 @@ def _terms(width: int) -> list[str]:
     """A stretch of terms; one at the end that is shorter than a vector joins the one before."""
     rest = f"if depth - start - terms < {width}:"
     return [f"terms = min(depth - start, {_STRETCH})", rest, "    terms = depth - start"]
-
-
-def _each_panel(lines: Lines, width: int, body: list[str], *, last: bool) -> None:
-    """Panels of so many columns; the last of all may overlap the one before."""
-    if last:
-        place = f"place = min(column, columns - {width})"
-        lines.under("while column < columns:", place, *body, f"column = place + {width}")
-    else:
-        test = f"while column + {width} <= columns:"
-        lines.under(test, "place = column", *body, f"column += {width}")
 
 
 def _multiplied(
