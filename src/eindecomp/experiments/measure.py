@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from eindecomp.tra.lower import lower
 
 if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
+
+_PAUSE = 0.05
+"""Seconds before a turn: threads of the last library spin for a while, where the next would run."""
 
 Way = Callable[[], object]
 """One way to compute something: gives the result, or a `Lapse`."""
@@ -115,6 +118,7 @@ def take_turns(
     names = list(ways)
     for turn in range(repeats + warm_up):
         for name in reversed(names) if turn % 2 else names:
+            sleep(_PAUSE)
             start = perf_counter()
             result = ways[name]()
             spent = perf_counter() - start
