@@ -37,11 +37,12 @@ _EXACT = 8
 """Rows up to which every number of them is a class of its own: kernels differ."""
 _SIDE = 2**12
 """The longest side that is measured; longer ones behave alike."""
-_MATRIX = 2**22
+_MATRIX = 2**23
 """The most numbers in a matrix that is measured: more than caches hold near a core."""
-_WORK = 2**28
-"""The most multiply-adds that are measured at a time: some milliseconds."""
+_WORK = 2**30
+"""The most multiply-adds that are measured at a time: some tens of milliseconds."""
 _ROUNDS = 5
+_ENOUGH = 0.1  # seconds of one way, after which three rounds will do
 _SECONDS = 1e-4  # that a timing lasts at least, so that the clock tells it from nothing
 _CLEARLY = 0.97  # of another way's time, to be preferred to it
 
@@ -86,7 +87,7 @@ def _sample(product: Product) -> Product:
     )
     count = 1
     if product.loops:
-        work = max(1, _WORK // 2**8 // (m * n * k))
+        work = max(1, _WORK // 2**10 // (m * n * k))
         count = _round(min(prod(loop[0] for loop in product.loops), work))
     steps = (m * k * items[0], k * n * items[1], m * n * items[2])
     loops = ((count, *steps),) if count > 1 else ()
@@ -127,12 +128,15 @@ def _measure(sample: Product, ways: Mapping[str, Launch]) -> dict[str, float]:
     )
     best = dict.fromkeys(ways, np.inf)
     repeats: dict[str, int] = {}
+    start = perf_counter()
     for turn in range(_ROUNDS + 1):
+        if turn > 3 and perf_counter() - start > _ENOUGH * len(ways):
+            break
         for name, way in ways.items():
-            start = perf_counter()
+            begun = perf_counter()
             for _ in range(repeats.get(name, 1)):
                 way.launch([x, y], [z], ())
-            seconds = perf_counter() - start
+            seconds = perf_counter() - begun
             if turn == 0:
                 repeats[name] = max(1, round(_SECONDS / max(seconds, 1e-9)))
             else:
