@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from eindecomp.errors import GraphError
-from eindecomp.graph.ops import Input
 from eindecomp.lang.einsum import product
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, Scalar, Tuple
 from eindecomp.lang.text.resolve import parse_expr, parse_join
@@ -17,10 +16,7 @@ from eindecomp.lang.text.resolve import parse_expr, parse_join
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
-    from eindecomp.graph.graph import Graph
-
 T = TypeVar("T")
-_NAMED = 5  # tensors that one message names
 
 
 def expect(value: object, kinds: type[T] | tuple[type[T], ...], what: str) -> T:
@@ -97,19 +93,3 @@ def window(given: object, label: str) -> tuple[int, int] | int:
             raise GraphError(
                 f"a range is a start and a stop, or one index, but {label!r} has {given!r}"
             )
-
-
-def check_outputs(graph: Graph) -> None:
-    """Raise `GraphError` for a graph that declares no output: nothing would be computed."""
-    if graph.outputs:
-        return
-    read = {name for vertex in graph.vertices.values() for name in vertex.inputs}
-    made = [v.name for v in graph.vertices.values() if not isinstance(v.op, Input)]
-    last = [name for name in made if name not in read] or list(graph.vertices)
-    if not last:
-        raise GraphError("the graph is empty: it has no output")
-    names = ", ".join(last[:_NAMED]) + (", …" if len(last) > _NAMED else "")
-    raise GraphError(
-        f"the graph declares no output, so there is nothing to compute: write `output {last[-1]}` "
-        f"in its text or call graph.output({last[-1]!r}); nothing reads {names}"
-    )

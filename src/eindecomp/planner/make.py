@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError, suggest
-from eindecomp.graph.checks import check_outputs
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.outputs import check_outputs
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.axes import Restriction, Search

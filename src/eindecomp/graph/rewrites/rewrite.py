@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eindecomp.graph.checks import check_outputs
+from eindecomp.graph.outputs import check_outputs
 from eindecomp.graph.rewrites.divide_late import divide_late
 from eindecomp.graph.rewrites.fuse import fuse
 from eindecomp.graph.rewrites.merge_common import merge_common
