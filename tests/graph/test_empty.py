@@ -22,6 +22,8 @@ CASES: list[tuple[str, str, Any]] = [
     ("X[i: 3, j: 0]", "Z[i] <- max X[i,j]", np.full(3, -INF)),
     ("X[i: 3, j: 0]", "Z[j] <- sum X[i,j]", np.zeros(0)),
     ("X[i: 3, j: 0]", "Z[i] <- lse X[i,j]", np.full(3, -INF)),
+    ("X[i: 0, j: 3]", "Z[i] <- argmax[j] X[i,j]", np.zeros(0)),
+    ("X[i: 0, j: 9]", "Y[i] <- argmax[j] X[i,j]\nZ[i] <- Y[i] + 1", np.zeros(0)),
     ("X[i: 3, j: 0], Y[j, k: 4]", PRODUCT, np.zeros((3, 4))),
     ("X[i: 0, j: 5], Y[j, k: 4]", PRODUCT, np.zeros((0, 4))),
     ("X[i: 0, j: 5], Y[i, k: 4]", "Z[j,k] <- sum (X[i,j] - Y[i,k])**2", np.zeros((5, 4))),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from math import isinf
+from dataclasses import replace
+from math import inf, isinf
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,10 +13,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from eindecomp.solve.solution import Progress
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-
-    from eindecomp.solve import Progress
 
 INTERRUPTED = 130
 progress_console = Console(stderr=True)
@@ -26,9 +28,18 @@ def live_line() -> Generator[Callable[[Progress], None] | None, None, None]:
     if not progress_console.is_terminal:
         yield None
         return
-    start = Text("  starting")
-    with Live(start, console=progress_console, transient=True, refresh_per_second=4) as live:
-        yield lambda event: live.update(progress_line(event))
+    started, last = monotonic(), Progress(0.0, "starting", inf, 0)
+
+    def line() -> Text:
+        # The clock goes on between events: compiling the solver's loops takes seconds.
+        return progress_line(replace(last, seconds=monotonic() - started))
+
+    def follow(event: Progress) -> None:
+        nonlocal last
+        last = event
+
+    with Live(get_renderable=line, console=progress_console, transient=True, refresh_per_second=4):
+        yield follow
 
 
 def progress_line(event: Progress) -> Text:
