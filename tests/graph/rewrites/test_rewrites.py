@@ -163,6 +163,33 @@ def test_partial_contractions_are_as_wide_as_the_whole() -> None:
     np.testing.assert_allclose(found, ed.evaluate(graph, values)["Z"], rtol=1e-6)
 
 
+@pytest.mark.parametrize("join", ["X[i,j] * Y[j,k] * Z[k]", "Y[j,k] * Z[k] * X[i,j]"])
+@pytest.mark.parametrize(
+    ("wide", "narrow", "number"),
+    [
+        ("int64", "int8", 100),
+        ("float32", "int8", 100),
+        ("float64", "int32", 1_000_000),
+        ("float64", "float32", 1e30),
+        ("complex128", "complex64", 1e30),
+        ("int64", "bool", 1),
+    ],
+)
+def test_contractions_of_mixed_types_wrap_and_overflow_where_they_are_written_to(
+    join: str, wide: str, narrow: str, number: float
+) -> None:
+    text = f"input X[i: 3, j: 4] {wide}, Y[j, k: 5] {narrow}, Z[k] {narrow}\nW[i] <- sum {join}"
+    graph = ed.parse(f"{text}\noutput W")
+    values = {
+        "X": np.ones((3, 4), wide),
+        "Y": np.full((4, 5), number, narrow),
+        "Z": np.full(5, number, narrow),
+    }
+    wanted = ed.evaluate(graph, values)["W"]
+    np.testing.assert_allclose(ed.evaluate(ed.rewrite(graph), values)["W"], wanted, rtol=1e-6)
+    np.testing.assert_allclose(ed.run(ed.plan(graph, 2), values)["W"], wanted, rtol=1e-6)
+
+
 def test_partial_contractions_of_float16_do_not_overflow() -> None:
     head = "input A[i: 2, j: 2] float16, B[j, k: 2] float16, C[k, l: 2] float16\n"
     graph = ed.parse(f"{head}Z[i,l] <- sum A[i,j] * B[j,k] * C[k,l]\noutput Z")

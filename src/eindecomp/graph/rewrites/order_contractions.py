@@ -8,12 +8,12 @@ around it; what is left stays one n-ary vertex, as element-wise joins always do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
-from eindecomp.lang.dtypes import FLOAT32, Kind, concrete, kind, promote
+from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION, Kind, concrete, kind, promote
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import Monoid, distributes
 from eindecomp.lang.scalar import Arg, Call, Expr, Tuple, call, leaves, replace_args, used_args
@@ -55,10 +55,29 @@ def order_contractions(graph: Graph) -> Graph:
 def _binarise(vertex: Vertex, op: EinSum, agg: Monoid, into: Graph) -> None:
     if isinstance(op.join, Call) and distributes(op.join.op, agg):
         parts = list(_chain(op.join, op.join.op))
-        if all(len(used_args(part)) <= 1 for part in parts):
+        if all(len(used_args(part)) <= 1 for part in parts) and _is_of_one_type(vertex, op, into):
             _contract(vertex, op, parts, op.join.op, into)
             return
     _split(vertex, op, into)
+
+
+def _is_of_one_type(vertex: Vertex, op: EinSum, graph: Graph) -> bool:
+    """Whether a chain is computed in one type from its first link on: order then changes no range.
+
+    In `Y * Z * X` two narrow numbers meet first, and may wrap around or overflow as they do.
+    """
+    types = [graph[name].dtype for name in vertex.inputs]
+    whole = type_of(op.join, types, graph.scalars)
+    return all(type_of(link, types, graph.scalars) == whole for link in _links(op.join))
+
+
+def _links(expr: Expr) -> Iterator[Call]:
+    """The calls of a chain of one binary function."""
+    if isinstance(expr, Call):
+        yield expr
+        for arg in expr.args:
+            if isinstance(arg, Call) and arg.op == expr.op:
+                yield from _links(arg)
 
 
 def _chain(expr: Expr, op: str) -> Iterator[Expr]:
@@ -101,7 +120,7 @@ def _contract(vertex: Vertex, op: EinSum, parts: list[Expr], join: str, into: Gr
         operands = [(factor.name, factor.labels) for factor in picked]
         value = _join(picked, join)
         if not is_whole:
-            value = _at_least(value, picked, vertex, into)
+            value = _at_least(value, picked, join, vertex, into)
         made = into.add_einsum(labels, operands, value, op.agg, name, vertex.sizes)
         queue.append(_Factor(made.name, labels, Arg(0)))
     if _is_narrow(vertex):
@@ -122,14 +141,20 @@ def _join(factors: Sequence[_Factor], op: str) -> Expr:
     return first
 
 
-def _at_least(value: Expr, factors: Sequence[_Factor], vertex: Vertex, graph: Graph) -> Expr:
+def _at_least(
+    value: Expr, factors: Sequence[_Factor], join: str, vertex: Vertex, graph: Graph
+) -> Expr:
     """A partial result in the type of the whole one, which a part of the factors may not reach."""
     types = [graph[factor.name].dtype for factor in factors]
     found = type_of(value, types, graph.scalars)
     wanted = promote(found, FLOAT32 if _is_narrow(vertex) else vertex.dtype)
     if wanted == found or kind(found) is Kind.BOOL:
         return value
-    return call(concrete(wanted).name, value)
+    to = concrete(wanted).name
+    if found in LOW_PRECISION:
+        return call(to, value)  # which matrix products take, and compute in float32 anyway
+    # Before they are joined: what is too large for the narrow type would be lost by then.
+    return _join([replace(factor, map=call(to, factor.map)) for factor in factors], join)
 
 
 def _path(factors: Sequence[_Factor], output: Labels, graph: Graph) -> list[tuple[int, ...]]:
