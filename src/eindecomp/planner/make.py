@@ -228,7 +228,7 @@ def _plan_pieces(task: _Task, solver: str) -> _Made:
         return rows if kept is None else kept
 
     every = Pieces.of(task.graph, task.mesh.sizes, None if task.restriction is None else restrict)
-    pieces = every.fitting(MOST_CELLS)
+    pieces = every.fitting(MOST_CELLS // 4)
     bound: float = 0
     if solver == "tree":
         choice, method = choose_on_tree(pieces), "tree"

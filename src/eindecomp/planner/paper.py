@@ -72,12 +72,18 @@ def repartition(held: Ints, held_tile: Ints, need: Ints, need_tile: Ints) -> Int
 
     `pairs` counts the tiles of both sides that meet, dimension by dimension.
     """
-    a, c = held[:, None], need[None]
-    pairs = (a + c - np.gcd(a, c)).prod(axis=2)
+    shape = (len(held), len(need))
+    pairs, n_int = np.ones(shape, np.int64), np.ones(shape, np.int64)
+    same = np.ones(shape, bool)
+    # One dimension at a time: all at once would take the memory of as many tables.
+    for k in range(held.shape[1]):
+        a, c = held[:, k, None], need[None, :, k]
+        ours, theirs = held_tile[:, k, None], need_tile[None, :, k]
+        pairs *= a + c - np.gcd(a, c)
+        n_int *= np.minimum(ours, theirs)
+        same &= (a == c) & (ours == theirs)
     tiles = need.prod(axis=1)[None]
     n_p, n_c = held_tile.prod(axis=1)[:, None], need_tile.prod(axis=1)[None]
-    n_int = np.minimum(held_tile[:, None], need_tile[None]).prod(axis=2)
-    same = (a == c).all(axis=2) & (held_tile[:, None] == need_tile[None]).all(axis=2)
     costs = (pairs - tiles) * (n_c + n_p) + np.where(n_p != n_int, n_p * tiles, 0)
     return np.where(same, 0, costs)
 
