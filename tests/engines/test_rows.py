@@ -48,6 +48,19 @@ def test_rows_of_a_table_larger_than_memory(huge, devices, of, stored):
     assert sum(where[0].stop - where[0].start for where in seen) < 100
 
 
+@pytest.mark.parametrize("index", ["d in 0:10", "7", "d in 3:4"])
+def test_rows_that_are_cut_are_gathered_first(huge, index):
+    left = "s,d" if "d" in index else "s"
+    graph = ed.parse(
+        f"input T[v: {HUGE}, d: {WIDTH}], I[s: 3] int64\nE[{left}] <- T[I[s], {index}]\noutput E"
+    )
+    seen = []
+    given = {"T": Lazy(huge, seen.append), "I": np.array([5, HUGE - 1, 0])}
+    found = ed.run(ed.plan(graph, 2), given)["E"]
+    assert (found.reshape(3, -1) == np.array([[3], [7], [0]])).all()
+    assert sum(where[0].stop - where[0].start for where in seen) < 100
+
+
 def test_an_index_outside_the_table_is_named(huge):
     plan = ed.plan(lookup(HUGE), 1)
     for table in (huge, Lazy(huge, lambda _: None)):

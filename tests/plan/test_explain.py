@@ -118,6 +118,7 @@ def test_the_proof_names_the_plans_it_speaks_of() -> None:
     rule = "that divides every vertex among all devices"
     assert rule in str(attention())
     assert rule in str(attention(objective="bound"))
+    assert "two layouts at most" in str(attention())
     assert rule not in str(attention(objective="time", machine="cpu-cluster"))
     assert "no plan costs less" in str(ed.plan(ed.load(EXAMPLES / "matmul.ein"), 1))
 

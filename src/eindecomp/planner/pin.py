@@ -69,7 +69,22 @@ def pinned_cuts(
                 raise PlanError(f"pin: rewriting leaves no tensor {name!r}; plan it as written")
             raise PlanError(f"pin: the graph has no tensor {name!r}{suggest(name, graph.vertices)}")
         found[name] = _cuts(graph[name], mesh, wanted)
+        _check_can_be_cut(graph, mesh, graph[name], found[name])
     return found
+
+
+def _check_can_be_cut(graph: Graph, mesh: Mesh, vertex: Vertex, cuts: tuple[Cut, ...]) -> None:
+    """Refuse pins along dimensions that no piece of the vertex is a block of."""
+    if not is_planned(vertex):
+        return
+    dims = zip(vertex.labels, view_of(graph, vertex).output, strict=True)
+    for k, (label, dim) in enumerate(dims):
+        pieces = min(parts_of(mesh, cut[k].axes | cut[k].inner) for cut in cuts)
+        if dim.label is None and pieces > 1:
+            raise PlanError(
+                f"pin: {vertex} cannot be cut along {label!r}, as it puts its pieces together from "
+                "parts of what it reads there: leave that whole, or pin what is computed of it"
+            )
 
 
 def agrees(mesh: Mesh, cut: Cut, pinned: Sequence[Cut]) -> bool:

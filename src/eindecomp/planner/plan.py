@@ -68,7 +68,8 @@ class Plan:
     """What no plan can cost less than, by proof.
 
     That is: no plan on this mesh, with these restrictions, that divides every vertex among all
-    devices, as far as its sizes allow; for objective `time` also none that does not.
+    devices, as far as its sizes allow, and keeps a tensor in two layouts at most; for objective
+    `time` also none that computes the same on several devices.
     """
     strategy: str | tuple[str, ...] | None = None
     pin: Mapping[str, Mapping[str, int | tuple[str, ...]]] = field(default_factory=dict[str, Any])

@@ -11,6 +11,7 @@ from hypothesis import given
 import eindecomp as ed
 from eindecomp.graph.rewrites.divide_late import divide_late
 from eindecomp.graph.rewrites.fuse import MAX_INPUTS, MAX_SIZE, fuse
+from eindecomp.graph.rewrites.gather_early import gather_early
 from eindecomp.graph.rewrites.merge_common import merge_common
 from eindecomp.graph.rewrites.order_contractions import order_contractions
 from eindecomp.graph.rewrites.rewrite import PASSES, rewrite
@@ -116,6 +117,24 @@ def test_fixtures(run: Pass, before: str, after: str) -> None:
     graph = ed.parse(f"{HEAD}{before}\noutput Z")
     expected = ed.parse(f"{HEAD}{after}\noutput Z")
     assert str(run(graph)) == str(expected)
+
+
+@pytest.mark.parametrize(
+    ("cut", "gathered"),
+    [
+        ("S[v,a] <- T[v, a in 1:3, 2]", "Z[b,a] <- S[ids[b], a]"),
+        ("S[v,a] <- T[v in 0:90, a, 0]", "Z[b,a] <- S[ids[b], a]"),
+        ("S[v,c] <- T[v, 1, c in 0:2]", "Z[c,b] <- S[ids[b], c]"),
+        ("S[v,a,c] <- T[v, a in 0:3, c]", "Z[a,c,b] <- S[ids[b], a, c]"),
+        ("S[v,b] <- T[v, b in 0:3, 1]", "Z[b] <- S[ids[b], b]"),
+    ],
+)
+def test_gathers_before_slices_find_the_same(cut: str, gathered: str) -> None:
+    text = f"input T[v: 99, a: 5, c: 3], ids[b: 3] int32\n{cut}\n{gathered}\noutput Z"
+    graph = ed.parse(text)
+    values = {"T": np.arange(99.0 * 15).reshape(99, 5, 3), "ids": np.array([7, 89, 0])}
+    wanted = ed.evaluate(graph, values)["Z"]
+    np.testing.assert_array_equal(ed.evaluate(gather_early(graph), values)["Z"], wanted)
 
 
 def test_an_output_that_equals_another_becomes_a_copy_of_it() -> None:

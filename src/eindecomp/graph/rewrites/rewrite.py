@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from eindecomp.graph.outputs import check_outputs
 from eindecomp.graph.rewrites.divide_late import divide_late
 from eindecomp.graph.rewrites.fuse import fuse
+from eindecomp.graph.rewrites.gather_early import gather_early
 from eindecomp.graph.rewrites.merge_common import merge_common
 from eindecomp.graph.rewrites.order_contractions import order_contractions
 from eindecomp.graph.rewrites.remove_dead import remove_dead
@@ -15,7 +16,15 @@ from eindecomp.graph.rewrites.simplify_joins import simplify_joins
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
 
-PASSES = (remove_dead, simplify_joins, merge_common, order_contractions, divide_late, fuse)
+PASSES = (
+    gather_early,
+    remove_dead,
+    simplify_joins,
+    merge_common,
+    order_contractions,
+    divide_late,
+    fuse,
+)
 
 
 def rewrite(graph: Graph) -> Graph:

@@ -106,6 +106,8 @@ def _proof(plan: Plan) -> str:
     # Only the objective that prices computing weighs computing the same on several devices.
     if plan.devices > 1 and plan.objective != "time":
         within += " that divides every vertex among all devices"
+        if plan.objective == "bytes":
+            within += " and keeps a tensor in two layouts at most"
     if is_proved(plan.gap):
         return f"Proved optimal: no plan{within} costs less."
     bound = exact(plan.bound, plan.objective)
