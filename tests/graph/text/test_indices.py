@@ -139,3 +139,12 @@ def test_a_computed_index_is_refused_with_the_gather_that_does_it(index: str) ->
     at = COMPUTED[index](np.arange(sizes["w"])[:, None], np.arange(sizes.get("r", 1)))
     wanted = x[:, np.clip(at, 0, 7)].reshape(graph["Z"].shape)
     np.testing.assert_array_equal(ed.evaluate(graph, {"X": x, "K": np.ones(3)})["Z"], wanted)
+
+
+def test_a_split_beside_a_lookup() -> None:
+    text = "input T[v: 7, a: 20], ids[b: 3] int32\nS[b,x,y] <- T[ids[b], (x: 10, y)]\noutput S"
+    graph = ed.parse(text)
+    assert ed.parse(str(graph)) == graph
+    table, ids = np.arange(140.0).reshape(7, 20), np.array([1, 5, 0])
+    found = ed.evaluate(graph, {"T": table, "ids": ids})["S"]
+    np.testing.assert_array_equal(found, table[ids].reshape(3, 10, 2))

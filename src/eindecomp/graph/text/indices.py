@@ -72,10 +72,18 @@ def _window(scope: Scope, item: s.Item, size: int, name: str) -> tuple[int, int]
 
 
 def _add_split(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
-    labels = [label for i in ref.items for label in (i.labels if isinstance(i, s.Group) else (i,))]
-    target = s.Ref(name, tuple(labels), ref.at)
-    add_reshape(scope, target, ref.name, [group_of(item) for item in ref.items], ref)
-    return target
+    # A lookup beside the split is dealt with afterwards: any label does for now.
+    items = [
+        s.Label(f"_{k}", item.ref.at) if isinstance(item, s.Lookup) else item
+        for k, item in enumerate(ref.items)
+    ]
+    target = s.Ref(name, tuple(_labels_in(items)), ref.at)
+    add_reshape(scope, target, ref.name, [group_of(item) for item in items], ref)
+    return s.Ref(name, tuple(_labels_in(ref.items)), ref.at)
+
+
+def _labels_in(items: Sequence[s.Item]) -> list[s.Item]:
+    return [label for i in items for label in (i.labels if isinstance(i, s.Group) else (i,))]
 
 
 def add_gather(scope: Scope, ref: s.Ref, output: Labels | None, name: str) -> Labels:
