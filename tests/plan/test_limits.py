@@ -5,24 +5,28 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from math import prod
+from math import inf, prod
 from pathlib import Path
 
 import numpy as np
 import pytest
-from brute_bytes import brute_bytes
-from hypothesis import given
+from brute_bytes import brute_bytes, plans
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from random_graphs import random_graph
 from simulate import simulate
+from transformer import small_transformer
 
 import eindecomp as ed
 from eindecomp.planner import make
 from eindecomp.planner import relax as relaxing
+from eindecomp.planner.axes import Search
 from eindecomp.planner.mesh import Mesh
 from eindecomp.planner.pin import pinned_cuts
+from eindecomp.planner.price import BytesMoved
 from eindecomp.planner.relax import relax
 from eindecomp.planner.store.file import from_json, to_json
+from eindecomp.planner.whole import Whole
 
 CHAIN = ed.parse(
     "input A[i: 64, j: 64], B[j, k: 64], C[k, l: 64]\n"
@@ -204,6 +208,31 @@ def test_relaxing_never_passes_the_optimum(seed, inputs):
         mesh = Mesh(tuple("abc"[: len(sizes)]), sizes)
         found = relax(graph, mesh, inputs, lambda *_: None, 10)
         assert found.bound <= brute_bytes(graph, sizes, inputs)
+
+
+@pytest.mark.parametrize("cells", [1, 1 << 6, 1 << 18])
+@given(seed=st.integers(0, 2**32), inputs=st.sampled_from(["free", "sharded"]))
+def test_bounding_all_axes_at_once_never_passes_the_optimum(cells, seed, inputs):
+    graph = random_graph(seed, tree=False)
+    for sizes in ((3, 2), (6,), (2, 2)):
+        assume(plans(graph, sizes) <= 3_000)
+        mesh = Mesh(tuple("ab"[: len(sizes)]), sizes)
+        whole = Whole.of(Search(graph, BytesMoved(mesh), inputs))
+        whole.bounding.levels = [cells]
+        found = whole.tighten(inf, inf)
+        least = brute_bytes(graph, sizes, inputs)
+        assert whole.bound <= least <= found.cost
+        assert cells < 1 << 18 or whole.bound == found.cost
+
+
+def test_a_gradient_graph_on_uneven_pieces_is_proved():
+    """Nothing of the sizes is a multiple of 3, and elimination alone is too wide."""
+    text = str(small_transformer(2)).replace("output X2", "loss[] <- sum X2[b,s,a]**2\noutput loss")
+    graph = ed.parse(text.replace("s: 6", "s: 8"))
+    weights = [vertex.name for vertex in graph.inputs if vertex.name != "E"]
+    found = ed.plan(ed.grad(graph, "loss", wrt=weights), 6)
+    assert found.gap == 0
+    assert simulate(found).total == found.cost
 
 
 # Many choices

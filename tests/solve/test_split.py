@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from time import monotonic
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from brute import brute_force, random_problem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eindecomp.solve import Problem, minimize
+from eindecomp.solve import Problem, minimize, split
 from eindecomp.solve.bounding import Bounding
 from eindecomp.solve.network import Network
 from eindecomp.solve.shift import shifted
@@ -99,6 +100,16 @@ def test_no_time_leaves_no_bound_and_no_error():
     bounding.tighten(inf, 0)
     assert bounding.choice is None
     assert not bounding.solved
+
+
+def test_a_bound_that_runs_late_ends_with_smaller_tables(monkeypatch):
+    plain, whole = Bounding.begin(_grid(6, 8), inf), Bounding.begin(_grid(6, 8), inf)
+    whole.tighten(inf, inf)
+    assert whole.solved
+    monkeypatch.setattr(split, "_LATE", 0)
+    monkeypatch.setattr(split, "_QUICK", 1 << 6)
+    plain.tighten(inf, monotonic() + 600, levels=1)
+    assert 0 < plain.value < whole.value <= plain.run.cost
 
 
 def test_variables_with_one_choice_take_no_axes():

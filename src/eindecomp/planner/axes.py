@@ -178,7 +178,11 @@ def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool 
         apart=limited,
         deadline=search.deadline,
     )
-    found = _minimize(search, traffic, pairs=pairs)
+    return outcome_of(traffic, _minimize(search, traffic, pairs=pairs))
+
+
+def outcome_of(traffic: Traffic, found: Solution) -> Outcome:
+    """What a choice of the problem means for the plan."""
     return Outcome(
         traffic.decisions(found.choice),
         traffic.pinned_cuts(found.choice),
@@ -259,9 +263,9 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
     return outcome if len(blocks) == 1 else replace(outcome, bound=0)
 
 
-def improve(search: Search, outcome: Outcome, goal: float) -> Outcome:
+def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int]) -> Outcome:
     """Choose blocks of axes anew until nothing improves, the goal is met or time is up."""
-    for size in block_sizes(search):
+    for size in sizes:
         windows = _windows(search, size)
         stale = turn = 0
         last = 0.0

@@ -34,10 +34,16 @@ class Bounding:
     terms: list[Term] | None = None
 
     @staticmethod
+    def begin(problem: Problem, deadline: float) -> Bounding:
+        """Folded only: with few choices, split tables often prove at once what they find."""
+        run = Run(problem, monotonic(), deadline, None)
+        return Bounding(run, *folded(run))
+
+    @staticmethod
     def of(problem: Problem, deadline: float) -> Bounding:
         """Folded and eliminated, where that is not too much."""
-        run = Run(problem, monotonic(), deadline, None)
-        bounding = Bounding(run, *folded(run))
+        bounding = Bounding.begin(problem, deadline)
+        run = bounding.run
         # What folds is narrow: there, elimination may take its time.
         work = WORK if "fold" in run.stages else AT_SIGHT
         choice = eliminate(bounding.network, deadline, work)
@@ -71,6 +77,9 @@ class Bounding:
         while self.levels and levels and run.bound < goal and monotonic() < deadline:
             if self.terms is None:
                 self.terms = self._terms(whole)
+                largest = max((term[0][1].size for term in self.terms), default=0)
+                # Where nothing can be joined, the bound stays as it was.
+                self.levels[1:] = [cells for cells in self.levels[1:] if cells > largest]
             cells = self.levels.pop(0)
             found = bound_by_splitting(
                 self.network.sizes, self.terms, cells, deadline, integral=whole

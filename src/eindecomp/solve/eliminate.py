@@ -26,6 +26,7 @@ WORK = 1 << 33  # the most cells summed over all eliminations
 _COMPILED_WORK = 1 << 27  # from here on, loading compiled loops is the smaller part
 _AT_ONCE = 1 << 16  # cells of a joined table that is made whole
 _COMPRESSED = 1 << 21  # cells from which on it pays to look for choices that are alike
+_SPARSE = 4  # times the cells of all parts that a joined table has where that pays
 
 LeastOf = Callable[[list[Floats], tuple[int, ...]], tuple[Floats, NDArray[np.int32]]]
 
@@ -166,7 +167,9 @@ def _least_over(
     if prod(shape) <= _AT_ONCE:
         joined = np.broadcast_to(sum(parts), shape)
         return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
-    parts, classes = _compressed(parts, shape) if prod(shape) > _COMPRESSED else (parts, [])
+    # Looking takes a few passes over the parts, and gains nothing where one of them is the join.
+    wide = prod(shape) > max(_COMPRESSED, _SPARSE * sum(part.size for part in parts))
+    parts, classes = _compressed(parts, shape) if wide else (parts, [])
     least, best = least_of(parts, tuple(map(max, zip(*(p.shape for p in parts), strict=True))))
     for axis, of in enumerate(classes):
         if of is not None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 KEPT = 1 << 30  # the most bytes of tables that are kept to find a choice
 _TOGETHER = 1 << 27  # the most cells of the tables that one variable's terms join to
+_LATE = 0.8  # the part of the time after which tables are joined no further than is quick
+_QUICK = 1 << 18  # cells of such tables
 _AXES = 30  # of an array: variables with one choice cost no cells, but some of NumPy takes 32 axes
 
 
@@ -44,7 +46,8 @@ def bound_by_splitting(
 ) -> Bound | None:
     """Eliminate with joined tables of at most `cells`, as far as single tables allow.
 
-    None if time ends. With `integral` costs every shift is an integer, so that nothing is rounded.
+    Where time runs short, the tables of the variables that are left are smaller; None if it ends
+    all the same. With `integral` costs every shift is an integer, so that nothing is rounded.
 
     >>> square = np.array([[0.0, 1.0], [2.0, 0.0]])
     >>> terms = [(((0, 1), square),), (((0,), np.array([5.0, 0.0])),)]
@@ -52,13 +55,17 @@ def bound_by_splitting(
     >>> found.value, found.choice.tolist(), found.exact
     (0.0, [1, 1], True)
     """
+    started = monotonic()
+    late = started + _LATE * (deadline - started)
     buckets = _Buckets.of(sizes, terms)
     taken: list[tuple[int, list[Term]]] | None = []
     kept, exact, offset = 0, True, 0.0
     space: list[Floats] = []  # new memory costs about as much as what is computed in it
     while (v := buckets.cheapest()) is not None:
-        if monotonic() > deadline:
+        now = monotonic()
+        if now > deadline:
             return None
+        cells = min(cells, _QUICK) if now > late else cells
         own = buckets.take(v)
         if taken is not None:
             taken.append((v, own))
