@@ -41,8 +41,8 @@ _MATRIX = 2**23
 """The most numbers in a matrix that is measured: more than caches hold near a core."""
 _WORK = 2**30
 """The most multiply-adds that are measured at a time: some tens of milliseconds."""
-_ROUNDS = 5
-_ENOUGH = 0.1  # seconds of one way, after which three rounds will do
+_ROUNDS = 12
+_ENOUGH = 0.1  # seconds of one way, after which four rounds will do
 _SECONDS = 1e-4  # that a timing lasts at least, so that the clock tells it from nothing
 _CLEARLY = 0.97  # of another way's time, to be preferred to it
 
@@ -130,7 +130,7 @@ def _measure(sample: Product, ways: Mapping[str, Launch]) -> dict[str, float]:
     repeats: dict[str, int] = {}
     start = perf_counter()
     for turn in range(_ROUNDS + 1):
-        if turn > 3 and perf_counter() - start > _ENOUGH * len(ways):
+        if turn > 4 and perf_counter() - start > _ENOUGH * len(ways):
             break
         for name, way in ways.items():
             begun = perf_counter()
