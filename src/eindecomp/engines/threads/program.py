@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 
 _SMALL = 200_000  # operations that take one thread about as long as waking another
-_LONG = 200_000_000  # operations beside which waking another thread is nothing
+_LONG = 0.25  # seconds after which a person could want to interrupt a run
+_PRODUCTS, _LOOPS = 5e10, 2e9  # operations a second of any core, about
 _TINY = 5_000  # operations of a call below which threads wait for the interpreter more than work
 
 
@@ -60,6 +61,8 @@ class Program:
     calls: list[Call] = field(default_factory=list[Call])
     shapes: dict[Key, tuple[tuple[int, ...], DType]] = field(default_factory=dict[Key, Any])
     flops: int = 0
+    seconds: float = 0.0
+    """About how long one core would take."""
     writers: dict[str, tuple[tuple[int, ...], tuple[Box, ...]]] = field(
         default_factory=dict[str, Any]
     )
@@ -107,8 +110,11 @@ class Program:
 
     @cached_property
     def is_long(self) -> bool:
-        """Whether a person could want to interrupt it."""
-        return self.work >= _LONG
+        """Whether a person could want to interrupt it.
+
+        Others then carry it out, and two threads that wake up at once may share a core for a while.
+        """
+        return self.seconds >= _LONG
 
     @cached_property
     def work(self) -> int:
@@ -170,7 +176,10 @@ class Program:
             seen.add(tile.task.box)
             self.calls.append(self._kernel_call(vertex, kernel, tile, after, first))
         if isinstance(vertex.op, EinSum):
-            self.flops += flops(vertex.op, self.graph.label_sizes(vertex))
+            work = flops(vertex.op, self.graph.label_sizes(vertex))
+            self.flops += work
+            is_product = isinstance(kernel, Kernel) and kernel.is_product
+            self.seconds += work / (_PRODUCTS if is_product else _LOOPS)
         written = (tuple(numbers), tuple(task.box for task in tasks))
         if fold is not None:
             self.lies_in[fold.total] = self.key_of(fold.term)
