@@ -129,11 +129,20 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     found: dict[str, Any] = {}
     for vertex in graph.inputs:
-        if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
-            found[vertex.name] = rng.integers(0, 2, vertex.shape).astype(vertex.dtype)
-        else:
-            found[vertex.name] = rng.standard_normal(vertex.shape).astype(vertex.dtype)
+        try:
+            found[vertex.name] = _random_array(vertex, rng)
+        except MemoryError as error:
+            raise InputError(f"no memory for random numbers as {vertex}: {error}") from None
     return found | {name: dtype.type(1).item() for name, dtype in graph.scalars.items()}
+
+
+def _random_array(vertex: Vertex, rng: np.random.Generator) -> Array:
+    if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
+        return rng.integers(0, 2, vertex.shape, vertex.dtype)
+    # In float32 unless that rounds: what is drawn wider takes twice the memory.
+    wide = vertex.dtype.name in ("float64", "complex128")
+    drawn = rng.standard_normal(vertex.shape, np.float64 if wide else np.float32)
+    return drawn.astype(vertex.dtype, copy=False)
 
 
 def _errors(result: Result, wanted: Mapping[str, Array]) -> dict[str, float]:
