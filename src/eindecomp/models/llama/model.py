@@ -207,6 +207,7 @@ class Llama:
         for more than that, such as a penalty on repetition, is then refused.
         """
         check_whole(0, tokens=tokens)
+        tokens = int(tokens)
         if sampling is None:
             self._check_settings()
         rows = self._rows(self.encode(prompt))
