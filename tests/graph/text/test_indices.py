@@ -33,6 +33,11 @@ STATEMENTS: list[tuple[str, Any]] = [
     ("Z[a] <- sum[b](1) with X[a,b,c]", None),
     ("Z[b] <- sum[a, c](X[a,b,c] * c)", (X * np.arange(4)).sum((0, 2))),
     ("Z[] <- max[n: 7](n * (5 - n))", 6),
+    ("Z[a,b] <- sum[c] X[a,b,c] * 2 + 1", (X * 2 + 1).sum(2)),
+    ("Z[a,b] <- sum [c](X[a,b,c] - 1)**2 / 2", ((X - 1) ** 2 / 2).sum(2)),
+    ("Z[b] <- sum[a,c] c * X[a,b,c]", (X * np.arange(4)).sum((0, 2))),
+    ("Z[d: 3] <- sum[n: 4] d", 4 * np.arange(3)),
+    ("Z[a,b] <- any[c] not X[a,b,c] > 5 and c < 2", (~(X > 5) & (np.arange(4) < 2)).any(2)),
     ("Z[a] <- sum 1 with X[a,b,c]", np.full(2, 12)),
 ]
 

@@ -86,6 +86,7 @@ _WORDS = {
     "NAME": "a name",
     "PREFIX": "an aggregation",
     "FIELD": "an aggregation",
+    "LABELLED": "an aggregation",
     "NUMBER": "a number",
     "COMPARE": "a comparison",
     "_NL": "the end of the line",

@@ -148,13 +148,15 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class MacroCall:
-    """The right-hand side `macro[labels](arguments, name = number)`."""
+    """The right-hand side `macro[labels](arguments, name = number)`, or `agg[labels] term`."""
 
     name: str
     labels: tuple[Item, ...]
     args: tuple[Term, ...]
     options: tuple[tuple[str, Number], ...]
     at: int = field(compare=False)
+    is_open: bool = False
+    """Whether it goes before an expression without parentheses, as only aggregations do."""
 
 
 Rhs = Aggregate | Fill | MacroCall
