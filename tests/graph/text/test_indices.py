@@ -126,6 +126,8 @@ COMPUTED: dict[str, Callable[[Any, Any], Any]] = {
     "w * 2 + 1": lambda w, _: w * 2 + 1,
     "w - r": lambda w, r: w - r,
     "w % 3": lambda w, _: w % 3,
+    "size(n) - 1 - w": lambda w, _: 7 - w,
+    "abs(w)": lambda w, _: w,
     "w + r + 1": lambda w, r: w + r + 1,
 }
 
@@ -144,3 +146,12 @@ def test_a_computed_index_is_refused_with_the_gather_that_does_it(index: str) ->
     at = COMPUTED[index](np.arange(sizes["w"])[:, None], np.arange(sizes.get("r", 1)))
     wanted = x[:, np.clip(at, 0, 7)].reshape(graph["Z"].shape)
     np.testing.assert_array_equal(ed.evaluate(graph, {"X": x, "K": np.ones(3)})["Z"], wanted)
+
+
+@pytest.mark.parametrize(("index", "at"), [("size(b) - 1", 2), ("size(b)", 2), ("2 - size(a)", 0)])
+def test_an_index_of_sizes_is_gathered_too(index: str, at: int) -> None:
+    with pytest.raises(ed.TextError, match="gather it, such as") as caught:
+        ed.parse(f"{HEAD}Z[a,c] <- X[a, {index}, c]\noutput Z")
+    fill, use = str(caught.value).splitlines()[1:3]
+    graph = ed.parse(f"{HEAD}{fill}\nZ[a,c] <- {use.replace('…', '').strip()}\noutput Z")
+    np.testing.assert_array_equal(ed.evaluate(graph, {"X": X})["Z"], X[:, at])

@@ -121,7 +121,8 @@ class Apply:
         depth = 1 + max(arg.depth if isinstance(arg, Apply) else 0 for arg in self.args)
         if depth > MAX_DEPTH:
             raise ExpressionError(
-                f"an expression nests more than {MAX_DEPTH} deep (a sum of as many terms does too)"
+                f"an expression nests more than {MAX_DEPTH} deep, as a chain of as many divisions "
+                "does"
             )
         object.__setattr__(self, "depth", depth)
 

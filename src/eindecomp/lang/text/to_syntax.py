@@ -214,8 +214,15 @@ class ToSyntax(Transformer[Token, Any]):
 
     def arithmetic(self, found: list[Token]) -> s.Arithmetic:
         """`w + r`."""
-        labels = dict.fromkeys(str(token) for token in found if token.type == "NAME")
+        read = [token for token in found if token.type == "NAME"]
+        labels = dict.fromkeys(str(token).rpartition("(")[2].rstrip(")") for token in read)
         return s.Arithmetic(" ".join(found), tuple(labels), _at(found[0]))
+
+    def index_call(self, found: list[Token]) -> Token:
+        """`abs(n)` in an index that is computed; `size(n)` is a number and not indexed by n."""
+        function, label = found
+        kind = "NUMBER" if function == "size" else "NAME"
+        return Token(kind, f"{function}({label})", function.start_pos)
 
     def star(self, found: list[Token]) -> s.Star:
         """`*b`."""
