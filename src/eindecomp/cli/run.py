@@ -22,6 +22,7 @@ from eindecomp.cli.arrays import given_arrays
 from eindecomp.cli.progress import interruptible
 from eindecomp.errors import InputError
 from eindecomp.graph.evaluate import evaluate
+from eindecomp.kernels.cache import limit
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.planner.memory import show_bytes
 from eindecomp.planner.store.whole_file import check_writable, write_whole
@@ -86,6 +87,7 @@ def run(
     if seed is not None and not random:
         raise typer.BadParameter("--seed is for --random")
     _check_places(output, trace)
+    limit()  # of the compiled code that is kept: refused before a plan is made
     asked = ask.Request(
         devices, objective, solver, strategy, place, mesh, memory, machine, rewrite, time,
         tuple(pin or ()),
