@@ -346,7 +346,7 @@ def test_options_are_those_of_the_planner() -> None:
             ["plan", "-", "-p", "8", "--objective", "time"],
             MATMUL.encode(),
             1,
-            "needs) is an ed.Machine",
+            "objective 'time' needs a machine (machine=, --machine): an ed.Machine or one of",
         ),
         (["plan", "-", "-p", "8", "--mesh", "gpu=4"], MATMUL.encode(), 1, "has 4 devices, not 8"),
         (["plan", "-", "--mesh", "gpu"], MATMUL.encode(), 2, "--mesh is such as"),
