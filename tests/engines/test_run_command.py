@@ -157,8 +157,16 @@ def test_outputs_are_written_without_a_copy(tmp_path):
         (["-p", "2"], 2, "say where inputs come from"),
         (["-p", "2", "--random", "--inputs", "a.npz"], 2, "say where inputs come from"),
         (["-p", "2", "--inputs", "W=w.npy"], 1, "'W' is no input of the graph"),
-        (["-p", "2", "--inputs", "X=bad.npy"], 1, "bad.npy is no .npy file of numbers"),
-        (["-p", "2", "--inputs", "bad.npy"], 1, "bad.npy is no .npz file of numbers"),
+        (
+            ["-p", "2", "--inputs", "X=bad.npy"],
+            1,
+            "bad.npy is no .npy file: it does not begin as one",
+        ),
+        (
+            ["-p", "2", "--inputs", "bad.npy"],
+            1,
+            "bad.npy is no .npz file: it does not begin as one",
+        ),
         (["-p", "2", "--inputs", "missing.npz"], 1, "missing.npz"),
         (["-p", "2", "--random", "-o", "z.npy"], 2, "into one .npz file, not z.npy"),
         (["-p", "2", "--random", "-o", "z", "--trace", "./z"], 2, "cannot both be written to z"),
