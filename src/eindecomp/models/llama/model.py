@@ -203,8 +203,9 @@ class Llama:
     ) -> Iterator[Piece]:
         """Go on from a prompt until a stop token, or after `tokens` tokens.
 
-        Without `sampling` the likeliest token is taken. A folder whose generation_config.json asks
-        for more than that, such as a penalty on repetition, is then refused.
+        Without `sampling` the likeliest token is taken. A folder that asks for more than that
+        in generation_config.json, or config.json without one, such as a penalty on repetition, is
+        then refused.
         """
         check_whole(0, tokens=tokens)
         tokens = int(tokens)
@@ -290,7 +291,7 @@ class Llama:
     def _check_settings(self) -> None:
         for name, value in self.generation.unsupported.items():
             raise InputError(
-                f"generation_config.json asks for {name} {value}, which is not supported; to do "
+                f"{self.generation.file} asks for {name} {value}, which is not supported; to do "
                 "without, say how to choose tokens: sampling=Sampling(0), --temperature 0"
             )
 
