@@ -49,7 +49,8 @@ def test_sampling_follows_the_probabilities() -> None:
     "wrong",
     [
         {"temperature": -1.0}, {"temperature": "hot"}, {"temperature": float("nan")},
-        {"temperature": True}, {"top_k": 0}, {"top_k": 2.5}, {"top_k": "2"}, {"top_p": 0.0},
+        {"temperature": True}, {"temperature": 10**400}, {"top_p": 10**400},
+        {"top_k": 0}, {"top_k": 2.5}, {"top_k": "2"}, {"top_p": 0.0},
         {"top_p": "x"}, {"seed": -1}, {"seed": 0.5},
     ],
 )  # fmt: skip
