@@ -337,7 +337,7 @@ def test_options_are_those_of_the_planner() -> None:
         (["plan", "-", "-p", "8"], b"{oops", 1, "standard input: not JSON"),
         (["plan", "-", "-p", "8", "-o", "/nowhere/x"], MATMUL.encode(), 1, "/nowhere/x"),
         (["plan", "-", "-p", "8", "--strategy", "q"], MATMUL.encode(), 1, "no tensor has a label"),
-        (["plan", "-", "-p", "8", "--memory", "big"], MATMUL.encode(), 1, "memory is a number"),
+        (["plan", "-", "-p", "8", "--memory", "big"], MATMUL.encode(), 1, "memory is an integer"),
         (
             ["plan", "-", "-p", "8", "--memory", "8B"],
             MATMUL.encode(),
