@@ -24,7 +24,7 @@ from eindecomp.cli.progress import progress_line
 from eindecomp.graph.text.elaborate import load, parse
 from eindecomp.planner.make import INPUTS, OBJECTIVES, SOLVERS
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.store.file import from_json
+from eindecomp.planner.store.file import from_json, to_json
 from eindecomp.solve import Progress, read_contest
 
 SMALL = {
@@ -332,10 +332,12 @@ def test_options_are_those_of_the_planner() -> None:
         (["plan", "nowhere.ein", "-p", "8"], b"", 1, "nowhere.ein"),
         (["plan", "-", "-p", "8"], b"Z[i] <- Q[i]", 1, "standard input:1:9: "),
         (["plan", "-", "-p", "8"], b"\xff", 1, "standard input is not UTF-8 text"),
-        (["plan", "-", "-p", "8"], b' {"format": "eindecomp plan"}', 1, "is a plan already"),
+        (["plan", "-"], to_json(make_plan(parse(MATMUL), 4)), 1, "is a plan already"),
+        (["plan", "-", "-p", "8"], b' {"a": 1}', 1, "standard input: not a plan"),
+        (["plan", "-", "-p", "8"], b"{oops", 1, "standard input: not JSON"),
         (["plan", "-", "-p", "8", "-o", "/nowhere/x"], MATMUL.encode(), 1, "/nowhere/x"),
         (["plan", "-", "-p", "8", "--strategy", "q"], MATMUL.encode(), 1, "no tensor has a label"),
-        (["plan", "-", "-p", "8", "--memory", "big"], MATMUL.encode(), 1, "memory is a number"),
+        (["plan", "-", "-p", "8", "--memory", "big"], MATMUL.encode(), 1, "memory is an integer"),
         (
             ["plan", "-", "-p", "8", "--memory", "8B"],
             MATMUL.encode(),
@@ -346,7 +348,7 @@ def test_options_are_those_of_the_planner() -> None:
             ["plan", "-", "-p", "8", "--objective", "time"],
             MATMUL.encode(),
             1,
-            "needs) is an ed.Machine",
+            "objective 'time' needs a machine (machine=, --machine): an ed.Machine or one of",
         ),
         (["plan", "-", "-p", "8", "--mesh", "gpu=4"], MATMUL.encode(), 1, "has 4 devices, not 8"),
         (["plan", "-", "--mesh", "gpu"], MATMUL.encode(), 2, "--mesh is such as"),

@@ -15,7 +15,7 @@ import pytest
 import eindecomp as ed
 from eindecomp.cli import main, request
 from eindecomp.cli.plan import plan as plan_command
-from eindecomp.cli.run import largest_error, write_npz
+from eindecomp.cli.run import largest_error, random_inputs, write_npz
 from eindecomp.cli.run import run as run_command
 from eindecomp.engines.threads.engine import ThreadsEngine
 from eindecomp.planner.store.whole_file import write_whole
@@ -42,6 +42,38 @@ def test_random_inputs_are_checked(file, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "tasks on" in shown
     assert "Z[i,k]" in shown
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "bool", "complex64"])
+def test_random_inputs_are_drawn_in_their_type(dtype):
+    graph = ed.parse(f"input X[i: 1000, j: 1000] {dtype}\nZ[i,j] <- X[i,j]\noutput Z")
+    tracemalloc.start()
+    found = random_inputs(graph, 0)["X"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.dtype == graph["X"].dtype
+    assert len(np.unique(found.ravel()[:100])) > 1
+    narrow = 0 if found.dtype in (np.float32, np.float64, np.int8, np.bool_) else 4
+    assert peak < (found.dtype.itemsize + narrow) * 1e6 + 1e6
+
+
+def test_inputs_too_large_for_any_memory_are_one_line(tmp_path, monkeypatch, capsys):
+    side = 2**28
+    file = tmp_path / "huge.ein"
+    file.write_text(f"input X[i: {side}, j: {side}]\nz[] <- sum X[i,j]\noutput z")
+    assert run(monkeypatch, file, "-p", 2, "--random") == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("eindecomp: no memory for random numbers as X[i,j]: ")
+    assert "Unable to allocate" in line
+
+
+def test_memory_that_runs_out_is_a_message(file, monkeypatch, capsys):
+    def fail(*_args, **_more):
+        raise MemoryError("Unable to allocate 9.00 GiB")
+
+    monkeypatch.setattr("eindecomp.cli.run.run_plan", fail)
+    assert run(monkeypatch, file, "-p", 2, "--random") == 1
+    assert capsys.readouterr().err == "eindecomp: out of memory: Unable to allocate 9.00 GiB\n"
 
 
 def test_files_go_in_and_come_out(file, tmp_path, monkeypatch, capsys):
@@ -125,8 +157,16 @@ def test_outputs_are_written_without_a_copy(tmp_path):
         (["-p", "2"], 2, "say where inputs come from"),
         (["-p", "2", "--random", "--inputs", "a.npz"], 2, "say where inputs come from"),
         (["-p", "2", "--inputs", "W=w.npy"], 1, "'W' is no input of the graph"),
-        (["-p", "2", "--inputs", "X=bad.npy"], 1, "bad.npy is no .npy file of numbers"),
-        (["-p", "2", "--inputs", "bad.npy"], 1, "bad.npy is no .npz file of numbers"),
+        (
+            ["-p", "2", "--inputs", "X=bad.npy"],
+            1,
+            "bad.npy is no .npy file: it does not begin as one",
+        ),
+        (
+            ["-p", "2", "--inputs", "bad.npy"],
+            1,
+            "bad.npy is no .npz file: it does not begin as one",
+        ),
         (["-p", "2", "--inputs", "missing.npz"], 1, "missing.npz"),
         (["-p", "2", "--random", "-o", "z.npy"], 2, "into one .npz file, not z.npy"),
         (["-p", "2", "--random", "-o", "z", "--trace", "./z"], 2, "cannot both be written to z"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import eindecomp as ed
 from eindecomp.errors import InputError
 from eindecomp.kernels import cache
 
@@ -112,12 +114,28 @@ def test_files_that_nobody_finished_go(root: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_nothing_is_kept_if_nothing_may_be(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(cache.LIMIT, "0")
     cache.store("key", b"code")
-    assert cache.usage().files == 0
-    monkeypatch.setenv(cache.LIMIT, "much")
-    with pytest.raises(InputError, match=r"EINDECOMP_CACHE_MB is how many MiB .* not 'much'"):
+    monkeypatch.setenv(cache.LIMIT, "0")
+    cache.store("other", b"")
+    assert cache.usage().files == 1
+    assert cache.load("key") is None
+    assert cache.clear().files == 1
+
+
+@pytest.mark.parametrize("text", ["much", "0.5", "-1", "9" * 30])
+def test_a_limit_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cache.LIMIT, text)
+    with pytest.raises(InputError, match=f"EINDECOMP_CACHE_MB is how many whole MiB .* '{text}'"):
         cache.usage()
+    graph = ed.parse("input X[i: 3]\nZ[i] <- X[i] + 1\noutput Z")
+    with pytest.raises(InputError, match=r"^EINDECOMP_CACHE_MB"):
+        ed.run(ed.plan(graph, 1), {"X": np.ones(3)})
+
+
+@pytest.mark.parametrize(("text", "wanted"), [(" 5", 5), ("", 256), (" ", 256), ("0", 0)])
+def test_limits_are_in_mib(text: str, wanted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cache.LIMIT, text)
+    assert cache.limit() == wanted << 20
 
 
 def test_all_is_removed_when_asked(root: Path) -> None:

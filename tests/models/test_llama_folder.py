@@ -190,6 +190,12 @@ def test_settings_that_change_greedy_tokens_are_refused_unless_one_chooses(folde
     with pytest.raises(InputError, match=r"asks for num_beams 4, which is not supported"):
         model.generate([1], 2)
     assert len(list(model.generate([1], 2, Sampling()))) == 2
+    path.write_text(json.dumps({"suppress_tokens": [], "begin_suppress_tokens": []}))
+    assert not read_generation(folder).unsupported
+    path.unlink()
+    edit(folder, repetition_penalty=1.3)
+    with pytest.raises(InputError, match=r"^config\.json asks for repetition_penalty 1\.3"):
+        Llama.load(folder).generate([1], 2)
 
 
 def test_what_is_quoted_from_files_is_short(folder: Path) -> None:

@@ -17,8 +17,12 @@ from transformers.generation.logits_process import (
 )
 
 from eindecomp.errors import InputError, RunError
-from eindecomp.models.llama import Sampling
+from eindecomp.models.llama import Config, Llama, Sampling
 from eindecomp.models.llama.sample import probabilities
+
+SMALL = Config(
+    vocabulary=16, width=8, layers=1, heads=2, kv_heads=1, head_size=4, hidden=8, positions=256
+)
 
 
 def test_sampling_follows_the_probabilities() -> None:
@@ -45,7 +49,8 @@ def test_sampling_follows_the_probabilities() -> None:
     "wrong",
     [
         {"temperature": -1.0}, {"temperature": "hot"}, {"temperature": float("nan")},
-        {"temperature": True}, {"top_k": 0}, {"top_k": 2.5}, {"top_k": "2"}, {"top_p": 0.0},
+        {"temperature": True}, {"temperature": 10**400}, {"top_p": 10**400},
+        {"top_k": 0}, {"top_k": 2.5}, {"top_k": "2"}, {"top_p": 0.0},
         {"top_p": "x"}, {"seed": -1}, {"seed": 0.5},
     ],
 )  # fmt: skip
@@ -57,6 +62,16 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 def test_settings_may_be_numpys() -> None:
     sampling = Sampling(np.float32(0.5), np.int64(2), np.float64(0.9))  # type: ignore[arg-type]
     assert probabilities(np.array([0.0, 1.0, 2.0]), sampling)[0].tolist() == [2, 1]
+
+
+def test_numbers_of_tokens_may_be_numpys() -> None:
+    model = Llama.random(SMALL)
+    for tokens in (np.int64(2), np.int8(120)):
+        wanted = [piece.token for piece in model.generate([1], int(tokens))]
+        assert [piece.token for piece in model.generate([1], tokens)] == wanted
+    assert model.cache(1, np.int8(100)).room == 128
+    with pytest.raises(InputError, match="tokens must be 0 or more"):
+        model.cache(1, -1)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])

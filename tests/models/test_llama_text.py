@@ -94,6 +94,12 @@ def test_prompts_are_checked(folder: Path) -> None:
         (lambda: model.plan("prefil", 1, 8), "a plan is for 'prefill', 'every' or 'step'"),
         (lambda: model.prefill([[1, 2], 3]), "prompts are token numbers"),  # type: ignore[list-item]
         (lambda: model.prefill([1.5, 2.5]), "prompts are token numbers"),  # type: ignore[list-item]
+        (lambda: model.generate([1], stops=26), "stops are token numbers, not 26"),  # type: ignore[arg-type]
+        (lambda: model.generate([1], stops=["x"]), "stops are token numbers"),  # type: ignore[list-item]
+        (lambda: model.generate([1], sampling={"top_k": 2}), "sampling is a Sampling"),  # type: ignore[arg-type]
+        (lambda: model.step([1], None), "goes on from a cache"),  # type: ignore[arg-type]
+        (lambda: model.prefill([1], {}), "a cache is what `Llama.cache` makes"),  # type: ignore[arg-type]
+        (lambda: Llama.load(None), "named by its path, not None"),  # type: ignore[arg-type]
         (lambda: model.cache(-1), "batch must be 1 or more"),
         (lambda: model.prefill([1], other), "the cache is of another model"),
         (lambda: model.step([1], cache), "once read"),

@@ -172,9 +172,9 @@ def test_what_is_missing_is_said():
         ed.plan(CHAIN, 8, memory=1024)
 
 
-@pytest.mark.parametrize("memory", ["lots", "70XB", -1, 1.5, True])
+@pytest.mark.parametrize("memory", ["lots", "70XB", -1, 1.5, 1e6, np.float64(1e6), True])
 def test_what_is_no_amount_of_memory_is_named(memory):
-    with pytest.raises(ed.PlanError, match="memory is a number of bytes or such as '70GB'"):
+    with pytest.raises(ed.PlanError, match="memory is an integer, in bytes, or such as '70GB'"):
         ed.plan(MAP, 4, memory=memory)
 
 
@@ -314,6 +314,9 @@ def test_numpys_numbers_are_numbers():
     for devices, limit in ((np.int64(8), np.float32(9)), (np.uint8(8), np.int32(9))):
         plan = ed.plan(CHAIN, devices, time_limit=limit, memory=np.int64(1 << 20))
         assert (plan.devices, plan.memory) == (8, 1 << 20)
+    pinned = ed.plan(CHAIN, 4, pin={"Z": {"i": np.int64(2)}})
+    assert pinned.pin == {"Z": {"i": 2}}
+    assert from_json(to_json(pinned)).pin == pinned.pin
     rates = np.float32(1e12), np.int64(10**11), {"gpu": np.float64(1e9)}, np.float16(0)
     machine = ed.Machine(*rates, {"gpu": np.int8(4)})
     plan = ed.plan(CHAIN, np.int64(4), "time", machine=machine, mesh={"gpu": np.int64(4)})

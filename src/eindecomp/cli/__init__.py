@@ -53,3 +53,7 @@ def main() -> None:
     except (EinDecompError, OSError) as error:
         typer.echo(f"eindecomp: {error}", err=True)
         raise SystemExit(1) from None
+    except MemoryError as error:
+        what = f": {error}" if str(error) else ""  # NumPy says how much, and of which shape
+        typer.echo(f"eindecomp: out of memory{what}", err=True)
+        raise SystemExit(1) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX, open_memmap
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
 
     Array = np.ndarray[Any, Any]
+
+
+_ZIP = b"PK"
 
 
 def given_arrays(graph: Graph, texts: Sequence[str]) -> dict[str, Any]:
@@ -41,6 +44,8 @@ def _npy_array(path: Path) -> Array:
     if zipfile.is_zipfile(path):
         raise InputError(f"{path} holds arrays by name: give it alone, as --inputs {path}")
     with _reading(path, ".npy"):
+        with path.open("rb") as opened:
+            _check_start(path, opened, MAGIC_PREFIX, ".npy")
         return open_memmap(path, mode="r")
 
 
@@ -49,8 +54,16 @@ def _npz_arrays(path: Path) -> dict[str, Array]:
         if opened.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
             raise InputError(f"{path} holds one array: say which input it is, as X={path}")
         opened.seek(0)
+        _check_start(path, opened, _ZIP, ".npz")
         with np.load(opened, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
+
+
+def _check_start(path: Path, opened: IO[bytes], start: bytes, what: str) -> None:
+    """Refuse a file of another kind, for which NumPy's advice would be to load it unsafely."""
+    if opened.read(len(start)) != start:
+        raise InputError(f"{path} is no {what} file: it does not begin as one")
+    opened.seek(0)
 
 
 @contextmanager

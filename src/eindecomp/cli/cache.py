@@ -22,7 +22,8 @@ def cache(
     """Show where compiled code is kept and how much of it there is, or remove it.
 
     It is made anew when it is needed. The environment variable EINDECOMP_CACHE_MB is the most that
-    is kept, in MiB; what was not used for longest goes first.
+    is kept, in MiB; what was not used for longest goes first. With 0 nothing is stored or loaded;
+    what is there stays until --clear.
     """
     before = kept.clear() if clear else kept.usage()
     if json:

@@ -10,7 +10,7 @@ import typer
 from eindecomp.cli import request as ask
 from eindecomp.cli.progress import interruptible
 from eindecomp.errors import PlanError
-from eindecomp.planner.store.file import to_json
+from eindecomp.planner.store.file import from_json, to_json
 from eindecomp.planner.store.whole_file import check_writable, write_whole
 
 
@@ -48,6 +48,7 @@ def plan(
     with interruptible():
         graph = ask.read(file)
         if isinstance(graph, bytes):
+            from_json(graph, ask.name_of(file))  # which says so if it is none
             raise PlanError(f"{ask.name_of(file)} is a plan already: explain or compare it")
         made = asked.plan(graph)
         written = to_json(made) if output is not None or json else b""

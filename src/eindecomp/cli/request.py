@@ -63,7 +63,12 @@ Pins = Annotated[
     ),
 ]
 MachineName = Annotated[
-    str | None, typer.Option("--machine", help=f"for time: {', '.join(PRESETS)}")
+    str | None,
+    typer.Option(
+        "--machine",
+        help="what time is counted on; for any objective its axes, where it has some: "
+        f"{', '.join(PRESETS)}",
+    ),
 ]
 Rewrite = Annotated[
     bool, typer.Option("--rewrite/--no-rewrite", help="plan the graph's rewritten form, or as is")

@@ -22,6 +22,7 @@ from eindecomp.cli.arrays import given_arrays
 from eindecomp.cli.progress import interruptible
 from eindecomp.errors import InputError
 from eindecomp.graph.evaluate import evaluate
+from eindecomp.kernels.cache import limit
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.planner.memory import show_bytes
 from eindecomp.planner.store.whole_file import check_writable, write_whole
@@ -86,6 +87,7 @@ def run(
     if seed is not None and not random:
         raise typer.BadParameter("--seed is for --random")
     _check_places(output, trace)
+    limit()  # of the compiled code that is kept: refused before a plan is made
     asked = ask.Request(
         devices, objective, solver, strategy, place, mesh, memory, machine, rewrite, time,
         tuple(pin or ()),
@@ -130,11 +132,20 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     found: dict[str, Any] = {}
     for vertex in graph.inputs:
-        if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
-            found[vertex.name] = rng.integers(0, 2, vertex.shape).astype(vertex.dtype)
-        else:
-            found[vertex.name] = rng.standard_normal(vertex.shape).astype(vertex.dtype)
+        try:
+            found[vertex.name] = _random_array(vertex, rng)
+        except MemoryError as error:
+            raise InputError(f"no memory for random numbers as {vertex}: {error}") from None
     return found | {name: dtype.type(1).item() for name, dtype in graph.scalars.items()}
+
+
+def _random_array(vertex: Vertex, rng: np.random.Generator) -> Array:
+    if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
+        return rng.integers(0, 2, vertex.shape, vertex.dtype)
+    # In float32 unless that rounds: what is drawn wider takes twice the memory.
+    wide = vertex.dtype.name in ("float64", "complex128")
+    drawn = rng.standard_normal(vertex.shape, np.float64 if wide else np.float32)
+    return drawn.astype(vertex.dtype, copy=False)
 
 
 def _errors(result: Result, wanted: Mapping[str, Array]) -> dict[str, float]:

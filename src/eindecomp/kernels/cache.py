@@ -20,13 +20,13 @@ from secrets import token_hex
 from time import time
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIMIT = "EINDECOMP_CACHE_MB"
-"""The environment variable that says how many MiB are kept; 0 keeps nothing."""
+"""The environment variable that says how many MiB are kept; 0 stores and loads nothing."""
 _USUAL = 256
 _LEAVE = 0.8  # of the limit is left when something has to go, so that it does not at every store
 _LOOK = 32  # stores from one look at the size to the next
@@ -51,7 +51,7 @@ class Usage:
 def load(key: str) -> bytes | None:
     """What was stored under a key, or None."""
     path = _path_of(key)
-    if path is None:
+    if path is None or not limit():
         return None
     with suppress(OSError):
         with path.open("rb") as opened:
@@ -69,7 +69,7 @@ def load(key: str) -> bytes | None:
 def store(key: str, data: bytes) -> None:
     """Keep something under a key: all of it or nothing, whoever else stores it too."""
     path = _path_of(key)
-    if path is None or len(data) > _limit():
+    if path is None or not limit() or len(data) > limit():
         return
     fresh = path.with_name(f"{_UNFINISHED}{token_hex(8)}")
     with suppress(OSError):
@@ -87,7 +87,7 @@ def usage() -> Usage:
     """How much is kept now."""
     folder = cache_folder()
     sizes = [] if folder is None else [found.st_size for _, found in _files(folder)]
-    return Usage(folder, len(sizes), sum(sizes), _limit())
+    return Usage(folder, len(sizes), sum(sizes), limit())
 
 
 def clear() -> Usage:
@@ -122,20 +122,22 @@ def _path_of(key: str) -> Path | None:
     return None if folder is None else folder / hashlib.sha256(key.encode()).hexdigest()
 
 
-def _limit() -> int:
-    """The most bytes that are kept."""
-    text = os.environ.get(LIMIT) or str(_USUAL)
+def limit() -> int:
+    """The most bytes that are kept, as the environment has it; raises where that is no number."""
+    text = os.environ.get(LIMIT, "").strip() or str(_USUAL)
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
-        raise InputError(f"{LIMIT} is how many MiB of compiled code are kept, not {text!r}")
+        raise InputError(
+            f"{LIMIT} is how many whole MiB of compiled code are kept, not {quote(text)}"
+        )
     return int(text) << 20
 
 
 def _shrink(folder: Path) -> None:
     """Remove what was not used for longest, and what nobody has finished."""
-    limit, now = _limit(), time()
+    most, now = limit(), time()
     files = sorted(_files(folder), key=lambda file: file[1].st_mtime)
     total = sum(found.st_size for _, found in files)
-    leave = limit if total <= limit else _LEAVE * limit
+    leave = most if total <= most else _LEAVE * most
     for path, found in files:
         abandoned = path.name.startswith(_UNFINISHED) and found.st_mtime < now - _DAY
         if total > leave or abandoned:

@@ -63,9 +63,16 @@ def check_storable(graph: Graph) -> None:
 def config_text(config: Config) -> str:
     """A configuration as JSON."""
     try:
-        return json.dumps(config, sort_keys=True)
+        return json.dumps(config, sort_keys=True, default=_plain_number)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"config is not JSON: {error}") from None
+
+
+def _plain_number(value: Any) -> Any:
+    """NumPy's numbers as Python's; JSON knows no others."""
+    if isinstance(value, np.bool_ | np.integer | np.floating):
+        return cast("Any", value).item()
+    raise TypeError(f"{quote(value)} is a {type(value).__name__}")
 
 
 def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Gather, Reshape, Slice
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, used_args, values
@@ -21,7 +22,6 @@ from eindecomp.models.sizes import check_whole
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.scalar import Expr
 
@@ -45,6 +45,8 @@ def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
     >>> state["W1"].shape, bool(0.09 < abs(state["W1"]).max() <= 0.1), state["W1_sum"].max().item()
     ((100, 6), True, 0.0)
     """
+    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"parameters are those of a Graph, not of {type(graph).__name__}")
     check_whole(0, seed=seed)
     rng = np.random.default_rng(seed)
     outputs = {vertex.name for vertex in graph.outputs}

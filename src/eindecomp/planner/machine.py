@@ -109,9 +109,9 @@ def machine_of(given: Machine | str | None) -> Machine:
     """A machine, or the preset of that name."""
     if isinstance(given, Machine):
         return given
-    if given in PRESETS:
+    if isinstance(given, str) and given in PRESETS:
         return PRESETS[given]
-    raise PlanError(
-        f"a machine (which objective 'time' needs) is an ed.Machine or one of "
-        f"{', '.join(PRESETS)}, not {given!r}"
-    )
+    known = f"an ed.Machine or one of {', '.join(PRESETS)}"
+    if given is None:
+        raise PlanError(f"objective 'time' needs a machine (machine=, --machine): {known}")
+    raise PlanError(f"a machine is {known}, not {given!r}")

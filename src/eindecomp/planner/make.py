@@ -89,7 +89,8 @@ def plan(
     "linear". `strategy` restricts the plan: "sqrt", a name such as "megatron", or labels to cut
     along. `inputs` are "free", placed as they are wanted, or "sharded", each stored once over all
     devices; `pin` fixes layouts of tensors. `memory` limits what a device holds. `mesh` gives axes
-    other than the prime factors of `devices`.
+    other than the prime factors of `devices`. With `rewrite` the graph is planned as `ed.rewrite`
+    leaves it, without as it is written.
 
     After `time_limit` seconds the plan is the best that was found, with a bound on what any costs.
     `on_event` is called now and then with the seconds so far, the stage, the cost of the best plan

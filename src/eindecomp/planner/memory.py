@@ -27,7 +27,7 @@ def parse_bytes(given: int | str) -> int:
             return int(float(match[1]) * _UNITS[unit])
     if not isinstance(given, str) and is_whole(given) and given >= 0:
         return int(given)
-    raise PlanError(f"memory is a number of bytes or such as '70GB', not {given!r}")
+    raise PlanError(f"memory is an integer, in bytes, or such as '70GB', not {given!r}")
 
 
 def show_bytes(size: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Mesh:
         )
 
 
-def is_whole(number: object) -> bool:
+def is_whole(number: object) -> TypeGuard[int]:
     """Whether something is a whole number, NumPy's included."""
     return isinstance(number, Integral) and not isinstance(number, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
 

@@ -13,6 +13,7 @@ from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.ops import Fill
 from eindecomp.planner.box import boxes_key, parts_of, span_of
 from eindecomp.planner.choices import Choices, all_assignments, choices
+from eindecomp.planner.mesh import is_whole
 from eindecomp.planner.paper import dim_parts
 from eindecomp.planner.viable import viable_parts
 from eindecomp.planner.view import Dim, is_planned, view_of
@@ -43,9 +44,9 @@ def pins_of(pin: Pin | None) -> Pins:
     """
 
     def form(given: int | str | Sequence[str]) -> int | tuple[str, ...]:
-        if isinstance(given, int):
-            return given
-        return (given,) if isinstance(given, str) else tuple(given)
+        if isinstance(given, str):
+            return (given,)
+        return tuple(given) if isinstance(given, Sequence) else int(given)  # also of NumPy's
 
     return {
         name: {label: form(given) for label, given in wanted.items()}
@@ -158,7 +159,8 @@ def _asked(
 ) -> int | tuple[int, ...]:
     """A number of pieces, or the axes by number."""
     size = vertex.sizes[label]
-    if isinstance(given, int) and not isinstance(given, bool):
+    if is_whole(given):
+        given = int(given)
         if not 1 <= given <= size:
             raise PlanError(f"pin: {vertex} cannot be cut {given} ways along {label!r} of {size}")
         return given

@@ -33,6 +33,11 @@ STATEMENTS: list[tuple[str, Any]] = [
     ("Z[a] <- sum[b](1) with X[a,b,c]", None),
     ("Z[b] <- sum[a, c](X[a,b,c] * c)", (X * np.arange(4)).sum((0, 2))),
     ("Z[] <- max[n: 7](n * (5 - n))", 6),
+    ("Z[a,b] <- sum[c] X[a,b,c] * 2 + 1", (X * 2 + 1).sum(2)),
+    ("Z[a,b] <- sum [c](X[a,b,c] - 1)**2 / 2", ((X - 1) ** 2 / 2).sum(2)),
+    ("Z[b] <- sum[a,c] c * X[a,b,c]", (X * np.arange(4)).sum((0, 2))),
+    ("Z[d: 3] <- sum[n: 4] d", 4 * np.arange(3)),
+    ("Z[a,b] <- any[c] not X[a,b,c] > 5 and c < 2", (~(X > 5) & (np.arange(4) < 2)).any(2)),
     ("Z[a] <- sum 1 with X[a,b,c]", np.full(2, 12)),
 ]
 
@@ -121,6 +126,8 @@ COMPUTED: dict[str, Callable[[Any, Any], Any]] = {
     "w * 2 + 1": lambda w, _: w * 2 + 1,
     "w - r": lambda w, r: w - r,
     "w % 3": lambda w, _: w % 3,
+    "size(n) - 1 - w": lambda w, _: 7 - w,
+    "abs(w)": lambda w, _: w,
     "w + r + 1": lambda w, r: w + r + 1,
 }
 
@@ -148,3 +155,12 @@ def test_a_split_beside_a_lookup() -> None:
     table, ids = np.arange(140.0).reshape(7, 20), np.array([1, 5, 0])
     found = ed.evaluate(graph, {"T": table, "ids": ids})["S"]
     np.testing.assert_array_equal(found, table[ids].reshape(3, 10, 2))
+
+
+@pytest.mark.parametrize(("index", "at"), [("size(b) - 1", 2), ("size(b)", 2), ("2 - size(a)", 0)])
+def test_an_index_of_sizes_is_gathered_too(index: str, at: int) -> None:
+    with pytest.raises(ed.TextError, match="gather it, such as") as caught:
+        ed.parse(f"{HEAD}Z[a,c] <- X[a, {index}, c]\noutput Z")
+    fill, use = str(caught.value).splitlines()[1:3]
+    graph = ed.parse(f"{HEAD}{fill}\nZ[a,c] <- {use.replace('…', '').strip()}\noutput Z")
+    np.testing.assert_array_equal(ed.evaluate(graph, {"X": X})["Z"], X[:, at])

@@ -103,3 +103,10 @@ OWN: list[tuple[str, str, str]] = [
 def test_own_macros(macro: str, statement: str, expanded: str) -> None:
     head = "input X[i: 3, j: 4]\n"
     assert ed.parse(f"{macro}\n{head}{statement}") == ed.parse(f"{head}{expanded}")
+
+
+def test_a_label_is_its_number_under_an_aggregation_with_labels() -> None:
+    macro = "macro centre[t](x[*b, t]) -> y[*b] {\n  y[*b] <- sum[t] t * x[*b, t]\n}\n"
+    graph = ed.parse(f"input U[t: 2, j: 3]\n{macro}Z[t] <- centre[j] U[t,j]\noutput Z")
+    u = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(ed.evaluate(graph, {"U": u})["Z"], u @ np.arange(3))

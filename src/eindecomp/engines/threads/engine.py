@@ -20,6 +20,7 @@ from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
 from eindecomp.graph.inputs import check_inputs
 from eindecomp.kernels.blas_threads import one_thread_each
+from eindecomp.kernels.cache import limit
 from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def prepare(plan: Plan) -> Program:
     known = _PREPARED.get(id(plan))
     if known is not None and known[0]() is plan:
         return known[1]
+    limit()  # a setting that is wrong is no fault of the vertex whose kernel is compiled first
     program = Program.of(plan)
     forget = partial(_PREPARED.pop, id(plan))
     _PREPARED[id(plan)] = (ref(plan, forget), program)

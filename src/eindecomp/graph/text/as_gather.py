@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _GUESS = 3
 """The size of a label that nothing sizes, beside the one that is fitted to the tensor."""
 _MOST = 10_000
+_SIZE = re.compile(r"\bsize\((\w+)\)")
 
 
 def as_gather(
@@ -36,7 +38,8 @@ def as_gather(
     sizes |= dict.fromkeys(unknown[1:], min(_GUESS, size))
     largest = range(min(size, _MOST), 0, -1)
     tried = [{**sizes, unknown[0]: n} for n in largest] if unknown else [sizes]
-    found = next((sizes for sizes in tried if _is_inside(item, sizes, size)), None)
+    known = {label: min(several) for label, several in declared.items()}
+    found = next((one for one in tried if _is_inside(item, known | one, size)), None)
     value = item.text
     if found is None:
         found, value = tried[0], f"min(max({item.text}, 0), {size - 1})"
@@ -50,7 +53,8 @@ def _is_inside(item: s.Arithmetic, sizes: Mapping[str, int], size: int) -> bool:
     """Whether all indices are within a dimension, judged at the ends of the labels."""
     ends = [sorted({0, sizes[label] - 1}) for label in item.labels]
     try:
-        function = compile_scalar(parse_expr(item.text, item.labels), len(ends), NUMPY)
+        text = _SIZE.sub(lambda found: str(sizes.get(found[1], found[0])), item.text)
+        function = compile_scalar(parse_expr(text, item.labels), len(ends), NUMPY)
         return all(0 <= function(*corner) < size for corner in itertools.product(*ends))
     except EinDecompError:
         return False

@@ -119,11 +119,11 @@ def _assign(scope: Scope, statement: s.Assign) -> None:
         case s.Fill(term):
             _refuse_extra(scope, statement)
             _fill(scope, target, term)
+        case s.MacroCall(name) as call if name not in scope.macros and scope.aggregates(name):
+            _aggregate_over(scope, statement, call)
         case s.MacroCall(name="concat") as call:
             _refuse_extra(scope, statement)
             _concat(scope, target, call)
-        case s.MacroCall(name) as call if name not in scope.macros and scope.aggregates(name):
-            _aggregate_over(scope, statement, call)
         case s.MacroCall() as call:
             _refuse_extra(scope, statement)
             _macro(scope, target, call)
@@ -228,7 +228,17 @@ def _fill(scope: Scope, target: s.Ref, term: s.Term) -> None:
     scope.graph.add(Fill(tuple(sizes), value), [], target.name, sizes)
 
 
+def _refuse_open(scope: Scope, call: s.MacroCall) -> None:
+    """Of `softmax[t] U[t] * 2` it is not plain to see whether the product comes before or after."""
+    if call.is_open:
+        raise scope.error(
+            f"{call.name}[…] takes a tensor, or an expression in parentheses, and nothing after",
+            call.at,
+        )
+
+
 def _concat(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
+    _refuse_open(scope, call)
     labels = scope.plain_labels(target)
     match call.labels:
         case (s.Label(name=along, size=None),):
@@ -253,6 +263,7 @@ def _macro(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
     if call.name not in scope.macros:
         known = [*scope.macros, "concat"]
         raise scope.error(f"unknown macro {call.name!r}{suggest(call.name, known)}", call.at)
+    _refuse_open(scope, call)
     if not scope.active:
         with scope.at(call.at):
             scope.expanded = check_expansion(call.name, scope.macros, scope.expanded)

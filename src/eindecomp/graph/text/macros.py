@@ -232,6 +232,14 @@ def _retarget(macro: s.MacroDecl, made: s.Ref, wanted: s.Ref) -> s.Ref:
     return s.Ref(wanted.name, tuple(have[name] for name in want), wanted.at)
 
 
+def _terms(rhs: s.Rhs) -> tuple[s.Term, ...]:
+    match rhs:
+        case s.Aggregate(terms=terms) | s.MacroCall(args=terms):
+            return terms
+        case s.Fill():
+            return ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Expansion:
     """What the words of a macro's body stand for in one call."""
@@ -249,17 +257,18 @@ class _Expansion:
         target = self.ref(statement.target, is_target=True)
         extra = tuple(self.ref(ref) for ref in statement.extra)
         indices = {i.name for i in statement.target.items if isinstance(i, s.Label)}
+        for ref in (*refs_of(_terms(statement.rhs)), *statement.extra):
+            indices |= set(labels_of(ref))
         match statement.rhs:
             case s.Aggregate(agg, terms):
-                for ref in (*refs_of(terms), *statement.extra):
-                    indices |= set(labels_of(ref))
                 within = tuple(self.term(term, indices) for term in terms)
                 rhs: s.Rhs = s.Aggregate(agg, within, self.at)
             case s.Fill(term):
                 rhs = s.Fill(self.term(term, indices), self.at)
-            case s.MacroCall(name, labels, args, options):
-                args = tuple(self.term(arg) for arg in args)
-                rhs = s.MacroCall(name, self.items(labels), args, options, self.at)
+            case s.MacroCall(labels=labels, args=args) as call:
+                indices |= {item.name for item in labels if isinstance(item, s.Label)}
+                args = tuple(self.term(arg, indices) for arg in args)
+                rhs = replace(call, labels=self.items(labels), args=args, at=self.at)
         return s.Assign(target, rhs, extra, self.at)
 
     def term(self, term: s.Term, indices: Container[str] = ()) -> s.Term:

@@ -86,6 +86,7 @@ _WORDS = {
     "NAME": "a name",
     "PREFIX": "an aggregation",
     "FIELD": "an aggregation",
+    "LABELLED": "an aggregation",
     "NUMBER": "a number",
     "COMPARE": "a comparison",
     "_NL": "the end of the line",
@@ -113,7 +114,8 @@ def _expected(terminals: set[str]) -> str:
     names = set(terminals)
     words: set[str] = set()
     if "RSQB" in names:
-        names -= _OPERATORS  # an index that is computed is read only to say how it is written
+        # An index that is computed is read only to say how it is written.
+        names -= _OPERATORS if "NAME" in names else {*_OPERATORS, "LPAR"}
     if len(names & _OPERATORS) > 3:
         names -= _OPERATORS
         words.add("an operator")

@@ -121,7 +121,8 @@ class Apply:
         depth = 1 + max(arg.depth if isinstance(arg, Apply) else 0 for arg in self.args)
         if depth > MAX_DEPTH:
             raise ExpressionError(
-                f"an expression nests more than {MAX_DEPTH} deep (a sum of as many terms does too)"
+                f"an expression nests more than {MAX_DEPTH} deep, as a chain of as many divisions "
+                "does"
             )
         object.__setattr__(self, "depth", depth)
 
@@ -148,13 +149,15 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class MacroCall:
-    """The right-hand side `macro[labels](arguments, name = number)`."""
+    """The right-hand side `macro[labels](arguments, name = number)`, or `agg[labels] term`."""
 
     name: str
     labels: tuple[Item, ...]
     args: tuple[Term, ...]
     options: tuple[tuple[str, Number], ...]
     at: int = field(compare=False)
+    is_open: bool = False
+    """Whether it goes before an expression without parentheses, as only aggregations do."""
 
 
 Rhs = Aggregate | Fill | MacroCall

@@ -141,15 +141,29 @@ class ToSyntax(Transformer[Token, Any]):
         return s.Fill(found[0], found[0].at)
 
     def macro_call(self, found: list[Any]) -> s.MacroCall:
-        """`macro[labels] argument` or `macro[labels](arguments)`."""
-        ref, *args = found
+        """`macro[labels](arguments)`."""
+        name, labels, *args = found
         return s.MacroCall(
-            name=ref.name,
-            labels=ref.items,
+            name=str(name),
+            labels=labels,
             args=tuple(a for a in args if not isinstance(a, Default)),
             options=tuple((a.name, a.value) for a in args if isinstance(a, Default)),
-            at=ref.at,
+            at=_at(name),
         )
+
+    def labelled(self, found: list[Any]) -> s.MacroCall:
+        """`macro[labels] argument` or `agg[labels] term`."""
+        name, labels, term = found
+        is_open = not isinstance(term, s.Ref | s.Literal)
+        return s.MacroCall(str(name), labels, (term,), (), _at(name), is_open)
+
+    def brackets(self, found: list[Any]) -> tuple[s.Item, ...]:
+        """`[i, j: 3]` after a macro or an aggregation."""
+        return _items(found)
+
+    def plain_brackets(self, found: list[Token]) -> tuple[s.Item, ...]:
+        """`[i, j]`, one token."""
+        return _plain_items(found[0])
 
     def default(self, found: list[Any]) -> Default:
         """`name = number`."""
@@ -169,15 +183,12 @@ class ToSyntax(Transformer[Token, Any]):
     def ref(self, found: list[Any]) -> s.Ref:
         """`X[…]`."""
         name, *items = found
-        lookups = [s.Lookup(i, i.at) if isinstance(i, s.Ref) else i for i in items if i is not None]
-        return s.Ref(str(name), tuple(lookups), _at(name))
+        return s.Ref(str(name), _items(items), _at(name))
 
     def plain_ref(self, found: list[Token]) -> s.Ref:
         """`X[i, j]`, its brackets one token."""
         name, labels = found
-        start = _at(labels)
-        items = [s.Label(n[0], start + n.start()) for n in IDENTIFIER.finditer(labels)]
-        return s.Ref(str(name), tuple(items), _at(name))
+        return s.Ref(str(name), _plain_items(labels), _at(name))
 
     def label(self, found: list[Token]) -> s.Label:
         """`i`."""
@@ -203,8 +214,15 @@ class ToSyntax(Transformer[Token, Any]):
 
     def arithmetic(self, found: list[Token]) -> s.Arithmetic:
         """`w + r`."""
-        labels = dict.fromkeys(str(token) for token in found if token.type == "NAME")
+        read = [token for token in found if token.type == "NAME"]
+        labels = dict.fromkeys(str(token).rpartition("(")[2].rstrip(")") for token in read)
         return s.Arithmetic(" ".join(found), tuple(labels), _at(found[0]))
+
+    def index_call(self, found: list[Token]) -> Token:
+        """`abs(n)` in an index that is computed; `size(n)` is a number and not indexed by n."""
+        function, label = found
+        kind = "NUMBER" if function == "size" else "NAME"
+        return Token(kind, f"{function}({label})", function.start_pos)
 
     def star(self, found: list[Token]) -> s.Star:
         """`*b`."""
@@ -266,6 +284,16 @@ class ToSyntax(Transformer[Token, Any]):
     def plus(self, found: list[s.Term]) -> s.Term:
         """`+a`."""
         return found[0]
+
+
+def _items(found: list[Any]) -> tuple[s.Item, ...]:
+    """What stands in brackets; a tensor there is looked up."""
+    return tuple(s.Lookup(i, i.at) if isinstance(i, s.Ref) else i for i in found if i is not None)
+
+
+def _plain_items(labels: Token) -> tuple[s.Item, ...]:
+    start = _at(labels)
+    return tuple(s.Label(n[0], start + n.start()) for n in IDENTIFIER.finditer(labels))
 
 
 def _operator(op: str) -> Callable[[ToSyntax, list[s.Term]], s.Term]:

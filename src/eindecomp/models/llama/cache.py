@@ -26,7 +26,7 @@ def bucket(tokens: int) -> int:
     [64, 64, 128, 1024, 1536]
     """
     if tokens <= 1024:
-        return max(_LEAST, 1 << (tokens - 1).bit_length())
+        return max(_LEAST, 1 << (int(tokens) - 1).bit_length())
     return -(-tokens // 512) * 512
 
 
@@ -35,11 +35,12 @@ class Cache:
 
     def __init__(self, config: Config, batch: int, tokens: int) -> None:
         check_whole(batch=batch)
+        check_whole(0, tokens=tokens)
         self.config = config
         self.lengths = np.zeros(batch, np.int32)
         self._room = 0
         self._arrays: dict[str, Array] = {}
-        self.reserve(tokens)
+        self.reserve(int(tokens))
 
     @property
     def batch(self) -> int:

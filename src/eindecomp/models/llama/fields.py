@@ -14,7 +14,12 @@ _REQUIRED = object()
 
 def check_folder(folder: str | Path) -> Path:
     """The folder, which must be one."""
-    path = Path(folder)
+    try:
+        path = Path(folder)
+    except TypeError:
+        raise InputError(
+            f"a model is in a folder, named by its path, not {quote(folder)}"
+        ) from None
     if not path.is_dir():
         raise InputError(f"{path} is no folder: give one with config.json and model.safetensors")
     return path

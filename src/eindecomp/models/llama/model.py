@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import index
 from time import perf_counter
@@ -12,7 +12,7 @@ import numpy as np
 
 from eindecomp.api.run import run
 from eindecomp.engines.engine import find_engine
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, quote
 from eindecomp.models.llama.cache import Cache, bucket
 from eindecomp.models.llama.checkpoint import Checkpoint
 from eindecomp.models.llama.config import Config
@@ -155,9 +155,9 @@ class Llama:
         """
         rows = self._rows(ids)
         lengths = np.array([len(row) for row in rows], np.int32)
+        self._check_cache(cache)
         if cache is not None and (cache.batch != len(rows) or cache.lengths.any()):
             raise InputError(f"a prompt of {len(rows)} sequences needs an empty cache for as many")
-        self._check_cache(cache)
         table = np.zeros((len(rows), _padded(int(lengths.max()))), np.int32)
         for row, tokens in zip(table, rows, strict=True):
             row[: len(tokens)] = tokens
@@ -179,6 +179,8 @@ class Llama:
     def step(self, tokens: Sequence[int] | Array, cache: Cache) -> Array:
         """Read one token more of each sequence: the logits of what follows."""
         ids = np.array(self._rows([[token] for token in _listed(tokens)]), np.int32)
+        if cache is None:  # pyright: ignore[reportUnnecessaryComparison]
+            raise InputError("a step goes on from a cache: give prefill one, then step")
         self._check_cache(cache)
         if len(ids) != cache.batch or not cache.lengths.all():
             raise InputError(f"{len(ids)} tokens go on from a cache of as many prompts, once read")
@@ -199,22 +201,26 @@ class Llama:
         prompt: str | Sequence[int],
         tokens: int = 128,
         sampling: Sampling | None = None,
-        stops: frozenset[int] | None = None,
+        stops: Collection[int] | None = None,
     ) -> Iterator[Piece]:
         """Go on from a prompt until a stop token, or after `tokens` tokens.
 
-        Without `sampling` the likeliest token is taken. A folder whose generation_config.json asks
-        for more than that, such as a penalty on repetition, is then refused.
+        Without `sampling` the likeliest token is taken. A folder that asks for more than that
+        in generation_config.json, or config.json without one, such as a penalty on repetition, is
+        then refused.
         """
         check_whole(0, tokens=tokens)
+        tokens = int(tokens)
         if sampling is None:
             self._check_settings()
+        elif not isinstance(sampling, Sampling):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"sampling is a Sampling, not {quote(sampling)}")
         rows = self._rows(self.encode(prompt))
         if len(rows) != 1:
             raise InputError(f"generating goes on from one prompt, not from {len(rows)}")
         [ids] = rows
         self._check_length(len(ids) + tokens - 1)
-        stops = self.stops if stops is None else stops
+        stops = self.stops if stops is None else _stops(stops)
         sampler = (sampling or Sampling()).sampler()
         stream = None if self.tokenizer is None else self.tokenizer.stream(ids)
         return self._generate(ids, tokens, sampler, stops, stream)
@@ -289,12 +295,16 @@ class Llama:
     def _check_settings(self) -> None:
         for name, value in self.generation.unsupported.items():
             raise InputError(
-                f"generation_config.json asks for {name} {value}, which is not supported; to do "
+                f"{self.generation.file} asks for {name} {value}, which is not supported; to do "
                 "without, say how to choose tokens: sampling=Sampling(0), --temperature 0"
             )
 
     def _check_cache(self, cache: Cache | None) -> None:
-        if cache is not None and cache.config != self.config:
+        if cache is None:
+            return
+        if not isinstance(cache, Cache):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"a cache is what `Llama.cache` makes, not {quote(cache)}")
+        if cache.config != self.config:
             raise InputError("the cache is of another model")
 
     def _check_length(self, tokens: int) -> None:
@@ -312,6 +322,13 @@ def _listed(given: Any) -> list[Any]:
         return list(given)
     except TypeError:
         raise InputError(_NO_PROMPT) from None
+
+
+def _stops(given: Collection[int]) -> frozenset[int]:
+    try:
+        return frozenset(index(token) for token in given)
+    except TypeError:
+        raise InputError(f"stops are token numbers, not {quote(given)}") from None
 
 
 def _padded(tokens: int) -> int:

@@ -12,11 +12,11 @@ from eindecomp.models.llama.fields import read_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Settings that change even the tokens that transformers generates without drawing, and the number
-# at which they do nothing.
-_GREEDY: dict[str, float | None] = {
+# Settings that change even the tokens that transformers generates without drawing, and the value at
+# which they do nothing.
+_GREEDY: dict[str, float | list[int] | None] = {
     "bad_words_ids": None,
-    "begin_suppress_tokens": None,
+    "begin_suppress_tokens": [],
     "constraints": None,
     "dola_layers": None,
     "encoder_no_repeat_ngram_size": 0,
@@ -35,7 +35,7 @@ _GREEDY: dict[str, float | None] = {
     "repetition_penalty": 1,
     "sequence_bias": None,
     "stop_strings": None,
-    "suppress_tokens": None,
+    "suppress_tokens": [],
     "watermarking_config": None,
 }
 
@@ -48,6 +48,8 @@ class Generation:
     """The tokens that end a text."""
     unsupported: Mapping[str, str] = field(default_factory=dict[str, str])
     """Settings that would change greedy tokens and that we do not have, as they are written."""
+    file: str = "generation_config.json"
+    """The name of the file that says so."""
 
 
 def read_generation(folder: str | Path) -> Generation:
@@ -63,6 +65,7 @@ def read_generation(folder: str | Path) -> Generation:
             for name, neutral in _GREEDY.items()
             if values.get(name) not in (None, neutral)
         },
+        path.name,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eindecomp.errors import InputError, RunError
+from eindecomp.errors import InputError, RunError, quote
 from eindecomp.models.sizes import check_whole
 
 Array = np.ndarray[Any, Any]
@@ -31,11 +31,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not _is_number(self.temperature) or not 0 <= self.temperature < float("inf"):
-            raise InputError(f"a temperature is 0 or more, not {self.temperature!r}")
+            raise InputError(f"a temperature is 0 or more, not {quote(self.temperature)}")
         if self.top_k is not None:
             check_whole(top_k=self.top_k)
         if self.top_p is not None and not (_is_number(self.top_p) and 0 < self.top_p <= 1):
-            raise InputError(f"top_p is above 0 and at most 1, not {self.top_p!r}")
+            raise InputError(f"top_p is above 0 and at most 1, not {quote(self.top_p)}")
         check_whole(0, seed=self.seed)
 
     def sampler(self) -> Sampler:
@@ -44,7 +44,13 @@ class Sampling:
 
 
 def _is_number(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
+    return True
 
 
 class Sampler:
