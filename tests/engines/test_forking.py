@@ -99,7 +99,7 @@ print(is_right())
 def lines(program: str) -> list[str]:
     text = HEAD.format(folder=os.path.dirname(__file__)) + program
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-u", "-c", text], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.stderr == ""
     return done.stdout.splitlines()
