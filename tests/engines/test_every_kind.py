@@ -33,7 +33,10 @@ def _agree(found, wanted, tolerance):
         wide = np.complex128 if right.dtype.kind == "c" else np.float64
         left, right = left.astype(wide), right.astype(wide)
         scale = np.abs(right[np.isfinite(right)]).max(initial=1e-3)
-        np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance * scale)
+        # Graphs of float64 have results of other types as well.
+        real = wanted[name].dtype.itemsize // (2 if wide is np.complex128 else 1)
+        most = max(tolerance, {2: 2e-2, 4: 1e-5}.get(real, 0))
+        np.testing.assert_allclose(left, right, rtol=most, atol=most * scale)
 
 
 @pytest.mark.parametrize("devices", [1, 3, 8])
