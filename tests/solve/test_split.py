@@ -89,10 +89,10 @@ def test_tightening_raises_the_bound_up_to_the_goal():
 
 def test_minimize_takes_its_bound_where_elimination_is_too_much():
     problem = _grid(10, 12)
-    found = minimize(problem, time_limit=5)
+    found = minimize(problem, time_limit=12)  # 5 do on a quiet machine
     assert "split" in found.method
     assert found.bound <= found.cost
-    assert found.bound >= 0.7 * found.cost  # more on a quiet machine: it is what time allows
+    assert found.bound >= 0.9 * found.cost
 
 
 def test_no_time_leaves_no_bound_and_no_error():

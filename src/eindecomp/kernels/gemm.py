@@ -88,9 +88,8 @@ class Gemm:
         if found is None:
             return None
         product = None if found.copied[2] else _product(found, types, add)
-        ways = {} if product is None else product_ways(product)
-        if product is not None and ways:
-            return fastest(product, product_ways)
+        if product is not None and (ways := product_ways(product)):
+            return fastest(product, ways, product_ways)
         return None if add else _Multiplied(found, self.low)
 
     def classed(
