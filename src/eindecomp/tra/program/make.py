@@ -1,0 +1,259 @@
+"""Makes the program of a plan: what is computed from which buffers, and what moves in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.state_types import state_types
+from eindecomp.planner.box import overlaps, span_of, totals, used_axes
+from eindecomp.planner.cost import decided_choices
+from eindecomp.planner.price import BytesMoved
+from eindecomp.planner.view import Dim, view_of
+from eindecomp.tra.program.buffers import Buffer, Role
+from eindecomp.tra.program.patterns import pattern_of
+from eindecomp.tra.program.program import Program
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Generate,
+    Load,
+    Move,
+    Read,
+    ReduceScatter,
+)
+from eindecomp.tra.program.tiling import Tiling, replicated_axes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.planner.box import Cut
+    from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.plan import Plan
+    from eindecomp.planner.traffic import Decision
+    from eindecomp.planner.view import View
+    from eindecomp.tra.program.steps import Step
+
+
+def program_of(plan: Plan) -> Program:
+    """The program of a plan; what it moves is `plan.traffic`, which for bytes is `plan.cost`."""
+    making = _Making(plan)
+    making.load_inputs()
+    for name, decision in plan.decisions.items():
+        making.add(plan.graph[name], decision)
+    for vertex in plan.graph.outputs:
+        making.add_output(vertex)
+    return Program(
+        plan.graph,
+        plan.mesh,
+        tuple(making.buffers),
+        tuple(_with_frees(making)),
+        making.outputs,
+    )
+
+
+@dataclass
+class _Making:
+    """The program so far, and where each tensor lies."""
+
+    plan: Plan
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    steps: list[Step] = field(default_factory=list["Step"])
+    lies: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    """The buffers in which a tensor lies for good: given ones, its home, its second layout."""
+    outputs: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.plan.mesh
+
+    def buffer(
+        self,
+        vertex: Vertex,
+        role: Role,
+        tiling: Tiling,
+        types: tuple[DType, ...] | None = None,
+        alias_of: int | None = None,
+    ) -> int:
+        """A new buffer, by its number."""
+        number = len(self.buffers)
+        types = (vertex.dtype,) if types is None else types
+        self.buffers.append(Buffer(number, vertex.name, role, tiling, types, alias_of))
+        return number
+
+    # Inputs
+
+    def load_inputs(self) -> None:
+        """The layouts in which inputs lie when the program begins, as their readers want them."""
+        wanted: dict[str, dict[Cut, None]] = {vertex.name: {} for vertex in self.plan.graph.inputs}
+        for name, decision in self.plan.decisions.items():
+            vertex = self.plan.graph[name]
+            choice = decided_choices(view_of(self.plan.graph, vertex), self.mesh, decision)
+            for source, reads in zip(vertex.inputs, choice.reads, strict=True):
+                if reads is not None and source in wanted:
+                    wanted[source][reads.cuts[0]] = None
+        for name, cuts in wanted.items():
+            self.lies[name] = []
+            for tiling in self._stored_as(name, list(cuts)):
+                number = self.buffer(self.plan.graph[name], Role.GIVEN, tiling)
+                self.lies[name].append(number)
+                self.steps.append(Load(number))
+
+    def _stored_as(self, name: str, wanted: list[Cut]) -> list[Tiling]:
+        """The tilings in which an input is stored."""
+        if name in self.plan.given:
+            return [Tiling(self.plan.given[name])]
+        if self.plan.inputs == "sharded":
+            return [Tiling(cut, replicated_axes(self.mesh, cut)) for cut in wanted]
+        # Where it is free it lies as wanted; a block of what a device has already is a view.
+        sizes = totals(self.mesh, wanted).tolist() if wanted else []
+        kept: list[Cut] = []
+        for _, cut in sorted(zip(sizes, wanted, strict=True), key=lambda pair: -pair[0]):
+            if not any(_inside(self.mesh, cut, other) for other in kept):
+                kept.append(cut)
+        return [Tiling(cut) for cut in kept]
+
+    # Vertices
+
+    def add(self, vertex: Vertex, decision: Decision) -> None:
+        """All steps of a vertex that is computed."""
+        view = view_of(self.plan.graph, vertex)
+        choice = decided_choices(view, self.mesh, decision)
+        reads = tuple(
+            None if need is None else self._operand(vertex, source, need.cuts[0])
+            for source, need in zip(vertex.inputs, choice.reads, strict=True)
+        )
+        axes, summed = _axes(view, decision)
+        if not summed:
+            home = self.buffer(vertex, Role.HOME, Tiling(decision.home))
+            self.steps.append(Compute(vertex.name, reads, home, is_partial=False))
+        else:
+            types = state_types(self.plan.graph, vertex)
+            partial = self.buffer(vertex, Role.PARTIAL, Tiling(_tile(view, axes)), types)
+            self.steps.append(Compute(vertex.name, reads, partial, is_partial=True))
+            home = self.buffer(vertex, Role.HOME, Tiling(decision.home))
+            split = summed & ~used_axes(decision.home)
+            self.steps.append(ReduceScatter(vertex.name, partial, home, summed, split))
+            if split:
+                self.steps.append(AllGather(vertex.name, home, split))
+        self.lies[vertex.name] = [home]
+        if decision.further is not None:
+            second = self.buffer(vertex, Role.SECOND, Tiling(decision.further))
+            self._move(vertex.name, home, second)
+            self.lies[vertex.name].append(second)
+
+    def _move(self, vertex: str, source: int, into: int) -> None:
+        tilings = (self.buffers[number].tiling for number in (source, into))
+        self.steps.append(Move(vertex, source, into, pattern_of(self.mesh, *tilings)))
+
+    def _operand(self, vertex: Vertex, source: str, need: Cut) -> Read:
+        """Where an operand is read, after it was fetched from where that moves least."""
+        origin = self.plan.graph[source]
+        if isinstance(origin.op, Fill):
+            piece = self.buffer(origin, Role.PIECE, Tiling(need))
+            self.steps.append(Generate(piece, vertex.name))
+            return Read(piece, need)
+        held = self._nearest(source, need)
+        tiling = self.buffers[held].tiling
+        if not tiling.split and _inside(self.mesh, need, tiling.cut):
+            return Read(held, need)
+        piece = self.buffer(origin, Role.PIECE, Tiling(need), alias_of=held)
+        self._move(vertex.name, held, piece)
+        return Read(piece, need)
+
+    def _nearest(self, source: str, need: Cut) -> int:
+        """The buffer of a tensor from which fetching moves least."""
+        lies = self.lies[source]
+        if source in self.plan.decisions or source in self.plan.given:
+            cuts = [self.buffers[number].tiling.cut for number in lies]
+            return lies[int(BytesMoved(self.mesh).fetch(cuts, [need], 1)[:, 0].argmin())]
+        tilings = [self.buffers[number].tiling for number in lies]
+        if Tiling(need, split := replicated_axes(self.mesh, need)) in tilings and split:
+            return lies[tilings.index(Tiling(need, split))]
+        return next(
+            number
+            for number, tiling in zip(lies, tilings, strict=True)
+            if not tiling.split and _inside(self.mesh, need, tiling.cut)
+        )
+
+    def add_output(self, vertex: Vertex) -> None:
+        """Where an output is gathered from."""
+        if isinstance(vertex.op, Fill):
+            whole = tuple(span_of(Dim(None, 0, size), 0) for size in vertex.shape)
+            made = self.buffer(vertex, Role.HOME, Tiling(whole))
+            self.steps.append(Generate(made, None))
+            self.outputs[vertex.name] = made
+        elif not isinstance(vertex.op, Input):
+            self.outputs[vertex.name] = self.lies[vertex.name][0]
+
+
+@lru_cache(maxsize=1 << 14)
+def _inside(mesh: Mesh, cut: Cut, held: Cut) -> bool:
+    """Whether every device holds what a cut would give it."""
+    return bool(overlaps(mesh, [held], [cut])[0, 0] == totals(mesh, [cut])[0])
+
+
+def _axes(view: View, decision: Decision) -> tuple[tuple[int, ...], int]:
+    """The axes of each label, as bits, and those that are summed over."""
+    axes = [0] * len(view.labels)
+    for axis, label in enumerate(decision.assignment):
+        if label >= 0:
+            axes[label] |= 1 << axis
+    summed = 0
+    for label in view.aggregated:
+        summed |= axes[label]
+    return tuple(axes), summed
+
+
+def _tile(view: View, axes: Sequence[int]) -> Cut:
+    """The cut in which a vertex computes its result."""
+    return tuple(
+        span_of(dim, 0 if (i := view.index(dim)) is None else axes[i]) for dim in view.output
+    )
+
+
+def _with_frees(making: _Making) -> list[Step]:
+    """The steps, each followed by the release of what nobody reads after it.
+
+    Inputs stay: they belong to whoever gave them, and are there for the next run.
+    """
+    last = last_uses(making.buffers, making.steps)
+    kept = set(making.outputs.values())
+    dead: dict[int, list[int]] = {}
+    for buffer in making.buffers:
+        if buffer.role is not Role.GIVEN and buffer.number not in kept:
+            dead.setdefault(last[buffer.number], []).append(buffer.number)
+    found: list[Step] = []
+    for number, step in enumerate(making.steps):
+        found.append(step)
+        found += [Free(buffer) for buffer in dead.get(number, ())]
+    return found
+
+
+def last_uses(buffers: Sequence[Buffer], steps: Sequence[Step]) -> dict[int, int]:
+    """The last step that uses each buffer; a buffer lasts as long as those that may be its views."""
+    last: dict[int, int] = {}
+    for number, step in enumerate(steps):
+        for buffer in used_by(step):
+            last[buffer] = number
+            if (origin := buffers[buffer].alias_of) is not None:
+                last[origin] = number
+    return last
+
+
+def used_by(step: Step) -> tuple[int, ...]:
+    """The buffers that a step reads or writes."""
+    match step:
+        case Load() | Generate():
+            return (step.into,)
+        case Compute():
+            return (*(read.buffer for read in step.reads if read is not None), step.into)
+        case Move() | ReduceScatter():
+            return (step.source, step.into)
+        case AllGather() | Free():
+            return (step.buffer,)

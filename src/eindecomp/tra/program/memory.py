@@ -1,0 +1,81 @@
+"""The memory model: what a device holds at every step of a program.
+
+Inputs are held throughout. A result is held from the step that makes it to the last one that reads
+it, outputs to the end; so are its second layout and its partial results. What a reader has fetched
+is an array of its own unless it lies inside what the device holds anyway: then it is a view. A
+reduction works on two blocks beside the partial results: the sum so far, and what has just arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eindecomp.tra.boxes import meet, volume
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+)
+from eindecomp.tra.program.tiling import Tiling
+
+if TYPE_CHECKING:
+    from eindecomp.tra.program.buffers import Buffer
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.steps import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most bytes that a device holds at once, and the step at which it does."""
+
+    bytes: int
+    step: Step | None
+
+
+def peak_on(program: Program, device: int) -> Peak:
+    """The most that a device holds at once."""
+    held: dict[int, int] = {}
+    total = most = 0
+    at: Step | None = None
+    for step in program.steps:
+        match step:
+            case Load() | Generate() | Compute() | Move() | ReduceScatter():
+                made = bytes_on(program, program.buffers[step.into], device)
+                held[step.into] = made
+                total += made
+            case Free():
+                total -= held.pop(step.buffer, 0)
+            case AllGather():
+                pass
+        now = total + working_bytes(program, step, device)
+        if now > most:
+            most, at = now, step
+    return Peak(most, at)
+
+
+def bytes_on(program: Program, buffer: Buffer, device: int) -> int:
+    """The bytes that a buffer takes on a device: none where it is a view."""
+    return 0 if is_view(program, buffer, device) else buffer.nbytes(program.mesh, device)
+
+
+def is_view(program: Program, buffer: Buffer, device: int) -> bool:
+    """Whether a device holds all of a buffer's block in the buffer it is fetched from."""
+    if buffer.alias_of is None:
+        return False
+    box = buffer.box(program.mesh, device)
+    held = program.buffers[buffer.alias_of].box(program.mesh, device)
+    return not volume(box) or (volume(held) > 0 and meet(box, held) == box)
+
+
+def working_bytes(program: Program, step: Step, device: int) -> int:
+    """What a step takes beside its buffers."""
+    if not isinstance(step, ReduceScatter):
+        return 0
+    tiling = program.buffers[step.into].tiling
+    own = Tiling(tiling.cut, step.split).box(program.mesh, device)
+    return 2 * volume(own) * program.buffers[step.source].item

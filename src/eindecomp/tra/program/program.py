@@ -1,0 +1,143 @@
+"""`Program`: the buffers and steps of a plan, and what they move."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from eindecomp.planner.box import moved, parts_of, totals
+from eindecomp.tra.program.buffers import Role
+from eindecomp.tra.program.row import Row, row_of
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+    kind_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.planner.mesh import Mesh
+    from eindecomp.tra.program.buffers import Buffer
+    from eindecomp.tra.program.steps import Step
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps in an order in which they can be carried out one by one, on all devices alike."""
+
+    graph: Graph
+    mesh: Mesh
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    outputs: Mapping[str, int]
+    """The buffer of each output that is computed; an output that is an input has none."""
+
+    @property
+    def devices(self) -> int:
+        """How many devices it is for."""
+        return self.mesh.devices
+
+    @cached_property
+    def inputs(self) -> dict[str, tuple[Buffer, ...]]:
+        """The buffers in which each input lies when the program begins."""
+        found: dict[str, list[Buffer]] = {vertex.name: [] for vertex in self.graph.inputs}
+        for buffer in self.buffers:
+            if buffer.role is Role.GIVEN:
+                found[buffer.tensor].append(buffer)
+        return {name: tuple(given) for name, given in found.items()}
+
+    def on(self, device: int) -> Row:
+        """What one device does, receives from whom and sends to whom."""
+        return row_of(self.mesh, self.buffers, self.steps, device)
+
+    def moved_by(self, step: Step) -> int:
+        """The bytes that all devices receive in a step."""
+        match step:
+            case Move():
+                source, into = self.buffers[step.source].tiling, self.buffers[step.into]
+                if source.split:  # the shares of what is wanted
+                    tile = int(totals(self.mesh, [into.tiling.cut])[0])
+                    return into.item * (tile - source.elements(self.mesh))
+                return into.item * int(moved(self.mesh, [source.cut], [into.tiling.cut])[0, 0])
+            case ReduceScatter():
+                source = self.buffers[step.source]
+                ways = parts_of(self.mesh, step.axes)
+                return source.item * source.tiling.elements(self.mesh) // ways * (ways - 1)
+            case AllGather():
+                home = self.buffers[step.buffer]
+                ways = parts_of(self.mesh, step.axes)
+                return home.item * home.tiling.elements(self.mesh) // ways * (ways - 1)
+            case _:
+                return 0
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many steps there are of each kind."""
+        return dict(Counter(kind_of(step) for step in self.steps))
+
+    @cached_property
+    def bytes_by_kind(self) -> dict[str, int]:
+        """The bytes that each kind of step moves."""
+        found = Counter(dict.fromkeys(("move", "reduce-scatter", "all-gather"), 0))
+        for step in self.steps:
+            if isinstance(step, Move | ReduceScatter | AllGather):
+                found[kind_of(step)] += self.moved_by(step)
+        return dict(found)
+
+    @cached_property
+    def bytes_by_vertex(self) -> dict[str, int]:
+        """The bytes that are moved for each vertex."""
+        found = {step.vertex: 0 for step in self.steps if isinstance(step, Compute)}
+        for step in self.steps:
+            if isinstance(step, Move | ReduceScatter | AllGather):
+                found[step.vertex] += self.moved_by(step)
+        return found
+
+    @cached_property
+    def moved(self) -> int:
+        """All bytes that devices receive."""
+        return sum(self.bytes_by_vertex.values())
+
+    def __str__(self) -> str:
+        counted = ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
+        lines = [f"{len(self.steps)} steps on {self.devices} devices: {counted}"]
+        lines.append(f"{self.moved:,} bytes move")
+        return "\n".join([*lines, *(self._line(step) for step in self.steps)])
+
+    def _line(self, step: Step) -> str:
+        """A step in one line."""
+        named = [f"{buffer}#{buffer.number}" for buffer in self.buffers]
+        match step:
+            case Load() | Generate():
+                return f"{kind_of(step)} {named[step.into]}"
+            case Free():
+                return f"free {named[step.buffer]}"
+            case Compute():
+                reads = ", ".join("-" if r is None else named[r.buffer] for r in step.reads)
+                return f"compute {named[step.into]} from {reads or 'nothing'}"
+            case Move():
+                return (
+                    f"move {named[step.source]} to {named[step.into]} for {step.vertex}: "
+                    f"{step.pattern}, {self.moved_by(step):,} bytes"
+                )
+            case ReduceScatter():
+                axes = self._axes(step.axes)
+                return (
+                    f"reduce-scatter {named[step.source]} to {named[step.into]} over {axes}: "
+                    f"{self.moved_by(step):,} bytes"
+                )
+            case AllGather():
+                axes = self._axes(step.axes)
+                return f"all-gather {named[step.buffer]} over {axes}: {self.moved_by(step):,} bytes"
+
+    def _axes(self, axes: int) -> str:
+        return ", ".join(name for axis, name in enumerate(self.mesh.names) if axes >> axis & 1)

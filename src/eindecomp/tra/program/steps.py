@@ -1,0 +1,109 @@
+"""The steps of a program; each names the buffers that it reads, operand by operand, and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eindecomp.planner.box import Cut
+    from eindecomp.tra.program.patterns import Pattern
+
+Number = int
+"""A buffer, by its place among those of its program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Every device takes its block of an input, which the caller has or has placed before."""
+
+    into: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """Every device makes its block of a fill from the indices."""
+
+    into: Number
+    reader: str | None
+    """For which vertex; None for an output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An operand: the block that a cut gives each device, inside its block of a buffer."""
+
+    buffer: Number
+    cut: Cut
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """One kernel call on every device: a tile of a vertex, or a part of its sum."""
+
+    vertex: str
+    reads: tuple[Read | None, ...]
+    """The operands in order; None for one whose elements are never read."""
+    into: Number
+    is_partial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Every device puts together what it wants of a tensor that lies in another tiling."""
+
+    vertex: str
+    """For which vertex; for a second layout, whose."""
+    source: Number
+    into: Number
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceScatter:
+    """Devices that differ along `axes` combine their partial results, each a block of them.
+
+    They are combined in the order of the devices' numbers and finished into `into`, of which a
+    device reduces its own block, or where devices hold the same one (along `split`) its share.
+    """
+
+    vertex: str
+    source: Number
+    into: Number
+    axes: int
+    split: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllGather:
+    """Devices that hold the same block of `buffer` along `axes`, and a share each, exchange them."""
+
+    vertex: str
+    buffer: Number
+    axes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Nobody reads a buffer any more."""
+
+    buffer: Number
+
+
+Step = Load | Generate | Compute | Move | ReduceScatter | AllGather | Free
+
+
+def kind_of(step: Step) -> str:
+    """A word for a kind of step, as events and traces use it."""
+    return _KINDS[type(step)]
+
+
+_KINDS: dict[type[Step], str] = {
+    Load: "load",
+    Generate: "fill",
+    Compute: "compute",
+    Move: "move",
+    ReduceScatter: "reduce-scatter",
+    AllGather: "all-gather",
+    Free: "free",
+}

@@ -1,0 +1,122 @@
+"""`Tiling`: which block of a tensor each device has, worked out for one device at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from eindecomp.planner.aligned import nested_axes
+from eindecomp.planner.box import Cut, parts_of, totals, used_axes
+from eindecomp.tra.boxes import Box, shares, volume
+
+if TYPE_CHECKING:
+    from eindecomp.planner.box import Span
+    from eindecomp.planner.mesh import Mesh
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A cut, whose tiles may be shared out again among the devices that hold the same one.
+
+    `split` are the axes (as bits) along which a tile would be replicated and is shared out instead,
+    along its longest side. Pieces may be empty.
+    """
+
+    cut: Cut
+    split: int = 0
+
+    def box(self, mesh: Mesh, device: int) -> Box:
+        """The block that a device has."""
+        tile = box_on(mesh, self.cut, device)
+        if not self.split:
+            return tile
+        place, count = place_along(mesh, self.split, device)
+        return shares(tile, count)[place]
+
+    def elements(self, mesh: Mesh) -> int:
+        """How many elements all devices have together."""
+        return int(totals(mesh, [self.cut])[0]) // parts_of(mesh, self.split)
+
+
+def coordinates(mesh: Mesh, device: int) -> list[int]:
+    """The coordinates of a device, outermost axis first."""
+    found: list[int] = []
+    for size in reversed(mesh.sizes):
+        device, place = divmod(device, size)
+        found.append(place)
+    return found[::-1]
+
+
+def device_at(mesh: Mesh, place: list[int]) -> int:
+    """The device that has these coordinates."""
+    device = 0
+    for size, digit in zip(mesh.sizes, place, strict=True):
+        device = device * size + digit
+    return device
+
+
+def place_along(mesh: Mesh, axes: int, device: int) -> tuple[int, int]:
+    """Which device this is among those that differ from it along these axes only, and of how many.
+
+    They are counted in the order of their numbers.
+    """
+    place, count = 0, 1
+    for axis, (digit, size) in enumerate(zip(coordinates(mesh, device), mesh.sizes, strict=True)):
+        if axes >> axis & 1:
+            place, count = place * size + digit, count * size
+    return place, count
+
+
+def group_along(mesh: Mesh, axes: int, device: int) -> tuple[int, ...]:
+    """The devices that differ from this one along these axes only, itself among them, in order."""
+    own = coordinates(mesh, device)
+    group = [0]
+    for axis, (digit, size) in enumerate(zip(own, mesh.sizes, strict=True)):
+        digits = range(size) if axes >> axis & 1 else (digit,)
+        group = [device * size + each for device in group for each in digits]
+    return tuple(group)
+
+
+@lru_cache(maxsize=1 << 16)
+def box_on(mesh: Mesh, cut: Cut, device: int) -> Box:
+    """The block that a cut gives one device."""
+    place = coordinates(mesh, device)
+    return tuple(ends(mesh, span, index_of(mesh, span, place)) for span in cut)
+
+
+def index_of(mesh: Mesh, span: Span, place: list[int]) -> int:
+    """Which piece of a dimension belongs to these coordinates."""
+    index = 0
+    for axis in nested_axes(mesh, span):
+        index = index * mesh.sizes[axis] + place[axis]
+    return index
+
+
+def ends(mesh: Mesh, span: Span, index: int) -> tuple[int, int]:
+    """Where a piece of a dimension begins and ends."""
+    parts = parts_of(mesh, span.axes | span.inner)
+    if parts == 1:
+        return span.start, span.stop
+    low, high = (k * span.units // parts for k in (index, index + 1))
+    return span.start + span.scale * low, span.start + span.scale * high
+
+
+def is_plain(cut: Cut) -> bool:
+    """Whether no axis cuts two dimensions, as it does on a diagonal."""
+    used = 0
+    for span in cut:
+        if used & (span.axes | span.inner):
+            return False
+        used |= span.axes | span.inner
+    return True
+
+
+def replicated_axes(mesh: Mesh, cut: Cut) -> int:
+    """The axes along which a cut gives devices the same block."""
+    return ((1 << len(mesh.sizes)) - 1) & ~used_axes(cut)
+
+
+def nbytes(tiling: Tiling, mesh: Mesh, device: int, item: int) -> int:
+    """The bytes of a device's block."""
+    return volume(tiling.box(mesh, device)) * item
