@@ -22,10 +22,10 @@ from eindecomp import __version__
 from eindecomp.cli import main, request
 from eindecomp.cli.progress import progress_line
 from eindecomp.graph.text.elaborate import load, parse
-from eindecomp.planner.make import INPUTS, OBJECTIVES, SOLVERS
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.store.file import from_json, to_json
+from eindecomp.planner.options import INPUTS, OBJECTIVES, SOLVERS
 from eindecomp.solve import Progress, read_contest
+from eindecomp.store.plan_file import from_json, to_json
 
 SMALL = {
     "problem": {

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from eindecomp import models, solve
     from eindecomp.api.einsum import einsum
     from eindecomp.api.run import run
-    from eindecomp.planner.cost import Cost
-    from eindecomp.planner.machine import Machine
+    from eindecomp.planner.costs.cost import Cost
+    from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.make import cost, plan
     from eindecomp.planner.plan import Plan
 
@@ -80,8 +80,8 @@ __all__ = [
 ]
 
 _LATER = {
-    "Cost": "planner.cost",
-    "Machine": "planner.machine",
+    "Cost": "planner.costs.cost",
+    "Machine": "planner.costs.machine",
     "Plan": "planner.plan",
     "cost": "planner.make",
     "einsum": "api.einsum",

@@ -18,7 +18,7 @@ from eindecomp.cli.plan import plan as plan_command
 from eindecomp.cli.run import largest_error, random_inputs, write_npz
 from eindecomp.cli.run import run as run_command
 from eindecomp.engines.threads.engine import ThreadsEngine
-from eindecomp.planner.store.whole_file import write_whole
+from eindecomp.store.whole_file import write_whole
 
 TEXT = "input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 

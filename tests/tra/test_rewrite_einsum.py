@@ -19,7 +19,7 @@ from eindecomp.graph.evaluate import EinSumSteps
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.monoid import BUILTIN
 from eindecomp.lang.scalar import Arg, Const, Expr, from_values
-from eindecomp.planner.viable import viable
+from eindecomp.planner.space.viable import viable
 from strategies import arrays, exprs
 
 SIZES = (1, 2, 3, 4, 5, 7)

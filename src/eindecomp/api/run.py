@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from eindecomp.api.progress import showing
-from eindecomp.api.trace import tracing
 from eindecomp.engines.engine import Engine, find_engine
 from eindecomp.errors import InputError
 from eindecomp.planner.plan import Plan
+from eindecomp.show.progress import showing
+from eindecomp.show.trace import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

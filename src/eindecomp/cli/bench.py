@@ -14,7 +14,7 @@ from eindecomp.cli.request import Json
 from eindecomp.experiments import EXPERIMENTS, Record
 from eindecomp.experiments.plot import FORMATS, check_plots, plot
 from eindecomp.experiments.show import show
-from eindecomp.planner.store.whole_file import check_writable, write_whole
+from eindecomp.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

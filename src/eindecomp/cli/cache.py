@@ -9,7 +9,7 @@ import typer
 
 from eindecomp.cli.request import Json
 from eindecomp.kernels import cache as kept
-from eindecomp.planner.memory import show_bytes
+from eindecomp.planner.costs.byte_sizes import show_bytes
 
 if TYPE_CHECKING:
     from eindecomp.kernels.cache import Usage

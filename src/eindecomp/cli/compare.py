@@ -11,10 +11,10 @@ import typer
 
 from eindecomp.cli import request as ask
 from eindecomp.cli.progress import interruptible, live_line
-from eindecomp.planner.show.compare import compare as compare_plan
+from eindecomp.show.compare import compare as compare_plan
 
 if TYPE_CHECKING:
-    from eindecomp.planner.show.compare import Compared
+    from eindecomp.planner.comparison import Compared
 
 
 def compare(

@@ -10,8 +10,8 @@ import typer
 
 from eindecomp.cli import request as ask
 from eindecomp.cli.progress import interruptible
-from eindecomp.planner.show.explain import runners_up
-from eindecomp.planner.show.rows import folded_rows, rows_of
+from eindecomp.show.explain import runners_up
+from eindecomp.show.rows import folded_rows, rows_of
 
 if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan

@@ -15,7 +15,7 @@ from eindecomp.cli.progress import interruptible
 from eindecomp.cli.request import Json, strategy_from
 from eindecomp.errors import EinDecompError, InputError, quote
 from eindecomp.models.llama import DEFAULT_STRATEGY, Llama, Sampling
-from eindecomp.planner.strategy import NAMED
+from eindecomp.planner.space.strategy import NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import typer
 from eindecomp.cli import request as ask
 from eindecomp.cli.progress import interruptible
 from eindecomp.errors import PlanError
-from eindecomp.planner.store.file import from_json, to_json
-from eindecomp.planner.store.whole_file import check_writable, write_whole
+from eindecomp.store.plan_file import from_json, to_json
+from eindecomp.store.whole_file import check_writable, write_whole
 
 
 def plan(

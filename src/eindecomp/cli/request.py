@@ -12,10 +12,10 @@ import typer
 from eindecomp.cli.progress import live_line
 from eindecomp.errors import EinDecompError
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.planner.machine import PRESETS
+from eindecomp.planner.costs.machine import PRESETS
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.store.file import MAX_BYTES, from_json
-from eindecomp.planner.strategy import NAMED
+from eindecomp.planner.space.strategy import NAMED
+from eindecomp.store.plan_file import MAX_BYTES, from_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

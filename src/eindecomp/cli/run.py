@@ -16,7 +16,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from eindecomp.api.run import run as run_plan
-from eindecomp.api.trace import tracing
 from eindecomp.cli import request as ask
 from eindecomp.cli.arrays import given_arrays
 from eindecomp.cli.progress import interruptible
@@ -24,8 +23,9 @@ from eindecomp.errors import InputError
 from eindecomp.graph.evaluate import evaluate
 from eindecomp.kernels.cache import limit
 from eindecomp.lang.dtypes import Kind, kind
-from eindecomp.planner.memory import show_bytes
-from eindecomp.planner.store.whole_file import check_writable, write_whole
+from eindecomp.planner.costs.byte_sizes import show_bytes
+from eindecomp.show.trace import tracing
+from eindecomp.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

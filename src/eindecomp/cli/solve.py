@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from eindecomp.cli.progress import INTERRUPTED, live_line, show_number
-from eindecomp.planner.store.whole_file import check_writable, write_whole
 from eindecomp.solve import Solution, minimize, read_contest, solution_json
+from eindecomp.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from eindecomp.solve import Problem

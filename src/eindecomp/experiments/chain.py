@@ -15,7 +15,7 @@ from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
 from eindecomp.models.chain import chain as chain_graph
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.strategy import applicable
+from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -24,7 +24,7 @@ from eindecomp.models.optimizers import carried
 from eindecomp.models.sizes import check_whole
 from eindecomp.models.synthetic import Synthetic
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.strategy import applicable
+from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:
     import numpy as np

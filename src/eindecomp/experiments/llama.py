@@ -15,7 +15,7 @@ from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
 from eindecomp.models.llama import CONFIGS, Config, Llama, prefill_graph
 from eindecomp.models.llama.cache import bucket
-from eindecomp.planner.strategy import applicable
+from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.experiments.price import OURS
 from eindecomp.experiments.show import grouped
 from eindecomp.models.extras import extra
-from eindecomp.planner.store.whole_file import replacing
+from eindecomp.store.whole_file import replacing
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eindecomp.experiments.record import Priced
 from eindecomp.graph.rewrites.rewrite import rewrite
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.strategy import applicable
+from eindecomp.planner.space.strategy import applicable
 from eindecomp.tra.lower import lower
 
 if TYPE_CHECKING:

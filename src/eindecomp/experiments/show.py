@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eindecomp.experiments.price import OURS
-from eindecomp.planner.show.words import ratio, render, short
+from eindecomp.show.words import ratio, render, short
 
 if TYPE_CHECKING:
     from eindecomp.experiments.record import Curve, Machine, Priced, Record, Timed

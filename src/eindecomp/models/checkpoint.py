@@ -19,7 +19,7 @@ from eindecomp.errors import EinDecompError, InputError, quote, shorten
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.models.extras import extra
 from eindecomp.models.optimizers import carried
-from eindecomp.planner.store.whole_file import replacing
+from eindecomp.store.whole_file import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

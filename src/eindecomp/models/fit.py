@@ -29,7 +29,7 @@ from eindecomp.models.checkpoint import (
 from eindecomp.models.optimizers import carried
 from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.store.whole_file import check_writable
+from eindecomp.store.whole_file import check_writable
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.models.sizes import check_whole
-from eindecomp.planner.store.whole_file import replacing
+from eindecomp.store.whole_file import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

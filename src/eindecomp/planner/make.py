@@ -7,34 +7,39 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from numbers import Real
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.errors import PlanError, UnsolvedError, suggest
+from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.outputs import check_outputs
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
-from eindecomp.kernels.cores import cores
-from eindecomp.planner.axes import Restriction, Search
-from eindecomp.planner.choose import choose
-from eindecomp.planner.cost import Cost, decided_cost, paper_cost, parts_by_label
-from eindecomp.planner.linear import choose_linearly, choose_on_tree
-from eindecomp.planner.machine import Machine, machine_of
-from eindecomp.planner.memory import parse_bytes
-from eindecomp.planner.mesh import Mesh, is_whole
-from eindecomp.planner.network import MOST_CELLS
-from eindecomp.planner.pieces import Pieces
-from eindecomp.planner.pin import Pin, loosely_cut, pinned_cuts, pins_of
+from eindecomp.planner.costs.byte_sizes import parse_bytes
+from eindecomp.planner.costs.bytes_moved import PriceInBytes
+from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
+from eindecomp.planner.costs.machine import Machine, machine_of
+from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.model.piece_counts import Pieces
+from eindecomp.planner.model.tables import MOST_CELLS
+from eindecomp.planner.options import (
+    check_countable,
+    check_options,
+    given_vectors,
+    mesh_of,
+    planned_views,
+)
+from eindecomp.planner.paper.dynamic_program import choose_on_tree
+from eindecomp.planner.paper.linearisation import choose_linearly
 from eindecomp.planner.plan import Deferred, Plan
-from eindecomp.planner.price import BytesMoved
-from eindecomp.planner.relax import Relaxed, relax
-from eindecomp.planner.strategy import Fixed, applicable, strategy_of
-from eindecomp.planner.timing import Seconds
-from eindecomp.planner.viable import most_pieces, viable_parts
-from eindecomp.planner.view import is_planned, view_of
+from eindecomp.planner.search.choose import choose
+from eindecomp.planner.search.relaxation import Relaxed, relax
+from eindecomp.planner.search.search import Restriction, Search
+from eindecomp.planner.space.decision import parts_by_label
+from eindecomp.planner.space.mesh import Mesh
+from eindecomp.planner.space.pin import Pin, loosely_cut, pinned_cuts, pins_of
+from eindecomp.planner.space.strategy import FixedParts, applicable, strategy_of
+from eindecomp.planner.space.viable import most_pieces, viable_parts
 from eindecomp.solve.minimize import minimize
 
 if TYPE_CHECKING:
@@ -43,19 +48,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.axes import Outcome
-    from eindecomp.planner.box import Cut
-    from eindecomp.planner.price import Price
-    from eindecomp.planner.traffic import Decision
-    from eindecomp.planner.view import View
+    from eindecomp.planner.costs.price import Price
+    from eindecomp.planner.search.search import Outcome
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.decision import Decision
+    from eindecomp.planner.space.view import View
     from eindecomp.solve.solution import Progress
 
     Ints = NDArray[np.int64]
 
-OBJECTIVES = ("bytes", "bound", "time")
-SOLVERS = ("auto", "exact", "tree", "linear")
-INPUTS = ("free", "sharded")
-_COUNTABLE = 2**61
 _LEAST_TIME = 0.1  # seconds that a further search needs
 _AXES_TIME = 10.0  # seconds for the axes of a plan whose objective knows none
 
@@ -97,11 +98,11 @@ def plan(
     and the bound. Ctrl-C ends planning without a plan.
     """
     started = monotonic()
-    _check(graph, objective, solver, inputs, time_limit)
+    check_options(graph, objective, solver, inputs, time_limit)
     described = machine_of(machine) if objective == "time" or machine is not None else None
     laid_out = mesh_of(devices, mesh, described)
     planned = rewritten(graph) if rewrite else graph
-    _check_countable(planned, laid_out)
+    check_countable(planned, laid_out)
     task = _Task(
         planned,
         laid_out,
@@ -140,20 +141,20 @@ def cost(
     `parts` says for each computed vertex into how many pieces each label is cut; labels left out
     are whole. Real movement is that of the best axes and homes for these parts.
     """
-    _check(graph, objective, "auto", inputs, 0)
+    check_options(graph, objective, "auto", inputs, 0)
     described = machine_of(machine) if objective == "time" or machine is not None else None
     laid_out = mesh_of(devices, mesh, described)
-    _check_countable(graph, laid_out)
-    wanted = _vectors(graph, parts)
+    check_countable(graph, laid_out)
+    wanted = given_vectors(graph, parts)
     if objective == "bound":
         return paper_cost(graph, wanted)
-    most = {n: most_pieces(v.sizes, laid_out.sizes) for n, v in _views(graph)}
+    most = {n: most_pieces(v.sizes, laid_out.sizes) for n, v in planned_views(graph)}
     redundant = any(prod(wanted[name]) != pieces for name, pieces in most.items())
-    price: Price = BytesMoved(laid_out)
+    price: Price = PriceInBytes(laid_out)
     if objective == "time" and described is not None:
-        price = Seconds(laid_out, described)
+        price = PriceInSeconds(laid_out, described)
     search = Search(
-        graph, price, inputs, restriction=Fixed(wanted, laid_out.devices), redundant=redundant
+        graph, price, inputs, restriction=FixedParts(wanted, laid_out.devices), redundant=redundant
     )
     outcome = choose(search, Relaxed(0), _AXES_TIME)
     return decided_cost(graph, price, outcome.decisions, outcome.given, inputs)
@@ -161,24 +162,8 @@ def cost(
 
 def _price(objective: str, mesh: Mesh, machine: Machine | None) -> Price:
     if objective == "time" and machine is not None:
-        return Seconds(mesh, machine)
-    return BytesMoved(mesh)
-
-
-def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
-    """The mesh of the user's axes, the machine's, or the prime factors of the devices.
-
-    Without any of them there is a device for each core that this process may use.
-    """
-    own = machine.mesh if machine is not None else None
-    if axes is None and own and devices in (None, Mesh.of_axes(own).devices):
-        axes = own
-    if axes is None:
-        return Mesh.of_devices(cores() if devices is None else devices)
-    mesh = Mesh.of_axes(axes)
-    if devices is not None and devices != mesh.devices:
-        raise PlanError(f"the mesh has {mesh.devices} devices, not {devices}")
-    return mesh
+        return PriceInSeconds(mesh, machine)
+    return PriceInBytes(mesh)
 
 
 @dataclass(frozen=True)
@@ -249,7 +234,7 @@ def _plan_pieces(task: _Task, solver: str) -> _Made:
 
     def decide() -> Mapping[str, Decision]:
         search = Search(
-            task.graph, BytesMoved(task.mesh), restriction=Fixed(vectors, task.mesh.devices)
+            task.graph, PriceInBytes(task.mesh), restriction=FixedParts(vectors, task.mesh.devices)
         )
         relaxed = relax(
             task.graph, task.mesh, "free", lambda v, _: np.array([vectors[v.name]]), _AXES_TIME
@@ -273,7 +258,7 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
     """Real movement, or time: axes for every vertex, homes for every result."""
     if solver in ("tree", "linear"):
         raise PlanError(f"solver {solver!r} is for objective 'bound'")
-    in_time = isinstance(price, Seconds)
+    in_time = isinstance(price, PriceInSeconds)
     search = Search(
         task.graph, price, task.inputs, task.pinned, task.restriction,
         redundant=in_time, loose=task.loose, memory=task.memory, started=monotonic(),
@@ -281,7 +266,7 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
     )  # fmt: skip
     started = monotonic()
     search.tell("relax")
-    if isinstance(price, Seconds):
+    if isinstance(price, PriceInSeconds):
         relaxed = Relaxed(_least_compute(task, price))
     else:
         inputs = "free" if task.pinned else task.inputs
@@ -296,7 +281,7 @@ def _plan_traffic(task: _Task, price: Price, solver: str) -> _Made:
     costs = decided_cost(task.graph, price, outcome.decisions, outcome.given, task.inputs)
     if solver == "exact" and outcome.bound < costs.total * (1 - 1e-9):
         raise _unproved(costs.total, outcome.bound)
-    views = dict(_views(task.graph))
+    views = dict(planned_views(task.graph))
     parts = {
         name: parts_by_label(views[name], task.mesh, decision)
         for name, decision in outcome.decisions.items()
@@ -331,10 +316,10 @@ def _as_good_as_usual(search: Search, found: Outcome, deadline: float) -> Outcom
     return best
 
 
-def _least_compute(task: _Task, price: Seconds) -> float:
+def _least_compute(task: _Task, price: PriceInSeconds) -> float:
     """The seconds that computing takes at least, however it is cut."""
     total = 0.0
-    for name, view in _views(task.graph):
+    for name, view in planned_views(task.graph):
         vertex = task.graph[name]
         items = tuple(task.graph[source].dtype.itemsize for source in vertex.inputs)
         total += price.least(vertex, view, items)
@@ -346,60 +331,3 @@ def _proved(bound: float, total: float) -> float:
     if bound > total * (1 + 1e-6):
         raise AssertionError(f"{bound} is no bound on a plan that costs {total}")
     return min(bound, total)
-
-
-def _check(graph: Graph, objective: str, solver: str, inputs: str, time_limit: float) -> None:
-    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"a plan is made of a Graph, not of {type(graph).__name__}")
-    check_outputs(graph)
-    for what, given, known in (
-        ("objective", objective, OBJECTIVES),
-        ("solver", solver, SOLVERS),
-        ("inputs", inputs, INPUTS),
-    ):
-        if given not in known:
-            raise PlanError(f"{what} {given!r} is none of {', '.join(known)}")
-    if not isinstance(time_limit, Real) or not time_limit >= 0:
-        raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
-
-
-def _check_countable(graph: Graph, mesh: Mesh) -> None:
-    """Refuse what 64-bit numbers cannot count."""
-    total = 0
-    for name, _ in _views(graph):
-        vertex = graph[name]
-        tensors = [vertex, vertex, *(graph[source] for source in vertex.inputs)]
-        total += sum(t.elements * t.dtype.itemsize for t in tensors) * mesh.devices * 2
-        if total >= _COUNTABLE:
-            raise PlanError(f"{vertex}: too many bytes on {mesh.devices} devices to be counted")
-
-
-def _views(graph: Graph) -> list[tuple[str, View]]:
-    return [(v.name, view_of(graph, v)) for v in graph.vertices.values() if is_planned(v)]
-
-
-def _vectors(graph: Graph, parts: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, ...]]:
-    """The user's decomposition in the order of each view's labels."""
-    views = dict(_views(graph))
-    if not isinstance(parts, Mapping) or not all(isinstance(p, Mapping) for p in parts.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError("a decomposition is {vertex: {label: pieces}}")
-    for name in parts:
-        if name not in views:
-            raise PlanError(f"the graph computes no {name!r}{suggest(name, views)}")
-    found: dict[str, tuple[int, ...]] = {}
-    for name, view in views.items():
-        if name not in parts:
-            raise PlanError(f"the decomposition does not say how {graph[name]} is cut")
-        given: Mapping[str, Any] = parts[name]
-        for label, pieces in given.items():
-            if label not in view.labels:
-                raise PlanError(
-                    f"{graph[name]} has no label {label!r}{suggest(label, view.labels)}"
-                )
-            size = view.sizes[view.labels.index(label)]
-            if not is_whole(pieces) or not 1 <= pieces <= size:
-                raise PlanError(
-                    f"{graph[name]}: label {label!r} of size {size} cannot be cut into {pieces!r}"
-                )
-        found[name] = tuple(int(given.get(label, 1)) for label in view.labels)
-    return found

@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.planner.cost import Cost, decided_cost
-from eindecomp.planner.price import BytesMoved
+from eindecomp.planner.above import from_above
+from eindecomp.planner.costs.bytes_moved import PriceInBytes
+from eindecomp.planner.costs.cost import Cost, decided_cost
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.planner.box import Cut
-    from eindecomp.planner.cost import Number
-    from eindecomp.planner.machine import Machine
-    from eindecomp.planner.mesh import Mesh
-    from eindecomp.planner.show.compare import Comparison
-    from eindecomp.planner.traffic import Decision
+    from eindecomp.planner.comparison import Comparison
+    from eindecomp.planner.costs.cost import Number
+    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.decision import Decision
+    from eindecomp.planner.space.mesh import Mesh
 
 
 class Deferred(Mapping[str, "Decision"]):
@@ -99,13 +100,11 @@ class Plan:
     def traffic(self) -> Cost:
         """The bytes that move when the plan runs, whatever its objective."""
         return decided_cost(
-            self.graph, BytesMoved(self.mesh), self.decisions, self.given, self.inputs
+            self.graph, PriceInBytes(self.mesh), self.decisions, self.given, self.inputs
         )
 
     def __str__(self) -> str:
-        from eindecomp.planner.show.explain import summary
-
-        return summary(self)
+        return from_above("show.explain").summary(self)
 
     def __repr__(self) -> str:
         asked = f"{len(self.parts)} vertices for {self.devices} devices"
@@ -116,25 +115,17 @@ class Plan:
 
         Its lines are as wide as the terminal, or 120 characters, unless told otherwise.
         """
-        from eindecomp.planner.show.explain import explain
-
-        return explain(self, width)
+        return from_above("show.explain").explain(self, width)
 
     def compare(self, strategies: Mapping[str, str | Sequence[str]] | None = None) -> Comparison:
         """This plan against the strategies that apply to its graph, or against those given."""
-        from eindecomp.planner.show.compare import compare
-
-        return compare(self, strategies)
+        return from_above("show.compare").compare(self, strategies)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file."""
-        from eindecomp.planner.store.file import save
-
-        save(self, path)
+        from_above("store.plan_file").save(self, path)
 
     @staticmethod
     def load(path: str | Path) -> Plan:
         """Read a plan from a JSON file, checking all of it."""
-        from eindecomp.planner.store.file import load
-
-        return load(path)
+        return from_above("store.plan_file").load(path)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.planner.box import interval
+from eindecomp.planner.space.cut import interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eindecomp.planner.box import Cut
-    from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.mesh import Mesh
 
     Ints = NDArray[np.int64]
 

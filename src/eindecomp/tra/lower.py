@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.planner.box import Cut, span_of
-from eindecomp.planner.cost import decided_choices
-from eindecomp.planner.price import BytesMoved
-from eindecomp.planner.traffic import partial_item
-from eindecomp.planner.view import view_of
+from eindecomp.planner.costs.bytes_moved import PriceInBytes
+from eindecomp.planner.costs.price import partial_item
+from eindecomp.planner.space.cut import Cut, span_of
+from eindecomp.planner.space.decision import decided_choices
+from eindecomp.planner.space.view import view_of
 from eindecomp.tra.boxes import Box, boxes_of, meet, shares, volume
 from eindecomp.tra.tasks import (
     Compute,
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.mesh import Mesh
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.traffic import Decision
-    from eindecomp.planner.view import View
+    from eindecomp.planner.space.decision import Decision
+    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.view import View
 
 
 def lower(plan: Plan) -> TaskGraph:
@@ -104,7 +104,7 @@ class _Lowering:
             layouts = [(Layout.HOME, held.home)]
             if held.further is not None:
                 layouts.append((Layout.FURTHER, held.further))
-            prices = BytesMoved(self.mesh).fetch([cut for _, cut in layouts], [need], 1)[:, 0]
+            prices = PriceInBytes(self.mesh).fetch([cut for _, cut in layouts], [need], 1)[:, 0]
             layout, cut = layouts[int(prices.argmin())]
             store = Store(source, layout)
             tasks = self._fetches(origin, store, cut, need, vertex.name)

@@ -9,7 +9,7 @@ from eindecomp.engines.threads.available import available
 from eindecomp.engines.threads.memory import is_in_memory
 from eindecomp.errors import InputError
 from eindecomp.graph.ops import Gather, Input
-from eindecomp.planner.memory import show_bytes
+from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.tra.boxes import volume
 
 if TYPE_CHECKING:

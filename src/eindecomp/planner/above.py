@@ -1,0 +1,19 @@
+"""What stands above the planner, loaded by name at its first use.
+
+`Plan` has methods that explain, compare, save and load it. What they do is in `show` and `store`,
+which import the planner; the planner imports neither.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def from_above(module: str) -> Any:
+    """A module of `show` or `store`.
+
+    >>> from_above("show.explain").__name__
+    'eindecomp.show.explain'
+    """
+    return import_module(f"eindecomp.{module}")

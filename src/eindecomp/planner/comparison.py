@@ -1,0 +1,43 @@
+"""What a plan and the usual strategies cost, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eindecomp.planner.above import from_above
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eindecomp.planner.costs.cost import Number
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What one strategy costs; None where no plan of it keeps what was asked for."""
+
+    name: str
+    strategy: str | tuple[str, ...] | None
+    cost: Number | None
+    ratio: float | None
+    """How many times as much as the plan that is compared."""
+    gap: float | None
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows: the plan itself, then each strategy."""
+
+    objective: str
+    rows: tuple[Compared, ...]
+
+    def __iter__(self) -> Iterator[Compared]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        return from_above("show.compare").table_of(self)

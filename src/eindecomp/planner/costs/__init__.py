@@ -1,0 +1,1 @@
+"""What each objective charges: the paper's bound, bytes moved, seconds."""

@@ -1,0 +1,59 @@
+"""What a movement costs: the prices that the model of real movement is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.planner.costs.infinite import infinite_where
+from eindecomp.planner.costs.price import held_elements
+from eindecomp.planner.space.cut import Cut, parts_of, used_axes
+from eindecomp.planner.space.overlaps import covers, moved, totals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.choices import Choices
+    from eindecomp.planner.space.mesh import Mesh
+
+    Costs = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class PriceInBytes:
+    """Bytes that devices receive; computing is free."""
+
+    mesh: Mesh
+
+    def on(self, mesh: Mesh) -> PriceInBytes:
+        """The same prices on another mesh."""
+        return PriceInBytes(mesh)
+
+    def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Costs:
+        """What a device needs less what it holds."""
+        return infinite_where(~covers(held, needed), item * moved(self.mesh, held, needed))
+
+    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
+        """As often as the elements move."""
+        moved = partial * elements * choices.reduced + item * elements * choices.gathered
+        return infinite_where(choices.reduced < 0, moved)
+
+    def gather_input(self, needed: Sequence[Cut], item: int) -> Costs:
+        """What all devices need, less each piece once."""
+        total = totals(self.mesh, needed)
+        pieces = np.array([parts_of(self.mesh, used_axes(cut)) for cut in needed], dtype=np.int64)
+        return item * (total - total * pieces // self.mesh.devices)
+
+    def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Costs:
+        """Nothing."""
+        del vertex, items
+        return np.zeros(len(choices.assignments), dtype=np.int64)
+
+    def held(self, cuts: Sequence[Cut], item: int) -> Costs:
+        """As many of the largest piece as there are devices."""
+        return item * held_elements(self.mesh, cuts)

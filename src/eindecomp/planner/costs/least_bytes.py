@@ -1,0 +1,94 @@
+"""The fewest bytes that a movement can take, by numbers of pieces alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from eindecomp.planner.costs.infinite import infinite_where
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.choices import Choices
+    from eindecomp.planner.space.mesh import Mesh
+
+    Ints = NDArray[np.int64]
+
+
+class PieceCount(NamedTuple):
+    """A dimension cut into a number of pieces, by whatever axes."""
+
+    parts: int
+    units: int
+    scale: int
+    stop: int
+    label: str | None
+
+
+PieceCounts = tuple[PieceCount, ...]
+
+
+@dataclass(frozen=True)
+class LeastBytes:
+    """The bytes that a movement takes at best, however axes are given to labels."""
+
+    mesh: Mesh
+
+    def on(self, mesh: Mesh) -> LeastBytes:
+        """The same prices on another mesh."""
+        return LeastBytes(mesh)
+
+    def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
+        """Each device keeps at most the smaller tile side of each dimension."""
+        total = self._needed(needed)
+        shared = np.full((len(held), len(needed)), self.mesh.devices, dtype=np.float64)
+        for own, other in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+            shared *= np.minimum(_tiles(own)[:, None], _tiles(other)[None])
+        return item * np.maximum(total[None] - shared, 0).astype(np.int64)
+
+    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+        """As for given axes: it is the same for all."""
+        moved = partial * elements * choices.reduced + item * elements * choices.gathered
+        return infinite_where(choices.reduced < 0, moved)
+
+    def gather_input(self, needed: Sequence[PieceCounts], item: int) -> Any:
+        """As for given axes: it is the same for all."""
+        total = self._needed(needed)
+        pieces = np.array([prod(s.parts for s in sides) for sides in needed], dtype=np.int64)
+        return item * np.maximum(total - total * pieces // self.mesh.devices, 0)
+
+    def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
+        """Computing is free."""
+        del vertex, items
+        return np.zeros(len(choices.assignments), dtype=np.int64)
+
+    def held(self, cuts: Sequence[PieceCounts], item: int) -> Any:
+        """As for given axes: it is the same for all."""
+        tiles = [prod(_tile(side) for side in sides) for sides in cuts]
+        return item * self.mesh.devices * np.array(tiles, dtype=np.int64)
+
+    def _needed(self, needed: Sequence[PieceCounts]) -> Ints:
+        """The elements that all devices need; of a diagonal at least nothing."""
+        found: list[int] = []
+        for sides in needed:
+            labels = [side.label for side in sides if side.label is not None]
+            whole = prod(side.stop for side in sides)
+            pieces = prod(side.parts for side in sides)
+            is_diagonal = len(set(labels)) < len(labels)
+            found.append(0 if is_diagonal else whole * self.mesh.devices // pieces)
+        return np.array(found, dtype=np.int64)
+
+
+def _tiles(sides: Sequence[PieceCount]) -> NDArray[np.float64]:
+    return np.array([_tile(side) for side in sides], dtype=np.float64)
+
+
+def _tile(side: PieceCount) -> int:
+    return -(-side.units // side.parts) * side.scale

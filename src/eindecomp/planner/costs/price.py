@@ -1,0 +1,75 @@
+"""`Price`: what an objective charges for each thing that a plan does."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from eindecomp.lang.dtypes import widen
+from eindecomp.planner.space.cut import Cut, largest_side
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.choices import Choices
+    from eindecomp.planner.space.mesh import Mesh
+
+    Costs = NDArray[Any]
+
+
+class Price(Protocol):
+    """An objective, as prices of what a plan does."""
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh that things move on."""
+        ...
+
+    def on(self, mesh: Mesh) -> Price:
+        """The same prices on another mesh."""
+        ...
+
+    def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Costs:
+        """From each held cut to each needed one; ∞ where what is needed is not held."""
+        ...
+
+    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
+        """From each assignment's partial results to each home; ∞ where there is no way.
+
+        `partial` is the item size of partial results, `item` that of results.
+        """
+        ...
+
+    def gather_input(self, needed: Sequence[Cut], item: int) -> Costs:
+        """To each needed cut of an input that is stored once over all devices."""
+        ...
+
+    def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Costs:
+        """Of the kernel calls of each assignment; `items` are the inputs' item sizes."""
+        ...
+
+    def held(self, cuts: Sequence[Cut], item: int) -> Costs:
+        """The bytes of each cut on all devices, if all had the largest piece."""
+        ...
+
+
+def held_elements(mesh: Mesh, cuts: Sequence[Cut]) -> Costs:
+    """The elements of each cut on all devices, if all had the largest piece."""
+    tiles = [prod(largest_side(mesh, span) for span in cut) for cut in cuts]
+    return mesh.devices * np.array(tiles, dtype=np.int64)
+
+
+def partial_item(vertex: Vertex) -> int:
+    """The bytes of one partial result: what travels where several devices sum.
+
+    Low precision is rounded once, after the last sum: until then it is float32 that moves.
+    """
+    agg = getattr(vertex.op, "agg", None)
+    if agg is None or agg.finish is None:
+        return widen(vertex.dtype).itemsize
+    return agg.width * max(vertex.dtype.itemsize, 4)

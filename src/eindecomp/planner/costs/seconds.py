@@ -1,0 +1,141 @@
+"""Seconds on a described machine, as prices: kernel calls by the roofline, movement axis by axis.
+
+An element that a device needs comes from as near as it is held: it crosses axis j if it is held by
+devices that differ from this one at axis j but at no axis outside it. Bytes are those of the
+average device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.scalar import Call, size_of
+from eindecomp.planner.costs.infinite import infinite_where
+from eindecomp.planner.costs.price import held_elements
+from eindecomp.planner.space.choices import REPLICATED
+from eindecomp.planner.space.cut import Cut, outer_cut, used_axes
+from eindecomp.planner.space.overlaps import covers, overlaps, totals
+from eindecomp.planner.space.tiles import dim_parts, tile_sides
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.space.choices import Choices
+    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.view import View
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PriceInSeconds:
+    """The time of everything, one thing after another."""
+
+    mesh: Mesh
+    machine: Machine
+
+    def on(self, mesh: Mesh) -> PriceInSeconds:
+        """The same prices on another mesh."""
+        return PriceInSeconds(mesh, self.machine)
+
+    def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:
+        """Bytes over bandwidth, axis by axis, and a latency for each axis that is crossed."""
+        total = totals(self.mesh, needed)[None]
+        seconds = np.zeros((len(held), len(needed)))
+        before = np.zeros(seconds.shape)
+        for axis in range(len(self.mesh.sizes)):
+            near = [outer_cut(cut, axis + 1) for cut in held]
+            distinct = list(dict.fromkeys(near))
+            place = {cut: i for i, cut in enumerate(distinct)}
+            of = np.array([place[cut] for cut in near])
+            missing = (total - overlaps(self.mesh, distinct, needed))[of]
+            crossing = np.maximum(missing - before, 0) * item / self.mesh.devices
+            seconds += np.where(crossing > 0, self._link(axis, crossing, 1), 0.0)
+            before = np.maximum(before, missing)
+        return infinite_where(~covers(held, needed), seconds)
+
+    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+        """A reduce-scatter from the innermost axis out, then gathers where it is replicated."""
+        seconds = np.zeros(choices.reduced.shape)
+        aggregated = set(choices.view.aggregated)
+        out = [i for i in range(len(choices.view.labels)) if i not in aggregated]
+        for (a, h), places in choices.places.items():
+            size = elements * partial / max(int(choices.parts[a, out].prod()), 1)
+            summed = [x for x, label in enumerate(choices.assignments[a]) if label in aggregated]
+            for axis in reversed(summed):
+                ways = self.mesh.sizes[axis]
+                seconds[a, h] += self._link(axis, size * (ways - 1) / ways, ways - 1)
+                size /= ways
+            size *= item / partial
+            for axis in summed:
+                if places[axis] == REPLICATED:
+                    ways = self.mesh.sizes[axis]
+                    seconds[a, h] += self._link(axis, size * (ways - 1), ways - 1)
+                    size *= ways
+        return infinite_where(choices.reduced < 0, seconds)
+
+    def gather_input(self, needed: Sequence[Cut], item: int) -> Any:
+        """A gather over the axes that do not cut the input, from the innermost out."""
+        seconds = np.zeros(len(needed))
+        sizes = totals(self.mesh, needed) / self.mesh.devices * item
+        for i, cut in enumerate(needed):
+            used = used_axes(cut)
+            free = [a for a in range(len(self.mesh.sizes)) if not used >> a & 1]
+            size = float(sizes[i]) / np.prod([self.mesh.sizes[a] for a in free])
+            for axis in reversed(free):
+                ways = self.mesh.sizes[axis]
+                seconds[i] += self._link(axis, size * (ways - 1), ways - 1)
+                size *= ways
+        return seconds
+
+    def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
+        """The longer of computing and of reading and writing memory, on the largest tile."""
+        view, parts = choices.view, choices.parts
+        sizes = np.array(view.sizes, dtype=np.int64)
+        points = (-(-sizes // parts)).astype(np.float64).prod(axis=1)
+        moved = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
+        traffic = moved.astype(np.float64) * vertex.dtype.itemsize
+        for dims, item in zip(view.reads, items, strict=True):
+            if dims is not None:
+                tile = tile_sides(dims, dim_parts(view, dims, parts)).prod(axis=1)
+                traffic = traffic + tile.astype(np.float64) * item
+        work = points * _operations(vertex)
+        return np.maximum(work / self.machine.flops, traffic / self.machine.memory_bandwidth)
+
+    def held(self, cuts: Sequence[Cut], item: int) -> Any:
+        """As for bytes."""
+        return item * held_elements(self.mesh, cuts)
+
+    def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
+        """What computing a vertex takes at least: every device does an equal part, and no more."""
+        points = float(prod(view.sizes)) * _operations(vertex)
+        traffic = float(vertex.elements * vertex.dtype.itemsize)
+        for dims, item in zip(view.reads, items, strict=True):
+            labels = [dim.label for dim in dims or () if dim.label is not None]
+            if dims is not None and len(set(labels)) == len(labels):  # of a diagonal little is read
+                traffic += float(prod(dim.stop - dim.start for dim in dims)) * item
+        most = max(points / self.machine.flops, traffic / self.machine.memory_bandwidth)
+        return most / self.mesh.devices
+
+    def _link(self, axis: int, size: Any, messages: int) -> Any:
+        name = self.mesh.names[axis]
+        latency = self.machine.latency_of(name) * messages
+        return latency + size / self.machine.bandwidth_of(name)
+
+
+def _operations(vertex: Vertex) -> int:
+    """Operations for each point of the label space."""
+    if not isinstance(vertex.op, EinSum):
+        return 1
+    join = vertex.op.join
+    calls = size_of(join) // 2 if isinstance(join, Call) else 0
+    return max(calls, 1) + (vertex.op.agg is not None)

@@ -1,0 +1,1 @@
+"""The choice problems that the solver is given: variables and tables of costs."""

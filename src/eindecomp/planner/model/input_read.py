@@ -1,0 +1,86 @@
+"""What it costs to have an input where it is needed, as tables over the problem's variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from eindecomp.planner.costs.infinite import infinite_where
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from eindecomp.planner.costs.price import Price
+    from eindecomp.planner.space.choices import Reads
+    from eindecomp.planner.space.cut import Cut
+
+    Ints = NDArray[np.int64]
+
+
+class Holder(NamedTuple):
+    """The variable that chooses a tensor's home, among these."""
+
+    variable: int
+    homes: tuple[Cut, ...]
+    home_of: Ints | None = None
+    """The home of each assignment where the variable is that of assignments; else None."""
+    flags: int = 1
+    """How many choices of the variable stand for one assignment."""
+
+    def spread(self, table: Any) -> Any:
+        """From a row for each home to one for each choice of the variable."""
+        if self.home_of is None:
+            return table
+        return np.repeat(table[self.home_of], self.flags, axis=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InputRead:
+    """One input of a vertex: from where it comes and how each choice of its reader needs it."""
+
+    price: Price
+    item: int
+    holder: Holder
+    further: tuple[Cut, ...]
+    """The further layouts that the input may be kept in."""
+    reads: Reads
+    flags: int
+    """How many choices of the reader stand for one assignment."""
+    bit: int | None
+    """The bit of the reader's choice that says to read the further layout, if there is one."""
+    sharers: int = 1
+    """Among how many readers what is fetched from home is shared out."""
+
+    @property
+    def _needs(self) -> Ints:
+        """The cut that each choice of the reader needs."""
+        return np.repeat(self.reads.of, self.flags)
+
+    @property
+    def _from_further(self) -> NDArray[np.bool_]:
+        """Which choices of the reader read the further layout."""
+        if self.bit is None:
+            return np.zeros(self.flags * len(self.reads.of), dtype=bool)
+        return np.tile(np.arange(self.flags) >> self.bit & 1 == 1, len(self.reads.of))
+
+    def home_table(self) -> Any:
+        """From the home: the holder's choices × the reader's."""
+        price = self.price.fetch(self.holder.homes, self.reads.cuts, self.item)
+        price = price // self.sharers if self.sharers > 1 else price
+        return np.where(self._from_further[None], 0, self.holder.spread(price)[:, self._needs])
+
+    def further_table(self) -> Any:
+        """From the further layout, where the reader's choice says so; row 0 is to have none."""
+        price = self.price.fetch(self.further, self.reads.cuts, self.item)
+        said = self._from_further[None]
+        none = infinite_where(said, np.zeros((1, 1), price.dtype))
+        return np.concatenate([none, np.where(said, price[:, self._needs], 0)])
+
+    def cheaper_table(self) -> Any:
+        """From whichever costs less: the holder's choices × further layouts × the reader's."""
+        from_home = self.home_table()
+        further = self.price.fetch(self.further, self.reads.cuts, self.item)[:, self._needs]
+        none = infinite_where(np.ones(further[:1].shape, dtype=bool), further[:1])
+        return np.minimum(from_home[:, None], np.concatenate([none, further])[None])

@@ -1,0 +1,144 @@
+"""The model of the paper's objective: how many pieces each label is cut into, vertex by vertex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import PlanError
+from eindecomp.planner.costs import paper_bound as paper
+from eindecomp.planner.model.tables import CostTables
+from eindecomp.planner.space.interchangeable import alike_labels
+from eindecomp.planner.space.viable import viable_parts
+from eindecomp.planner.space.view import View, is_planned, view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.solve.problem import Problem
+
+    Ints = NDArray[np.int64]
+    Restrict = Callable[[Vertex, View, Ints], Ints]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The viable partition vectors of every planned vertex, and what they cost."""
+
+    graph: Graph
+    views: dict[str, View]
+    vectors: dict[str, Ints]
+    _handovers: dict[Any, Ints] = field(default_factory=dict[Any, Any], compare=False)
+
+    @staticmethod
+    def of(graph: Graph, factors: tuple[int, ...], restrict: Restrict | None = None) -> Pieces:
+        """All viable vectors, or those that `restrict` leaves of them."""
+        views = {v.name: view_of(graph, v) for v in graph.vertices.values() if is_planned(v)}
+        # A restriction may tell labels apart that are otherwise alike.
+        alike = alike_labels(graph) if restrict is None else dict.fromkeys(views, ())
+        vectors: dict[str, Ints] = {}
+        for name, view in views.items():
+            try:
+                rows = viable_parts(view.sizes, factors, alike[name])
+            except PlanError as error:
+                raise PlanError(f"{graph[name]}: {error}") from None
+            vectors[name] = rows if restrict is None else restrict(graph[name], view, rows)
+        return Pieces(graph, views, vectors)
+
+    @property
+    def cells(self) -> int:
+        """How many costs the tables of all tensors that are handed over have."""
+        own = {name: (view, len(self.vectors[name])) for name, view in self.views.items()}
+        tables = {(own[maker], own[reader], k) for maker, reader, k in self.edges}
+        return sum(made[1] * read[1] for made, read, _ in tables)
+
+    def fitting(self, cells: int) -> Pieces:
+        """The same with fewer vectors, the costliest left out, if all would make more costs."""
+        found, most = self, max(map(len, self.vectors.values()), default=0)
+        keys = {name: self._key(name) for name in self.views}
+        while found.cells > cells and most > 1:
+            most //= 2
+            cheapest = {key: self._cheapest(name, most) for name, key in keys.items()}
+            vectors = {name: cheapest[key] for name, key in keys.items()}
+            found = Pieces(self.graph, self.views, vectors)
+        return found
+
+    def _cheapest(self, name: str, most: int) -> Ints:
+        rows = self.vectors[name]
+        if len(rows) <= most:
+            return rows
+        return rows[np.sort(np.argsort(self.unary(name), kind="stable")[:most])]
+
+    def unary(self, name: str) -> Ints:
+        """The join and aggregation costs of a vertex's vectors."""
+        view, rows = self.views[name], self.vectors[name]
+        join = paper.join_cost(self.graph, self.graph[name], view, rows)
+        return join + paper.aggregate_cost(view, rows)
+
+    @cached_property
+    def edges(self) -> list[tuple[str, str, int]]:
+        """(maker, reader, which of its inputs) for every tensor handed over."""
+        return [
+            (name, reader, k)
+            for reader, view in self.views.items()
+            for k, name in enumerate(self.graph[reader].inputs)
+            if name in self.views and view.reads[k] is not None
+        ]
+
+    def handover(self, maker: str, reader: str, k: int) -> Ints:
+        """The repartition costs between the maker's vectors and the reader's."""
+        made = (self.views[maker], self.vectors[maker])
+        view, rows = self.views[reader], self.vectors[reader]
+        key = (made[0], id(made[1]), view, id(rows), k)
+        if key not in self._handovers:
+            dims = view.reads[k]
+            assert dims is not None  # noqa: S101 - edges are of inputs that are read
+            self._handovers[key] = paper.repartition_table(made, (view, dims, rows))
+        return self._handovers[key]
+
+    def problem(self, whole: Pieces | None = None) -> Problem:
+        """What the solver takes: one variable per vertex, in the order of `views`.
+
+        With `whole`, of whose vectors these are some, it is one that no choice of all of them
+        undercuts: a vertex that has lost some costs what it costs at least by itself.
+        """
+        network = CostTables()
+        unary: dict[Any, Ints] = {}
+        variable: dict[str, int] = {}
+        every = self if whole is None else whole
+        lossy = {n for n, rows in self.vectors.items() if len(rows) < len(every.vectors[n])}
+        keys = {name: self._key(name) for name in self.views}
+        for name, key in keys.items():
+            if key not in unary:
+                unary[key] = every.unary(name)
+            costs = unary[key]
+            variable[name] = network.variable(costs.min(keepdims=True) if name in lossy else costs)
+        for maker, reader, k in self.edges:
+            if maker not in lossy and reader not in lossy:
+                network.edge(
+                    variable[maker],
+                    variable[reader],
+                    (keys[maker], keys[reader], k),
+                    lambda m=maker, r=reader, k=k: self.handover(m, r, k),
+                )
+        return network.problem()
+
+    def _key(self, name: str) -> tuple[Any, ...]:
+        """Equal for vertices with equal costs."""
+        given = tuple(paper.is_read(self.graph, n) for n in self.graph[name].inputs)
+        return self.views[name], given, self.vectors[name].tobytes()
+
+    def parts(self, choice: Ints) -> dict[str, tuple[int, ...]]:
+        """The vector of every vertex under a choice of the problem."""
+        picked: list[int] = choice.tolist()
+        return {
+            name: tuple(self.vectors[name][k].tolist())
+            for name, k in zip(self.views, picked, strict=True)
+        }

@@ -1,0 +1,103 @@
+"""What `plan` and `cost` take, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.errors import PlanError, suggest
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.outputs import check_outputs
+from eindecomp.kernels.cores import cores
+from eindecomp.planner.space.mesh import Mesh, is_whole
+from eindecomp.planner.space.view import is_planned, view_of
+
+if TYPE_CHECKING:
+    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.space.view import View
+
+
+OBJECTIVES = ("bytes", "bound", "time")
+SOLVERS = ("auto", "exact", "tree", "linear")
+INPUTS = ("free", "sharded")
+_COUNTABLE = 2**61
+
+
+def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
+    """The mesh of the user's axes, the machine's, or the prime factors of the devices.
+
+    Without any of them there is a device for each core that this process may use.
+    """
+    own = machine.mesh if machine is not None else None
+    if axes is None and own and devices in (None, Mesh.of_axes(own).devices):
+        axes = own
+    if axes is None:
+        return Mesh.of_devices(cores() if devices is None else devices)
+    mesh = Mesh.of_axes(axes)
+    if devices is not None and devices != mesh.devices:
+        raise PlanError(f"the mesh has {mesh.devices} devices, not {devices}")
+    return mesh
+
+
+def check_options(
+    graph: Graph, objective: str, solver: str, inputs: str, time_limit: float
+) -> None:
+    """Refuse a graph that cannot be planned, and options that do not exist."""
+    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"a plan is made of a Graph, not of {type(graph).__name__}")
+    check_outputs(graph)
+    for what, given, known in (
+        ("objective", objective, OBJECTIVES),
+        ("solver", solver, SOLVERS),
+        ("inputs", inputs, INPUTS),
+    ):
+        if given not in known:
+            raise PlanError(f"{what} {given!r} is none of {', '.join(known)}")
+    if not isinstance(time_limit, Real) or not time_limit >= 0:
+        raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
+
+
+def check_countable(graph: Graph, mesh: Mesh) -> None:
+    """Refuse what 64-bit numbers cannot count."""
+    total = 0
+    for name, _ in planned_views(graph):
+        vertex = graph[name]
+        tensors = [vertex, vertex, *(graph[source] for source in vertex.inputs)]
+        total += sum(t.elements * t.dtype.itemsize for t in tensors) * mesh.devices * 2
+        if total >= _COUNTABLE:
+            raise PlanError(f"{vertex}: too many bytes on {mesh.devices} devices to be counted")
+
+
+def planned_views(graph: Graph) -> list[tuple[str, View]]:
+    """The vertices that are planned, by name, with their views."""
+    return [(v.name, view_of(graph, v)) for v in graph.vertices.values() if is_planned(v)]
+
+
+def given_vectors(
+    graph: Graph, parts: Mapping[str, Mapping[str, int]]
+) -> dict[str, tuple[int, ...]]:
+    """The user's decomposition in the order of each view's labels."""
+    views = dict(planned_views(graph))
+    if not isinstance(parts, Mapping) or not all(isinstance(p, Mapping) for p in parts.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError("a decomposition is {vertex: {label: pieces}}")
+    for name in parts:
+        if name not in views:
+            raise PlanError(f"the graph computes no {name!r}{suggest(name, views)}")
+    found: dict[str, tuple[int, ...]] = {}
+    for name, view in views.items():
+        if name not in parts:
+            raise PlanError(f"the decomposition does not say how {graph[name]} is cut")
+        given: Mapping[str, Any] = parts[name]
+        for label, pieces in given.items():
+            if label not in view.labels:
+                raise PlanError(
+                    f"{graph[name]} has no label {label!r}{suggest(label, view.labels)}"
+                )
+            size = view.sizes[view.labels.index(label)]
+            if not is_whole(pieces) or not 1 <= pieces <= size:
+                raise PlanError(
+                    f"{graph[name]}: label {label!r} of size {size} cannot be cut into {pieces!r}"
+                )
+        found[name] = tuple(int(given.get(label, 1)) for label in view.labels)
+    return found

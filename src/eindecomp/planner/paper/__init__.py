@@ -1,0 +1,1 @@
+"""The paper's own algorithms for its objective, as published."""

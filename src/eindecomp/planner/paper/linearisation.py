@@ -1,0 +1,66 @@
+"""The paper's linearisation: a heuristic for graphs that are not trees."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from eindecomp.planner.model.piece_counts import Pieces
+
+    Ints = NDArray[np.int64]
+
+
+def choose_linearly(pieces: Pieces) -> Ints:
+    """The paper's linearisation: the longest path first, then the longest of what is left.
+
+    Along a path the dynamic program is exact; costs between paths are not looked at.
+    """
+    before: dict[str, dict[str, list[int]]] = {name: {} for name in pieces.views}
+    for maker, reader, k in pieces.edges:
+        before[reader].setdefault(maker, []).append(k)
+    chosen: dict[str, int] = {}
+    while len(chosen) < len(pieces.views):
+        path = _longest_path(before, chosen)
+        chosen.update(_along(pieces, before, path))
+    return np.array([chosen[name] for name in pieces.views], dtype=np.int64)
+
+
+def _longest_path(before: dict[str, dict[str, list[int]]], chosen: dict[str, int]) -> list[str]:
+    """The path with most vertices that are not chosen yet."""
+    length: dict[str, int] = {}
+    came: dict[str, str | None] = {}
+    for name, makers in before.items():
+        if name in chosen:
+            continue
+        best = max((m for m in makers if m not in chosen), key=lambda m: length[m], default=None)
+        came[name] = best
+        length[name] = 1 + (length[best] if best is not None else 0)
+    last: str | None = max(length, key=lambda n: length[n])
+    path: list[str] = []
+    while last is not None:
+        path.append(last)
+        last = came[last]
+    return path[::-1]
+
+
+def _along(
+    pieces: Pieces, before: dict[str, dict[str, list[int]]], path: list[str]
+) -> dict[str, int]:
+    """The best choices along a path, by dynamic programming."""
+    least = pieces.unary(path[0])
+    came: list[Ints] = []
+    for maker, reader in pairwise(path):
+        total = least[:, None] + sum(
+            pieces.handover(maker, reader, k) for k in before[reader][maker]
+        )
+        came.append(total.argmin(axis=0))
+        least = total.min(axis=0) + pieces.unary(reader)
+    chosen = {path[-1]: int(least.argmin())}
+    for name, after, best in zip(path[-2::-1], path[:0:-1], reversed(came), strict=True):
+        chosen[name] = int(best[chosen[after]])
+    return chosen

@@ -1,0 +1,1 @@
+"""Searches for mesh axes, where a problem is too large for one solution."""

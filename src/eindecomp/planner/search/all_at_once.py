@@ -1,0 +1,63 @@
+"""A bound on all plans from the whole choice of axes, raised with larger and larger tables.
+
+Numbers of pieces leave out which pieces overlap, and how: where sizes are uneven, or axes unequal,
+that is most of what a plan pays. Here every vertex has all its assignments and every movement costs
+what it costs; only elimination is relaxed, and choices found on the way are plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import UnsolvedError
+from eindecomp.planner.model.movement import Traffic
+from eindecomp.planner.search.search import Outcome, Search, all_axes
+from eindecomp.planner.search.solve import outcome_of
+from eindecomp.planner.space.choices import UNUSED, Choices, choices
+from eindecomp.solve.bounding import LEVELS, Bounding
+
+if TYPE_CHECKING:
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.view import View
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Whole:
+    """The problem of all axes at once, and what is known of it."""
+
+    traffic: Traffic
+    bounding: Bounding
+
+    @staticmethod
+    def of(search: Search) -> Whole | None:
+        """None if that is too much, or if memory is limited, which elimination knows nothing of."""
+        if search.memory is not None:
+            return None
+        axes = all_axes(search)
+        blank = (UNUSED,) * len(axes)
+
+        def every(vertex: Vertex, view: View) -> Choices:
+            return choices(view, search.mesh, search.assignments(vertex, view, blank, axes))
+
+        try:
+            traffic = Traffic.of(
+                search.graph, search.price, every, search.inputs, search.pinned,
+                deadline=search.deadline,
+            )  # fmt: skip
+        except UnsolvedError:
+            return None
+        bounding = Bounding.begin(traffic.problem(), search.deadline)
+        bounding.run.enter("split")
+        return Whole(traffic, bounding)
+
+    @property
+    def bound(self) -> float:
+        """What no plan undercuts."""
+        return self.bounding.value
+
+    def tighten(self, goal: float, deadline: float, levels: int | None = None) -> Outcome | None:
+        """Raise the bound, as far as the goal, tables and time allow; the best plan on the way."""
+        self.bounding.tighten(goal, deadline, len(LEVELS) if levels is None else levels)
+        run = self.bounding.run
+        return None if run.choice is None else outcome_of(self.traffic, run.solution(proved=False))

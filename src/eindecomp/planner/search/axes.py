@@ -1,0 +1,197 @@
+"""Chooses mesh axes for every vertex so that least is moved.
+
+All axes at once while the tables allow. Beyond that a few axes at a time: first coarse to fine, the
+outer axes on a mesh of their own and each further block inside what is settled; then blocks of axes
+are chosen anew, all others as they are, until nothing improves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.planner.search.search import Outcome, Search, all_axes
+from eindecomp.planner.search.solve import solve
+from eindecomp.planner.space.choices import (
+    REPLICATED,
+    UNUSED,
+    Assignment,
+    Choices,
+    choices,
+)
+from eindecomp.planner.space.decision import Decision
+from eindecomp.planner.space.mesh import Mesh
+from eindecomp.planner.space.viable import some_parts
+from eindecomp.planner.space.view import is_planned, view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.view import View
+
+    Ints = NDArray[np.int64]
+
+BLOCK = 130  # the most assignments of one vertex that are looked at together
+_GRACE = 20.0  # seconds beyond the deadline that a first plan may take
+_SOME = 1 << 14  # the most vectors among which any one is sought
+
+
+def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
+    """A choice of axes block by block, in the largest blocks that elimination can take.
+
+    Its bound holds if all axes were one block. Once time is up, it is one axis at a time, which
+    takes little more.
+    """
+    for size in sizes:
+        if monotonic() > search.deadline:
+            break
+        try:
+            return _coarse_to_fine(search, size)
+        except UnsolvedError:
+            continue
+    late = max(search.deadline, monotonic() + _GRACE)
+    try:
+        return _coarse_to_fine(replace(search, deadline=late), 1)
+    except UnsolvedError:
+        late = max(search.deadline, monotonic() + _GRACE)
+        return _coarse_to_fine(replace(search, deadline=late), 1, pairs=True)
+
+
+def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcome:
+    axes = all_axes(search)
+    blocks = [axes[a : a + size] for a in range(0, max(len(axes), 1), size)]
+    outcome: Outcome | None = None
+    for block in blocks:
+        end = block[-1] + 1 if block else 0
+        mesh = Mesh(search.mesh.names[:end], search.mesh.sizes[:end])
+        base = {} if outcome is None else outcome.decisions
+        search.tell(f"axes {block[0] + 1} to {end}" if block else "axes")
+        # What reads least while outer axes are chosen may leave the inner ones less to choose from.
+        ranks = search.ranks and len(blocks) == 1
+        part = replace(search.on(mesh), ranks=ranks)
+        outcome = choose_block(part, block, base, pairs=pairs)
+    assert outcome is not None  # noqa: S101 - there is a block
+    return outcome if len(blocks) == 1 else replace(outcome, bound=0)
+
+
+def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int]) -> Outcome:
+    """Choose blocks of axes anew until nothing improves, the goal is met or time is up."""
+    for size in sizes:
+        windows = _windows(search, size)
+        stale = turn = 0
+        last = 0.0
+        while stale < len(windows) and outcome.cost > goal:
+            started = monotonic()
+            if started + last > search.deadline:
+                return outcome
+            try:
+                found = choose_block(search, windows[turn % len(windows)], outcome.decisions)
+            except UnsolvedError:
+                break
+            last = monotonic() - started
+            search.tell("improve", min(found.cost, outcome.cost))
+            stale = 0 if found.cost < outcome.cost else stale + 1
+            outcome = found if found.cost < outcome.cost else outcome
+            turn += 1
+        if stale == len(windows):
+            break  # smaller blocks would find no more
+    return outcome
+
+
+def lighten(search: Search, outcome: Outcome) -> Outcome:
+    """Choose every axis anew, once, so that devices read and hold less at equal cost."""
+    search = replace(search, ranks=True)
+    last = 0.0
+    for axis in all_axes(search):
+        started = monotonic()
+        if started + last > search.deadline:
+            break
+        try:
+            found = choose_block(search, (axis,), outcome.decisions)
+        except UnsolvedError:
+            break
+        last = monotonic() - started
+        outcome = min(outcome, found, key=lambda each: each.rank)
+    return outcome
+
+
+def most_labels(search: Search) -> int:
+    """Among how many labels an axis can choose."""
+    planned = [v for v in search.graph.vertices.values() if is_planned(v)]
+    labels = [len(view_of(search.graph, v).labels) for v in planned]
+    return max([*labels, 1]) + search.redundant
+
+
+def block_sizes(search: Search) -> tuple[int, ...]:
+    """How many axes can be chosen together, at most first."""
+    most, size = max(most_labels(search), 2), 1
+    while most ** (size + 1) <= BLOCK:
+        size += 1
+    return tuple(range(min(size, max(len(search.mesh.sizes), 1)), 0, -1))
+
+
+def _windows(search: Search, size: int) -> list[tuple[int, ...]]:
+    """Blocks to choose anew: neighbouring axes first, then all other groups."""
+    axes = len(search.mesh.sizes)
+    near = [tuple(range(a, a + size)) for a in range(axes - size + 1)]
+    others = [block for block in combinations(range(axes), size) if block not in near]
+    return near + others
+
+
+def choose_block(
+    search: Search,
+    block: tuple[int, ...],
+    base: Mapping[str, Decision],
+    *,
+    pairs: bool = False,
+) -> Outcome:
+    """Choose the axes of a block, those of all others as decided."""
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        mesh = search.mesh
+        before = base.get(vertex.name)
+        blank = (UNUSED,) * len(mesh.sizes)
+        current = blank if before is None else (*before.assignment, *blank)[: len(mesh.sizes)]
+        rows = search.assignments(vertex, view, current, block)
+        settled: list[tuple[int, int]] = []
+        if before is not None:
+            settled = [
+                (a, place)
+                for a, place in enumerate(before.places)
+                if a not in block and current[a] in view.aggregated
+            ]
+        if not rows:
+            rows = (_any_assignment(search, vertex, view),)
+            settled = [(a, REPLICATED) for a in range(len(mesh.sizes))]
+        return choices(view, mesh, rows, tuple(settled))
+
+    return solve(search, of, pairs=pairs)
+
+
+def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
+    """Some assignment with the most pieces, for a vertex that earlier blocks left no room."""
+    mesh = search.mesh
+    parts = some_parts(view.sizes, mesh.sizes, _SOME)
+    if search.restriction is not None:
+        parts = parts[search.restriction(vertex, view, parts, mesh)]
+    if not len(parts):
+        if mesh.devices < search.devices:
+            return (UNUSED,) * len(mesh.sizes)  # the inner axes will do it
+        raise PlanError(f"{vertex} cannot be cut as asked")
+    left: list[int] = parts[0].tolist()
+    found = [UNUSED] * len(mesh.sizes)
+    for axis in sorted(range(len(mesh.sizes)), key=lambda a: -mesh.sizes[a]):
+        for label, pieces in enumerate(left):
+            if pieces % mesh.sizes[axis] == 0 and pieces > 1:
+                found[axis] = label
+                left[label] //= mesh.sizes[axis]
+                break
+    return tuple(found)

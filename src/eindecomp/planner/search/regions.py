@@ -1,0 +1,83 @@
+"""Improves a plan region by region: a few vertices choose anew, all axes at once, the rest stays.
+
+A region is what surrounds one kind of vertex: all that are cut alike, in every layer, with their
+neighbours. So a better way to do one part of a layer is taken in all layers at once.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import UnsolvedError
+from eindecomp.planner.costs.cost import decided_cost
+from eindecomp.planner.search.search import Outcome, Search, all_axes
+from eindecomp.planner.search.solve import solve
+from eindecomp.planner.space.choices import UNUSED, Choices, choices
+from eindecomp.planner.space.view import is_planned, view_of
+
+if TYPE_CHECKING:
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.view import View
+
+
+def improve_regions(search: Search, outcome: Outcome, goal: float) -> Outcome:
+    """Choose regions anew, the costliest first, until none improves or time is up."""
+    near = _neighbours(search)
+    tried: set[frozenset[str]] = set()
+    improved = True
+    while improved and outcome.cost > goal:
+        improved = False
+        for kind in _kinds(search, outcome):
+            region = frozenset(kind).union(*(near[name] for name in kind))
+            if region in tried or monotonic() > search.deadline:
+                continue
+            tried.add(region)
+            search.tell("regions", outcome.cost)
+            found = _choose_region(search, outcome, region)
+            if found is not None and found.cost < outcome.cost:
+                outcome, improved = found, True
+                tried = {region}
+                break
+    return outcome
+
+
+def _neighbours(search: Search) -> dict[str, set[str]]:
+    """For each planned vertex those it reads and those that read it."""
+    graph = search.graph
+    near: dict[str, set[str]] = {v.name: set() for v in graph.vertices.values() if is_planned(v)}
+    for reader in near:
+        for name in graph[reader].inputs:
+            if name in near:
+                near[reader].add(name)
+                near[name].add(reader)
+    return near
+
+
+def _kinds(search: Search, outcome: Outcome) -> list[list[str]]:
+    """Vertices that are alike and cut alike, the costliest together first."""
+    graph = search.graph
+    costs = decided_cost(graph, search.price, outcome.decisions, outcome.given, search.inputs)
+    kinds: dict[object, list[str]] = {}
+    for name, decision in outcome.decisions.items():
+        kinds.setdefault((view_of(graph, graph[name]), decision.assignment), []).append(name)
+    return sorted(kinds.values(), key=lambda kind: -sum(costs.of(name) for name in kind))
+
+
+def _choose_region(search: Search, outcome: Outcome, region: frozenset[str]) -> Outcome | None:
+    """The best choice of a region's vertices, the others' as they are; None if that is too much."""
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        decided = outcome.decisions[vertex.name]
+        if vertex.name not in region:
+            return choices(
+                view, search.mesh, (decided.assignment,), tuple(enumerate(decided.places))
+            )
+        axes = all_axes(search)
+        blank = (UNUSED,) * len(axes)
+        return choices(view, search.mesh, search.assignments(vertex, view, blank, axes))
+
+    try:
+        return solve(search, of)
+    except UnsolvedError:
+        return None

@@ -1,0 +1,83 @@
+"""Hands one problem of movement to the solver, and reads its choice as decisions."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import InfeasibleError, PlanError
+from eindecomp.planner.costs.byte_sizes import show_bytes
+from eindecomp.planner.model.memory_limit import add_usage
+from eindecomp.planner.model.movement import Traffic
+from eindecomp.planner.search.search import Outcome, Search
+from eindecomp.solve.minimize import minimize
+from eindecomp.solve.rank import minimize_ranked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.choices import Choices
+    from eindecomp.planner.space.view import View
+    from eindecomp.solve.solution import Solution
+
+
+def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool = False) -> Outcome:
+    """By elimination; by search and bound where pairs are asked for or memory is limited."""
+    limited = search.memory is not None
+    pairs = pairs or limited
+    traffic = Traffic.of(
+        search.graph,
+        search.price,
+        of,
+        search.inputs,
+        search.pinned,
+        pairs=pairs,
+        apart=limited,
+        deadline=search.deadline,
+    )
+    return outcome_of(traffic, _minimize(search, traffic, pairs=pairs))
+
+
+def outcome_of(traffic: Traffic, found: Solution) -> Outcome:
+    """What a choice of the problem means for the plan."""
+    return Outcome(
+        traffic.decisions(found.choice),
+        traffic.pinned_cuts(found.choice),
+        found.cost,
+        found.bound,
+        found.method,
+        traffic.load_of(found.choice),
+    )
+
+
+def _minimize(search: Search, traffic: Traffic, *, pairs: bool) -> Solution:
+    limit: int | None = None
+    if search.memory is not None:
+        limit = max(search.memory - add_usage(traffic), 0)
+    left = max(search.deadline - monotonic(), 1.0)
+    try:
+        if search.ranks and not pairs:
+            return minimize_ranked(traffic.problem(), traffic.load, time_limit=left)
+        return minimize(
+            traffic.problem(limit),
+            method="auto" if pairs else "exact",
+            time_limit=left,
+            keep_on_interrupt=False,
+        )
+    except InfeasibleError as error:
+        if search.memory is None:
+            raise PlanError("no plan found that agrees with what is pinned") from None
+        raise _too_little_memory(search, traffic, error) from None
+
+
+def _too_little_memory(search: Search, traffic: Traffic, error: InfeasibleError) -> PlanError:
+    names = list(traffic.sites)
+    step = "" if error.step is None else f" at step {error.step + 1} of {len(names)}"
+    if error.step is not None and error.step < len(names):
+        step += f", which computes {search.graph[names[error.step]]}"
+    lacking = "" if error.excess is None else f": {show_bytes(error.excess)} are missing"
+    return PlanError(
+        f"found no plan that keeps to {show_bytes(search.memory or 0)} of memory per device"
+        f"{step}{lacking}"
+    )

@@ -1,0 +1,52 @@
+"""Labels of one vertex that can be swapped without any other vertex noticing.
+
+Nobody else sees how a label is cut that is in no tensor which another vertex makes or reads: of a
+sum over thirty labels of a given tensor, which six are cut in two makes no difference.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eindecomp.planner.space.view import is_planned, view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.view import Dims, View
+
+Groups = tuple[tuple[int, ...], ...]
+
+
+def alike_labels(graph: Graph, pinned: Collection[str] = ()) -> dict[str, Groups]:
+    """For each planned vertex the groups of two and more labels that are alike.
+
+    >>> import eindecomp as ed
+    >>> graph = ed.parse("input X[i: 8, j: 8, k: 4]\\nS[] <- sum X[i,j,k]\\noutput S")
+    >>> alike_labels(graph)
+    {'S': ((0, 1),)}
+    """
+    planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]
+    made = {vertex.name for vertex in planned}
+    read = {name for vertex in planned for name in vertex.inputs}
+    shared = (made & read).union(pinned)
+    return {vertex.name: _groups(vertex, view_of(graph, vertex), shared) for vertex in planned}
+
+
+def _groups(vertex: Vertex, view: View, shared: Collection[str]) -> Groups:
+    tensors: list[tuple[str, Dims]] = [
+        (name, dims)
+        for name, dims in zip(vertex.inputs, view.reads, strict=True)
+        if dims is not None
+    ]
+    tensors.append((vertex.name, view.output))
+    groups: dict[object, list[int]] = {}
+    for i, label in enumerate(view.labels):
+        dims = [[d for d in own if d.label == label] for _, own in tensors]
+        if any(own and name in shared for (name, _), own in zip(tensors, dims, strict=True)):
+            continue
+        kind = tuple(tuple(sorted((d.start, d.stop, d.scale) for d in own)) for own in dims)
+        groups.setdefault((view.sizes[i], kind), []).append(i)
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)

@@ -1,0 +1,246 @@
+"""How much of a tensor devices hold, share and must receive, counted from their cuts."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from eindecomp.errors import UnsolvedError
+from eindecomp.planner.space.cut import KEPT, Cut, Span, interval, parts_of, used_axes
+from eindecomp.planner.space.even_overlaps import aligned_overlaps
+from eindecomp.planner.space.mesh import Mesh
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+_CELLS = 1 << 22  # of overlaps held at once
+_MOST = 1 << 31  # overlaps of pairs of cuts that are counted device by device
+_MOST_LINKED = 1 << 25  # devices that are counted where dimensions are linked
+_COUNTED = 1 << 7  # devices from which on digits are quicker, where they can be compared
+
+
+def covers(held: Sequence[Cut], needed: Sequence[Cut]) -> NDArray[np.bool_]:
+    """Whether all devices together hold what is needed: a table held × needed.
+
+    A layout that some slice reads is a window of its tensor.
+    """
+    found = np.ones((len(held), len(needed)), dtype=bool)
+    for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+        low, high = np.array([(s.start, s.stop) for s in ours]).T
+        low2, high2 = np.array([(s.start, s.stop) for s in theirs]).T
+        found &= (low[:, None] <= low2[None]) & (high2[None] <= high[:, None])
+    return found
+
+
+def totals(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
+    """The elements of each cut, summed over all devices."""
+    found = [_sum_of_volumes(mesh, cut) for cut in cuts]
+    return np.array(found, dtype=np.int64)
+
+
+def fullest(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
+    """The elements of each cut on the device that has most."""
+    found = [
+        prod(_largest(mesh, span) for span in cut)
+        if _is_plain(cut)
+        else int(_volumes(mesh, cut).max())
+        for cut in cuts
+    ]
+    return np.array(found, dtype=np.int64)
+
+
+def _sum_of_volumes(mesh: Mesh, cut: Cut) -> int:
+    if not _is_plain(cut):
+        return int(_volumes(mesh, cut).sum())
+    # Pieces of a dimension make up the whole of it, and no axis cuts two.
+    whole = prod(span.stop - span.start for span in cut)
+    return whole * (mesh.devices // parts_of(mesh, used_axes(cut)))
+
+
+def _largest(mesh: Mesh, span: Span) -> int:
+    if not span.axes | span.inner:
+        return span.stop - span.start
+    return -(-span.units // parts_of(mesh, span.axes | span.inner)) * span.scale
+
+
+def _is_plain(cut: Cut) -> bool:
+    """Whether no axis cuts two dimensions, as on a diagonal."""
+    used = 0
+    for span in cut:
+        if used & (span.axes | span.inner):
+            return False
+        used |= span.axes | span.inner
+    return True
+
+
+def _volumes(mesh: Mesh, cut: Cut) -> Ints:
+    """The elements of a cut on every device."""
+    found = np.ones(mesh.devices, dtype=np.int64)
+    for span in cut:
+        low, high = interval(mesh, span)
+        found *= high - low
+    return found
+
+
+def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
+    """The elements that each device needs and holds already, summed: a table held × needed."""
+    if mesh.devices > _COUNTED and (digits := aligned_overlaps(mesh, held, needed)) is not None:
+        return digits
+    if mesh.devices > KEPT:
+        return _overlaps_by_groups(mesh, held, needed)
+    found = np.zeros((len(held), len(needed)), dtype=np.int64)
+    for rows, shared, _ in _shared(mesh, held, needed):
+        found[rows] += shared.sum(axis=2)
+    return found
+
+
+def _overlaps_by_groups(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
+    """The same for large meshes: only dimensions that axes link are looked at together."""
+    known: dict[tuple[tuple[Span, Span], ...], tuple[int, int]] = {}
+    found = np.ones((len(held), len(needed)), dtype=np.int64)
+    counted = 0
+    for i, ours in enumerate(held):
+        for j, theirs in enumerate(needed):
+            left, shared = mesh.devices, 1
+            for group in _linked(list(zip(ours, theirs, strict=True))):
+                if group not in known:
+                    known[group] = _overlap_of_group(mesh, group)
+                    counted += known[group][1]
+                shared *= known[group][0]
+                left //= known[group][1]
+            found[i, j] = shared * left
+            if counted > _MOST_LINKED:
+                raise _too_many(mesh, held, needed)
+    return found
+
+
+def _linked(dims: list[tuple[Span, Span]]) -> Iterator[tuple[tuple[Span, Span], ...]]:
+    """The dimensions in groups: those of different ones have no axis in common."""
+    left = [(used_axes(pair), pair) for pair in dims]
+    while left:
+        axes, first = left.pop()
+        group = [first]
+        while near := [entry for entry in left if entry[0] & axes]:
+            left = [entry for entry in left if not entry[0] & axes]
+            group += [pair for _, pair in near]
+            axes |= used_axes(tuple(span for pair in group for span in pair))
+        yield tuple(group)
+
+
+def _overlap_of_group(mesh: Mesh, group: tuple[tuple[Span, Span], ...]) -> tuple[int, int]:
+    """What is needed and held over the axes of a group, and the devices that those make."""
+    used = used_axes(tuple(span for pair in group for span in pair))
+    axes = [a for a in range(len(mesh.sizes)) if used >> a & 1]
+    own = Mesh(tuple(mesh.names[a] for a in axes), tuple(mesh.sizes[a] for a in axes))
+
+    def ends(span: Span) -> tuple[Ints, Ints]:
+        outer, inner = (
+            sum(1 << i for i, a in enumerate(axes) if bits >> a & 1)
+            for bits in (span.axes, span.inner)
+        )
+        return interval(own, span._replace(axes=outer, inner=inner))
+
+    shared = np.ones(own.devices, dtype=np.int64)
+    for ours, theirs in group:
+        (low, high), (low2, high2) = ends(ours), ends(theirs)
+        shared *= np.maximum(np.minimum(high, high2) - np.maximum(low, low2), 0)
+    return int(shared.sum()), own.devices
+
+
+def copied(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
+    """The elements that the fullest device must hold besides: a table held × needed.
+
+    What lies inside the held box is a view of it; what does not is put together as a whole.
+    """
+    found = np.zeros((len(held), len(needed)), dtype=np.int64)
+    for rows, shared, wanted in _shared(mesh, held, needed):
+        found[rows] = np.maximum(found[rows], np.where(shared == wanted, 0, wanted).max(axis=2))
+    return found
+
+
+def _shared(
+    mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]
+) -> Iterator[tuple[slice, Ints, Ints]]:
+    """What devices need and hold, held × needed × devices, and need, a portion at a time.
+
+    A portion is some rows of some of the devices.
+    """
+    if not held or not needed:
+        return
+    if len(held) * len(needed) * mesh.devices > _MOST:
+        raise _too_many(mesh, held, needed)
+    sides = [
+        _side(mesh, ours, theirs)
+        for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True)
+    ]
+    step = max(1, min(mesh.devices, _CELLS // len(needed)))
+    rows = max(1, _CELLS // (len(needed) * step))
+    for first in range(0, mesh.devices, step):
+        some = slice(first, min(first + step, mesh.devices))
+        shared = [side.shared(some) for side in sides]
+        wanted = np.ones((len(needed), some.stop - first), dtype=np.int64)
+        for side in sides:
+            wanted *= side.size(some)[side.of_needed]
+        for at in range(0, len(held), rows):
+            part = slice(at, min(at + rows, len(held)))
+            total: Ints | None = None
+            for side, both in zip(sides, shared, strict=True):
+                own = both[side.of_held[part, None], side.of_needed[None]]
+                total = own if total is None else np.multiply(total, own, out=total)
+            if total is None:
+                total = np.ones((part.stop - at, *wanted.shape), dtype=np.int64)
+            yield part, total, wanted[None]
+
+
+def _too_many(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> UnsolvedError:
+    layouts = f"{len(held)} × {len(needed)} layouts on {mesh.devices} devices"
+    return UnsolvedError(f"{layouts} are too many to compare")
+
+
+class _Side(NamedTuple):
+    """One dimension: the ends of distinct spans, and which of them each cut has."""
+
+    held: tuple[Ints, Ints]
+    needed: tuple[Ints, Ints]
+    of_held: Ints
+    of_needed: Ints
+
+    def shared(self, devices: slice) -> Ints:
+        """How much of the needed spans the held ones have, on some devices."""
+        (low, high), (low2, high2) = self.held, self.needed
+        low, high, low2, high2 = (end[:, devices] for end in (low, high, low2, high2))
+        both = np.minimum(high[:, None], high2[None]) - np.maximum(low[:, None], low2[None])
+        return np.maximum(both, 0)
+
+    def size(self, devices: slice) -> Ints:
+        """How long the needed spans are."""
+        low, high = self.needed
+        return high[:, devices] - low[:, devices]
+
+
+def _side(mesh: Mesh, held: Sequence[Span], needed: Sequence[Span]) -> _Side:
+    ours, of_held = _distinct(held)
+    theirs, of_needed = _distinct(needed)
+    return _Side(_ends(mesh, ours), _ends(mesh, theirs), of_held, of_needed)
+
+
+def _ends(mesh: Mesh, spans: list[Span]) -> tuple[Ints, Ints]:
+    ends = [interval(mesh, span) for span in spans]
+    return np.stack([low for low, _ in ends]), np.stack([high for _, high in ends])
+
+
+def _distinct(spans: Sequence[Span]) -> tuple[list[Span], Ints]:
+    index: dict[Span, int] = {}
+    places = [index.setdefault(span, len(index)) for span in spans]
+    return list(index), np.array(places, dtype=np.int64)
+
+
+def moved(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
+    """The elements that devices must receive in all: a table held × needed."""
+    return totals(mesh, needed)[None] - overlaps(mesh, held, needed)

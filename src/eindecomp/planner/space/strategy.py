@@ -1,0 +1,133 @@
+"""Strategies to compare with: restrictions on how vertices are cut, priced like any plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.errors import PlanError
+from eindecomp.planner.space.viable import parts_along
+from eindecomp.planner.space.view import is_planned, view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.view import View
+
+    Ints = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+NAMED: dict[str, list[str]] = {
+    "data": ["b"],
+    "sequence": ["s"],
+    "attention": ["h"],
+    "megatron": ["h", "f"],
+}
+"""The usual ways to split a transformer whose labels are b, s, h and f."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByLabels:
+    """Cuts every vertex along the first of these labels that it has, as far as that goes."""
+
+    labels: tuple[str, ...]
+
+    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
+        """Vertices that have none of the labels are free to be cut as suits the others."""
+        del vertex
+        columns = [view.labels.index(label) for label in self.labels if label in view.labels]
+        rows = parts_along(view.sizes, mesh.sizes, tuple(columns))
+        keep = np.ones(len(parts), dtype=bool)
+        for i, column in enumerate(columns):
+            most = rows[:, i].max()
+            rows = rows[rows[:, i] == most]
+            keep &= parts[:, column] == most
+        return keep
+
+
+@dataclass(frozen=True, slots=True)
+class SquareRoot:
+    """Cuts every result √p ways along each of its two largest dimensions."""
+
+    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
+        """As evenly as the factors of p allow, the larger dimension into more pieces."""
+        del vertex
+        kept = {dim.label for dim in view.output}
+        columns = [i for i, label in enumerate(view.labels) if label in kept]
+        columns = sorted(columns, key=lambda i: -view.sizes[i])[:2]
+        if not columns:
+            return np.ones(len(parts), dtype=bool)
+        rows = parts_along(view.sizes, mesh.sizes, tuple(columns))
+        rows = rows[rows.prod(axis=1) == rows.prod(axis=1).max()]
+        spread = rows[:, 0] / rows[:, -1]
+        uneven = np.maximum(spread, 1 / spread) + (spread < 1) * 1e-6
+        return (parts[:, columns] == rows[uneven.argmin()]).all(axis=1)
+
+
+@dataclass(frozen=True)
+class FixedParts:
+    """Cuts every vertex as a given decomposition for so many devices says."""
+
+    parts: Mapping[str, tuple[int, ...]]
+    devices: int
+
+    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
+        """On a mesh of the outer axes, whatever can still become that."""
+        del view
+        wanted = np.array(self.parts[vertex.name], dtype=np.int64)
+        if mesh.devices == self.devices:
+            return (parts == wanted).all(axis=1)
+        return (wanted % parts == 0).all(axis=1)
+
+
+Strategy = ByLabels | SquareRoot
+
+
+def strategy_of(given: str | Sequence[str], graph: Graph) -> Strategy:
+    """The strategy of a name or of a list of labels."""
+    if given == "sqrt":
+        return SquareRoot()
+    if isinstance(given, str):
+        if given not in NAMED:
+            known = ", ".join(["sqrt", *NAMED])
+            raise PlanError(f"strategy {given!r} is none of {known}, nor a list of labels")
+        given = NAMED[given]
+    if not isinstance(given, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"a strategy is 'sqrt', a name or a list of labels, not {given!r}")
+    labels = tuple(given)
+    if not labels or not all(isinstance(label, str) for label in labels):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"a strategy is 'sqrt', a name or a list of labels, not {given!r}")
+    if not _labels(graph) & set(labels):
+        raise PlanError(f"no tensor has a label of the strategy {list(labels)}")
+    return ByLabels(labels)
+
+
+def applicable(graph: Graph, without: Collection[str] = ()) -> dict[str, str | list[str]]:
+    """The strategies that a graph's labels allow, by name; not those that would cut nothing."""
+    labels = _labels(graph)
+    vertices = graph.vertices.values()
+    long = {t for v in vertices for t, size in zip(v.labels, v.shape, strict=True) if size > 1}
+    named: dict[str, str | list[str]] = {
+        name: wanted
+        for name, wanted in NAMED.items()
+        if set(wanted) <= labels and long & set(wanted) and name not in without
+    }
+    return {"sqrt": "sqrt", **named}
+
+
+def _labels(graph: Graph) -> set[str]:
+    """Every label of a tensor, and every one that some vertex can be cut along."""
+    vertices = graph.vertices.values()
+    found = {label for vertex in vertices for label in vertex.labels}
+    for vertex in vertices:
+        if is_planned(vertex):
+            found.update(view_of(graph, vertex).labels)
+    return found

@@ -1,0 +1,185 @@
+"""Viable partition vectors: the ways to cut labels into as many pieces as there are devices.
+
+The prime factors of p are balls, the labels buckets: each way to throw all balls is one vector, if
+no label is cut into more pieces than it has elements. A table over the balls that are left says how
+many ways the labels still to come can take them, so vectors are counted without being listed, and
+listed without a step that leads nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise, product
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.errors import PlanError
+from eindecomp.planner.space.mesh import prime_factors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Counts = NDArray[np.float64]
+
+LISTED = 1 << 22  # the most numbers in a list of vectors
+
+
+def viable(sizes: Mapping[str, int], devices: int) -> list[dict[str, int]]:
+    """Every viable partition vector over the labels with these sizes.
+
+    >>> viable({"i": 8, "k": 8}, 4)
+    [{'i': 1, 'k': 4}, {'i': 2, 'k': 2}, {'i': 4, 'k': 1}]
+    """
+    vectors: list[list[int]] = viable_parts(tuple(sizes.values()), prime_factors(devices)).tolist()
+    return [dict(zip(sizes, parts, strict=True)) for parts in vectors]
+
+
+def most_pieces(sizes: tuple[int, ...], factors: tuple[int, ...]) -> int:
+    """Into how many pieces the labels can be cut at most."""
+    return _throws(sizes, factors).most
+
+
+def count_parts(sizes: tuple[int, ...], factors: tuple[int, ...]) -> int:
+    """How many viable vectors there are, without listing them.
+
+    >>> count_parts((2,) * 50, (2,) * 6)
+    15890700
+    """
+    return int(_throws(sizes, factors).ways[0].flat[0])
+
+
+@lru_cache(maxsize=4096)
+def viable_parts(
+    sizes: tuple[int, ...],
+    factors: tuple[int, ...],
+    alike: tuple[tuple[int, ...], ...] = (),
+) -> Ints:
+    """One row per viable vector, those that divide the sizes first.
+
+    If the labels cannot take all factors, the vectors with the most pieces of those they can. Of
+    vectors that differ only by which of some labels that are `alike` is cut how, one is kept: the
+    one that cuts the earlier labels into more pieces. Raises `PlanError` for more than can be
+    listed.
+    """
+    rows = _listed(sizes, factors, len(sizes), alike)
+    uneven: Ints = np.sum(np.array(sizes, dtype=np.int64) % rows != 0, axis=1)
+    return rows[np.lexsort((*rows.T[::-1], uneven))] if sizes else rows
+
+
+def some_parts(sizes: tuple[int, ...], factors: tuple[int, ...], count: int) -> Ints:
+    """All viable vectors, or so many of them where there are more."""
+    if count_parts(sizes, factors) <= count:
+        return viable_parts(sizes, factors)
+    return _listed(sizes, factors, len(sizes), most=count)
+
+
+@lru_cache(maxsize=4096)
+def parts_along(sizes: tuple[int, ...], factors: tuple[int, ...], labels: tuple[int, ...]) -> Ints:
+    """What viable vectors say of some of the labels, each once.
+
+    >>> parts_along((2,) * 50, (2,) * 6, (7, 3)).tolist()
+    [[1, 1], [1, 2], [2, 1], [2, 2]]
+    """
+    order = (*labels, *(i for i in range(len(sizes)) if i not in labels))
+    return _listed(tuple(sizes[i] for i in order), factors, len(labels))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Throws:
+    """How balls can be thrown into buckets: kinds of balls, what a bucket takes, and counts."""
+
+    balls: tuple[int, ...]
+    """How many balls there are of each kind."""
+    options: tuple[Sequence[tuple[tuple[int, ...], int]], ...]
+    """For each bucket the balls of each kind that it can take, and their product."""
+    ways: tuple[Counts, ...]
+    """For each bucket and the balls thrown before it, in how many ways it can go on from there."""
+    most: int
+
+
+@lru_cache(maxsize=4096)
+def _throws(sizes: tuple[int, ...], factors: tuple[int, ...]) -> _Throws:
+    kinds = sorted(Counter(factors).items()) or [(1, 0)]
+    balls = tuple(count for _, count in kinds)
+    every = [
+        (taken, prod(kind**n for (kind, _), n in zip(kinds, taken, strict=True)))
+        for taken in product(*(range(n + 1) for n in balls))
+    ]
+    # What is empty stays in one piece.
+    rooms = (max(size, 1) for size in sizes)
+    options = tuple([option for option in every if option[1] <= room] for room in rooms)
+    pieces = np.array([n for _, n in every], dtype=np.int64).reshape([n + 1 for n in balls])
+    thrown = np.zeros(pieces.shape, dtype=bool)
+    thrown.flat[0] = True
+    for own in options:
+        thrown = _forward(thrown, own)
+    most = int(pieces[thrown].max())
+    ways = [(thrown & (pieces == most)).astype(np.float64)]
+    for own in reversed(options):
+        ways.append(_backward(ways[-1], own))
+    return _Throws(balls, options, tuple(reversed(ways)), most)
+
+
+def _forward(
+    thrown: NDArray[np.bool_], options: Sequence[tuple[tuple[int, ...], int]]
+) -> NDArray[np.bool_]:
+    """Which balls can have been thrown after one more bucket."""
+    after = np.zeros_like(thrown)
+    for taken, _ in options:
+        before = tuple(slice(0, n - k) for n, k in zip(thrown.shape, taken, strict=True))
+        after[tuple(slice(k, None) for k in taken)] |= thrown[before]
+    return after
+
+
+def _backward(ways: Counts, options: Sequence[tuple[tuple[int, ...], int]]) -> Counts:
+    """In how many ways a bucket and those after it can go on."""
+    before = np.zeros_like(ways)
+    for taken, _ in options:
+        rest = tuple(slice(0, n - k) for n, k in zip(ways.shape, taken, strict=True))
+        before[rest] += ways[tuple(slice(k, None) for k in taken)]
+    return before
+
+
+def _listed(
+    sizes: tuple[int, ...],
+    factors: tuple[int, ...],
+    buckets: int,
+    alike: tuple[tuple[int, ...], ...] = (),
+    most: int | None = None,
+) -> Ints:
+    """What vectors say of the first buckets; with `most`, no more than so many."""
+    throws = _throws(sizes, factors)
+    rows = np.ones((1, 0), dtype=np.int64)
+    thrown = np.zeros((1, len(throws.balls)), dtype=np.int64)
+    before = {b: a for group in alike for a, b in pairwise(group)}
+    for bucket in range(buckets):
+        grown: list[tuple[Ints, Ints]] = []
+        for taken, pieces in throws.options[bucket]:
+            after = thrown + np.array(taken, dtype=np.int64)
+            fits = np.flatnonzero((after <= np.array(throws.balls, dtype=np.int64)).all(axis=1))
+            fits = fits[throws.ways[bucket + 1][tuple(after[fits].T)] > 0]
+            if bucket in before:
+                fits = fits[rows[fits, before[bucket]] >= pieces]
+            column = np.full((len(fits), 1), pieces, dtype=np.int64)
+            grown.append((np.concatenate([rows[fits], column], axis=1), after[fits]))
+            if most is None and sum(part.size for part, _ in grown) > LISTED:
+                raise PlanError(
+                    f"labels of sizes {_shortly(sizes)} can be cut into {throws.most} pieces in "
+                    f"{count_parts(sizes, factors):,} ways, too many to be listed"
+                )
+        rows = np.concatenate([part for part, _ in grown])[:most]
+        thrown = np.concatenate([part for _, part in grown])[:most]
+    # Balls of unlike kinds can make the same number of pieces.
+    return np.unique(rows, axis=0) if buckets else rows
+
+
+def _shortly(sizes: tuple[int, ...]) -> str:
+    shown = ", ".join(map(str, sizes[:6]))
+    return f"({shown}, … {len(sizes)} in all)" if len(sizes) > 6 else f"({shown})"

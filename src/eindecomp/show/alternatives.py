@@ -1,0 +1,259 @@
+"""Why a vertex is cut as it is: the best other partition of it alone, all other decisions fixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.graph.ops import Input
+from eindecomp.planner.costs import paper_bound as paper
+from eindecomp.planner.costs.bytes_moved import PriceInBytes
+from eindecomp.planner.costs.cost import decided_cost
+from eindecomp.planner.costs.price import partial_item
+from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.space.choices import Choices, choices, refined
+from eindecomp.planner.space.decision import Decision, decided_choices
+from eindecomp.planner.space.pin import agrees, pinned_cuts
+from eindecomp.planner.space.strategy import strategy_of
+from eindecomp.planner.space.viable import some_parts
+from eindecomp.planner.space.view import view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from eindecomp.planner.costs.cost import Cost, Number
+    from eindecomp.planner.costs.price import Price
+    from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.view import View
+
+    Ints = NDArray[np.int64]
+
+ALL_AXES = 1024  # assignments that are looked at together; of more, those that move two axes
+MOST_VECTORS = 1 << 14  # partitions of one vertex that are weighed
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerUp:
+    """Another partition of a vertex, and how much more each part of the plan's cost would be."""
+
+    vertex: str
+    parts: dict[str, int]
+    join: Number
+    aggregate: Number
+    repartition: Number
+    compute: Number
+    handover: Number
+    """What the vertices that read its result would pay more."""
+
+    @property
+    def more(self) -> Number:
+        """How much more the plan would cost; negative if it would cost less."""
+        return self.join + self.aggregate + self.repartition + self.compute + self.handover
+
+
+def price_of(plan: Plan) -> Price:
+    """The prices of a plan whose objective is not the paper's."""
+    if plan.objective == "time" and plan.machine is not None:
+        return PriceInSeconds(plan.mesh, plan.machine)
+    return PriceInBytes(plan.mesh)
+
+
+def runner_up(plan: Plan, name: str) -> RunnerUp | None:
+    """The best other partition of a vertex; None if there is no other.
+
+    Where a mesh has many axes, the best of those that move at most two of them.
+    """
+    if plan.objective == "bound":
+        return _of_pieces(plan, name)
+    best: tuple[Number, Decision, tuple[int, ...]] | None = None
+    for own in _candidates(plan, name):
+        found = _best_of(plan, name, own)
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found
+    return None if best is None else _compared(plan, name, best[1], best[2])
+
+
+def _readers(plan: Plan, name: str) -> list[tuple[str, int]]:
+    """Who reads a vertex's result, and as which input."""
+    return [(reader, k) for maker, reader, k in plan.costs.edges if maker == name]
+
+
+def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Ints:
+    """Which partitions are other ones, and within the plan's strategy."""
+    current = np.array(list(plan.parts[name].values()), dtype=np.int64)
+    mask = (rows != current).any(axis=1)
+    if plan.strategy is not None and len(rows):
+        strategy = strategy_of(plan.strategy, plan.graph)
+        mask &= strategy(plan.graph[name], view, rows, plan.mesh)
+    return mask
+
+
+# The paper's objective
+
+
+def _of_pieces(plan: Plan, name: str) -> RunnerUp | None:
+    graph, vertex = plan.graph, plan.graph[name]
+    view = view_of(graph, vertex)
+    rows = some_parts(view.sizes, plan.mesh.sizes, MOST_VECTORS)
+    current = np.array([list(plan.parts[name].values())], dtype=np.int64).reshape(1, -1)
+    rows = np.concatenate([current, rows[_allowed(plan, name, view, rows)]])
+    if len(rows) < 2:
+        return None
+    fetched = np.zeros(len(rows), dtype=np.int64)
+    for k, (source, dims) in enumerate(zip(vertex.inputs, view.reads, strict=True)):
+        if dims is not None and (source, name, k) in plan.costs.edges:
+            made = (view_of(graph, graph[source]), _row(plan, source))
+            fetched += paper.repartition_table(made, (view, dims, rows))[0]
+    handed = np.zeros(len(rows), dtype=np.int64)
+    for reader, k in _readers(plan, name):
+        read = view_of(graph, graph[reader])
+        dims = read.reads[k]
+        assert dims is not None  # noqa: S101 - it costs something, so it is read
+        handed += paper.repartition_table((view, rows), (read, dims, _row(plan, reader)))[:, 0]
+    join = paper.join_cost(graph, vertex, view, rows)
+    aggregate = paper.aggregate_cost(view, rows)
+    best = 1 + int((join + aggregate + fetched + handed)[1:].argmin())
+    return RunnerUp(
+        name,
+        dict(zip(view.labels, rows[best].tolist(), strict=True)),
+        join=int(join[best] - join[0]),
+        aggregate=int(aggregate[best] - aggregate[0]),
+        repartition=int(fetched[best] - fetched[0]),
+        compute=0,
+        handover=int(handed[best] - handed[0]),
+    )
+
+
+def _row(plan: Plan, name: str) -> Ints:
+    return np.array([list(plan.parts[name].values())], dtype=np.int64).reshape(1, -1)
+
+
+# Real movement
+
+
+def _candidates(plan: Plan, name: str) -> Iterator[Choices]:
+    """The choices of a vertex in portions of a bearable size."""
+    mesh, decision = plan.mesh, plan.decisions[name]
+    view = view_of(plan.graph, plan.graph[name])
+    axes = range(len(mesh.sizes))
+    redundant = plan.objective == "time"
+    moved = len(axes) if (len(view.labels) + 1) ** len(axes) <= ALL_AXES else min(2, len(axes))
+    for free in combinations(axes, moved):
+        rows = refined(view.sizes, mesh, decision.assignment, free, redundant)
+        settled = tuple(
+            (a, place)
+            for a, place in enumerate(decision.places)
+            if a not in free and decision.assignment[a] in view.aggregated
+        )
+        if rows:
+            yield choices(view, mesh, rows, settled)
+
+
+def _best_of(
+    plan: Plan, name: str, own: Choices
+) -> tuple[Number, Decision, tuple[int, ...]] | None:
+    """The cheapest of some choices: what the vertex and its readers then pay."""
+    mask = _allowed(plan, name, own.view, own.parts)
+    if not mask.any():
+        return None
+    price, vertex = price_of(plan), plan.graph[name]
+    items = tuple(plan.graph[n].dtype.itemsize for n in vertex.inputs)
+    unary = price.compute(vertex, own, items) + _fetched(plan, name, own, price)
+    item = vertex.dtype.itemsize
+    scatter = price.scatter(own, vertex.elements, partial_item(vertex), item)
+    handed, further = _handed(plan, name, own, price)
+    total = np.where(own.reduced < 0, np.inf, unary[:, None] + scatter + handed[None])
+    total[~mask] = np.inf
+    total[:, _banned(plan, name, own)] = np.inf
+    a, home = divmod(int(total.argmin()), total.shape[1])
+    if not np.isfinite(total[a, home]):
+        return None
+    decision = Decision(own.assignments[a], own.places[a, home], own.homes[home], further[home])
+    return float(total[a, home]), decision, tuple(own.parts[a].tolist())
+
+
+def _banned(plan: Plan, name: str, own: Choices) -> list[int]:
+    """The homes that a pin of the vertex rules out."""
+    if name not in plan.pin:
+        return []
+    pinned = pinned_cuts(plan.graph, plan.mesh, {name: plan.pin[name]})[name]
+    return [h for h, home in enumerate(own.homes) if not agrees(plan.mesh, home, pinned)]
+
+
+def _fetched(plan: Plan, name: str, own: Choices, price: Price) -> Any:
+    """What each assignment pays for its inputs."""
+    total = np.zeros(len(own.assignments), dtype=np.int64)
+    for source, reads in zip(plan.graph[name].inputs, own.reads, strict=True):
+        if reads is None:
+            continue
+        tensor = plan.graph[source]
+        if held := held_cuts(plan, source):
+            cost = price.fetch(held, reads.cuts, tensor.dtype.itemsize).min(axis=0)
+        elif isinstance(tensor.op, Input) and plan.inputs == "sharded":
+            cost = price.gather_input(reads.cuts, tensor.dtype.itemsize)
+        else:
+            continue
+        total = total + cost[reads.of]
+    return total
+
+
+def held_cuts(plan: Plan, source: str) -> list[Cut]:
+    """The layouts that a tensor can be fetched from."""
+    if source in plan.decisions:
+        decision = plan.decisions[source]
+        return [cut for cut in (decision.home, decision.further) if cut is not None]
+    return [plan.given[source]] if source in plan.given else []
+
+
+def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, list[Cut | None]]:
+    """What its readers pay for each home, and the further layout that makes that least."""
+    item = plan.graph[name].dtype.itemsize
+    needs: list[Cut] = []
+    for reader, k in _readers(plan, name):
+        view = view_of(plan.graph, plan.graph[reader])
+        reads = decided_choices(view, plan.mesh, plan.decisions[reader]).reads[k]
+        assert reads is not None  # noqa: S101 - it costs something, so it is read
+        needs.append(reads.cuts[0])
+    further: list[Cut | None] = [None] * len(own.homes)
+    if not needs:
+        return np.zeros(len(own.homes), dtype=np.int64), further
+    from_home = price.fetch(own.homes, needs, item)
+    least = from_home.sum(axis=1)
+    for cut in dict.fromkeys(needs) if len(needs) > 1 else ():
+        move = price.fetch(own.homes, [cut], item)[:, 0]
+        cost = move + np.minimum(from_home, price.fetch([cut], needs, item)).sum(axis=1)
+        for home in np.flatnonzero(cost < least).tolist():
+            further[home] = cut
+        least = np.minimum(least, cost)
+    return least, further
+
+
+def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) -> RunnerUp:
+    """What changes where the vertex takes the other decision, part by part."""
+    readers = [reader for reader, _ in _readers(plan, name)]
+    near = dict.fromkeys([*plan.graph[name].inputs, name, *readers])
+    for reader in readers:
+        near |= dict.fromkeys(plan.graph[reader].inputs)
+    before = {n: plan.decisions[n] for n in near if n in plan.decisions}
+    costs: list[Cost] = []
+    for decisions in (before, before | {name: other}):
+        price = price_of(plan)
+        costs.append(decided_cost(plan.graph, price, decisions, plan.given, plan.inputs))
+    old, new = costs
+    labels = plan.parts[name]
+    found = RunnerUp(
+        name,
+        dict(zip(labels, parts, strict=True)),
+        new.join[name] - old.join[name],
+        new.aggregate[name] - old.aggregate[name],
+        new.repartition[name] - old.repartition[name],
+        new.compute[name] - old.compute[name],
+        0,
+    )
+    return replace(found, handover=new.total - old.total - found.more)

@@ -1,0 +1,331 @@
+"""A plan in words: what is cut how, what moves where, what that costs, and why not otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from eindecomp.graph.ops import Input
+from eindecomp.planner.space.decision import decided_choices
+from eindecomp.planner.space.view import view_of
+from eindecomp.show.alternatives import RunnerUp, held_cuts, price_of, runner_up
+from eindecomp.show.rows import Row, folded_rows, row_key
+from eindecomp.show.words import cuts, exact, is_proved, layout, mesh_words, percent, render, short
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from eindecomp.planner.costs.cost import Number
+    from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.view import Dims, View
+
+WIDTH = 120  # where there is no terminal
+_LEAST = 40
+_NARROW = 110  # below this, where results lie gets a list of its own
+_LINES, _RUNNERS_UP, _NAMES = 12, 5, 6
+_NOTHING = 1e-9  # of the cost: what rounding makes of equal seconds
+
+_MEANING = {
+    "bytes": "that devices receive",
+    "bound": "as the paper bounds what moves",
+    "time": "on the described machine",
+}
+_LEGEND = {
+    "bytes": "join: given inputs that devices receive. aggregate: partial results that devices "
+    "receive to reduce. repartition: results of other vertices that devices receive, further "
+    "layouts among them.",
+    "bound": "Elements, as the paper bounds them. join: what kernel calls read. aggregate: partial "
+    "results that are reduced. repartition: results that pass from one partition to another.",
+    "time": "join: fetching given inputs. aggregate: reducing. repartition: fetching results of "
+    "other vertices, further layouts among them. compute: kernel calls.",
+}
+
+
+def explain(plan: Plan, width: int | None = None) -> str:
+    """The whole plan as text: summary, table, inputs, movements and runners-up."""
+    width = get_terminal_size((WIDTH, 24)).columns if width is None else width
+    rows, narrow = folded_rows(plan), width < _NARROW
+    parts: list[RenderableType] = [Text(summary(plan))]
+    if rows:
+        parts += [_table(plan, rows, narrow=narrow), Text(_notes(plan, rows))]
+        if narrow:
+            results = _grouped({row.vertex: row.lies for row in rows})
+            parts += _section("Where results lie", results)
+        parts += _section("Where inputs are read", _grouped(_inputs(plan, rows)))
+        parts += _section("What moves", _move_lines(plan, rows), right=True)
+        title = "Why not otherwise: the best other cut of one vertex, all else as it is"
+        parts += _section(title, _runner_up_lines(plan, rows))
+    return render(max(width, _LEAST), *parts)
+
+
+def summary(plan: Plan) -> str:
+    """A plan in one paragraph."""
+    mesh = f" (mesh {mesh_words(plan.mesh)})" if plan.mesh.names else ""
+    devices = f"{plan.devices} device{'s' if plan.devices > 1 else ''}"
+    vertices = f"{len(plan.parts)} {'vertex' if len(plan.parts) == 1 else 'vertices'}"
+    asked = [f"objective {plan.objective}", f"inputs {plan.inputs}"]
+    if plan.strategy is not None:
+        strategy = plan.strategy if isinstance(plan.strategy, str) else ", ".join(plan.strategy)
+        asked.append(f"strategy {strategy}")
+    if plan.pin:
+        names = list(plan.pin)
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        asked.append(f"pinned {', '.join(names[:_NAMES])}{more}")
+    if plan.memory is not None:
+        asked.append(f"at most {exact(plan.memory, 'bytes')} on each device")
+    if plan.solver != "auto":
+        asked.append(f"solver {plan.solver}")
+    return (
+        f"Plan of {vertices} for {devices}{mesh}: {', '.join(asked)}.\n"
+        f"Cost {exact(plan.cost, plan.objective)} {_MEANING[plan.objective]}. {_proof(plan)}\n"
+        f"Found by {plan.method or plan.solver} in {short(plan.seconds, 'time')}."
+    )
+
+
+def _proof(plan: Plan) -> str:
+    within = "" if plan.strategy is None else " within this strategy"
+    within += " with these pins" if plan.pin else ""
+    # Only the objective that prices computing weighs computing the same on several devices.
+    if plan.devices > 1 and plan.objective != "time":
+        within += " that divides every vertex among all devices"
+        if plan.objective == "bytes":
+            within += " and keeps a tensor in two layouts at most"
+    if is_proved(plan.gap):
+        return f"Proved optimal: no plan{within} costs less."
+    bound = exact(plan.bound, plan.objective)
+    return f"No plan{within} costs less than {bound}, by proof: gap {percent(plan.gap)}."
+
+
+# The table
+
+
+def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
+    folded = any(row.times > 1 for row in rows)
+    table = Table(box=SIMPLE_HEAD, show_footer=True, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("vertex", "total", overflow="fold", min_width=16)
+    if folded:
+        table.add_column("", justify="right", no_wrap=True)
+    table.add_column("cut", overflow="fold")
+    table.add_column("calls", justify="right", no_wrap=True)
+    names = ["join", "aggregate", "repartition", *["compute"] * (plan.objective == "time")]
+    for name in names:
+        total = sum(getattr(row, name) * row.times for row in rows)
+        table.add_column(name, short(total, plan.objective), justify="right", no_wrap=True)
+    table.add_column("share", percent(float(plan.cost > 0)), justify="right", no_wrap=True)
+    if not narrow:
+        table.add_column("the result lies", overflow="fold", min_width=14)
+    for row in rows:
+        share = row.cost * row.times / plan.cost if plan.cost else 0.0
+        table.add_row(
+            Text(row.statement),
+            *([f"×{row.times}" if row.times > 1 else ""] if folded else []),
+            Text(cuts(row.parts)),
+            f"{row.pieces}×{row.copies}" if row.copies > 1 else str(row.pieces),
+            *(short(getattr(row, name), plan.objective) for name in names),
+            percent(share),
+            *([] if narrow else [Text(row.lies)]),
+        )
+    return table
+
+
+def _notes(plan: Plan, rows: list[Row]) -> str:
+    """What the columns mean."""
+    notes = [
+        "cut: pieces of each label, `h/8` is h in 8. calls: kernel calls, one for each piece.",
+        _LEGEND[plan.objective],
+    ]
+    if any(row.copies > 1 for row in rows):
+        notes[0] += " `4×2`: 4 pieces, each computed by 2 devices."
+    if any(row.times > 1 for row in rows):
+        notes.append("`×n`: n such vertices; costs are those of one, shares and totals of all.")
+    if plan.objective != "bytes":
+        moved = exact(plan.traffic.total, "bytes")
+        notes.append(f"When it runs, devices receive {moved} in all.")
+    return "\n".join(notes)
+
+
+def _section(
+    title: str, lines: Sequence[tuple[str, str]], *, right: bool = False
+) -> list[RenderableType]:
+    """A titled list in two columns, of a bearable length."""
+    if not lines:
+        return []
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold", justify="right" if right else "left", no_wrap=right)
+    table.add_column(overflow="fold")
+    for left, words in lines[:_LINES]:
+        table.add_row(Text(left), Text(words))
+    found: list[RenderableType] = [Text(f"\n{title}"), Padding(table, (0, 0, 0, 2), expand=False)]
+    if len(lines) > _LINES:
+        found.append(Text(f"  and {len(lines) - _LINES} more"))
+    return found
+
+
+def _grouped(words: dict[str, str]) -> list[tuple[str, str]]:
+    """Names of which the same is said, together."""
+    names: dict[str, list[str]] = {}
+    for name, said in words.items():
+        names.setdefault(said, []).append(name)
+    return [(", ".join(alike), said) for said, alike in names.items()]
+
+
+# What is read, and what moves
+
+
+def _inputs(plan: Plan, rows: list[Row]) -> dict[str, str]:
+    """The layouts in which the shown vertices read inputs."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for k, source in enumerate(plan.graph[row.vertex].inputs):
+            if isinstance(plan.graph[source].op, Input) and _need(plan, row.vertex, k):
+                found.setdefault(source, {})[_read_words(plan, row.vertex, k)] = None
+    return {source: "; ".join(words) for source, words in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Something that moves: what it costs, what it is in words, and how often there is such."""
+
+    cost: Number
+    what: str
+    times: int
+
+
+def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Move]:
+    """Every movement of the vertices that are shown."""
+    edges: dict[str, list[tuple[str, int, Number]]] = {}
+    for (maker, reader, k), cost in plan.costs.edges.items():
+        edges.setdefault(reader, []).append((maker, k, cost))
+    for row in rows:
+        fetched = 0
+        for maker, k, cost in edges.get(row.vertex, ()):
+            fetched += cost
+            if cost:
+                yield Move(cost, _fetch_words(plan, row.vertex, maker, k), row.times)
+        if row.aggregate:
+            yield Move(row.aggregate, _reduce_words(plan, row), row.times)
+        kept = row.join + row.repartition - fetched
+        if row.further is not None and kept > 0:
+            yield Move(kept, f"{row.vertex} is also kept {row.further}", row.times)
+
+
+def _move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
+    moves = sorted(moves_of(plan, rows), key=lambda move: -move.cost * move.times)
+    return [
+        (
+            short(move.cost, plan.objective) + (f" ×{move.times}" if move.times > 1 else ""),
+            move.what,
+        )
+        for move in moves
+    ]
+
+
+def _need(plan: Plan, reader: str, k: int) -> Cut | None:
+    """The layout in which a vertex reads an input; None if it does not look at it."""
+    view = view_of(plan.graph, plan.graph[reader])
+    reads = decided_choices(view, plan.mesh, plan.decisions[reader]).reads[k]
+    return None if reads is None else reads.cuts[0]
+
+
+def _read_words(plan: Plan, reader: str, k: int) -> str:
+    tensor = plan.graph[plan.graph[reader].inputs[k]]
+    need = _need(plan, reader, k)
+    return "" if need is None else layout(plan.mesh, tensor.labels, tensor.shape, need)
+
+
+def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
+    if plan.objective == "bound":
+        return _repartition_words(plan, reader, maker, k)
+    tensor, need, held = plan.graph[maker], _need(plan, reader, k), held_cuts(plan, maker)
+    where = "it is stored once over all devices"
+    if held and need:
+        fetched = price_of(plan).fetch(held, [need], tensor.dtype.itemsize)[:, 0]
+        nearest = int(fetched.argmin())
+        words = layout(plan.mesh, tensor.labels, tensor.shape, held[nearest])
+        where = f"{'its further layout is' if nearest else 'it lies'} {words}"
+    return f"{maker} to {reader}: {where}; {reader} reads it {_read_words(plan, reader, k)}"
+
+
+def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:
+    """The paper knows pieces only."""
+    tensor = plan.graph[maker]
+
+    def words(name: str, view: View, dims: Dims | None) -> str:
+        numbers = list(plan.parts[name].values())
+        pieces = {
+            label: 1 if (i := view.index(dim)) is None else numbers[i]
+            for label, dim in zip(tensor.labels, dims or (), strict=True)
+        }
+        return cuts(pieces)
+
+    made, read = view_of(plan.graph, tensor), view_of(plan.graph, plan.graph[reader])
+    held, need = words(maker, made, made.output), words(reader, read, read.reads[k])
+    return f"{maker} to {reader}: it is made {held}; {reader} reads it {need}"
+
+
+def _reduce_words(plan: Plan, row: Row) -> str:
+    view = view_of(plan.graph, plan.graph[row.vertex])
+    ways = cuts({view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated})
+    end = "" if plan.objective == "bound" else f"; they end {row.home}"
+    return f"{row.vertex}: partial results over {ways} are reduced{end}"
+
+
+# Why not otherwise
+
+
+def runners_up(plan: Plan, rows: list[Row]) -> list[tuple[str, RunnerUp | None]]:
+    """For the vertices that cost most, the best other partition if there is one."""
+    ranked = sorted(rows, key=lambda row: (-row.cost * row.times, -_size(plan, row.vertex)))
+    different: dict[Hashable, str] = {}
+    for row in ranked:
+        different.setdefault(row_key(plan, row), row.vertex)
+    return [(name, runner_up(plan, name)) for name in list(different.values())[:_RUNNERS_UP]]
+
+
+def _size(plan: Plan, name: str) -> int:
+    """The elements that a vertex reads and makes."""
+    vertex = plan.graph[name]
+    return vertex.elements + sum(plan.graph[source].elements for source in vertex.inputs)
+
+
+def _runner_up_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
+    return [
+        (f"{name} {cuts(plan.parts[name])}", _runner_up_words(plan, other))
+        for name, other in runners_up(plan, rows)
+    ]
+
+
+def _runner_up_words(plan: Plan, other: RunnerUp | None) -> str:
+    if other is None:
+        within = "" if plan.strategy is None else " within the strategy"
+        return f"no other is possible{within}{' with the pins' if plan.pin else ''}"
+    nothing = _NOTHING * plan.cost if plan.objective == "time" else 0
+    named = {
+        "join": other.join,
+        "aggregate": other.aggregate,
+        "repartition": other.repartition,
+        "compute": other.compute,
+        "its readers' repartition": other.handover,
+    }
+    changes = {name: more for name, more in named.items() if abs(more) > nothing}
+    detail = ", ".join(
+        f"{name} {'+' if more > 0 else ''}{short(more, plan.objective)}"
+        for name, more in changes.items()
+    )
+    why = f", in {next(iter(changes))}" if len(changes) == 1 else f" ({detail})" if detail else ""
+    cut, amount = cuts(other.parts), short(abs(other.more), plan.objective)
+    if abs(other.more) <= nothing:
+        return f"{cut} would cost the same{why}"
+    if other.more > 0:
+        return f"{cut} would cost {amount} more{why}"
+    limited = ", or what was asked for forbids that" if plan.memory is not None else ""
+    return f"{cut} would cost {amount} less{why}: this plan is not optimal{limited}"

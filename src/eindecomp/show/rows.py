@@ -1,0 +1,131 @@
+"""A plan as rows: one for each planned vertex, those of repeated layers folded into one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING
+
+from eindecomp.graph.write import write_vertex
+from eindecomp.show.words import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from eindecomp.planner.costs.cost import Number
+    from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.cut import Cut
+
+_FOLD = 8  # rows that folding must save
+_TRIES = 16  # periods that are tried at each row
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One planned vertex, or `times` equal ones of which it is the first."""
+
+    vertex: str
+    statement: str
+    parts: dict[str, int]
+    pieces: int
+    copies: int
+    """How many devices compute the same piece."""
+    join: Number
+    aggregate: Number
+    repartition: Number
+    compute: Number
+    home: str
+    further: str | None
+    times: int = 1
+
+    @property
+    def cost(self) -> Number:
+        """What one such vertex costs."""
+        return self.join + self.aggregate + self.repartition + self.compute
+
+    @property
+    def lies(self) -> str:
+        """Where the result lies."""
+        return self.home if self.further is None else f"{self.home}; also {self.further}"
+
+
+def rows_of(plan: Plan) -> list[Row]:
+    """A row for every planned vertex."""
+    return [_row(plan, name) for name in plan.parts]
+
+
+def folded_rows(plan: Plan) -> list[Row]:
+    """The rows with repetitions folded: blocks that say the same but for names and axes."""
+    rows = rows_of(plan)
+    keys = [row_key(plan, row) for row in rows]
+    return [
+        _merged(rows[at : at + length * times : length])
+        for start, length, times in fold(keys)
+        for at in range(start, start + length)
+    ]
+
+
+def _row(plan: Plan, name: str) -> Row:
+    vertex, costs, decision = plan.graph[name], plan.costs, plan.decisions[name]
+    parts = dict(plan.parts[name])
+    pieces = prod(parts.values())
+
+    def words(cut: Cut) -> str:
+        return layout(plan.mesh, vertex.labels, vertex.shape, cut)
+
+    return Row(
+        name, write_vertex(vertex), parts, pieces, plan.devices // pieces,
+        costs.join[name], costs.aggregate[name], costs.repartition[name],
+        costs.compute.get(name, 0), words(decision.home),
+        None if decision.further is None else words(decision.further),
+    )  # fmt: skip
+
+
+def row_key(plan: Plan, row: Row) -> Hashable:
+    """Equal for rows that say the same but for names and axes."""
+    vertex = plan.graph[row.vertex]
+    shapes = tuple(plan.graph[name].shape for name in vertex.inputs)
+    costs = (row.join, row.aggregate, row.repartition, row.compute)
+    return vertex.op, vertex.shape, vertex.dtype, shapes, tuple(row.parts.items()), costs
+
+
+def _merged(rows: Sequence[Row]) -> Row:
+    """One row for equal ones; of layouts that differ, the first and a word that they do."""
+    home, further = rows[0].home, rows[0].further
+    if any(row.home != home for row in rows):
+        home += " (others on other axes)"
+    if any(row.further != further for row in rows):
+        further = f"{further or 'nowhere'} (others otherwise)"
+    return replace(rows[0], home=home, further=further, times=len(rows))
+
+
+def fold(keys: Sequence[Hashable]) -> Iterator[tuple[int, int, int]]:
+    """Runs of a repeated block as (start, length of the block, times); all others once.
+
+    >>> list(fold("x" + "abcdefgh" * 3 + "yy"))
+    [(0, 1, 1), (1, 8, 3), (25, 1, 1), (26, 1, 1)]
+    """
+    places: dict[Hashable, list[int]] = {}
+    rank: list[int] = []
+    for at, key in enumerate(keys):
+        own = places.setdefault(key, [])
+        rank.append(len(own))
+        own.append(at)
+    ids = [places[key][0] for key in keys]
+    at = 0
+    while at < len(ids):
+        later = places[keys[at]][rank[at] + 1 :][:_TRIES]
+        runs = [(other - at, _times(ids, at, other - at)) for other in later]
+        length, times = max(runs, key=lambda run: run[0] * run[1], default=(1, 1))
+        if length * (times - 1) < _FOLD:
+            length = times = 1
+        yield at, length, times
+        at += length * times
+
+
+def _times(ids: list[int], at: int, length: int) -> int:
+    """How often the block of a length at a place stands there, one after another."""
+    times = 1
+    while ids[at : at + length] == ids[at + times * length : at + (times + 1) * length]:
+        times += 1
+    return times

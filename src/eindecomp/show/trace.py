@@ -1,0 +1,70 @@
+"""Writes what a run did as a trace for Perfetto or Chrome.
+
+A device is a process there. It has a row for each worker that carried out its tasks: as any worker
+may, tasks of one device can run at once.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from eindecomp.engines.events import BytesMoved, Event, KernelCompiled, TaskFinished
+from eindecomp.store.whole_file import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+_MICRO = 1e6
+
+
+@contextmanager
+def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
+    """Collect events; write them when the run has ended, however it did."""
+    output = Path(path)
+    check_writable(output)
+    rows: list[dict[str, Any]] = []
+    workers: set[tuple[int, int]] = set()
+
+    def slice_of(name: str, kind: str, device: int, worker: int, start: float, end: float) -> None:
+        rows.append({"name": name, "cat": kind, "ph": "X", "pid": device, "tid": worker,
+                     "ts": start * _MICRO, "dur": (end - start) * _MICRO})  # fmt: skip
+
+    def collect(event: Event) -> None:
+        match event:
+            case TaskFinished(vertex, kind, device, worker, start, end):
+                workers.add((device, worker))
+                slice_of(vertex, kind, device, worker, start, end)
+            case KernelCompiled(what, device, worker, start, end):
+                slice_of(what, "compile", device, worker, start, end)
+            case BytesMoved(vertex, kind, count, time):
+                arguments = {"vertex": vertex, "kind": kind, "bytes": count}
+                rows.append({"name": "moved", "ph": "i", "pid": 0, "tid": 0, "s": "g",
+                             "ts": time * _MICRO, "args": arguments})  # fmt: skip
+            case _:
+                pass
+
+    def write() -> None:
+        devices = sorted({device for device, _ in workers})
+        names = [
+            *({"name": "process_name", "ph": "M", "pid": device,
+               "args": {"name": f"device {device}"}} for device in devices),
+            *({"name": "thread_name", "ph": "M", "pid": device, "tid": worker,
+               "args": {"name": f"worker {worker}"}} for device, worker in sorted(workers)),
+        ]  # fmt: skip
+        try:
+            write_whole(output, orjson.dumps({"traceEvents": [*names, *rows]}))
+        except OSError as error:
+            reason = f"the trace was not written: {error.strerror}"
+            raise OSError(error.errno, reason, str(output)) from None
+
+    try:
+        yield collect
+    except BaseException:
+        with suppress(OSError):  # what ended the run is what the user must hear
+            write()
+        raise
+    write()

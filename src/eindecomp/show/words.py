@@ -1,0 +1,170 @@
+"""Numbers, cuts and layouts in words, as `explain` and `compare` print them."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from eindecomp.planner.costs.cost import Number
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.mesh import Mesh
+
+_BYTES = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")]
+_ELEMENTS = [(10**12, "T"), (10**9, "G"), (10**6, "M")]
+_SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
+_ROUNDING = 1e-8
+_RUN = 4  # so many neighbouring axes are written as "first…last"
+
+
+def short(amount: Number, objective: str) -> str:
+    """A cost for a table.
+
+    >>> short(28672, "bytes"), short(849920, "bound"), short(3e-4, "time"), short(0, "bytes")
+    ('28 KiB', '849,920', '300 µs', '0')
+    """
+    if amount == 0:
+        return "0"
+    if amount < 0:
+        return f"−{short(-amount, objective)}"
+    if objective == "bound" and amount < _ELEMENTS[-1][0]:
+        return _in_full(amount)
+    scales = {"bound": _ELEMENTS, "bytes": _BYTES}.get(objective, _SECONDS)
+    scale, unit = next((s for s in scales if amount >= s[0]), scales[-1])
+    return f"{_three_digits(amount / scale)} {unit}"
+
+
+def exact(amount: Number, objective: str) -> str:
+    """A cost in full, with its unit.
+
+    >>> exact(28672, "bytes"), exact(849920, "bound"), exact(3e-4, "time")
+    ('28 KiB (28,672 bytes)', '849,920 elements', '300 µs (0.0003 seconds)')
+    """
+    match objective:
+        case "bound":
+            in_full = f"{_in_full(amount)} elements"
+            small = amount < _ELEMENTS[-1][0]
+            return in_full if small else f"{in_full} ({short(amount, objective)})"
+        case "bytes":
+            in_full = f"{_in_full(amount)} bytes"
+            return in_full if amount < 1024 else f"{short(amount, objective)} ({in_full})"
+        case _:
+            return f"{short(amount, objective)} ({amount:.6g} seconds)"
+
+
+def percent(share: float) -> str:
+    """A share of 1.
+
+    >>> percent(1.0), percent(0.0123), percent(1e-6), percent(0.0)
+    ('100 %', '1.23 %', '<0.01 %', '0 %')
+    """
+    if 0 < share < 1e-4:
+        return "<0.01 %"
+    return f"{_three_digits(100 * share)} %"
+
+
+def is_proved(gap: float) -> bool:
+    """Whether a gap is no more than what rounding makes of seconds."""
+    return gap <= _ROUNDING
+
+
+def ratio(times: float) -> str:
+    """How many times as much.
+
+    >>> ratio(1.0), ratio(12.345), ratio(float("inf"))
+    ('1.00×', '12.3×', '∞')
+    """
+    if times == float("inf"):
+        return "∞"
+    return f"{times:.2f}×" if times < 10 else f"{times:,.1f}×" if times < 100 else f"{times:,.0f}×"
+
+
+def _in_full(number: Number) -> str:
+    return f"{number:,}" if isinstance(number, int) or number % 1 else f"{int(number):,}"
+
+
+def _three_digits(number: float) -> str:
+    if number >= 99.95:
+        return f"{number:,.0f}"
+    decimals = 1 if number >= 9.995 else 2
+    return f"{number:.{decimals}f}".rstrip("0").rstrip(".")
+
+
+def cuts(parts: Mapping[str, int]) -> str:
+    """The labels that are cut, and into how many pieces.
+
+    >>> cuts({"s": 2, "h": 4, "d": 1})
+    's/2 h/4'
+    """
+    return " ".join(f"{label}/{n}" for label, n in parts.items() if n > 1) or "whole"
+
+
+def mesh_words(mesh: Mesh) -> str:
+    """The axes and their sizes."""
+    axes = [f"{name}={size}" for name, size in zip(mesh.names, mesh.sizes, strict=True)]
+    return " × ".join(axes)
+
+
+def axes_words(mesh: Mesh, axes: int, inner: int = 0) -> str:
+    """The names of axes given as bits, outermost first, `inner` after the others.
+
+    >>> from eindecomp.planner.space.mesh import Mesh
+    >>> axes_words(Mesh.of_devices(32), 0b11111), axes_words(Mesh.of_devices(8), 0b100, 0b001)
+    ('axis0…axis4', 'axis2·axis0')
+    """
+    words: list[str] = []
+    for bits in (axes, inner):
+        for run in _runs([a for a in range(len(mesh.names)) if bits >> a & 1]):
+            names = [mesh.names[a] for a in run]
+            words += [f"{names[0]}…{names[-1]}"] if len(run) >= _RUN else names
+    return "·".join(words)
+
+
+def _runs(numbers: list[int]) -> list[list[int]]:
+    """The numbers in groups of neighbours."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][-1] == number - 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return found
+
+
+def layout(mesh: Mesh, labels: Sequence[str], shape: Sequence[int], cut: Cut) -> str:
+    """Where a tensor lies: which axes cut which of its dimensions, and which replicate it."""
+    words: list[str] = []
+    used = 0
+    for label, size, span in zip(labels, shape, cut, strict=True):
+        used |= span.axes | span.inner
+        piece = label
+        if (span.start, span.stop) != (0, size):
+            piece = f"{label} in {span.start}:{span.stop}"
+        if span.axes | span.inner:
+            words.append(f"{piece} over {axes_words(mesh, span.axes, span.inner)}")
+        elif piece != label:
+            words.append(piece)
+    free = (1 << len(mesh.sizes)) - 1 & ~used
+    if not used:
+        return ", ".join([*words, "whole on every device" if free else "whole"])
+    if free:
+        words.append(f"replicated over {axes_words(mesh, free)}")
+    return ", ".join(words)
+
+
+def render(width: int, *parts: RenderableType) -> str:
+    """Tables and paragraphs as plain text."""
+    console = Console(
+        file=StringIO(), width=width, color_system=None, force_terminal=False,
+        force_jupyter=False, markup=False, highlight=False, emoji=False,
+    )  # fmt: skip
+    with console.capture() as capture:
+        for part in parts:
+            console.print(part)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())

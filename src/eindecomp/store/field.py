@@ -1,0 +1,118 @@
+"""A value of a JSON file that nobody vouches for, and where it stands in the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any, cast
+
+from eindecomp.errors import PlanError, quote, shorten, suggest
+from eindecomp.planner.space.mesh import NAME_LENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Each method gives the value as what it has to be, or raises an error that names its place.
+
+    >>> Field({"mesh": [["gpu", 2.5]]})["mesh"].items()[0].items()[1].whole(1)
+    Traceback (most recent call last):
+    eindecomp.errors.PlanError: mesh.0.1: must be a whole number, 1 or more, not 2.5
+    """
+
+    value: Any
+    place: str = ""
+
+    def wrong(self, why: str) -> PlanError:
+        """The error that says what is wrong here."""
+        why = shorten(why, 1000)  # which may pass on what others say of the file's own words
+        return PlanError(f"{self.place}: {why}" if self.place else why)
+
+    def __getitem__(self, name: str) -> Field:
+        """A member of an object."""
+        value = self._object()
+        if name not in value:
+            raise self._at(name).wrong("is missing")
+        return Field(value[name], self._at(name).place)
+
+    def members(self) -> list[tuple[str, Field]]:
+        """All members of an object."""
+        return [(name, self[name]) for name in self._object()]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether an object has a member."""
+        return name in self._object()
+
+    def check_names(
+        self,
+        names: Sequence[str],
+        unknown: str = "there is no field",
+        optional: Sequence[str] = (),
+    ) -> None:
+        """Check that an object has these members, and no others but the optional ones."""
+        known = {*names, *optional}
+        for name in self._object():
+            if name not in known:
+                raise self.wrong(f"{unknown} {name[:_SHOWN]!r}{suggest(name[:_SHOWN], known)}")
+        for name in names:
+            _ = self[name]
+
+    def items(self) -> list[Field]:
+        """The items of a list."""
+        if not isinstance(self.value, list):
+            raise self._not("a list")
+        listed = cast("list[Any]", self.value)
+        return [Field(item, self._at(str(k)).place) for k, item in enumerate(listed)]
+
+    def text(self) -> str:
+        """A short text that can be shown."""
+        if not isinstance(self.value, str):
+            raise self._not("a text")
+        if not self.value.isprintable() or len(self.value) > NAME_LENGTH:
+            raise self._not("a short text of printable characters")
+        return self.value
+
+    def one_of(self, known: Sequence[str]) -> str:
+        """One of several words."""
+        if self.value not in known:
+            raise self._not(f"one of {', '.join(known)}")
+        return self.value
+
+    def whole(self, least: int = 0, most: int | None = None) -> int:
+        """A whole number within limits."""
+        limits = f"{least} or more" if most is None else f"{least} to {most}"
+        if (
+            not isinstance(self.value, int)
+            or isinstance(self.value, bool)
+            or self.value < least
+            or (most is not None and self.value > most)
+        ):
+            raise self._not(f"a whole number, {limits}")
+        return self.value
+
+    def number(self) -> int | float:
+        """A finite number, not negative."""
+        if (
+            not isinstance(self.value, int | float)
+            or isinstance(self.value, bool)
+            or not isfinite(self.value)
+            or self.value < 0
+        ):
+            raise self._not("a number, 0 or more")
+        return self.value
+
+    def _object(self) -> dict[str, Any]:
+        if not isinstance(self.value, dict):
+            raise self._not("an object")
+        return cast("dict[str, Any]", self.value)
+
+    def _at(self, name: str) -> Field:
+        name = name[:_SHOWN]
+        return Field(None, f"{self.place}.{name}" if self.place else name)
+
+    def _not(self, wanted: str) -> PlanError:
+        return self.wrong(f"must be {wanted}, not {quote(self.value)}")

@@ -1,0 +1,120 @@
+"""Box arithmetic: what is counted by formula is what counting device by device finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eindecomp.errors import UnsolvedError
+from eindecomp.planner.space import overlaps as counting
+from eindecomp.planner.space.cut import Cut, Span, interval
+from eindecomp.planner.space.even_overlaps import aligned_overlaps
+from eindecomp.planner.space.mesh import Mesh
+from eindecomp.planner.space.overlaps import copied, fullest, overlaps, totals
+
+MESHES = [(2, 2, 2, 2), (2, 2, 3), (3, 3, 3), (4, 2, 2), (6,), (2,) * 6]
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[Mesh, list[Cut], list[Cut]]:
+    """Cuts of one tensor on a mesh: even and uneven, with axes inside axes, windows, diagonals."""
+    sizes = draw(st.sampled_from(MESHES))
+    mesh = Mesh(tuple(f"a{k}" for k in range(len(sizes))), sizes)
+    shape = draw(st.lists(st.sampled_from([8, 16, 36, 64, 7, 1]), max_size=3))
+    windows = draw(st.integers(0, 9)) == 0
+    diagonals = draw(st.integers(0, 9)) == 0
+
+    def cut() -> Cut:
+        dims = st.integers(-1, len(shape) - 1)
+        owners = [draw(dims) for _ in sizes]
+        inside = [draw(st.booleans()) for _ in sizes]
+        spans: list[Span] = []
+        for d, size in enumerate(shape):
+            axes = inner = 0
+            for a, owner in enumerate(owners):
+                if owner == d or (diagonals and owner >= 0):
+                    axes, inner = (axes, inner | 1 << a) if inside[a] else (axes | 1 << a, inner)
+            start = draw(st.integers(0, size - 1)) if windows else 0
+            spans.append(Span(axes, inner, size - start, 1, start, size))
+        return tuple(spans)
+
+    return mesh, [cut() for _ in range(3)], [cut() for _ in range(4)]
+
+
+def boxes(mesh: Mesh, cut: Cut) -> list[list[range]]:
+    """What each device has of each dimension."""
+    ends = [interval(mesh, span) for span in cut]
+    return [[range(low[d], high[d]) for low, high in ends] for d in range(mesh.devices)]
+
+
+def volume(box: list[range]) -> int:
+    return int(np.prod([len(side) for side in box], dtype=np.int64))
+
+
+def meet(one: list[range], other: list[range]) -> list[range]:
+    return [
+        range(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True)
+    ]
+
+
+@given(layouts())
+def test_formulas_agree_with_counting(given_):
+    mesh, held, needed = given_
+    ours, theirs = [boxes(mesh, c) for c in held], [boxes(mesh, c) for c in needed]
+    assert totals(mesh, needed).tolist() == [sum(map(volume, own)) for own in theirs]
+    assert fullest(mesh, needed).tolist() == [max(map(volume, own)) for own in theirs]
+    shared = [
+        [[volume(meet(a, b)) for a, b in zip(own, other, strict=True)] for other in theirs]
+        for own in ours
+    ]
+    counted = [[sum(cell) for cell in row] for row in shared]
+    assert overlaps(mesh, held, needed).tolist() == counted
+    by_digits = aligned_overlaps(mesh, held, needed)
+    assert by_digits is None or by_digits.tolist() == counted
+    assert counting._overlaps_by_groups(mesh, held, needed).tolist() == counted
+    missing = [
+        [
+            max(0 if n == volume(box) else volume(box) for n, box in zip(cell, own, strict=True))
+            for cell, own in zip(row, theirs, strict=True)
+        ]
+        for row in shared
+    ]
+    assert copied(mesh, held, needed).tolist() == missing
+
+
+@given(st.permutations(range(6)), st.permutations(range(6)), st.integers(0, 6), st.integers(0, 6))
+def test_even_cuts_are_compared_by_digits(one, other, first, second):
+    mesh = Mesh.of_devices(64)
+
+    def cut(order: list[int], count: int) -> Cut:
+        rows = sum(1 << a for a in order[:count])
+        columns = [sum(1 << a for a in part) for part in (order[count:5], order[5:][: count < 6])]
+        return (Span(rows, 0, 64, 1, 0, 64), Span(columns[0], columns[1], 128, 1, 0, 128))
+
+    held, needed = [cut(one, first)], [cut(other, second)]
+    found = aligned_overlaps(mesh, held, needed)
+    assert found is not None
+    assert found.tolist() == overlaps(mesh, held, needed).tolist()
+
+
+def test_a_million_devices_are_compared_at_once():
+    mesh = Mesh.of_devices(1 << 20)
+    cuts = [
+        (Span((1 << k) - 1, 0, 4096, 1, 0, 4096), Span((1 << 20) - (1 << k), 0, 4096, 1, 0, 4096))
+        for k in range(8, 13)
+    ]
+    found = overlaps(mesh, cuts, cuts)
+    assert np.diagonal(found).tolist() == [4096 * 4096] * 5
+    assert totals(mesh, cuts).tolist() == [4096 * 4096] * 5
+
+
+def test_uneven_cuts_on_a_million_devices_are_too_many_at_some_point():
+    mesh = Mesh.of_devices(1 << 20)
+    size = 1 << 21 | 1
+    rows = [(Span((1 << 20) - (1 << k), 0, size, 1, 0, size),) for k in range(9)]
+    columns = [(Span((1 << 20) - 1 - (1 << k), 0, size, 1, 0, size),) for k in range(20)]
+    assert overlaps(mesh, rows[:1], rows[:1]).item() == totals(mesh, rows[:1]).item()
+    with pytest.raises(UnsolvedError, match="9 × 20 layouts on 1048576 devices are too many"):
+        overlaps(mesh, rows, columns)
