@@ -33,8 +33,8 @@ from eindecomp.planner.traffic import Decision, Traffic
 from eindecomp.planner.viable import some_parts
 from eindecomp.planner.view import is_planned, view_of
 from eindecomp.solve.minimize import minimize
-from eindecomp.solve.rank import minimize_ranked
 from eindecomp.solve.solution import Progress
+from eindecomp.solve.tie_break import minimize_ranked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.solve.problem import INFINITE, Problem
+from eindecomp.solve import INFINITE, Problem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

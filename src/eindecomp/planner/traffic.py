@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.choices import Assignment, Choices, Places, Reads
     from eindecomp.planner.price import Price
     from eindecomp.planner.view import View
-    from eindecomp.solve.problem import Problem
+    from eindecomp.solve import Problem
 
     Ints = NDArray[np.int64]
 

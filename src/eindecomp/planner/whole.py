@@ -14,7 +14,7 @@ from eindecomp.errors import UnsolvedError
 from eindecomp.planner.axes import Outcome, Search, all_axes, outcome_of
 from eindecomp.planner.choices import UNUSED, Choices, choices
 from eindecomp.planner.traffic import Traffic
-from eindecomp.solve.bounding import LEVELS, Bounding
+from eindecomp.solve.bound.bounding import LEVELS, Bounding
 
 if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex

@@ -14,7 +14,8 @@ import orjson
 from numpy.typing import NDArray
 
 from eindecomp.errors import ProblemError
-from eindecomp.solve.problem import INFINITE, Ints, Problem, offsets
+from eindecomp.solve.problem.arrays import INFINITE, Ints, offsets
+from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.solution import Solution
 
 UNREACHABLE = 10**18  # how the contest writes ∞

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eindecomp.solve.problem import Ints
+    from eindecomp.solve.problem.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,11 +12,12 @@ from time import monotonic
 
 import numpy as np
 
-from eindecomp.solve.best import Best
-from eindecomp.solve.close import close_gap
-from eindecomp.solve.core import core_of
-from eindecomp.solve.problem import Ints, Problem
-from eindecomp.solve.reduce import reduce_core
+from eindecomp.solve.problem.arrays import Ints
+from eindecomp.solve.problem.core import core_of
+from eindecomp.solve.problem.problem import Problem
+from eindecomp.solve.reduce.reduce import reduce_core
+from eindecomp.solve.search.close_gap import close_gap
+from eindecomp.solve.search.incumbent import Incumbent
 
 _PATIENCE = 600.0  # seconds that compiling may take at the very most
 
@@ -32,7 +33,7 @@ def warm_up_search() -> None:
     """Run ascent, search and branch and bound once."""
     for size in (6, 14):
         core = core_of(_small_problem(size))
-        best = Best(_ignore, _ignore, True, _same)
+        best = Incumbent(_ignore, _ignore, True, _same)
         close_gap(core, best, monotonic() + _PATIENCE, seed=0)
 
 
