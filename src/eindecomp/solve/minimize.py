@@ -114,7 +114,7 @@ def _reduce(run: Run, problem: Problem, unfold: Lift) -> tuple[Core, Lift]:
     from eindecomp.solve.reduce.reduce import reduce_core
     from eindecomp.solve.warm_up import warm_up_reductions
 
-    run.compile(warm_up_reductions)
+    run.off_the_clock(warm_up_reductions)
     run.enter("reduce")
     without_factors, size = pairwise(problem)
     reduced = reduce_core(core_of(without_factors), run.deadline)
@@ -134,7 +134,7 @@ def _search(run: Run, core: Core, lift: Lift, seed: int) -> bool:
     from eindecomp.solve.warm_up import warm_up_search
 
     run.enter("search")
-    run.compile(warm_up_search)
+    run.off_the_clock(warm_up_search)
     exact = run.problem.exact_in_floats
     with race(core, exact=exact) as toulbar:
 

@@ -48,14 +48,13 @@ class Run:
             stage = "compile" if self.compiling else self.stage
             self.on_event(Progress(seconds, stage, self.cost, self.bound))
 
-    def compile(self, warm_up: Callable[[], None]) -> None:
-        """Compile or load what `warm_up` calls, with the clock stopped."""
+    def off_the_clock(self, warm_up: Callable[[], None]) -> None:
+        """Compile or load the loops that `warm_up` calls, with the clock stopped."""
         before = monotonic()
-        self.set_compiling(True)
         warm_up()
-        self.start += monotonic() - before
-        self.deadline += monotonic() - before
-        self.set_compiling(False)
+        seconds = monotonic() - before
+        self.start += seconds
+        self.deadline += seconds
 
     def set_compiling(self, active: bool) -> None:
         """Note that a compilation starts or has ended; reports the outermost one."""

@@ -1,4 +1,4 @@
-"""What `minimize` gives back, and what it reports while it works."""
+"""What `minimize` returns, and what it reports while it works."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """A choice, what it costs, and what no choice can cost less than."""
+    """A choice, its cost, and a proved lower bound on the cost of any choice."""
 
     choice: Ints
     cost: int | float

@@ -110,7 +110,7 @@ class Bounding:
 
 
 def _finite(network: CostNetwork, huge: float) -> CostNetwork:
-    """The network with every cost above `huge`, ∞ among them, lowered to it."""
+    """The network with all costs above `huge`, among them ∞, lowered to it."""
     kept: dict[int, Floats] = {}
     for _, table in network.tables:
         if id(table) not in kept:

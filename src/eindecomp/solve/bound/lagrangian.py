@@ -1,8 +1,8 @@
 """Lagrangian prices on time steps: a lower bound under the usage limit, and good starting choices.
 
-For any prices λ ≥ 0 the least of cost + λ·(usage - capacity) bounds the optimum from below. Prices
-follow Polyak's subgradient steps while TRW-S messages follow the prices, so each iteration costs
-two sweeps. Without a limit this is TRW-S alone.
+For any prices λ ≥ 0 the minimum of cost + λ·(usage - capacity) bounds the optimum from below.
+Prices take Polyak's subgradient steps, and messages (TRW-S) are carried over from step to step, so
+that an iteration takes only two sweeps. Without a limit this is TRW-S alone.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from eindecomp.solve.bound import message_passing
 from eindecomp.solve.problem.arc_graph import ArcGraph, cost_of, penalised, usage_over_steps
 from eindecomp.solve.problem.arrays import Floats, Ints
 
-_PATIENCE = 25  # iterations without a clearly better bound before steps shrink
+_PATIENCE = 25  # iterations without a clear gain after which steps shrink
 _SLOWEST = 1e-3
-_FEWEST_ROUNDS = 10  # of raising prices for a first choice, whatever the time
+_FEWEST_ROUNDS = 10  # of raising prices for a first choice, even if time is up
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
 
 @dataclass(slots=True)
 class Ascent:
-    """Prices and messages on their way to the best bound; mutable, one per search."""
+    """Prices and messages of an ascent towards the best bound; mutable, one per search."""
 
     graph: ArcGraph
     price: Floats
@@ -41,7 +41,7 @@ class Ascent:
     def begin(
         graph: ArcGraph, price: Floats | None = None, messages: Floats | None = None
     ) -> Ascent:
-        """Start from given prices and messages, or from none."""
+        """Start from given prices and messages, or from zero."""
         price = np.zeros(graph.capacity.size) if price is None else price
         messages = np.zeros(int(graph.message[-1])) if messages is None else messages
         choice = np.zeros(graph.offset.size - 1, dtype=np.int64)
@@ -50,7 +50,7 @@ class Ascent:
     def iterate(self, upper: float) -> Floats:
         """Sweep, bound, decode into `choice`, and move the prices; the slack of the choice.
 
-        `upper` is a cost known to be reached, or a guess: it only sets the length of steps.
+        `upper` is the cost of a known choice, or a guess: it only sets the length of steps.
         """
         graph = self.graph
         unary = penalised(graph, self.price)
@@ -90,10 +90,12 @@ class Ascent:
             self.price = 0.5 * self.price
             return
         distance = max(upper - value, 1e-6 * abs(upper))
-        self.price = grid(np.maximum(0.0, self.price + self.pace * distance / length * ahead))
+        self.price = round_to_grid(
+            np.maximum(0.0, self.price + self.pace * distance / length * ahead)
+        )
 
 
-def grid(price: Floats) -> Floats:
+def round_to_grid(price: Floats) -> Floats:
     """Prices rounded so that their sums are exact in float64: bounds then hold to the last bit."""
     total = float(price.sum())
     if total <= 0.0 or not np.isfinite(total):
@@ -103,9 +105,9 @@ def grid(price: Floats) -> Floats:
 
 
 def settle_prices(graph: ArcGraph, most: float, deadline: float, rounds: int = 60) -> Ints | None:
-    """A choice within all capacities that costs at most `most`, by ever higher prices on usage.
+    """A choice within all capacities that costs at most `most`, by raising prices on usage.
 
-    None if none was found in time.
+    None if there was none in time.
     """
     steps = graph.capacity.size
     choice = np.zeros(graph.offset.size - 1, dtype=np.int64)
@@ -114,7 +116,7 @@ def settle_prices(graph: ArcGraph, most: float, deadline: float, rounds: int = 6
     largest = usage_over_steps(graph, _largest_usage(graph))
     scale = (1.0 + abs(cost_of(graph, choice))) / (1.0 + float(largest.sum()))
     for turn in range(rounds):
-        unary = penalised(graph, grid(scale * emphasis))
+        unary = penalised(graph, round_to_grid(scale * emphasis))
         for _ in range(3):
             message_passing.sweep(graph, unary, messages, True)
             message_passing.sweep(graph, unary, messages, False)

@@ -1,7 +1,8 @@
 """Lower bounds by sequential tree-reweighted message passing (TRW-S), with decoding.
 
-Messages only move cost between tables, so for any messages the sum over variables and edges of
-their least cost bounds the optimum from below. `sweep` improves the messages, `bound` sums up.
+Messages only shift costs between tables, so whatever they are, the sum of the minima of all
+variables and edges bounds the optimum from below. `sweep` improves the messages, `bound` evaluates
+them, `decode` derives a choice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from eindecomp.solve.problem.arrays import Floats, Ints
 
 @compiled
 def sweep(graph: ArcGraph, unary: Floats, messages: Floats, forward: bool) -> None:
-    """One pass over the variables in order or in reverse order, updating messages in place."""
+    """One pass over the variables, forward or backward, that updates messages in place."""
     n = graph.offset.size - 1
     belief = np.zeros(largest_domain(graph))
     for position in range(n):
@@ -28,7 +29,7 @@ def sweep(graph: ArcGraph, unary: Floats, messages: Floats, forward: bool) -> No
 def gather(
     graph: ArcGraph, unary: Floats, messages: Floats, belief: Floats, s: int, forward: bool
 ) -> int:
-    """Write the belief of `s`, unary costs and messages in; how many of its arcs lead ahead."""
+    """Add up the belief of `s`, its unary costs and incoming messages; how many arcs lead ahead."""
     size = graph.offset[s + 1] - graph.offset[s]
     ahead = 0
     for k in range(size):
@@ -46,7 +47,7 @@ def gather(
 def scatter(
     graph: ArcGraph, messages: Floats, belief: Floats, s: int, forward: bool, ahead: int
 ) -> None:
-    """Send the belief of `s`, shared over its arcs, along those that lead ahead."""
+    """Send the belief of `s`, divided among its arcs, along those that lead ahead."""
     share = 1.0 / max(ahead, graph.start[s + 1] - graph.start[s] - ahead, 1)
     for a in range(graph.start[s], graph.start[s + 1]):
         if (graph.to[a] > s) == forward:
@@ -78,9 +79,9 @@ def _send(
 
 @compiled
 def bound(graph: ArcGraph, unary: Floats, messages: Floats) -> tuple[float, float]:
-    """The bound that any messages prove, and the sum of magnitudes that bounds its rounding.
+    """The bound that the messages prove, and a sum of magnitudes that limits its rounding error.
 
-    A variable's belief is shared out to its edges to earlier variables, as in a backward sweep.
+    A variable's belief is divided among its edges to earlier variables, as in a backward sweep.
     """
     total, magnitude = 0.0, 0.0
     belief = np.zeros(largest_domain(graph))
@@ -114,7 +115,7 @@ def bound(graph: ArcGraph, unary: Floats, messages: Floats) -> tuple[float, floa
 def _edge_least(
     graph: ArcGraph, messages: Floats, belief: Floats, share: float, a: int, size: int
 ) -> float:
-    """The least reparametrised cost of an edge with its share of the source's belief."""
+    """The minimum of an edge's reparametrised costs plus its share of the source's belief."""
     incoming, outgoing = graph.message[graph.back[a]], graph.message[a]
     width = graph.message[a + 1] - outgoing
     least = np.inf
@@ -149,7 +150,7 @@ def decode(graph: ArcGraph, unary: Floats, messages: Floats, choice: Ints) -> No
 
 @compiled
 def largest_domain(graph: ArcGraph) -> int:
-    """The most choices that a variable has."""
+    """The largest number of choices of any variable."""
     largest = 1
     for v in range(graph.offset.size - 1):
         largest = max(largest, graph.offset[v + 1] - graph.offset[v])

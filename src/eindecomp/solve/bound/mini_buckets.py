@@ -1,9 +1,10 @@
-"""A lower bound by elimination whose tables stay small: mini-buckets with matched marginals.
+"""A lower bound by elimination with tables of limited size: mini-buckets with matched marginals.
 
-Where the tables that a variable is in would join to one beyond the cap, they are joined in groups,
-and each group takes the least over its own copy of the variable. Copies may disagree, so the result
-is a bound; before they part, costs are shifted between the groups until they agree on what each
-choice costs at least, which is what makes the bound tight. Without a split it is the optimum.
+If the tables that a variable is in would join to one larger than the cap, they are joined in
+groups, the mini-buckets, and each group minimises over a copy of the variable of its own. Copies
+may disagree, so the result is only a bound. First, costs are shifted between the groups until they
+agree on the least cost of each choice, which is what makes the bound tight. If nothing is split,
+the bound is the optimum.
 """
 
 from __future__ import annotations
@@ -24,35 +25,35 @@ if TYPE_CHECKING:
     from eindecomp.solve.bound.cost_shifting import Term
     from eindecomp.solve.problem.arrays import Floats, Ints
 
-KEPT = 1 << 30  # the most bytes of tables that are kept to find a choice
-_TOGETHER = 1 << 27  # the most cells of the tables that one variable's terms join to
-_LATE = 0.8  # the part of the time after which tables are joined no further than is quick
-_QUICK = 1 << 18  # cells of such tables
-_AXES = 30  # of an array: variables with one choice cost no cells, but some of NumPy takes 32 axes
+KEPT = 1 << 30  # the most bytes of tables kept for decoding a choice
+_TOGETHER = 1 << 27  # the most cells of all mini-buckets of one variable together
+_LATE = 0.8  # after this share of the time, only small tables are joined
+_QUICK = 1 << 18  # the most cells of those small tables
+_AXES = 30  # of a joined table: some of NumPy takes no more than 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """What no choice undercuts; a choice that comes near it, if it could be kept."""
+    """A lower bound on all choices, and a choice that comes near it unless memory ran out."""
 
     value: float
     choice: Ints | None
     exact: bool
-    """Whether nothing was split: the value is then the optimum."""
+    """Whether nothing was split, so that the value is the optimum."""
 
 
 def bound_by_mini_buckets(
     sizes: list[int], terms: Sequence[Term], cells: int, deadline: float, *, integral: bool
 ) -> Bound | None:
-    """Eliminate with joined tables of at most `cells`, as far as single tables allow.
+    """Eliminate with joined tables of at most `cells` cells, unless a given table is larger.
 
-    Where time runs short, the tables of the variables that are left are smaller; None if it ends
-    all the same. With `integral` costs every shift is an integer, so that nothing is rounded.
+    If time runs short, smaller tables are used for the remaining variables; None if it runs out all
+    the same. If costs are `integral`, so is every shift, and nothing is rounded.
 
     >>> square = np.array([[0.0, 1.0], [2.0, 0.0]])
     >>> terms = [(((0, 1), square),), (((0,), np.array([5.0, 0.0])),)]
-    >>> found = bound_by_mini_buckets([2, 2], terms, 4, inf, integral=True)
-    >>> found.value, found.choice.tolist(), found.exact
+    >>> bound = bound_by_mini_buckets([2, 2], terms, 4, inf, integral=True)
+    >>> bound.value, bound.choice.tolist(), bound.exact
     (0.0, [1, 1], True)
     """
     started = monotonic()
@@ -60,7 +61,7 @@ def bound_by_mini_buckets(
     buckets = _Buckets.of(sizes, terms)
     taken: list[tuple[int, list[Term]]] | None = []
     kept, exact, offset = 0, True, 0.0
-    space: list[Floats] = []  # new memory costs about as much as what is computed in it
+    space: list[Floats] = []  # reused: fresh memory takes about as long as computing in it
     while (v := buckets.cheapest()) is not None:
         now = monotonic()
         if now > deadline:
@@ -72,7 +73,7 @@ def bound_by_mini_buckets(
             kept += sum(term[0][1].nbytes for term in own if len(term) == 1)
             taken = taken if kept <= KEPT else None
         joined: list[Table] = []
-        for group in _spacious(own, sizes, cells):
+        for group in _groups_in_memory(own, sizes, cells):
             if monotonic() > deadline:
                 return None
             joined.append(_joined(v, group, sizes, space, len(joined)))
@@ -91,7 +92,7 @@ def bound_by_mini_buckets(
 
 @dataclass(slots=True)
 class _Buckets:
-    """The terms that each variable is in, and which variable's terms join to the least."""
+    """The terms that each variable is in, and which variable is cheapest to eliminate next."""
 
     weight: list[float]
     terms: list[dict[int, Term]]
@@ -114,7 +115,7 @@ class _Buckets:
         self.made += 1
 
     def take(self, v: int) -> list[Term]:
-        """Take out the terms that a variable is in, and the variable."""
+        """Remove a variable, and return the terms that it was in."""
         own = self.terms[v]
         for number, ((scope, _), *_) in own.items():
             for t in scope:
@@ -124,7 +125,7 @@ class _Buckets:
         return list(own.values())
 
     def weigh(self, variables: Iterable[int]) -> None:
-        """Note what eliminating these variables takes now."""
+        """Update what it takes to eliminate these variables."""
         for v in variables:
             around = {v}.union(*(term[0][0] for term in self.terms[v].values()))
             load = sum(self.weight[t] for t in sorted(around))
@@ -140,8 +141,8 @@ class _Buckets:
         return None
 
 
-def _spacious(terms: list[Term], sizes: list[int], cells: int) -> list[list[Term]]:
-    """Groups that can all be held at once."""
+def _groups_in_memory(terms: list[Term], sizes: list[int], cells: int) -> list[list[Term]]:
+    """Groups whose joined tables fit in memory at the same time."""
     groups = _groups(terms, sizes, cells)
     while len(groups) * cells > _TOGETHER and len(groups) < len(terms):
         cells //= 2
@@ -150,7 +151,7 @@ def _spacious(terms: list[Term], sizes: list[int], cells: int) -> list[list[Term
 
 
 def _groups(terms: list[Term], sizes: list[int], cells: int) -> list[list[Term]]:
-    """The terms, largest first, each put where it makes the joined table grow least."""
+    """Put the terms, largest first, each into the group whose joined table grows least."""
     groups: list[tuple[set[int], list[Term]]] = []
 
     def joint(scope: Iterable[int]) -> int:
@@ -171,9 +172,9 @@ def _groups(terms: list[Term], sizes: list[int], cells: int) -> list[list[Term]]
 
 
 def _joined(v: int, terms: list[Term], sizes: list[int], space: list[Floats], number: int) -> Table:
-    """The sum of the terms, `v` first, in space that each join of that number uses again."""
+    """The sum of the terms with `v` as its first axis, in `space[number]`, which is reused."""
     rest = {t for term in terms for t in term[0][0]} - {v}
-    scope = (v, *sorted(rest, key=lambda t: (sizes[t], t)))  # long rows make short work
+    scope = (v, *sorted(rest, key=lambda t: (sizes[t], t)))  # long rows are fast
     shape = tuple(sizes[t] for t in scope)
     parts = [spread(own, table, scope) for term in terms for own, table in term]
     while len(space) <= number:
@@ -182,7 +183,7 @@ def _joined(v: int, terms: list[Term], sizes: list[int], space: list[Floats], nu
         space[number] = np.empty(prod(shape))
     joined = space[number][: prod(shape)].reshape(shape)
     total = np.zeros([1] * len(scope))
-    # Small ones are added up first: only the last additions run over much.
+    # Small parts first: only the last additions run over the whole table.
     for part in sorted(parts, key=lambda part: part.size):
         whole = np.broadcast_shapes(total.shape, part.shape) == shape
         total = np.add(total, part, out=joined if whole else None)
@@ -192,7 +193,7 @@ def _joined(v: int, terms: list[Term], sizes: list[int], space: list[Floats], nu
 
 
 def _match(joined: list[Table], integral: bool) -> None:
-    """Shift costs, in place, until all agree on the least of each choice that they share."""
+    """Shift costs, in place, so that all agree on the least cost of each choice they share."""
     if len(joined) < 2:
         return
     common = set[int].intersection(*(set(scope) for scope, _ in joined))
@@ -205,13 +206,13 @@ def _match(joined: list[Table], integral: bool) -> None:
     inner = np.stack([row.reshape(shape) for row in least])
     mean = inner.mean(axis=0)
     shifts = (np.floor(mean) if integral else mean) - inner
-    shifts[0] = -shifts[1:].sum(axis=0)  # whatever was rounded: nothing is lost or made
+    shifts[0] = -shifts[1:].sum(axis=0)  # so that the shifts add up to 0, whatever was rounded
     for (_, table), shift, row in zip(joined, shifts, least, strict=True):
         table += shift.reshape(row.shape)
 
 
 def _decoded(taken: list[tuple[int, list[Term]]], sizes: list[int]) -> Ints:
-    """The choice that takes, last variable first, the least given those already chosen."""
+    """Fix variables, last eliminated first, each to its best given those already fixed."""
     choice = np.zeros(len(sizes), dtype=np.int64)
     for v, terms in reversed(taken):
         # Shifts between the groups of one variable cancel out.

@@ -1,8 +1,8 @@
 """Exact min-sum bucket elimination with a cap on table sizes and argmin back-tracking.
 
-Eliminating a variable joins the tables it is in, takes the least over its choices, and remembers
-where that least is reached. Orders are greedy by the size of the joined table, which is the work.
-Only NumPy is loaded unless there is enough work for compiled loops to pay.
+Eliminating a variable adds up the tables it is in, minimises over its choices, and remembers the
+minimisers. The order is greedy by the size of the joined table, which is the work. Compiled loops
+are only loaded if there is enough work for them to pay off.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
 from eindecomp.solve.problem.problem import Problem
 
-CELLS = 1 << 25  # the most cells of a table: 256 MiB, and 128 for its argmin
-TOTAL_BYTES = 1 << 30  # the most that all argmin tables kept for back-tracking take
+CELLS = 1 << 25  # the most cells of a table: 256 MiB, and 128 MiB for its argmin
+TOTAL_BYTES = 1 << 30  # the most bytes of all argmin tables, which back-tracking needs
 WORK = 1 << 33  # the most cells summed over all eliminations
 QUICK_WORK = 1 << 31  # the same where reductions or bounds would come next
 _COMPILED_WORK = 1 << 27  # from here on, compiled loops save more time than loading them takes
@@ -35,13 +35,13 @@ LeastOf = Callable[[list[Floats], tuple[int, ...]], tuple[Floats, NDArray[np.int
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
-    """What is left of a network over its kept variables, and the others' best choices."""
+    """A network minimised over all but its kept variables, and the others' best choices."""
 
     table: Floats
     chosen: tuple[tuple[int, tuple[int, ...], NDArray[Any]], ...]
 
     def backtrack(self, kept: dict[int, Ints]) -> dict[int, Ints]:
-        """The eliminated variables' choices, given the kept ones'; arrays of any one shape."""
+        """The eliminated variables' choices, given the kept ones': arrays of one common shape."""
         values = dict(kept)
         for v, scope, best in reversed(self.chosen):
             values[v] = best[tuple(values[t] for t in scope)].astype(np.int64)
@@ -50,7 +50,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An elimination order and the cells that it will sum."""
+    """An elimination order and how many cells it will sum."""
 
     variables: list[int]
     work: float
@@ -108,7 +108,7 @@ def without_single(
 ) -> tuple[CostNetwork, list[int]]:
     """The network without the variables that have one choice, and those variables.
 
-    They would cost nothing but an axis each, and an array has only so many axes.
+    Each would take up an axis, and NumPy limits the axes of an array.
     """
     single = [v for v, size in enumerate(network.sizes) if size == 1 and v not in keep]
     if not single:
@@ -125,7 +125,7 @@ def without_single(
 
 
 def elimination_order(network: CostNetwork, keep: tuple[int, ...], most_work: int) -> Order | None:
-    """A greedy order by the size of the joined table; None if it would pass a cap."""
+    """A greedy order by the size of the joined table; None if it would exceed a cap."""
     weight = np.log2(np.array(network.sizes, dtype=np.float64)).tolist()
     near: list[set[int]] = [set() for _ in weight]
     for scope, _ in network.tables:
@@ -171,7 +171,7 @@ def _argmin_type(choices: int) -> np.dtype[Any]:
 def _least_over(
     v: int, tables: list[Table], least_of: LeastOf
 ) -> tuple[tuple[int, ...], Floats, NDArray[np.int32]]:
-    """The least over `v` of the tables' sum, over the rest of their scopes, and where it is."""
+    """The tables' sum minimised over `v`: its scope, its table, and the minimisers."""
     rest = tuple(sorted({t for scope, _ in tables for t in scope} - {v}))
     sizes = {t: n for scope, table in tables for t, n in zip(scope, table.shape, strict=True)}
     parts = sorted((spread(s, t, (v, *rest)) for s, t in tables), key=lambda part: part.size)
@@ -179,7 +179,7 @@ def _least_over(
     if prod(shape) <= _AT_ONCE:
         joined = np.broadcast_to(sum(parts), shape)
         return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
-    # Looking takes a few passes over the parts, and gains nothing where one of them is the join.
+    # The search takes a few passes over the parts, and is wasted if one of them is the whole join.
     wide = prod(shape) > max(_COMPRESSED, _SPARSE * sum(part.size for part in parts))
     parts, classes = _compressed(parts, shape) if wide else (parts, [])
     least, best = least_of(parts, tuple(map(max, zip(*(p.shape for p in parts), strict=True))))
@@ -192,10 +192,10 @@ def _least_over(
 def _compressed(
     parts: list[Floats], shape: tuple[int, ...]
 ) -> tuple[list[Floats], list[Ints | None]]:
-    """The parts with choices that all of them treat alike held once, and which of those each is.
+    """The parts with equivalent choices kept once, and the class of each choice along each axis.
 
-    What a neighbour costs here often depends on a part of its choice only: a reader of a tensor
-    sees how that tensor is cut, not how its maker is.
+    Costs often depend only on a part of a neighbour's choice: whoever reads a tensor sees how the
+    tensor is cut, not how the vertex that computed it is.
     """
     classes: list[Ints | None] = []
     for axis in range(1, len(shape)):
@@ -216,7 +216,7 @@ def _compressed(
 
 
 def _refined(of: Ints, keys: Ints) -> Ints:
-    """Classes split by further keys, numbered anew."""
+    """Classes split by a further key, and renumbered."""
     return np.unique(of * (keys.max() + 1) + keys, return_inverse=True)[1]
 
 
@@ -229,11 +229,11 @@ def _pick_least_of(work: float) -> LeastOf:
 
 
 def _least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, NDArray[np.int32]]:
-    """The least one choice at a time, so that the joined table is never held."""
+    """Minimise choice by choice, so that the joined table is never held as a whole."""
     total, least = np.empty(shape[1:]), np.full(shape[1:], np.inf)
     best = np.zeros(shape[1:], dtype=np.int32)
     for k in range(shape[0]):
-        # Small parts are added up first: only the last additions run over the whole table.
+        # Small parts first: only the last additions run over the whole table.
         np.add(sum(part[k] for part in parts[:-1]), parts[-1][k], out=total)
         smaller = total < least
         np.copyto(least, total, where=smaller)

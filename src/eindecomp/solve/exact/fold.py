@@ -1,6 +1,6 @@
-"""Folds repeated blocks of a chain-like network, exactly: 1,000 equal layers cost little over one.
+"""Folds repeated layers exactly: 1,000 equal layers take little longer than one.
 
-A long run of variables that repeat is cut into blocks where the fewest joint choices cross. One
+A long run of repeating variables is cut into blocks where the fewest joint choices cross. One
 block is eliminated to a table over (joint choice at the cut before, at the cut after); its min-plus
 power stands for all blocks. Every block remains free to choose differently. A hub, which all blocks
 share, belongs to every cut, with one power for each of its choices.
@@ -26,7 +26,7 @@ _WORK = 1 << 32  # the most cells of a min-plus power
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldedLayers:
-    """A network with the blocks of a run folded away, and how to unfold its choices.
+    """A network with a run of equal blocks folded away, and how to unfold its choices.
 
     The folded network holds the variables before the run, the joint choices at the first and at the
     last cut, the cut variables of the last block, and the variables after the run. `matrices` holds
@@ -40,7 +40,7 @@ class FoldedLayers:
     matrices: Floats
 
     def lift(self, choice: Ints) -> Ints:
-        """The choice of all variables, given that of the folded network's."""
+        """The choice of all variables, given a choice of the folded network."""
         start, period, count = self.repeats.start, self.repeats.period, self.repeats.blocks
         cut, last = self.repeats.cut, start + count * period
         full = np.zeros(self.size, dtype=np.int64)
@@ -60,7 +60,7 @@ class FoldedLayers:
         return full
 
     def _path(self, hub: int, start: int, stop: int) -> Ints:
-        """The joint choice at each cut, from that before the first block on."""
+        """The joint choice at each cut, starting before the first block."""
         matrix, count = self.matrices[hub], self.repeats.blocks
         reach = np.full(matrix.shape[0], np.inf)
         reach[start] = 0.0
@@ -82,8 +82,8 @@ def fold(network: CostNetwork, deadline: float) -> FoldedLayers | None:
     repeats = find_repeats(network, scopes)
     if repeats is None:
         return None
-    # The first block of a run may be joined to variables before it that are unlike those of a
-    # block; they hold the place of a cut if they are as many and have as many choices.
+    # What precedes the first block need not look like a block, but must be able to serve as a cut:
+    # as many variables, with as many choices.
     before = repeats.start - repeats.period + repeats.cut
     if before.min() < 0 or _sizes(network, before) != _sizes(network, repeats.start + repeats.cut):
         return None
@@ -148,7 +148,7 @@ def _sizes(network: CostNetwork, variables: Ints) -> list[int]:
 def _project_block(
     network: CostNetwork, scopes: Ints, repeats: Repeats, deadline: float
 ) -> Projection | None:
-    """Eliminate the first block but for the cut before it, its own cut, and the hubs."""
+    """Eliminate the first block except for the cut before it, its own cut, and the hubs."""
     start, period, cut = repeats.start, repeats.period, repeats.cut
     members = [*(start - period + cut), *range(start, start + period), *repeats.hubs]
     index = {int(v): i for i, v in enumerate(members)}
@@ -169,9 +169,9 @@ def _renumbered(
 
 
 def _folded(network: CostNetwork, scopes: Ints, repeats: Repeats, powers: Floats) -> CostNetwork:
-    """The network with `powers` between two joint variables in place of the blocks.
+    """The network with two joint variables and the table `powers` in place of the blocks.
 
-    A joint variable's choice is that at the cut times the hubs' choices plus the hubs' choice.
+    A joint variable's choices number those at its cut and of the hubs together, hubs fastest.
     """
     start, period, cut = repeats.start, repeats.period, repeats.cut
     stop = start + repeats.blocks * period
@@ -179,7 +179,7 @@ def _folded(network: CostNetwork, scopes: Ints, repeats: Repeats, powers: Floats
     index = {v: v for v in range(start)}
     index |= {int(stop - period + c): start + 2 + i for i, c in enumerate(cut)}
     index |= {v: after + v - stop for v in range(stop, len(network.sizes))}
-    # What lies within the blocks, or leads into them, is in the powers.
+    # The powers already include all tables within the blocks or leading into them.
     inside = np.any((scopes >= start) & (scopes < stop), axis=1)
     beyond = np.any((scopes >= stop) & ~np.isin(scopes, repeats.hubs), axis=1)
     tables = _renumbered(network, np.logical_or(~inside, beyond), index)

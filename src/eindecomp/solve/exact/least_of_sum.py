@@ -1,8 +1,8 @@
-"""The least over a variable of a sum of tables, in compiled loops: for large eliminations.
+"""Minimises a sum of tables over one variable in compiled loops, for large eliminations.
 
-The tables are added up into two: `rows`, those with some axis c, and `scalars`, those without. Then
-the joined table need not be made at all: for each cell of the other axes, one pass per choice adds
-a scalar to a row and keeps the least.
+The tables are added up into two: `rows`, those that have a certain axis c, and `scalars`, those
+that do not. The joined table is then never built: for each cell of the other axes, one pass per
+choice adds a scalar to a row and keeps the minimum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Number = TypeVar("Number", np.float64, np.int32)
 
 
 def least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, NDArray[np.int32]]:
-    """The least over the first axis of the parts' broadcast sum, and where it is reached."""
+    """The minimum over the first axis of the parts' broadcast sum, and where it is reached."""
     c = _row_axis(parts, shape)
     order = [0, *(a for a in range(1, len(shape)) if a != c), c]
     moved = [part.transpose(order) for part in parts]
@@ -38,7 +38,7 @@ def least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, N
 
 
 def _row_axis(parts: list[Floats], shape: tuple[int, ...]) -> int:
-    """The axis that leaves the two sums smallest; of equal ones the longest rows."""
+    """The axis that makes the two sums smallest; among equals, the one with the longest rows."""
 
     def cells(c: int) -> tuple[int, int]:
         with_c = [p.shape for p in parts if p.shape[c] > 1]
@@ -54,7 +54,7 @@ def _row_axis(parts: list[Floats], shape: tuple[int, ...]) -> int:
 
 
 def _added(parts: list[Floats], shape: tuple[int, ...]) -> Floats:
-    """The parts' sum over all choices, with axes of length 1 where no part has more."""
+    """The parts' sum, with an axis of length 1 wherever no part has a longer one."""
     total = np.zeros(shape)
     for part in parts:
         total = total + part

@@ -1,8 +1,8 @@
-"""Finds runs of variables that repeat with a period, and where to cut them into blocks.
+"""Finds runs of variables that repeat periodically, and where to cut them into blocks.
 
-Variables `i` and `i + period` are alike if they have the same tables with neighbours at the same
-distances and with the same hubs. A *hub* is a variable that all blocks share, as layers share a
-table of angles.
+Variables `i` and `i + period` are alike if they have the same tables, with neighbours at the same
+distances and with the same hubs. A *hub* is a variable that all blocks share, as the layers of a
+model may share a table of rotary angles.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from eindecomp.solve.problem.arrays import Ints, offsets
 from eindecomp.solve.problem.cost_network import NONE, CostNetwork
 
-FEWEST = 6  # blocks worth folding
+FEWEST = 6  # with fewer blocks, folding does not pay off
 _MOST_HUBS = 4
 
 Hashes = NDArray[np.uint64]
@@ -26,8 +26,8 @@ Mask = NDArray[np.bool_]
 class Repeats:
     """Blocks of `period` variables from `start` on.
 
-    `cut` holds the places in a block of the variables that the next block is joined to, `hubs` the
-    variables that all blocks are joined to.
+    `cut` holds the positions within a block of the variables that the next block is joined to;
+    `hubs` are the variables that all blocks are joined to.
     """
 
     start: int
@@ -39,7 +39,7 @@ class Repeats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Links:
-    """Which variables each table joins, one row each, and which table it is."""
+    """Which variables each table joins, one row per table, and the table's number."""
 
     size: int
     scopes: Ints
@@ -48,12 +48,12 @@ class _Links:
 
     @property
     def held(self) -> Mask:
-        """Which places of the scopes name a variable."""
+        """Which entries of the scopes are variables, not padding."""
         return self.scopes != NONE
 
     @property
     def to_hub(self) -> Mask:
-        """Which places of the scopes name a hub."""
+        """Which entries of the scopes are hubs."""
         return self.hubs[self.scopes] & self.held
 
     def touching(self, start: int, stop: int) -> Mask:
@@ -62,7 +62,7 @@ class _Links:
 
 
 def find_repeats(network: CostNetwork, scopes: Ints) -> Repeats | None:
-    """The run that repeats longest, cut where the fewest joint choices cross; None without one."""
+    """The best run to fold, cut where the fewest joint choices cross; None if nothing repeats."""
     sizes = np.array(network.sizes, dtype=np.int64)
     links = _links(network, scopes)
     for start, stop, period in _runs(sizes, links):
@@ -85,7 +85,7 @@ def _links(network: CostNetwork, scopes: Ints) -> _Links:
 def _hubs(scopes: Ints, size: int) -> Mask:
     """Variables with many neighbours, the middle half of which lie far apart.
 
-    The one with most neighbours is taken first, and then seen by no other.
+    The one with the most neighbours is picked first, and no longer counts as a neighbour.
     """
     hubs = np.zeros(size, dtype=bool)
     width = scopes.shape[1]
@@ -112,9 +112,9 @@ def _spread_of_neighbours(arcs: Ints, size: int) -> tuple[Ints, Ints]:
 
 
 def _runs(sizes: Ints, links: _Links) -> list[tuple[int, int, int]]:
-    """Variables `start` to `stop` that repeat with a period, where folding saves most first."""
+    """Runs (start, stop, period) of repeating variables, those that save most by folding first."""
     marks = _marks(sizes, links)
-    found: list[tuple[int, int, int]] = []
+    runs: list[tuple[int, int, int]] = []
     for period in _periods(marks):
         same = np.concatenate([[False], marks[:-period] == marks[period:], [False]])
         edges = np.flatnonzero(same[1:] != same[:-1])
@@ -124,12 +124,12 @@ def _runs(sizes: Ints, links: _Links) -> list[tuple[int, int, int]]:
         longest = int(np.argmax(lengths))
         start, stop = int(edges[2 * longest]), int(edges[2 * longest + 1]) + period
         if stop - start > FEWEST * period and _alike(sizes, links, start, stop, period):
-            found.append((start, stop, period))
-    return sorted(found, key=lambda run: FEWEST * run[2] - (run[1] - run[0]))
+            runs.append((start, stop, period))
+    return sorted(runs, key=lambda run: FEWEST * run[2] - (run[1] - run[0]))
 
 
 def _periods(marks: Hashes, most: int = 8) -> list[int]:
-    """Likely periods: the commonest distances between nearest equal marks."""
+    """Likely periods: the most common distances between successive equal marks."""
     order = np.argsort(marks, kind="stable")
     equal = marks[order][1:] == marks[order][:-1]
     distances = (order[1:] - order[:-1])[equal]
@@ -138,7 +138,7 @@ def _periods(marks: Hashes, most: int = 8) -> list[int]:
 
 
 def _marks(sizes: Ints, links: _Links) -> Hashes:
-    """A hash per variable of its tables and of the distances or hubs that they lead to."""
+    """A hash for each variable of its tables and of the distances or hubs they lead to."""
     marks = sizes.astype(np.uint64)
     for side in range(links.scopes.shape[1]):
         own = links.scopes[:, side]
@@ -155,7 +155,7 @@ def _marks(sizes: Ints, links: _Links) -> Hashes:
 
 
 def _alike(sizes: Ints, links: _Links, start: int, stop: int, period: int) -> bool:
-    """Whether the run really repeats (marks are hashes), and joins only neighbours and hubs."""
+    """Whether the run really repeats (marks are only hashes) and blocks join only the next one."""
     if not np.array_equal(sizes[start : stop - period], sizes[start + period : stop]):
         return False
     plain = links.held & ~links.to_hub
@@ -178,7 +178,8 @@ def _sorted_rows(rows: Ints) -> Ints:
 def _best_cut(sizes: Ints, links: _Links, start: int, period: int) -> tuple[int, Ints]:
     """Where blocks should start, and which variables of a block reach into the next one.
 
-    None do if blocks fall apart, or if some variable always reaches beyond the next block.
+    There are none if blocks are not connected, or if some variable always reaches past the next
+    one.
     """
     plain = np.where(links.to_hub, NONE, links.scopes)
     high = plain.max(axis=1)

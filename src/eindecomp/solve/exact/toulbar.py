@@ -1,8 +1,8 @@
-"""toulbar2, an exact branch-and-bound solver, racing our own search on the other core.
+"""toulbar2, an exact branch-and-bound solver, which races our own search on another core.
 
-It runs in a process of its own, because neither its time limit nor the machine code of its wheel
-can be relied upon everywhere: a process can be stopped, and one that dies has merely lost the race.
-It takes problems of exact integers without usages; a library that is not installed does not start.
+It runs in a process of its own, because neither its time limit nor the machine code in its wheel
+can be relied on everywhere: a process can be stopped, and one that crashes has merely lost the
+race. It takes part only if it is installed and costs are exact integers without usages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eindecomp.solve.problem.arrays import Ints
     from eindecomp.solve.problem.core import Core
 
-_MOST_CELLS = 2_000_000  # beyond this it would spend its time reading
+_MOST_CELLS = 2_000_000  # with more, it would spend its time reading
 
 
 @dataclass(slots=True)
@@ -40,18 +40,18 @@ class Race:
             self.process = None
 
     def result(self) -> Ints | None:
-        """The optimal choice, as soon as it is proved."""
+        """The optimal choice once it is proved, None until then."""
         if self.process is None or self.process.poll() is None:
             return None
         answer, _ = self.process.communicate()
         is_fine = self.process.returncode == 0
         self.process = None
-        found = json.loads(answer) if is_fine and answer else None
-        return None if found is None else np.array(found, dtype=np.int64)
+        choice = json.loads(answer) if is_fine and answer else None
+        return None if choice is None else np.array(choice, dtype=np.int64)
 
 
 def race(core: Core, *, exact: bool) -> Race:
-    """Start toulbar2 on a core of exact integers without usages; elsewhere nobody runs."""
+    """Start toulbar2 on a core of exact integers without usages; for others, start nothing."""
     is_small = core.tables.size <= _MOST_CELLS
     if not exact or core.item_var.size or not is_small or find_spec("pytoulbar2") is None:
         return Race(None)
@@ -105,7 +105,7 @@ def _solve(packed: Any) -> list[int] | None:
 
 
 def _shifted(costs: Any, starts: Any) -> Any:
-    """Costs with the least of every part taken off, so that none is negative."""
+    """Costs less the minimum of their part, so that none is negative."""
     if not costs.size:
         return costs
     least = np.minimum.reduceat(costs, starts[:-1])
@@ -119,8 +119,7 @@ def _capped(costs: Any, top: float) -> list[float]:
 def main() -> None:
     """Read a packed core from standard input and write the optimal choice as JSON."""
     packed = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
-    found = _solve(packed)
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(json.dumps(_solve(packed)))
 
 
 if __name__ == "__main__":

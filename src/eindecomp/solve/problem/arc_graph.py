@@ -1,8 +1,8 @@
-"""A core laid out for the compiled loops: arcs sorted by their source, both ways round.
+"""A core laid out for the compiled loops: arcs in both directions, sorted by their source.
 
 Arc `a` from `s` to `t` has its table at `table[a]`, row-major over (choice of s, choice of t), and
 `back[a]` is the arc from `t` to `s` with the transposed table, so that every inner loop runs over
-contiguous memory. A NamedTuple, because numba compiles functions over those.
+contiguous memory. It is a NamedTuple because numba can compile functions that take one.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ def _transpose(edges: Ints, offset: Ints, table_offset: Ints, cells: Floats) -> 
 
 @compiled
 def penalised(graph: ArcGraph, price: Floats) -> Floats:
-    """Unary costs plus usage at a price per step."""
+    """Unary costs plus the price of what each choice uses, at a price per step."""
     out = graph.unary.copy()
-    before = summed(price)
+    before = prefix_sums(price)
     for v in range(graph.offset.size - 1):
         add_usage(graph, before, v, out[graph.offset[v] : graph.offset[v + 1]])
     return out
 
 
 @compiled
-def summed(price: Floats) -> Floats:
-    """The prices of all steps before each step, and before the end."""
+def prefix_sums(price: Floats) -> Floats:
+    """The sum of all prices before each step, and of all prices."""
     before = np.zeros(price.size + 1)
     for t in range(price.size):
         before[t + 1] = before[t] + price[t]
@@ -96,7 +96,10 @@ def summed(price: Floats) -> Floats:
 
 @compiled
 def add_usage(graph: ArcGraph, before: Floats, v: int, costs: Floats) -> None:
-    """Add to the costs of a variable's choices what they use, at `summed` prices."""
+    """Add the price of their usage to the costs of a variable's choices.
+
+    `before` holds the `prefix_sums` of the prices.
+    """
     for item in range(graph.item_start[v], graph.item_start[v + 1]):
         weight = before[graph.item_span[item, 1]] - before[graph.item_span[item, 0]]
         if weight > 0.0:

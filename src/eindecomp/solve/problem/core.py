@@ -1,8 +1,10 @@
-"""The solver's working form of a problem: pairwise, in float64, with usages as items over steps.
+"""The core of a problem: pairwise, in float64, with usages as items over time steps.
 
-A variable of the core may stand for many variables of the problem, so it owns any number of
-*items*: a usage per choice over `[start, end)` of compressed time steps, each step with its own
-capacity."""
+Reductions make a core smaller, and the search works on what is left. A variable of a core may
+stand for many variables of the problem, so it owns any number of *items*: a usage per choice during
+the time steps `[start, end)`. Steps that cannot bind are dropped, and each of the others has a
+capacity of its own.
+"""
 
 from __future__ import annotations
 

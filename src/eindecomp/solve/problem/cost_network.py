@@ -1,4 +1,4 @@
-"""A problem as a list of tables over variables, equal ones shared: what exact methods work on."""
+"""A problem as a list of cost tables, equal ones shared: the form that exact methods work on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eindecomp.solve.problem.problem import Problem
 if TYPE_CHECKING:
     from eindecomp.solve.problem.core import Core
 
-NONE = -1  # fills up the scopes that are shorter than the longest
+NONE = -1  # pads scopes that are shorter than the longest
 
 Scope = tuple[int, ...]
 Table = tuple[Scope, Floats]
@@ -24,27 +24,27 @@ Table = tuple[Scope, Floats]
 class CostNetwork:
     """Tables over variables of given sizes; axis `a` of a table is the choice of `scope[a]`.
 
-    Tables with equal costs are one array, so that repeated parts can be told by identity.
+    Once `share_equal` has run, equal tables are one array: repeats are recognised by identity.
     """
 
     sizes: list[int]
     tables: list[Table]
 
     def scopes(self) -> Ints:
-        """The scopes as rows of one array, filled up with NONE."""
+        """The scopes as rows of one array, padded with NONE."""
         columns = list(zip_longest(*(scope for scope, _ in self.tables), fillvalue=NONE))
         return np.array(columns, dtype=np.int64).T.reshape(len(self.tables), len(columns))
 
     @staticmethod
     def of_core(core: Core) -> CostNetwork:
-        """The costs of a core, whose edges join distinct variables; usages are not looked at."""
+        """The costs of a core, whose edges join distinct variables; usages are ignored."""
         parts = [core.tables[a:b] for a, b in pairwise(core.table_offset.tolist())]
         each = np.arange(len(parts))
         return _network(core.domains, core.offset, core.unary, core.edges, parts, each)
 
     @staticmethod
     def of_problem(problem: Problem) -> CostNetwork:
-        """The costs of a problem; usages are not looked at."""
+        """The costs of a problem; usages are ignored."""
         costs = problem.floats(problem.tables)
         shared = [costs[a:b] for a, b in pairwise(problem.table_offset.tolist())]
         unary = problem.floats(problem.unary)
@@ -59,7 +59,7 @@ class CostNetwork:
         return network
 
     def to_problem(self, *, integral: bool) -> Problem:
-        """The network as a problem again, in integers if all its costs are."""
+        """The network as a problem again, with integer costs if `integral`."""
         unary = [np.zeros(size) for size in self.sizes]
         edges: list[Scope] = []
         grids: dict[int, int] = {}
@@ -82,7 +82,7 @@ class CostNetwork:
 
 
 def share_equal(network: CostNetwork) -> CostNetwork:
-    """The same network with equal tables held once.
+    """The same network with equal tables stored once.
 
     >>> row, other = np.zeros(2), np.zeros(2)
     >>> shared = share_equal(CostNetwork([2, 2], [((0,), row), ((1,), other)]))

@@ -81,7 +81,9 @@ def _converted(array: Costs, integral: bool, what: str = "costs") -> Costs:
     if array.dtype.kind not in "iufb" and array.size:
         raise ProblemError(f"{what} must be numbers, not {array.dtype}")
     if array.dtype.kind == "u" and array.size and array.max() > INFINITE:
-        raise ProblemError(f"{what} contain {array.max()}, which exceeds a signed 64-bit integer")
+        raise ProblemError(
+            f"{what} contain {array.max()}, which does not fit a signed 64-bit integer"
+        )
     if array.dtype.kind in "iu" and not integral:
         return np.where(array == INFINITE, np.inf, array.astype(np.float64))
     return array.astype(np.int64 if integral else np.float64)

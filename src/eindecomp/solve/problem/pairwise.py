@@ -1,4 +1,4 @@
-"""Turns factors over three or more variables into pairs, by one more variable per factor.
+"""Replaces each factor over three or more variables by a new variable and pairwise tables.
 
 The new variable's choices are the factor's finite cells; a table to each variable of the scope is
 0 where the cell agrees with the choice and ∞ elsewhere.
@@ -12,11 +12,14 @@ from eindecomp.errors import UnsolvedError
 from eindecomp.solve.problem.arrays import INFINITE, Costs, Ints, offsets
 from eindecomp.solve.problem.problem import Problem
 
-_CHOICES = 1 << 17  # of a variable that stands for a factor
+_CHOICES = 1 << 17  # the most choices of a variable that stands for a factor
 
 
 def pairwise(problem: Problem) -> tuple[Problem, int]:
-    """An equal problem without factors, the old variables first, and how many those are."""
+    """An equivalent problem without factors, and how many variables it had before.
+
+    New variables come after the old ones.
+    """
     if not problem.factors:
         return problem, problem.size
     infinite = INFINITE if problem.integral else np.inf
@@ -26,7 +29,7 @@ def pairwise(problem: Problem) -> tuple[Problem, int]:
         cells = np.flatnonzero(factor.table.ravel() != infinite)
         if cells.size > _CHOICES:
             raise UnsolvedError(
-                f"the table over {factor.scope} has {cells.size} costs: too many to search"
+                f"the table over {factor.scope} has {cells.size} finite costs: too many to search"
             )
         if cells.size == 0:
             cells = np.zeros(1, dtype=np.int64)

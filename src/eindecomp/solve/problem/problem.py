@@ -1,8 +1,8 @@
 """Minimum-cost choice problems: what `minimize` is given.
 
 Each of `n` variables takes one of finitely many choices. A choice has a unary cost, pairs of
-variables have cost tables, a few larger groups may too. A choice may also use a resource while the
-variable is alive, `[start, end)`, and at no time step may the total usage exceed the limit.
+variables have cost tables, and so may a few larger groups. A choice may also use a resource while
+the variable is alive, `[start, end)`, and at no time step may the total usage exceed the limit.
 
 Everything is packed. Variable `i` owns `unary[offset[i]:offset[i + 1]]`. Edge `e` between `u` and
 `v` has the table `tables[table_offset[i]:table_offset[i + 1]]` with `i = table_of[e]`, row-major
@@ -117,7 +117,7 @@ class Problem:
 
     @property
     def integral(self) -> bool:
-        """Whether all costs are integers, and so every cost and bound."""
+        """Whether all costs are integers; then so are all bounds."""
         return self.unary.dtype.kind == "i"
 
     @property
@@ -159,26 +159,26 @@ class Problem:
 
     @property
     def least(self) -> int | float:
-        """What no choice can cost less than at first sight, without the larger factors."""
+        """A simple lower bound: the least entry of every table, factors left out."""
         uses = np.bincount(self.table_of, minlength=self.table_offset.size - 1)
         parts = [(self.unary, self.offset, 1), (self.tables, self.table_offset, uses)]
         total = 0
         for costs, starts, times in parts:
             least = np.minimum.reduceat(costs, starts[:-1]) if costs.size else costs
             if np.any(least == INFINITE) or np.any(np.isinf(least)):
-                return -np.inf  # nothing is feasible; that is for others to find and say
+                return -np.inf  # nothing is feasible, which is for the solver to report
             total = total + (least * times).sum()
         return int(total) if self.integral else float(total)
 
     @property
     def tolerance(self) -> float | int:
-        """By how much a total of usages may pass the limit: 0 for integers, rounding for floats."""
+        """By how much total usage may exceed the limit: 0 for integers, rounding for floats."""
         if self.usage is None or self.limit is None or self.usage.dtype.kind == "i":
             return 0
         return _ROUNDING * (self.limit + float(largest_of_each(self.usage, self.offset).sum()))
 
     def cost_of(self, choice: ArrayLike) -> int | float:
-        """The cost of a choice, exact for integer costs; the limit is not looked at."""
+        """The cost of a choice, exact for integer costs; ignores the usage limit."""
         picked = self.check_choice(choice)
         first, second = self.edges[:, 0], self.edges[:, 1]
         place = picked[first] * self.domains[second] + picked[second]
@@ -208,7 +208,7 @@ class Problem:
         return np.cumsum(change)[:-1]
 
     def feasible(self, choice: ArrayLike) -> bool:
-        """Whether the choice costs less than ∞ and keeps within the usage limit."""
+        """Whether the choice costs less than ∞ and stays within the usage limit."""
         if np.isinf(self.cost_of(choice)):
             return False
         if self.limit is None:

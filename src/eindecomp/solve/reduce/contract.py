@@ -34,7 +34,7 @@ def determined_variables(core: Core) -> Substitution | None:
 def _determined(
     offset: Ints, edges: Ints, table_offset: Ints, tables: Floats, most_entries: int
 ) -> tuple[Ints, Ints]:
-    """A forest of variables determined by a neighbour: the parent, and the edge to it, or -1."""
+    """A forest of determined variables: each one's parent and the edge to it, or -1."""
     n, m = offset.size - 1, edges.shape[0]
     parent, via = np.full(n, -1), np.full(n, -1)
     degree = np.zeros(n, dtype=np.int64)

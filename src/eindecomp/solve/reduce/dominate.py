@@ -1,7 +1,7 @@
-"""Choices that another choice of the same variable beats, whatever the neighbours do.
+"""Drops choices that another choice of the same variable beats, whatever the neighbours choose.
 
-Goldstein's criterion: swapping `a` for `b` never costs more, edge by edge at its worst, and never
-uses more.
+Goldstein's criterion: replacing `a` by `b` does not cost more, even with each neighbour at its
+worst, and does not use more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arc_graph import ArcGraph
 from eindecomp.solve.problem.arrays import Ints, Mask
 
-_COMPARISONS = 1 << 22  # cells compared for one variable's dominated choices
+_COMPARISONS = 1 << 22  # cells to compare: variables with more are skipped
 
 
 @compiled
@@ -38,7 +38,7 @@ def drop_dominated(graph: ArcGraph, keep: Mask) -> None:
 
 @compiled
 def _favourites(graph: ArcGraph, keep: Mask, u: int, a: int, favourite: Ints) -> None:
-    """For each arc from `u` the choice at its end that suits choice `a` best."""
+    """For each arc from `u`, the choice at its end that costs least together with `a`."""
     for arc in range(graph.start[u], graph.start[u + 1]):
         width = graph.message[arc + 1] - graph.message[arc]
         row, kept = graph.table[arc] + a * width, graph.offset[graph.to[arc]]
@@ -51,7 +51,7 @@ def _favourites(graph: ArcGraph, keep: Mask, u: int, a: int, favourite: Ints) ->
 
 @compiled
 def _may_beat(graph: ArcGraph, u: int, a: int, b: int, favourite: Ints) -> bool:
-    """Whether `b` is no worse where the neighbours suit `a` best: quick, and refuses nearly all."""
+    """Whether `b` is no worse if the neighbours suit `a` best: quick, and rules out nearly all."""
     spare = graph.unary[graph.offset[u] + a] - graph.unary[graph.offset[u] + b]
     for arc in range(graph.start[u], graph.start[u + 1]):
         width = graph.message[arc + 1] - graph.message[arc]
@@ -62,7 +62,7 @@ def _may_beat(graph: ArcGraph, u: int, a: int, b: int, favourite: Ints) -> bool:
 
 @compiled
 def _beats(graph: ArcGraph, keep: Mask, u: int, a: int, b: int) -> bool:
-    """Whether swapping choice `a` of `u` for `b` never costs or uses more."""
+    """Whether replacing choice `a` of `u` by `b` never costs or uses more."""
     for item in range(graph.item_start[u], graph.item_start[u + 1]):
         usage = graph.item_offset[item]
         if graph.item_usage[usage + b] > graph.item_usage[usage + a]:
@@ -74,11 +74,11 @@ def _beats(graph: ArcGraph, keep: Mask, u: int, a: int, b: int) -> bool:
         kept = graph.offset[graph.to[arc]]
         worst = -np.inf
         for j in range(width):
-            # Where a and j never meet, b need not beat a.
+            # Where a and j exclude each other, b need not beat a.
             if keep[kept + j] and not np.isinf(graph.cells[row_a + j]):
                 worst = max(worst, graph.cells[row_b + j] - graph.cells[row_a + j])
         spare -= worst
-        # Later edges may give back: only an infinite loss is final.
+        # Later edges may make up for this one: only an infinite loss is final.
         if spare == -np.inf:
             return False
     return bool(spare >= 0)

@@ -1,10 +1,10 @@
-"""Makes a core smaller without changing its optimum, and takes a choice back to the problem.
+"""Makes a core smaller without changing its optimum, and lifts its choices back.
 
-Rounds of: drop choices that no finite table supports (arc consistency), drop choices that another
-one beats whatever the neighbours do (Goldstein's dominance; usages must not rise), and contract a
-variable into a neighbour that determines it (each choice of the one leaves the other one finite
-choice). In compiled programs most variables are contracted: an elementwise op takes its operand's
-layout.
+Each round drops impossible choices (`arc_consistency.py`) and dominated ones (`dominate.py`) and
+contracts variables that a neighbour determines (`contract.py`): in compiled programs those are
+most, because an element-wise operation takes its operand's layout. When that no longer helps,
+redundant time steps are dropped (`redundant_steps.py`) and variables with at most two neighbours
+eliminated (`series_parallel.py`).
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ Step = Substitution | Elimination
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduced:
-    """A smaller core and the substitutions that lead to it."""
+    """A smaller core, and the steps that led to it."""
 
     core: Core
     steps: tuple[Step, ...]
 
     def lift(self, choice: Ints) -> Ints:
-        """The choice of the core the reduction started from."""
+        """The choice of the original core, given one of the reduced core."""
         for sub in reversed(self.steps):
             choice = sub.lift(choice)
         return choice
 
     def push(self, choice: Ints) -> Ints:
-        """The choice of the reduced core that comes nearest to one of the core before."""
+        """The choice of the reduced core that comes closest to one of the original core."""
         for step in self.steps:
             choice = step.push(choice)
         return choice
 
 
 def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduced:
-    """Reduce until nothing changes or time is up: what is done by then is a reduction too.
+    """Reduce until nothing changes or time is up; a reduction cut short is valid too.
 
-    Raises `InfeasibleError` if a variable is left no choice.
+    Raises `InfeasibleError` if a variable has no choice left.
     """
     core, first = _merge_edges(compress_steps(core))
     steps: list[Step] = [first]
     for turn in range(rounds):
-        # The first round is cheap, and without it the search finds no first choice.
+        # The first round is cheap, and without it the search does not get to a first choice.
         if turn > 0 and monotonic() > deadline:
             break
         core, pruned = _prune(core, steps)
@@ -65,7 +65,7 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
         if pruned or contracted:
             core = compress_steps(core)
             continue
-        # Fewer steps leave more variables free of usage, and free ones reduce further.
+        # With fewer steps, more variables are free of usage, and those can be eliminated.
         before = core.size
         core, eliminated = eliminate_series(prune_steps(core))
         steps.append(eliminated)

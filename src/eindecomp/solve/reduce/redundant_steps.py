@@ -1,4 +1,4 @@
-"""Drops time steps whose capacity cannot bind because another step's binds first."""
+"""Drops time steps that can never be over capacity unless another step is too."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from eindecomp.solve.problem.arrays import Floats, Ints, Mask, offsets
 from eindecomp.solve.problem.core import Core, over_steps
 from eindecomp.solve.reduce.usage_items import merge_items
 
-_WORK = 100_000_000  # item entries looked at before giving up on further steps
+_WORK = 100_000_000  # the most item entries to look at
 
 
 def prune_steps(core: Core) -> Core:
-    """Drop step s if, whatever is chosen, it is within capacity whenever some step t is."""
+    """Drop every step s that is within capacity whenever some other step t is."""
     steps = core.capacity.size
     if steps < 2 or core.item_var.size == 0:
         return core
@@ -39,7 +39,7 @@ def prune_steps(core: Core) -> Core:
 
 
 def _tolerance(usage: Floats, peak: Floats) -> float:
-    """Zero for integers, whose sums are exact; what rounding may add for others."""
+    """What rounding may add to a sum: nothing if usages are integers."""
     exact = bool(np.all(usage == np.rint(usage))) and usage.sum() < 2**53
     return 0.0 if exact else 1e-9 * float(np.abs(peak).max(initial=0.0))
 
@@ -98,7 +98,7 @@ def _add(
     item: int,
     sign: float,
 ) -> float:
-    """Add an item's usages to its variable's excess; the change of the largest excess."""
+    """Add an item's usages to its variable's excess; returns the change of the largest excess."""
     base = offset[item_var[item]]
     before, after = -np.inf, -np.inf
     for k in range(item_offset[item + 1] - item_offset[item]):

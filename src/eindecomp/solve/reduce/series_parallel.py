@@ -1,7 +1,7 @@
 """Eliminates variables with one or two neighbours and no usage (series-parallel reduction).
 
-Such a variable's best choice depends on its neighbours alone, so its costs move into a unary cost
-or into one table between them. Exact; `Elimination.lift` takes the best choices back.
+Such a variable's best choice depends on its neighbours alone, so its costs become a unary cost of
+one neighbour or a table between two. This is exact; `Elimination.lift` restores the best choices.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from eindecomp.solve.problem.arrays import Floats, Ints, offsets
 from eindecomp.solve.problem.core import Core
 
 _CELLS = 1 << 12  # a new table may be this large even if it is larger than the two it replaces
-_JOINED = 1 << 26  # cells of the joined table that the least is taken of
+_JOINED = 1 << 26  # the most cells of a joined table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Elimination:
-    """What was eliminated, in order: a variable, its neighbours, its best choice per theirs."""
+    """What was eliminated, in order: a variable, its neighbours, its best choice given theirs."""
 
     kept: Ints
     size: int
@@ -39,7 +39,7 @@ class Elimination:
 
 
 def eliminate_series(core: Core) -> tuple[Core, Elimination]:
-    """Eliminate while there is a variable without usage and with at most two neighbours."""
+    """Eliminate as long as some variable has no usage and at most two neighbours."""
     bound_by_usage = np.zeros(core.size, dtype=bool)
     bound_by_usage[core.item_var] = True
     unary = np.split(core.unary.copy(), core.offset[1:-1])
@@ -76,7 +76,7 @@ def eliminate_series(core: Core) -> tuple[Core, Elimination]:
 
 
 def _tables_around(core: Core) -> list[dict[int, Floats]]:
-    """For each variable its neighbours' tables, with its own choices as rows."""
+    """For each variable, the table to each neighbour, with its own choices as rows."""
     sizes = core.domains
     around: list[dict[int, Floats]] = [{} for _ in range(core.size)]
     for e, (u, v) in enumerate(core.edges.tolist()):
@@ -87,7 +87,7 @@ def _tables_around(core: Core) -> list[dict[int, Floats]]:
 
 
 def _worthwhile(v: int, around: list[dict[int, Floats]]) -> bool:
-    """Whether elimination does not make the tables much larger."""
+    """Whether eliminating `v` does not make the tables much larger."""
     if len(around[v]) < 2:
         return True
     first, second = around[v].values()
@@ -97,7 +97,7 @@ def _worthwhile(v: int, around: list[dict[int, Floats]]) -> bool:
 
 
 def _project(costs: Floats, tables: list[Floats]) -> tuple[Floats, Ints]:
-    """The least cost over the first axis of all tables together, and where it is reached."""
+    """The minimum over the first axis of all tables together, and where it is reached."""
     match tables:
         case []:
             total = costs

@@ -1,7 +1,7 @@
-"""Substitution, the operation that most reductions are.
+"""Substitution: the one operation behind most reductions.
 
-Every old variable becomes a function of one new variable, or a constant: that drops choices, fixes
-variables and contracts one into another, all with the same code.
+Every old variable becomes a function of one new variable, or a constant. This covers dropping
+choices, fixing variables and contracting one variable into another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Substitution:
         return self.value[place]
 
     def push(self, choice: Ints) -> Ints:
-        """The new variables' choice that gives the old one, as far as one does."""
+        """The new variables' choice that comes closest to an old choice."""
         return _push(self.sizes, self.owner, self.start, self.value, choice)
 
 
@@ -215,7 +215,7 @@ def _absorb(edges: Ints, offset: Ints, unary: Floats, table_offset: Ints, tables
 
 @compiled
 def _push(sizes: Ints, owner: Ints, start: Ints, value: Ints, choice: Ints) -> Ints:
-    """Per new variable the choice that gives most of its old variables what they had."""
+    """For each new variable, the choice that most of its old variables agree with."""
     offset = np.zeros(sizes.size + 1, dtype=np.int64)
     for c in range(sizes.size):
         offset[c + 1] = offset[c] + sizes[c]

@@ -1,4 +1,4 @@
-"""What a core's variables use over time, kept small: steps that can bind, items merged."""
+"""Keeps the usage items of a core few: drops steps that cannot bind, merges items."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from eindecomp.solve.problem.core import Core, over_steps
 
 
 def compress_steps(core: Core) -> Core:
-    """Drop the steps that cannot bind, and the items alive at none of the others.
+    """Drop the steps that cannot bind, and the items that are alive at no other step.
 
-    A step is dropped if what lives then also lives at a neighbouring step with no more capacity,
-    or if the largest usages fit.
+    A step is dropped if all items alive then are also alive at an adjacent step with no more
+    capacity, or if even the largest usages fit.
     """
     steps = core.capacity.size
     largest = _segment_max(core.item_usage, core.item_offset)
@@ -33,7 +33,7 @@ def compress_steps(core: Core) -> Core:
 
 
 def merge_items(core: Core) -> Core:
-    """Sort items by variable, add up those with the same span, make constant usage capacity."""
+    """Sort items by variable, add up those with the same span, subtract constant usage."""
     span, var = core.item_span, core.item_var
     alive = np.flatnonzero(span[:, 1] > span[:, 0])
     order = alive[np.lexsort((span[alive, 1], span[alive, 0], var[alive]))]
@@ -68,17 +68,17 @@ def _segment_min(values: Floats, offset: Ints) -> Floats:
 
 @compiled
 def _binding_steps(capacity: Floats, starts: Mask, ends: Mask) -> Mask:
-    """Steps that no neighbour makes redundant."""
+    """Steps that no adjacent step makes redundant."""
     steps = capacity.size
     keep = np.zeros(steps, dtype=np.bool_)
     candidate = -1  # the tightest step since the last end
     for t in range(steps):
-        # Nothing ended at t: what lived at the candidate still lives, so the tighter one stays.
+        # Nothing ended at t: what was alive at the candidate still is, so the tighter one stays.
         if candidate >= 0 and ends[t]:
             keep[candidate] = True
             candidate = -1
         if candidate < 0:
-            # Nothing started at t either: all that lives lived at the step just kept.
+            # Nothing started at t either: all that is alive was so at the step just kept.
             if t > 0 and not starts[t] and keep[t - 1] and capacity[t] >= capacity[t - 1]:
                 continue
             candidate = t

@@ -1,8 +1,8 @@
 """Branch and bound over the Lagrangian bound, best bound first: exact, given time.
 
-A node is a set of kept choices. Each node moves its parent's prices a little further, removes
-choices whose bound passes the best known cost, removes choices that no longer fit the capacities,
-and splits a variable that the last decoded choices disagree on.
+A node is a set of remaining choices. Expanding it improves its parent's prices a little, removes
+choices whose bound exceeds the best known cost and choices that no longer fit the capacities, and
+branches on a variable that the last decoded choices disagree on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BranchProgress:
-    """Where the search stands: the bound over all open nodes, and a better choice if any."""
+    """The bound over all open nodes, and a better choice if there is a new one."""
 
     bound: float
     choice: Ints | None
@@ -44,7 +44,7 @@ class BranchProgress:
 class Branching:
     """A branch and bound search over a graph of finite costs.
 
-    A choice is worth reporting if it costs no more than the cutoff: the best known, less `margin`.
+    A choice is reported if it costs no more than the cutoff: the best known cost less `margin`.
     """
 
     graph: ArcGraph
@@ -59,7 +59,7 @@ class Branching:
         self.open = [Node(self.root.bound, 0, keep, self.root.best_price.copy())]
 
     def run(self, cutoff: float) -> Iterator[BranchProgress]:
-        """Handle nodes until none is open; a choice reported lowers the cutoff."""
+        """Expand nodes until none is open; every choice reported lowers the cutoff."""
         while self.open:
             node = heapq.heappop(self.open)
             if node.bound > cutoff:
@@ -77,20 +77,20 @@ class Branching:
         masked = self.graph._replace(unary=np.where(keep, self.graph.unary, np.inf))
         ascent = Ascent.begin(masked, node.price, self.root.messages)
         ascent.pace = 0.3
-        found, votes = self._ascend(ascent, cutoff)
+        better, votes = self._ascend(ascent, cutoff)
         bound = max(ascent.bound, node.bound)
-        if found is not None:
-            cutoff = min(cutoff, cost_of(self.graph, found) - self.margin)
+        if better is not None:
+            cutoff = min(cutoff, cost_of(self.graph, better) - self.margin)
         if bound > cutoff:
-            return found
+            return better
         unary = penalised(masked, ascent.best_price)
         if not fix_choices(masked, unary, ascent.messages, keep, cutoff, ascent.best_price):
-            return found
-        self._split(keep, votes, bound, ascent)
-        return found
+            return better
+        self._branch(keep, votes, bound, ascent)
+        return better
 
     def _ascend(self, ascent: Ascent, cutoff: float) -> tuple[Ints | None, Floats]:
-        """Move prices; the best choice met within the cutoff, and how often each choice came."""
+        """Improve prices; the best choice met within the cutoff, and how often each was decoded."""
         votes = np.zeros(self.graph.unary.size)
         best: Ints | None = None
         for turn in range(_ITERATIONS):
@@ -104,8 +104,8 @@ class Branching:
                 break
         return best, votes
 
-    def _split(self, keep: Mask, votes: Floats, bound: float, ascent: Ascent) -> None:
-        """Open two nodes on the variable whose votes are most divided, weighted by its stakes."""
+    def _branch(self, keep: Mask, votes: Floats, bound: float, ascent: Ascent) -> None:
+        """Branch on the variable whose votes are most divided, weighted by what is at stake."""
         graph = self.graph
         counts = np.add.reduceat(keep, graph.offset[:-1], dtype=np.int64)
         if np.all(counts <= 1):
@@ -130,7 +130,7 @@ class Branching:
 def fix_choices(
     graph: ArcGraph, unary: Floats, messages: Floats, keep: Mask, cutoff: float, price: Floats
 ) -> bool:
-    """Clear `keep` where a choice's bound passes the cutoff; False if a variable has none left."""
+    """Clear `keep` where a choice's bound exceeds the cutoff; False if a variable has none left."""
     message_passing.sweep(graph, unary, messages, True)
     message_passing.sweep(graph, unary, messages, False)
     raw, magnitude = message_passing.bound(graph, unary, messages)
@@ -144,7 +144,7 @@ def fix_choices(
 
 @compiled
 def _fix_forward(graph: ArcGraph, unary: Floats, messages: Floats, keep: Mask, room: float) -> bool:
-    """A forward sweep: taking a choice adds at least its belief's excess over the least one."""
+    """A forward sweep: a choice costs at least its belief's excess over the least belief."""
     belief = np.zeros(message_passing.largest_domain(graph))
     for s in range(graph.offset.size - 1):
         size = graph.offset[s + 1] - graph.offset[s]
@@ -164,7 +164,7 @@ def _fix_forward(graph: ArcGraph, unary: Floats, messages: Floats, keep: Mask, r
 
 @compiled
 def propagate(graph: ArcGraph, keep: Mask) -> bool:
-    """Clear `keep` for choices that overflow if all others use the least; False if none fit."""
+    """Clear `keep` for choices that overflow even if all others use least; False if none fit."""
     steps = graph.capacity.size
     n = graph.offset.size - 1
     change = np.zeros(steps + 1)
@@ -202,7 +202,7 @@ def _least_usage(graph: ArcGraph, keep: Mask, v: int, item: int) -> float:
 
 @compiled
 def _fits(graph: ArcGraph, keep: Mask, v: int, k: int, slack: Floats, own: Floats) -> bool:
-    """Whether choice `k` of `v` fits if all other variables use the least they can."""
+    """Whether choice `k` of `v` fits if all other variables use as little as they can."""
     first, last = slack.size, 0
     for item in range(graph.item_start[v], graph.item_start[v + 1]):
         more = graph.item_usage[graph.item_offset[item] + k] - _least_usage(graph, keep, v, item)

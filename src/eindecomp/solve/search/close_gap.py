@@ -1,8 +1,8 @@
-"""Closes the gap between the best choice and the bound, by turns of search and of shrinking.
+"""Closes the gap between the best choice and the bound, by searching and shrinking in turns.
 
-Every good choice found makes room for reduced-cost fixing: choices whose bound passes the best
-known cost are dropped, and what is left is reduced again, often to a small part of what it was. The
-search goes on there, until nothing better is left, branch and bound finishes, or time is up.
+Every better choice allows more reduced-cost fixing: choices whose bound exceeds the best known cost
+are dropped, and the rest is reduced again, often to a fraction of its size. The search continues
+there until nothing better is left, branch and bound finishes, or time is up.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from eindecomp.solve.search.branch_and_bound import Branching, fix_choices, prop
 from eindecomp.solve.search.incumbent import Incumbent
 from eindecomp.solve.search.portfolio import Portfolio
 
-_BRANCH_CELLS = 1_000_000  # branch and bound is for cores with fewer table cells
-_BRANCH_CHOICES = 1_000  # with fewer choices than this it comes first
-_SHRINK = 0.9  # a smaller core must have fewer than this share of the choices
-_TURNS = (2, 40)
+_BRANCH_CELLS = 1_000_000  # with more table cells, branch and bound is not tried
+_BRANCH_CHOICES = 1_000  # with fewer choices, it is tried at once
+_SHRINK = 0.9  # a smaller core may have at most this share of the choices
+_TURNS = (2, 40)  # of the portfolio on a new core, and before branch and bound on a large one
 
 
-def close_gap(core: Core, best: Incumbent, deadline: float, seed: int) -> bool:
+def close_gap(core: Core, incumbent: Incumbent, deadline: float, seed: int) -> bool:
     """Search a core until time is up; whether the best choice is proved to be optimal."""
     rng = np.random.default_rng(seed)
     state = rng.integers(1, 2**63, size=1, dtype=np.uint64)
@@ -38,40 +38,40 @@ def close_gap(core: Core, best: Incumbent, deadline: float, seed: int) -> bool:
     turns = _TURNS[0]
     while True:
         core, most = finite(core)
-        best.constant = core.constant
+        incumbent.constant = core.constant
         graph = arc_graph_of(core)
-        portfolio = Portfolio(graph, most, best, deadline, state, rng, Ascent.begin(graph))
+        portfolio = Portfolio(graph, most, incumbent, deadline, state, rng, Ascent.begin(graph))
         portfolio.begin(warm)
         smaller: Reduced | None = None
         while smaller is None:
             portfolio.work(turns)
-            if best.closed() or monotonic() > deadline:
-                return best.closed()
-            smaller = _shrink(core, portfolio, best.cutoff(most))
+            if incumbent.closed() or monotonic() > deadline:
+                return incumbent.closed()
+            smaller = _shrink(core, portfolio, incumbent.cutoff(most))
             if smaller is None or smaller.core.size == 0:
                 if smaller is not None:
-                    _offer_last(smaller, best)
-                best.close()
+                    _offer_last(smaller, incumbent)
+                incumbent.close()
                 return True
             if smaller.core.unary.size > _SHRINK * core.unary.size:
                 smaller = None
-                if _branches(graph, turns):
+                if _should_branch(graph, turns):
                     return _branch(portfolio, most)
                 turns *= 2
         turns = _TURNS[0]
         warm = None if portfolio.choice is None else smaller.push(portfolio.choice)
-        best.lift = _chained(best.lift, smaller)
+        incumbent.lift = _chained(incumbent.lift, smaller)
         core = smaller.core
 
 
-def _branches(graph: ArcGraph, turns: int) -> bool:
-    """Whether branch and bound is the better way on."""
+def _should_branch(graph: ArcGraph, turns: int) -> bool:
+    """Whether to go on by branch and bound."""
     small = graph.unary.size < _BRANCH_CHOICES
     return small or (turns >= _TURNS[1] and graph.cells.size < 2 * _BRANCH_CELLS)
 
 
 def finite(core: Core) -> tuple[Core, float]:
-    """The core with ∞ made a cost beyond any finite choice's, and the most that one can cost."""
+    """The core with ∞ replaced by more than any finite choice costs, and the most that one can."""
     magnitude = 0.0
     for costs, offset in ((core.unary, core.offset), (core.tables, core.table_offset)):
         if costs.size:
@@ -88,7 +88,7 @@ def _chained(lift: Callable[[Ints], Ints], smaller: Reduced) -> Callable[[Ints],
 
 
 def _shrink(core: Core, portfolio: Portfolio, cutoff: float) -> Reduced | None:
-    """The core without choices that cost more than the cutoff; None if no choice is left."""
+    """The core without choices that must cost more than the cutoff; None if no choice is left."""
     graph = portfolio.graph
     keep = np.ones(core.unary.size, dtype=np.bool_)
     ascent = portfolio.ascent
@@ -108,24 +108,24 @@ def _shrink(core: Core, portfolio: Portfolio, cutoff: float) -> Reduced | None:
     return Reduced(reduced.core, (sub, *reduced.steps))
 
 
-def _offer_last(smaller: Reduced, best: Incumbent) -> None:
-    """The only choice left, which may be better than the best known."""
+def _offer_last(smaller: Reduced, incumbent: Incumbent) -> None:
+    """Offer the only choice left, which may be better than the best known."""
     last = smaller.lift(np.zeros(0, dtype=np.int64))
-    best.offer(last, smaller.core.constant - best.constant)
+    incumbent.offer(last, smaller.core.constant - incumbent.constant)
 
 
 def _branch(portfolio: Portfolio, most: float) -> bool:
-    """Branch and bound, with local search now and then; whether it came to an end."""
-    best = portfolio.best
-    branching = Branching(portfolio.graph, portfolio.ascent, best.margin())
+    """Branch and bound, with local search now and then; whether the optimum is proved."""
+    incumbent = portfolio.incumbent
+    branching = Branching(portfolio.graph, portfolio.ascent, incumbent.margin())
     branching.start()
-    for count, report in enumerate(branching.run(best.cutoff(most))):
-        if report.choice is not None:
-            portfolio.offer(report.choice)
-        best.raise_bound(report.bound)
-        if monotonic() > portfolio.deadline or best.closed():
-            return best.closed()
+    for count, progress in enumerate(branching.run(incumbent.cutoff(most))):
+        if progress.choice is not None:
+            portfolio.offer(progress.choice)
+        incumbent.raise_bound(progress.bound)
+        if monotonic() > portfolio.deadline or incumbent.closed():
+            return incumbent.closed()
         if count % 500 == 499:
             portfolio.shake()
-    best.close()
+    incumbent.close()
     return True

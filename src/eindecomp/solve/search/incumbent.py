@@ -1,4 +1,4 @@
-"""The best choice and bound so far, as seen from the core that is being worked on."""
+"""The incumbent: the best choice and bound so far, in terms of the core being searched."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SLACK = 1e-9  # relative to cost: what counts as equal when costs are not integ
 
 @dataclass(slots=True)
 class Incumbent:
-    """The record of a search; costs passed in are a core's, without its `constant`.
+    """The record of a search; costs passed in are those of a core without its `constant`.
 
-    `lift` takes a core's choice to the problem's. Both are set anew when the core is replaced by a
-    smaller one that holds every choice better than the best known.
+    `lift` turns a core's choice into the problem's. Both are replaced when the core shrinks to a
+    smaller one, which keeps every choice that is better than the best known.
     """
 
     on_choice: Callable[[Ints], None]
@@ -28,7 +28,7 @@ class Incumbent:
     cost: float = np.inf
     bound: float = -np.inf
     rival: Callable[[], Ints | None] = field(default=lambda: None)
-    """Asks another solver for an optimal choice of the problem, if it has one by now."""
+    """Asks another solver for an optimal choice of the problem; None until it has one."""
     is_beaten: bool = False
     """Whether the rival had one."""
 
@@ -39,7 +39,7 @@ class Incumbent:
             self.on_choice(self.lift(choice))
 
     def raise_bound(self, bound: float) -> None:
-        """Take a bound on the core; it bounds the problem up to the best known cost."""
+        """Take a bound on the core, which bounds the problem up to the best known cost."""
         proved = min(bound + self.constant, self.cost)
         if proved > self.bound:
             self.bound = proved
@@ -52,10 +52,10 @@ class Incumbent:
 
     def closed(self) -> bool:
         """Whether no better choice can exist, by our own proof or by a rival's."""
-        found = None if self.is_beaten else self.rival()
-        if found is not None:
+        optimum = None if self.is_beaten else self.rival()
+        if optimum is not None:
             self.is_beaten = True
-            self.on_choice(found)
+            self.on_choice(optimum)
         is_tight = bool(np.isfinite(self.cost)) and self.bound > self.cost - self.margin()
         return self.is_beaten or is_tight
 
@@ -70,7 +70,7 @@ class Incumbent:
         return min(self.cost - self.margin() - self.constant, most)
 
     def target(self, bound: float) -> float:
-        """A cost of the core that the optimum is thought to come near, for the length of steps."""
+        """An estimate of the core's optimum, which sets the length of subgradient steps."""
         if np.isfinite(self.cost):
             return self.cost - self.constant
         return 1.2 * max(bound, 0.0) + 1.0

@@ -1,8 +1,8 @@
 """Local search by exact dynamic programs on random trees of the graph, within the capacities.
 
-A move grows a random induced tree, finds its best choices given the rest, and is taken if no step
-overflows. Where one does, prices on the overflowing steps are raised and the tree is solved anew.
-`explore` shakes a random region with perturbed costs, settles it again and keeps what is no worse.
+A move grows a random induced tree, finds its best choices given the rest, and is made if no step
+overflows. If one does, prices on the overflowing steps are raised and the tree is solved again.
+`explore` perturbs a random region, improves it again, and keeps the result if it is no worse.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def explore(
     noise: float,
     reach: int,
 ) -> float:
-    """Shake and settle `rounds` regions of up to `reach` variables; the change of cost."""
+    """Perturb and improve `rounds` regions of up to `reach` variables; the change of cost."""
     n = graph.offset.size - 1
     most, reach = min(most, n), min(reach, n)
     tree = scratch(graph, most)
@@ -82,7 +82,7 @@ def explore(
         for turn in range(2 * count):
             size = 1 + random_below(state, 1 + random_below(state, most))
             root = region[random_below(state, count)]
-            # The last moves look at costs alone: they use up what capacity is left.
+            # The last moves ignore prices, so that they use up what capacity is left.
             seen_costs = unary if turn < count else graph.unary
             step += _move(graph, seen_costs, choice, used, state, 0.0, root, size, tree)
         if step <= 0.0:
@@ -97,7 +97,7 @@ def explore(
 
 @compiled
 def _copy(source: Costs, target: Costs) -> None:
-    # For target[:] = source numba would compile its message on unequal shapes, which takes seconds.
+    # With target[:] = source, numba would also compile its shape error, which takes seconds.
     for i in range(source.size):
         target[i] = source[i]
 
@@ -134,7 +134,7 @@ def _move(
     size: int,
     tree: Scratch,
 ) -> float:
-    """Solve one tree, with prices on what overflows; take the result if it fits."""
+    """Solve one tree, with prices on overflowing steps; make the move if it fits."""
     count = grow(graph, state, root, size, tree)
     local_costs(graph, unary, choice, tree, count)
     low, high = graph.capacity.size, 0
@@ -162,7 +162,7 @@ def _move(
 
 @compiled
 def _overflow(graph: ArcGraph, used: Floats, change: Floats, first: int, last: int) -> float:
-    """The usage that a change adds beyond capacity, summed over steps."""
+    """The usage beyond capacity that a change adds, summed over steps."""
     overflow, running = 0.0, 0.0
     for t in range(first, last):
         running += change[t]
@@ -185,7 +185,7 @@ def _raise_prices(
 
 @compiled
 def _take(choice: Ints, used: Floats, tree: Scratch, count: int, first: int, last: int) -> None:
-    """Make the tree's fresh choices the choice, and clear the change of usage."""
+    """Adopt the tree's new choices, and clear the change of usage."""
     running = 0.0
     for t in range(first, last):
         running += tree.change[t]

@@ -1,8 +1,8 @@
-"""Bounds and good choices side by side, for cores that exact methods cannot finish.
+"""Takes turns at raising the bound and improving the best choice of a core.
 
-A turn is some of the price ascent (bounds, and choices decoded on the way), local search from a
-new start, and local search around the best choice. Work is counted in moves, not in seconds, so a
-run that ends before its time limit is the same for the same seed.
+A turn runs some iterations of the price ascent (which gives bounds, and choices decoded from
+them), local search from a new start, and local search around the best choice. Work is measured in
+moves, not seconds, so runs with the same seed are identical unless the time limit cuts them short.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from eindecomp.solve.search.local_search import explore, improve
 from eindecomp.solve.search.random_numbers import RandomState
 
 _TURN = 300_000  # variables visited by local search in one turn
-_ROUNDS = 500  # regions shaken in one turn, at most
+_ROUNDS = 500  # regions perturbed in one turn, at most
 _ASCENT = 4_000_000  # table cells visited by the ascent in one turn
 _ITERATIONS = (25, 100)  # of the ascent in one turn, at least and at most
 _FIRST_ITERATIONS = 150  # of the ascent before the first turn
-_GRACE = 1.0  # seconds beyond the deadline that a first choice may take
+_GRACE = 1.0  # seconds past the deadline that a first choice may take
 
 
 @dataclass(slots=True)
@@ -33,8 +33,8 @@ class Portfolio:
 
     graph: ArcGraph
     most: float
-    """What no finite choice costs more than."""
-    best: Incumbent
+    """An upper bound on the cost of any finite choice."""
+    incumbent: Incumbent
     deadline: float
     state: RandomState
     rng: np.random.Generator
@@ -44,7 +44,7 @@ class Portfolio:
     starts: list[Ints] = field(default_factory=list[Ints])
 
     def begin(self, warm: Ints | None) -> None:
-        """Find a first choice: the warm one if it fits, else one by high prices."""
+        """Find a first choice: the warm start if it fits, or else one by high prices."""
         if warm is not None and np.all(usage_over_steps(self.graph, warm) <= self.graph.capacity):
             self.offer(warm)
         elif (first := self._first_choice()) is not None:
@@ -53,15 +53,15 @@ class Portfolio:
         self._ascend(_FIRST_ITERATIONS)
 
     def _first_choice(self) -> Ints | None:
-        """A choice by high prices; while there is none at all, time may run out a little."""
-        grace = 0.0 if np.isfinite(self.best.cost) else _GRACE
+        """A choice by high prices, a little past the deadline if there is no choice at all yet."""
+        grace = 0.0 if np.isfinite(self.incumbent.cost) else _GRACE
         return settle_prices(self.graph, self.most, self.deadline + grace)
 
     def work(self, turns: int) -> None:
-        """Take turns until they, the time or the gap are used up."""
+        """Take so many turns, fewer if time is up or the gap is closed."""
         iterations = int(np.clip(_ASCENT // (self.graph.cells.size + 1), *_ITERATIONS))
         for _ in range(turns):
-            if monotonic() > self.deadline or self.best.closed():
+            if monotonic() > self.deadline or self.incumbent.closed():
                 return
             self._ascend(iterations)
             self._restart()
@@ -72,25 +72,25 @@ class Portfolio:
         cost = cost_of(self.graph, choice)
         if cost < self.cost:
             self.choice, self.cost = choice.copy(), cost
-            self.best.offer(self.choice, cost)
+            self.incumbent.offer(self.choice, cost)
 
     def _ascend(self, iterations: int) -> None:
-        """Improve prices; choices that fit become starts for the local search."""
+        """Improve prices; the best choice met that fits is a start for local search."""
         best: Ints | None = None
         best_cost = np.inf
         for _ in range(iterations):
             if monotonic() > self.deadline:
                 break
-            slack = self.ascent.iterate(self.best.target(self.ascent.bound))
+            slack = self.ascent.iterate(self.incumbent.target(self.ascent.bound))
             if np.all(slack >= 0) and (cost := cost_of(self.graph, self.ascent.choice)) < best_cost:
                 best, best_cost = self.ascent.choice.copy(), cost
-        self.best.raise_bound(self.ascent.bound)
+        self.incumbent.raise_bound(self.ascent.bound)
         if best is not None:
             self.offer(best)
             self.starts.append(best)
 
     def _restart(self) -> None:
-        """Settle a start of the ascent's, or the best choice, at lower and lower prices."""
+        """Improve a start from the ascent, or now and then the best choice, at falling prices."""
         if self.starts:
             start = self.starts.pop()
         elif self.choice is not None and self.rng.random() < 0.2:
@@ -112,7 +112,7 @@ class Portfolio:
             self.offer(choice)
 
     def shake(self) -> None:
-        """Shake and settle regions of the best choice."""
+        """Perturb regions of the best choice and improve them again."""
         if self.choice is None:
             return
         n = self.choice.size
@@ -127,7 +127,7 @@ class Portfolio:
             self.graph, self._priced(scale), choice, used, self.state, rounds, most, noise, reach
         )
         self.offer(choice)
-        # A choice no worse but different is a better place to go on from than the same again.
+        # To go on from a different choice of the same cost is better than from the same one again.
         if cost_of(self.graph, choice) == self.cost:
             self.choice = choice
 

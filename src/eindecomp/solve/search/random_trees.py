@@ -1,8 +1,8 @@
-"""Random induced trees of a graph, and the exact best choices on one given all others.
+"""Random induced trees of a graph, and the best choices on one given all other choices.
 
 A tree is `count` variables in `order`, parents first; `up[i]` is the arc from variable `i` of the
 tree to its parent, `place[v]` is where `v` stands in the order, or -1. Costs of the tree's choices
-are packed at `place_of`; the choices found are `fresh`.
+are packed at `place_of`; its new choices are `fresh`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from eindecomp.solve.bound.message_passing import largest_domain
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arc_graph import ArcGraph, add_usage, summed
+from eindecomp.solve.problem.arc_graph import ArcGraph, add_usage, prefix_sums
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.search.random_numbers import RandomState, random_below
 
@@ -26,13 +26,13 @@ class Scratch(NamedTuple):
     up: Ints
     place_of: Ints
     plain: Floats
-    """Costs of the tree's choices given the choices outside."""
+    """Costs of the tree's choices, given the choices outside it."""
     belief: Floats
-    """Those, with noise, prices and the least costs of the subtree."""
+    """The same plus noise, prices and the least costs of the subtree."""
     fresh: Ints
     frontier: Ints
     extra: Floats
-    """A price for each step, with room for one more."""
+    """A price for each step, and one unused entry."""
     change: Floats
     """Differences of usage from step to step."""
     buffer: Floats
@@ -125,14 +125,14 @@ def local_costs(graph: ArcGraph, unary: Floats, choice: Ints, tree: Scratch, cou
 def solve_tree(
     graph: ArcGraph, state: RandomState, noise: float, tree: Scratch, count: int, priced: bool
 ) -> None:
-    """The best choices of the tree's variables, into `fresh`; `priced` counts usage too."""
+    """Write the tree's best choices into `fresh`; with `priced`, usage counts too."""
     place_of, belief, buffer = tree.place_of, tree.belief, tree.buffer
     for k in range(place_of[count]):
         belief[k] = tree.plain[k]
         if noise > 0.0:
             belief[k] -= noise * np.log((random_below(state, 1 << 30) + 1.0) / (1 << 30))
     if priced:
-        before = summed(tree.extra[:-1])
+        before = prefix_sums(tree.extra[:-1])
         for i in range(count):
             add_usage(graph, before, tree.order[i], belief[place_of[i] : place_of[i + 1]])
     for i in range(count - 1, 0, -1):
@@ -161,7 +161,7 @@ def _choose(graph: ArcGraph, state: RandomState, tree: Scratch, count: int) -> N
         row = 0
         if i > 0:
             row = graph.table[graph.back[up[i]]] + fresh[tree.place[graph.to[up[i]]]] * size
-        shift = random_below(state, size)  # ties fall anywhere
+        shift = random_below(state, size)  # so that ties are broken at random
         least = np.inf
         for turn in range(size):
             k = turn + shift
@@ -177,7 +177,7 @@ def _choose(graph: ArcGraph, state: RandomState, tree: Scratch, count: int) -> N
 
 @compiled
 def gain(graph: ArcGraph, choice: Ints, tree: Scratch, count: int) -> float:
-    """How much the tree's cost falls."""
+    """By how much the new choices lower the tree's cost."""
     up, place_of, plain, fresh = tree.up, tree.place_of, tree.plain, tree.fresh
     gain = 0.0
     for i in range(count):
@@ -195,7 +195,7 @@ def gain(graph: ArcGraph, choice: Ints, tree: Scratch, count: int) -> float:
 def true_gain(
     graph: ArcGraph, unary: Floats, choice: Ints, tree: Scratch, count: int, gain: float
 ) -> float:
-    """The gain without the prices that `unary` holds."""
+    """The gain without the prices that `unary` includes."""
     for i in range(count):
         v = tree.order[i]
         old, new = graph.offset[v] + choice[v], graph.offset[v] + tree.fresh[i]
@@ -205,7 +205,7 @@ def true_gain(
 
 @compiled
 def usage_change(graph: ArcGraph, choice: Ints, tree: Scratch, count: int) -> tuple[int, int]:
-    """Write the differences of usage over steps into `change`; the range they lie in."""
+    """Write the changes of usage from step to step into `change`; the range of steps changed."""
     fresh, change = tree.fresh, tree.change
     first, last = graph.capacity.size, 0
     for i in range(count):
