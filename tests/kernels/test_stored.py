@@ -19,7 +19,7 @@ PROGRAM = """
 import numpy as np
 from eindecomp.kernels import cache
 from eindecomp.models.parse_extreme import after_lines
-from eindecomp.solve.dominate import __name__
+from eindecomp.solve.reduce.dominate import __name__
 text = np.frombuffer(b"one\\ntwo\\nthree", np.uint8)
 print(after_lines(text, 0, 2), sum(after_lines.stats.cache_hits.values()), cache.usage().files)
 """

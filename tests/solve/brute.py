@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
 
 from eindecomp.solve import Problem
+from eindecomp.solve.problem.arrays import Ints
+from eindecomp.solve.problem.core import Core
+
+
+def all_choices(problem: Problem | Core) -> Iterator[Ints]:
+    """Every choice, feasible or not."""
+    for choice in product(*(range(d) for d in problem.domains.tolist())):
+        yield np.array(choice, dtype=np.int64)
 
 
 def brute_force(problem: Problem) -> float:
     """The least cost of any feasible choice, or infinity."""
     best = float("inf")
-    for choice in product(*(range(d) for d in problem.domains.tolist())):
-        picked = np.array(choice, dtype=np.int64)
-        if problem.feasible(picked):
-            best = min(best, problem.cost_of(picked))
+    for choice in all_choices(problem):
+        if problem.feasible(choice):
+            best = min(best, problem.cost_of(choice))
     return best
 
 

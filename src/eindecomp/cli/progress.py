@@ -13,12 +13,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from eindecomp.solve.compile_events import watch_compilation
 from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 INTERRUPTED = 130
+COMPILING = "compiling the solver, once on this machine"
 progress_console = Console(stderr=True)
 
 
@@ -29,16 +31,23 @@ def live_line() -> Generator[Callable[[Progress], None] | None, None, None]:
         yield None
         return
     started, last = monotonic(), Progress(0.0, "starting", inf, 0)
+    compiling = 0
 
     def line() -> Text:
-        # The clock goes on between events: compiling the solver's loops takes seconds.
-        return progress_line(replace(last, seconds=monotonic() - started))
+        # The clock goes on between events: compiling the solver's loops may take a minute.
+        stage = COMPILING if compiling or last.stage == "compile" else last.stage
+        return progress_line(replace(last, seconds=monotonic() - started, stage=stage))
 
     def follow(event: Progress) -> None:
         nonlocal last
         last = event
 
-    with Live(get_renderable=line, console=progress_console, transient=True, refresh_per_second=4):
+    def count_compilations(active: bool) -> None:
+        nonlocal compiling
+        compiling += 1 if active else -1
+
+    live = Live(get_renderable=line, console=progress_console, transient=True, refresh_per_second=4)
+    with live, watch_compilation(count_compilations):
         yield follow
 
 

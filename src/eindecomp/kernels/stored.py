@@ -74,23 +74,23 @@ class Stored:
 def compiled(function: Function) -> Function:
     """Compile a function over arrays and numbers at its first call, or load it from disk.
 
-    What it calls must be defined in the same folder: the sources there are part of the key.
+    What it calls must be defined in the same folder or below: those sources are part of the key.
     """
     made: Any = numba.njit(cast("Any", function))
-    sources = _sources(Path(function.__code__.co_filename).parent)
+    sources = sources_of(Path(function.__code__.co_filename).parent)
     if sources is not None:
         made._cache = Stored(f"{function.__module__}.{function.__qualname__}\n{sources}")
     return cast("Function", made)
 
 
 @cache
-def _sources(folder: Path) -> str | None:
-    """The digest of all modules of a folder; None where they are no files, as in a zip."""
-    paths = sorted(folder.glob("*.py"))
-    found = hashlib.sha256()
+def sources_of(folder: Path) -> str | None:
+    """The digest of all modules in a folder and below; None if they are not files, as in a zip."""
+    paths = sorted(folder.rglob("*.py"))
+    digest = hashlib.sha256()
     for path in paths:
-        found.update(path.read_bytes())
-    return found.hexdigest() if paths else None
+        digest.update(path.read_bytes())
+    return digest.hexdigest() if paths else None
 
 
 @cache

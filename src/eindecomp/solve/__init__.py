@@ -3,7 +3,8 @@
 from eindecomp.errors import InfeasibleError, ProblemError, UnsolvedError
 from eindecomp.solve.contest import parse_contest, read_contest, solution_json
 from eindecomp.solve.minimize import minimize
-from eindecomp.solve.problem import INFINITE, Factor, Problem
+from eindecomp.solve.problem.arrays import INFINITE, Factor
+from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.solution import Progress, Solution
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Reads and writes the files of the ASPLOS/EuroSys 2025 contest on intra-operator parallelism.
 
-The files are untrusted: everything is checked, and what is wrong is named by its place.
+The files are untrusted: everything is checked, and errors say where in the file they are.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import orjson
 from numpy.typing import NDArray
 
 from eindecomp.errors import ProblemError
-from eindecomp.solve.problem import INFINITE, Ints, Problem, offsets
+from eindecomp.solve.problem.arrays import INFINITE, Ints, offsets
+from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.solution import Solution
 
-UNREACHABLE = 10**18  # how the contest writes ∞
+UNREACHABLE = 10**18  # the contest writes ∞ as this or more
 _GZIP = b"\x1f\x8b"
 _GZIPPED = 16 + zlib.MAX_WBITS
-_CHUNK = 1 << 20  # bytes that are read or inflated at once
-# The contest's largest instance has 93 MB, 64 times its gzipped size, 6.5 million entries and
-# 400,000 lists.
+_CHUNK = 1 << 20  # bytes read or inflated at a time
+# The largest instance of the contest has 93 MB, 64 times its gzipped size, with 6.5 million
+# entries in 400,000 lists.
 _MAX_BYTES = 1 << 28
 _MAX_RATIO = 300
 _MAX_ENTRIES = 1 << 24
@@ -31,7 +32,7 @@ _MAX_OBJECTS = 1000
 
 
 def read_contest(path: str | Path | BinaryIO) -> Problem:
-    """The problem in a contest file, JSON or gzipped JSON; raises `ProblemError` if it is none."""
+    """The problem in a contest file, JSON or gzipped JSON; or `ProblemError`."""
     if isinstance(path, str | Path):
         path = Path(path)
         with path.open("rb") as file:
@@ -40,7 +41,7 @@ def read_contest(path: str | Path | BinaryIO) -> Problem:
 
 
 def parse_contest(file: BinaryIO, name: str) -> Problem:
-    """The problem in an open file, which messages call `name`."""
+    """The problem in an open file; messages refer to it as `name`."""
     try:
         document: Any = orjson.loads(_read_bytes(file, name))
     except orjson.JSONDecodeError as error:
@@ -85,34 +86,34 @@ def solution_json(solution: Solution, feasible: bool) -> bytes:
 
 
 def _read_bytes(file: BinaryIO, name: str) -> bytes:
-    """The file's content, inflated if gzipped, refused beyond sizes that no instance comes near."""
+    """The file's content, inflated if gzipped; raises if it is far larger than any instance."""
     start = file.read(2)
     content = _inflated(start, file, name) if start == _GZIP else start + file.read(_MAX_BYTES)
     if len(content) > _MAX_BYTES:
         raise ProblemError(f"{name}: larger than {_MAX_BYTES} bytes")
-    # Every number and every list of a document costs many times the bytes it is written with.
+    # Parsed, every number and every list takes many times the bytes of its text.
     for mark, what, most in ((b",", "entries", _MAX_ENTRIES), (b"[", "lists", _MAX_LISTS)):
-        if (found := content.count(mark)) > most:
-            raise ProblemError(f"{name}: {found:,} {what}, of at most {most:,}")
+        if (count := content.count(mark)) > most:
+            raise ProblemError(f"{name}: {count:,} {what}, but at most {most:,} are allowed")
     if content.count(b"{") > _MAX_OBJECTS:
         raise ProblemError(f"{name}: more than {_MAX_OBJECTS} objects, where an instance has four")
     return content
 
 
 def _inflated(start: bytes, file: BinaryIO, name: str) -> bytes:
-    """A gzipped file's content as it comes, until it is too much for what was read."""
+    """Inflate a gzipped file chunk by chunk; raises if it grows out of all proportion."""
     inflate = zlib.decompressobj(wbits=_GZIPPED)
     parts: list[bytes] = []
     read, held, waiting = len(start), 0, start
     try:
         while waiting:
-            if inflate.eof:  # what follows is one more member of the file
+            if inflate.eof:  # another member of the file follows
                 inflate = zlib.decompressobj(wbits=_GZIPPED)
             parts.append(inflate.decompress(waiting, _CHUNK))
             held += len(parts[-1])
             if held > _MAX_BYTES or held > _CHUNK + _MAX_RATIO * read:
                 raise ProblemError(
-                    f"{name}: {read:,} bytes inflate to {held:,} and more: no instance is so large"
+                    f"{name}: {read:,} bytes inflate to {held:,} or more, larger than any instance"
                 )
             waiting = inflate.unconsumed_tail or inflate.unused_data
             if not waiting:
@@ -152,7 +153,7 @@ def _pairs(file: str, container: Any, name: str) -> Ints:
 
 
 def _integers(file: str, name: str, flat: list[Any]) -> Ints:
-    # set(map(type, ...)) is the one check of the types that runs at C speed over millions.
+    # set(map(type, ...)) is the only check of types that runs over millions at C speed.
     if not set(map(type, flat)) <= {int}:
         raise ProblemError(f"{file}: {name} holds something other than integers")
     try:

@@ -1,23 +1,44 @@
-"""`minimize`: the strategy that picks and chains the methods."""
+"""`minimize`: which methods are tried, in which order.
+
+Each stage settles the problem, or hands something smaller or a better bound to the next one:
+
+1. fold repeated layers                      `exact/fold.py`
+2. eliminate, if that is little work         `exact/eliminate.py`
+3. bound with tables of limited size         `bound/bounding.py`
+4. reduce to a smaller core                  `reduce/reduce.py`
+5. eliminate the core                        `exact/eliminate.py`
+6. search the core until the gap is closed   `search/close_gap.py`
+
+A problem with a usage limit starts at 4, and takes 5 only if the limit can no longer bind. Modules
+with compiled loops take a while to load and most plans never need them, so they are imported where
+they are called.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from numbers import Integral, Real
 from time import monotonic
 
 import numpy as np
 
-from eindecomp.errors import ProblemError, UnsolvedError
-from eindecomp.solve.bounding import AT_SIGHT, Bounding, folded
-from eindecomp.solve.eliminate import WORK, eliminate
-from eindecomp.solve.problem import Problem
+from eindecomp.errors import InfeasibleError, ProblemError, UnsolvedError
+from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.solve.compile_events import watch_compilation
+from eindecomp.solve.exact.eliminate import eliminate, work_allowed
+from eindecomp.solve.exact.fold import fold_all
+from eindecomp.solve.problem.arrays import Ints
+from eindecomp.solve.problem.core import Core, core_of
+from eindecomp.solve.problem.cost_network import CostNetwork
+from eindecomp.solve.problem.pairwise import pairwise
+from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.run import Lift, Run
 from eindecomp.solve.solution import Progress, Solution
 
 METHODS = ("auto", "exact", "search")
 
-_SPLIT = 0.4  # the part of the time after which no further bound is tried before searching
+_BOUND_SHARE = 0.4  # of the time: after it, no further bound is tried before searching
 
 
 def minimize(
@@ -29,52 +50,120 @@ def minimize(
     on_event: Callable[[Progress], None] | None = None,
     keep_on_interrupt: bool = True,
 ) -> Solution:
-    """The cheapest choice that can be found in time, with a proved bound on what any choice costs.
+    """The cheapest choice found in time, with a proved lower bound on the cost of any choice.
 
     `method` is "auto", "exact" (elimination only; raises `UnsolvedError` if the tables would not
     fit) or "search" (no elimination). Raises `InfeasibleError` if there is no feasible choice. The
-    time limit does not count the hot loops' compilation, once on a machine. Ctrl-C ends a search as
-    the time limit does, once it has found a choice; without `keep_on_interrupt` it always raises
-    `KeyboardInterrupt`, for callers to whom one solve is a step of many.
+    time limit does not include compiling the hot loops, which happens once on a machine. Ctrl-C
+    ends a search as the time limit does, once a choice has been found; without `keep_on_interrupt`
+    it always raises `KeyboardInterrupt`, for callers that solve many problems in a row.
     """
     _check_arguments(problem, method, time_limit, seed)
     start = monotonic()
     run = Run(problem, start, start + time_limit, on_event)
+    watch = nullcontext() if on_event is None else watch_compilation(run.set_compiling)
     try:
-        return _minimize(run, method, time_limit, seed)
+        with watch:
+            return _minimize(run, method, time_limit, seed)
     except KeyboardInterrupt:
-        # Whoever interrupts a search wants what it has found, if it has found anything.
+        # Whoever interrupts a search wants its best choice so far, if there is one.
         if run.choice is None or not keep_on_interrupt:
             raise
         return run.solution(proved=False)
 
 
 def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
+    """The strategy; see the module's docstring."""
     problem = run.problem
     if not problem.factors:
         run.raise_bound(problem.least)
     unfold: Lift = np.array
     if method != "search" and not problem.limited:
-        network, unfold = folded(run)
-        # What is larger than a pair is at its best in elimination, so that may take its time.
-        choice = eliminate(network, run.deadline, WORK if problem.factors else AT_SIGHT)
+        network, unfold = fold_all(run)
+        choice = eliminate(network, run.deadline, work_allowed(problem))
         if choice is not None:
             run.enter("eliminate")
             run.offer(unfold(choice))
             return run.solution(proved=True, summed=True)
         if problem.factors and method == "exact":
-            raise UnsolvedError("exact elimination would need tables beyond the cap")
+            raise _tables_too_large()
         if method == "auto":
             run.enter("split")
-            Bounding(run, network, unfold).tighten(np.inf, run.start + _SPLIT * time_limit)
+            Bounding(run, network, unfold).tighten(np.inf, run.start + _BOUND_SHARE * time_limit)
             if run.bound == run.cost:
                 return run.solution(proved=True)
         if "fold" in run.stages:
-            problem = network.problem(integral=problem.integral)
-    # Loaded here because most plans never need it, and its compiled loops take a while to load.
-    from eindecomp.solve.reduced import minimize_reduced
+            problem = network.to_problem(integral=problem.integral)
+    core, lift = _reduce(run, problem, unfold)
+    if core.size == 0:
+        run.offer(lift(np.zeros(0, dtype=np.int64)))
+        return run.solution(proved=True)
+    if method != "search" and core.item_var.size == 0:
+        run.enter("eliminate")
+        choice = eliminate(CostNetwork.of_core(core), run.deadline)
+        if choice is not None:
+            run.offer(lift(choice))
+            return run.solution(proved=True)
+    if method == "exact":
+        raise _limit_binds() if core.item_var.size else _tables_too_large()
+    return run.solution(proved=_search(run, core, lift, seed))
 
-    return minimize_reduced(run, problem, unfold, method, seed)
+
+def _reduce(run: Run, problem: Problem, unfold: Lift) -> tuple[Core, Lift]:
+    """The core of a problem, and the way back from its choices to those of the run's problem."""
+    from eindecomp.solve.reduce.reduce import reduce_core
+    from eindecomp.solve.warm_up import warm_up_reductions
+
+    run.off_the_clock(warm_up_reductions)
+    run.enter("reduce")
+    without_factors, size = pairwise(problem)
+    reduced = reduce_core(core_of(without_factors), run.deadline)
+    _check_capacity(run, reduced.core)
+
+    def lift(choice: Ints) -> Ints:
+        return unfold(reduced.lift(choice)[:size])
+
+    return reduced.core, lift
+
+
+def _search(run: Run, core: Core, lift: Lift, seed: int) -> bool:
+    """Search a core until time is up; whether the best choice is proved to be optimal."""
+    from eindecomp.solve.exact.toulbar import race
+    from eindecomp.solve.search.close_gap import close_gap
+    from eindecomp.solve.search.incumbent import Incumbent
+    from eindecomp.solve.warm_up import warm_up_search
+
+    run.enter("search")
+    run.off_the_clock(warm_up_search)
+    exact = run.problem.exact_in_floats
+    with race(core, exact=exact) as toulbar:
+
+        def rival() -> Ints | None:
+            choice = toulbar.result()
+            return None if choice is None else lift(choice)
+
+        incumbent = Incumbent(run.offer, run.raise_bound, exact, lift, rival=rival)
+        return close_gap(core, incumbent, run.deadline, seed)
+
+
+def _check_capacity(run: Run, core: Core) -> None:
+    """Note the tightest step; raise if even the least usages exceed the limit there."""
+    if core.capacity.size == 0:
+        return
+    t = int(np.argmin(core.capacity))
+    run.tightest = int(core.step[t])
+    if core.capacity[t] < 0:
+        excess = float(-core.capacity[t])
+        message = f"time step {run.tightest} is over the limit by at least {excess:g}"
+        raise InfeasibleError(message, run.tightest, excess)
+
+
+def _tables_too_large() -> UnsolvedError:
+    return UnsolvedError("exact elimination would need tables larger than the cap")
+
+
+def _limit_binds() -> UnsolvedError:
+    return UnsolvedError("exact elimination cannot handle a usage limit that may bind")
 
 
 def _check_arguments(problem: Problem, method: str, time_limit: float, seed: int) -> None:

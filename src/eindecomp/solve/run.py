@@ -1,4 +1,4 @@
-"""One call of `minimize`: its problem, its clock, and what it has found."""
+"""One call of `minimize`: its problem, its clock, and its best choice and bound so far."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from time import monotonic
 import numpy as np
 
 from eindecomp.errors import InfeasibleError, UnsolvedError
-from eindecomp.solve.problem import Ints, Problem
+from eindecomp.solve.problem.arrays import Ints
+from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.solution import Progress, Solution
 
 ROUNDING = 1e-9
@@ -18,7 +19,7 @@ Lift = Callable[[Ints], Ints]  # from the choices of a smaller problem to those 
 
 @dataclass(slots=True)
 class Run:
-    """The record that the methods write to; mutable, one per call."""
+    """The record that all stages write to; mutable, one per call."""
 
     problem: Problem
     start: float
@@ -31,38 +32,46 @@ class Run:
     stages: list[str] = field(default_factory=list[str])
     tightest: int | None = None
     """The time step with the least capacity left, once that is known."""
+    compiling: int = 0
+    """How many compilations are under way, one within the other."""
 
     def enter(self, stage: str) -> None:
-        """Say which method is at work from now on."""
+        """Note that a new stage begins."""
         self.stage = stage
         self.stages.append(stage)
         self.tell()
 
     def tell(self) -> None:
-        """Report where things stand."""
+        """Report the stage, cost and bound."""
         if self.on_event is not None:
             seconds = monotonic() - self.start
-            self.on_event(Progress(seconds, self.stage, self.cost, self.bound))
+            stage = "compile" if self.compiling else self.stage
+            self.on_event(Progress(seconds, stage, self.cost, self.bound))
 
-    def compile(self, work: Callable[[], None]) -> None:
-        """Do work that is not the problem's own, with the clock stopped."""
-        before, stage = monotonic(), self.stage
-        self.stage = "compile"
-        self.tell()
-        work()
-        self.stage = stage
-        self.start += monotonic() - before
-        self.deadline += monotonic() - before
+    def off_the_clock(self, warm_up: Callable[[], None]) -> None:
+        """Compile or load the loops that `warm_up` calls, with the clock stopped."""
+        before = monotonic()
+        warm_up()
+        seconds = monotonic() - before
+        self.start += seconds
+        self.deadline += seconds
+
+    def set_compiling(self, active: bool) -> None:
+        """Note that a compilation starts or has ended; reports the outermost one."""
+        was_compiling = self.compiling > 0
+        self.compiling += 1 if active else -1
+        if was_compiling != (self.compiling > 0):
+            self.tell()
 
     def offer(self, choice: Ints) -> None:
-        """Take a choice of the problem's own variables if it is feasible and better."""
+        """Take a choice of the run's own problem if it is feasible and better."""
         cost = self.problem.cost_of(choice)
         if cost < self.cost and self.problem.feasible(choice):
             self.choice, self.cost = choice, cost
             self.tell()
 
     def raise_bound(self, bound: float) -> None:
-        """Take a proved bound; for integer costs the next integer is one too."""
+        """Take a proved bound, rounded up if costs are integers."""
         if not np.isfinite(bound):
             return
         proved = int(np.ceil(bound)) if self.problem.integral else float(bound)
@@ -71,23 +80,23 @@ class Run:
             self.tell()
 
     def solution(self, proved: bool, *, summed: bool = False) -> Solution:
-        """The best choice, optimal if `proved`; or the error that there is none.
+        """The best choice, optimal if `proved`; raises if there is none.
 
-        `summed` says that costs were only added up and compared, which loses less to rounding.
+        `summed` says that costs were only added and compared, which loses less to rounding.
         """
         if self.choice is None:
             raise self._no_choice(proved)
         bound = min(self.bound, self.cost)
         if proved:
-            # What float64 cannot hold exactly is optimal up to rounding, and the bound says so.
+            # Costs that float64 cannot hold exactly are optimal up to rounding: lower the bound.
             exact = self.problem.exact_in_floats
-            # Sums of costs that are not negative are off by no more than a part of themselves.
+            # The error of a sum of nonnegative costs is relative to the sum itself.
             relative = summed and self.problem.nonnegative
             scale = abs(self.cost) if relative else self.problem.magnitude
             rounding = 0 if exact else ROUNDING * scale
             bound = self.cost if exact else max(bound, self.cost - rounding)
             if self.problem.integral:
-                # Integers beyond float64 are only optimal where the bound itself meets them.
+                # Integers that float64 cannot hold are only optimal if the bound equals the cost.
                 bound, proved = int(np.floor(bound)), False
         proved = proved or bound == self.cost
         method, seconds = "+".join(self.stages), monotonic() - self.start

@@ -1,4 +1,4 @@
-"""What `minimize` gives back, and what it reports while it works."""
+"""What `minimize` returns, and what it reports while it works."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eindecomp.solve.problem import Ints
+    from eindecomp.solve.problem.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """A choice, what it costs, and what no choice can cost less than."""
+    """A choice, its cost, and a proved lower bound on the cost of any choice."""
 
     choice: Ints
     cost: int | float

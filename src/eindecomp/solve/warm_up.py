@@ -1,8 +1,7 @@
-"""Compiling the hot loops before the clock starts.
+"""Compiles the hot loops before the clock starts.
 
-The first call on a machine compiles them for about half a minute; the result is kept on disk where
-that can be written to, and later processes load it in about a second. Neither is part of a
-problem's time limit.
+On a machine's first call this takes about half a minute; the result is kept on disk if possible,
+and later processes load it in about a second. Neither counts towards the time limit of a problem.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ from time import monotonic
 
 import numpy as np
 
-from eindecomp.solve.best import Best
-from eindecomp.solve.close import close_gap
-from eindecomp.solve.core import core_of
-from eindecomp.solve.problem import Ints, Problem
-from eindecomp.solve.reduce import reduce_core
+from eindecomp.solve.problem.arrays import Ints
+from eindecomp.solve.problem.core import core_of
+from eindecomp.solve.problem.problem import Problem
+from eindecomp.solve.reduce.reduce import reduce_core
+from eindecomp.solve.search.close_gap import close_gap
+from eindecomp.solve.search.incumbent import Incumbent
 
-_PATIENCE = 600.0  # seconds that compiling may take at the very most
+_PATIENCE = 600.0  # seconds that compiling may take at most
 
 
 @cache
@@ -32,12 +32,12 @@ def warm_up_search() -> None:
     """Run ascent, search and branch and bound once."""
     for size in (6, 14):
         core = core_of(_small_problem(size))
-        best = Best(_ignore, _ignore, True, _same)
-        close_gap(core, best, monotonic() + _PATIENCE, seed=0)
+        incumbent = Incumbent(_ignore, _ignore, True, _same)
+        close_gap(core, incumbent, monotonic() + _PATIENCE, seed=0)
 
 
 def _small_problem(size: int) -> Problem:
-    """A ring with chords and a usage limit that binds, so that nothing is settled at sight."""
+    """A ring with chords and a usage limit that binds, so that every stage has work to do."""
     rng = np.random.default_rng(0)
     pairs = [(i, (i + step) % size) for step in (1, 2, 3) for i in range(size)]
     choices = 4

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.solve.problem import INFINITE
+from eindecomp.solve import INFINITE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.choices import Assignment, Choices, Reads
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.view import View
-    from eindecomp.solve.problem import Problem
+    from eindecomp.solve import Problem
 
     Ints = NDArray[np.int64]
 

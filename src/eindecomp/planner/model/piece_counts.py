@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.solve.problem import Problem
+    from eindecomp.solve import Problem
 
     Ints = NDArray[np.int64]
     Restrict = Callable[[Vertex, View, Ints], Ints]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.solve.problem import Problem
+from eindecomp.solve import Problem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

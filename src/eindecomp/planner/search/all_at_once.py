@@ -15,7 +15,7 @@ from eindecomp.planner.model.movement import Traffic
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.search.solve import outcome_of
 from eindecomp.planner.space.choices import UNUSED, Choices, choices
-from eindecomp.solve.bounding import LEVELS, Bounding
+from eindecomp.solve.bound.bounding import LEVELS, Bounding
 
 if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex

@@ -23,8 +23,8 @@ from eindecomp.planner.space.interchangeable import Groups, alike_labels
 from eindecomp.planner.space.tiles import dim_parts
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import is_planned
-from eindecomp.solve.bounding import Bounding
-from eindecomp.solve.rank import rank
+from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.solve.tie_break import rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

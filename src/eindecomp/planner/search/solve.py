@@ -11,7 +11,7 @@ from eindecomp.planner.model.memory_limit import add_usage
 from eindecomp.planner.model.movement import Traffic
 from eindecomp.planner.search.search import Outcome, Search
 from eindecomp.solve.minimize import minimize
-from eindecomp.solve.rank import minimize_ranked
+from eindecomp.solve.tie_break import minimize_ranked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

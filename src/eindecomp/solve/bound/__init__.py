@@ -1,0 +1,1 @@
+"""Proved lower bounds: mini-buckets, message passing and Lagrangian prices."""

@@ -1,0 +1,1 @@
+"""Exact methods: folding repeated layers, elimination, and toulbar2."""

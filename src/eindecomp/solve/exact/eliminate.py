@@ -1,0 +1,241 @@
+"""Exact min-sum bucket elimination with a cap on table sizes and argmin back-tracking.
+
+Eliminating a variable adds up the tables it is in, minimises over its choices, and remembers the
+minimisers. The order is greedy by the size of the joined table, which is the work. Compiled loops
+are only loaded if there is enough work for them to pay off.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eindecomp.solve.problem.arrays import Floats, Ints
+from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
+from eindecomp.solve.problem.problem import Problem
+
+CELLS = 1 << 25  # the most cells of a table: 256 MiB, and 128 MiB for its argmin
+TOTAL_BYTES = 1 << 30  # the most bytes of all argmin tables, which back-tracking needs
+WORK = 1 << 33  # the most cells summed over all eliminations
+QUICK_WORK = 1 << 31  # the same where reductions or bounds would come next
+_COMPILED_WORK = 1 << 27  # from here on, compiled loops save more time than loading them takes
+_AT_ONCE = 1 << 16  # a joined table of up to so many cells is held whole
+_COMPRESSED = 1 << 21  # from so many cells on, look for choices that are alike
+_SPARSE = 4  # ... if the joined table has so many times the cells of all its parts
+
+LeastOf = Callable[[list[Floats], tuple[int, ...]], tuple[Floats, NDArray[np.int32]]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Projection:
+    """A network minimised over all but its kept variables, and the others' best choices."""
+
+    table: Floats
+    chosen: tuple[tuple[int, tuple[int, ...], NDArray[Any]], ...]
+
+    def backtrack(self, kept: dict[int, Ints]) -> dict[int, Ints]:
+        """The eliminated variables' choices, given the kept ones': arrays of one common shape."""
+        values = dict(kept)
+        for v, scope, best in reversed(self.chosen):
+            values[v] = best[tuple(values[t] for t in scope)].astype(np.int64)
+        return {v: values[v] for v, _, _ in self.chosen}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An elimination order and how many cells it will sum."""
+
+    variables: list[int]
+    work: float
+
+
+def work_allowed(problem: Problem) -> int:
+    """The most cells that a first elimination may sum.
+
+    No other method is as good with tables over more than two variables, so those get more.
+    """
+    return WORK if problem.factors else QUICK_WORK
+
+
+def eliminate(network: CostNetwork, deadline: float, work: int = WORK) -> Ints | None:
+    """The best choice; None if tables or work would exceed their caps, or time runs out."""
+    projection = project(network, (), deadline, work)
+    if projection is None:
+        return None
+    choice = np.zeros(len(network.sizes), dtype=np.int64)
+    for v, value in projection.backtrack({}).items():
+        choice[v] = value
+    return choice
+
+
+def project(
+    network: CostNetwork, keep: tuple[int, ...], deadline: float, work: int = WORK
+) -> Projection | None:
+    """Eliminate all but `keep`; the projection's table has one axis per kept variable, in order."""
+    network, single = without_single(network, keep)
+    order = elimination_order(network, (*keep, *single), work)
+    if order is None:
+        return None
+    least_of = _pick_least_of(order.work)
+    rank = {v: i for i, v in enumerate((*order.variables, *keep))}
+    buckets: dict[int, list[Table]] = {v: [] for v in rank}
+    for scope, table in network.tables:
+        buckets[min(scope, key=rank.__getitem__)].append((scope, table))
+    only = np.zeros((), dtype=np.uint8)
+    chosen: list[tuple[int, tuple[int, ...], NDArray[Any]]] = [(v, (), only) for v in single]
+    for v in order.variables:
+        if monotonic() > deadline:
+            return None
+        scope, least, best = _least_over(v, buckets.pop(v), least_of)
+        chosen.append((v, scope, best.astype(_argmin_type(network.sizes[v]))))
+        if scope:
+            buckets[min(scope, key=rank.__getitem__)].append((scope, least))
+    table = np.zeros([network.sizes[v] for v in keep])
+    for scope, part in (entry for v in keep for entry in buckets[v]):
+        table += spread(scope, part, keep)
+    return Projection(table, tuple(chosen))
+
+
+def without_single(
+    network: CostNetwork, keep: tuple[int, ...] = ()
+) -> tuple[CostNetwork, list[int]]:
+    """The network without the variables that have one choice, and those variables.
+
+    Each would take up an axis, and NumPy limits the axes of an array.
+    """
+    single = [v for v, size in enumerate(network.sizes) if size == 1 and v not in keep]
+    if not single:
+        return network, single
+    gone = set(single)
+    tables: list[Table] = []
+    for scope, table in network.tables:
+        left = tuple(v for v in scope if v not in gone)
+        if len(left) < len(scope):
+            table = table.reshape([network.sizes[v] for v in left])
+        if left:
+            tables.append((left, table))
+    return CostNetwork(network.sizes, tables), single
+
+
+def elimination_order(network: CostNetwork, keep: tuple[int, ...], most_work: int) -> Order | None:
+    """A greedy order by the size of the joined table; None if it would exceed a cap."""
+    weight = np.log2(np.array(network.sizes, dtype=np.float64)).tolist()
+    near: list[set[int]] = [set() for _ in weight]
+    for scope, _ in network.tables:
+        for v in scope:
+            near[v].update(scope)
+    for v, around in enumerate(near):
+        around.discard(v)
+
+    def load(v: int) -> float:
+        return weight[v] + sum(weight[t] for t in near[v])
+
+    done = set(keep)
+    loads = [load(v) for v in range(len(weight))]
+    heap = [(size, v) for v, size in enumerate(loads)]
+    heapq.heapify(heap)
+    order: list[int] = []
+    total, work = 0.0, 0.0
+    while heap:
+        size, v = heapq.heappop(heap)
+        if v in done or size != loads[v]:
+            continue
+        if size - weight[v] > np.log2(CELLS) + 1e-9:
+            return None
+        total += 2.0 ** (size - weight[v]) * _argmin_type(network.sizes[v]).itemsize
+        work += 2.0**size
+        if total > TOTAL_BYTES or work > most_work:
+            return None
+        done.add(v)
+        order.append(v)
+        for t in near[v]:
+            near[t] |= near[v]
+            near[t] -= {t, v}
+        for t in near[v]:
+            loads[t] = load(t)
+            heapq.heappush(heap, (loads[t], t))
+    return Order(order, work)
+
+
+def _argmin_type(choices: int) -> np.dtype[Any]:
+    return np.dtype(np.uint8 if choices <= 256 else np.int32)
+
+
+def _least_over(
+    v: int, tables: list[Table], least_of: LeastOf
+) -> tuple[tuple[int, ...], Floats, NDArray[np.int32]]:
+    """The tables' sum minimised over `v`: its scope, its table, and the minimisers."""
+    rest = tuple(sorted({t for scope, _ in tables for t in scope} - {v}))
+    sizes = {t: n for scope, table in tables for t, n in zip(scope, table.shape, strict=True)}
+    parts = sorted((spread(s, t, (v, *rest)) for s, t in tables), key=lambda part: part.size)
+    shape = tuple(sizes[t] for t in (v, *rest))
+    if prod(shape) <= _AT_ONCE:
+        joined = np.broadcast_to(sum(parts), shape)
+        return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
+    # The search takes a few passes over the parts, and is wasted if one of them is the whole join.
+    wide = prod(shape) > max(_COMPRESSED, _SPARSE * sum(part.size for part in parts))
+    parts, classes = _compressed(parts, shape) if wide else (parts, [])
+    least, best = least_of(parts, tuple(map(max, zip(*(p.shape for p in parts), strict=True))))
+    for axis, of in enumerate(classes):
+        if of is not None:
+            least, best = least.take(of, axis=axis), best.take(of, axis=axis)
+    return rest, least, best
+
+
+def _compressed(
+    parts: list[Floats], shape: tuple[int, ...]
+) -> tuple[list[Floats], list[Ints | None]]:
+    """The parts with equivalent choices kept once, and the class of each choice along each axis.
+
+    Costs often depend only on a part of a neighbour's choice: whoever reads a tensor sees how the
+    tensor is cut, not how the vertex that computed it is.
+    """
+    classes: list[Ints | None] = []
+    for axis in range(1, len(shape)):
+        of = np.zeros(shape[axis], dtype=np.int64)
+        for part in parts:
+            if part.shape[axis] > 1:
+                rows = np.ascontiguousarray(np.moveaxis(part, axis, 0))
+                known: dict[bytes, int] = {}
+                keys = [known.setdefault(row.tobytes(), len(known)) for row in rows]
+                of = _refined(of, np.array(keys, dtype=np.int64))
+        first = np.unique(of, return_index=True)[1]
+        if first.size == shape[axis]:
+            classes.append(None)
+            continue
+        classes.append(of)
+        parts = [p if p.shape[axis] == 1 else p.take(first, axis=axis) for p in parts]
+    return parts, classes
+
+
+def _refined(of: Ints, keys: Ints) -> Ints:
+    """Classes split by a further key, and renumbered."""
+    return np.unique(of * (keys.max() + 1) + keys, return_inverse=True)[1]
+
+
+def _pick_least_of(work: float) -> LeastOf:
+    if work < _COMPILED_WORK:
+        return _least_of_sum
+    from eindecomp.solve.exact.least_of_sum import least_of_sum
+
+    return least_of_sum
+
+
+def _least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, NDArray[np.int32]]:
+    """Minimise choice by choice, so that the joined table is never held as a whole."""
+    total, least = np.empty(shape[1:]), np.full(shape[1:], np.inf)
+    best = np.zeros(shape[1:], dtype=np.int32)
+    for k in range(shape[0]):
+        # Small parts first: only the last additions run over the whole table.
+        np.add(sum(part[k] for part in parts[:-1]), parts[-1][k], out=total)
+        smaller = total < least
+        np.copyto(least, total, where=smaller)
+        np.copyto(best, k, where=smaller)
+    return least, best

@@ -1,0 +1,1 @@
+"""The forms a problem takes: as given, as cost tables, and packed for the compiled loops."""

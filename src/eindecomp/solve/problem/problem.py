@@ -1,0 +1,232 @@
+"""Minimum-cost choice problems: what `minimize` is given.
+
+Each of `n` variables takes one of finitely many choices. A choice has a unary cost, pairs of
+variables have cost tables, and so may a few larger groups. A choice may also use a resource while
+the variable is alive, `[start, end)`, and at no time step may the total usage exceed the limit.
+
+Everything is packed. Variable `i` owns `unary[offset[i]:offset[i + 1]]`. Edge `e` between `u` and
+`v` has the table `tables[table_offset[i]:table_offset[i + 1]]` with `i = table_of[e]`, row-major
+over (choice of u, choice of v); edges may share a table. Costs are int64 when every cost given is
+an integer, with `INFINITE` for ∞, and float64 with `inf` otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from eindecomp.errors import ProblemError
+from eindecomp.solve.problem import checks, pack
+from eindecomp.solve.problem.arrays import (
+    EXACT,
+    INFINITE,
+    Costs,
+    Factor,
+    Floats,
+    Ints,
+    largest_of_each,
+    offsets,
+)
+
+_ROUNDING = 1e-9  # of usages that are floats, relative to their sum
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """A minimum-cost choice problem over packed arrays; see the module's docstring.
+
+    >>> toy = Problem.of([[0, 3], [1, 0]], [(0, 1)], [[[5, 9], [0, 0]]])
+    >>> toy.cost_of([1, 1])
+    3
+    """
+
+    offset: Ints
+    unary: Costs
+    edges: Ints
+    table_of: Ints
+    table_offset: Ints
+    tables: Costs
+    factors: tuple[Factor, ...] = ()
+    usage: Costs | None = None
+    intervals: Ints | None = None
+    limit: float | int | None = None
+
+    def __post_init__(self) -> None:
+        # In this order: each check relies on those before it.
+        checks.check_arrays({name: getattr(self, name) for name in checks.ARRAYS})
+        checks.check_variables(self.offset, self.unary)
+        checks.check_edges(self.edges, self.domains)
+        checks.check_tables(self.edges, self.domains, self.table_of, self.table_offset, self.tables)
+        checks.check_factors(self.factors, self.domains)
+        checks.check_costs(self.unary, self.tables, self.factors)
+        if self.integral:
+            checks.check_magnitude(self.magnitude)
+        checks.check_usage(self.usage, self.intervals, self.limit, self.domains)
+
+    @staticmethod
+    def of(
+        unary: Sequence[ArrayLike],
+        edges: ArrayLike = (),
+        tables: Sequence[ArrayLike] = (),
+        factors: Sequence[tuple[Sequence[int], ArrayLike]] = (),
+        *,
+        table_of: ArrayLike | None = None,
+        usage: Sequence[ArrayLike] | None = None,
+        intervals: ArrayLike | None = None,
+        limit: float | int | None = None,
+    ) -> Problem:
+        """Pack one array per variable, edge and factor; raises `ProblemError` if any is wrong."""
+        rows, grids = pack.to_arrays(unary, "unary"), pack.to_arrays(tables, "tables")
+        if bad := [i for i, row in enumerate(rows) if row.ndim != 1]:
+            raise ProblemError(f"unary costs of variable {bad[0]} must be one-dimensional")
+        sizes = np.array([row.size for row in rows], dtype=np.int64)
+        pairs = pack.to_integers(edges, "edges", pairs=True)
+        shared = (
+            np.arange(len(grids)) if table_of is None else pack.to_integers(table_of, "table_of")
+        )
+        checks.check_edges(pairs, sizes)
+        checks.check_grids(pairs, sizes, shared, grids)
+        larger = pack.to_factors(factors)
+        integral = pack.all_integers([*rows, *grids, *(factor.table for factor in larger)])
+        spans = None if intervals is None else pack.to_integers(intervals, "intervals", pairs=True)
+        return Problem(
+            offset=offsets(sizes),
+            unary=pack.concatenate(rows, integral),
+            edges=pairs,
+            table_of=shared,
+            table_offset=offsets(np.array([grid.size for grid in grids], dtype=np.int64)),
+            tables=pack.concatenate(grids, integral),
+            factors=pack.with_type(larger, integral),
+            usage=None if usage is None else pack.pack_usage(usage, sizes),
+            intervals=spans,
+            limit=limit,
+        )
+
+    @property
+    def size(self) -> int:
+        """How many variables there are."""
+        return self.offset.size - 1
+
+    @property
+    def domains(self) -> Ints:
+        """How many choices each variable has."""
+        return np.diff(self.offset)
+
+    @property
+    def integral(self) -> bool:
+        """Whether all costs are integers; then so are all bounds."""
+        return self.unary.dtype.kind == "i"
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a usage limit."""
+        return self.limit is not None
+
+    @property
+    def magnitude(self) -> float:
+        """An upper bound on the absolute value of any choice's finite cost."""
+        uses = np.bincount(self.table_of, minlength=self.table_offset.size - 1)
+        parts = [
+            float(np.sum(largest_of_each(self.unary, self.offset))),
+            float(np.sum(uses * largest_of_each(self.tables, self.table_offset))),
+        ]
+        largest = {
+            id(table): float(largest_of_each(table.ravel(), np.array([0, 1]))[0])
+            for table in {id(f.table): f.table for f in self.factors}.values()
+        }
+        parts += [largest[id(factor.table)] for factor in self.factors]
+        return sum(parts)
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no cost is below 0."""
+        tables = [self.unary, self.tables, *(factor.table for factor in self.factors)]
+        return all(table.min(initial=0) >= 0 for table in tables)
+
+    @property
+    def exact_in_floats(self) -> bool:
+        """Whether sums of these costs are exact in float64."""
+        return self.integral and self.magnitude < EXACT
+
+    def floats(self, costs: Costs) -> Floats:
+        """Costs as float64, ∞ as `inf`."""
+        if costs.dtype.kind == "f":
+            return costs
+        return np.where(costs == INFINITE, np.inf, costs.astype(np.float64))
+
+    @property
+    def least(self) -> int | float:
+        """A simple lower bound: the least entry of every table, factors left out."""
+        uses = np.bincount(self.table_of, minlength=self.table_offset.size - 1)
+        parts = [(self.unary, self.offset, 1), (self.tables, self.table_offset, uses)]
+        total = 0
+        for costs, starts, times in parts:
+            least = np.minimum.reduceat(costs, starts[:-1]) if costs.size else costs
+            if np.any(least == INFINITE) or np.any(np.isinf(least)):
+                return -np.inf  # nothing is feasible, which is for the solver to report
+            total = total + (least * times).sum()
+        return int(total) if self.integral else float(total)
+
+    @property
+    def tolerance(self) -> float | int:
+        """By how much total usage may exceed the limit: 0 for integers, rounding for floats."""
+        if self.usage is None or self.limit is None or self.usage.dtype.kind == "i":
+            return 0
+        return _ROUNDING * (self.limit + float(largest_of_each(self.usage, self.offset).sum()))
+
+    def cost_of(self, choice: ArrayLike) -> int | float:
+        """The cost of a choice, exact for integer costs; ignores the usage limit."""
+        picked = self.check_choice(choice)
+        first, second = self.edges[:, 0], self.edges[:, 1]
+        place = picked[first] * self.domains[second] + picked[second]
+        parts = [
+            self.unary[self.offset[:-1] + picked],
+            self.tables[self.table_offset[self.table_of] + place],
+            np.array(
+                [f.table[tuple(picked[list(f.scope)])] for f in self.factors], self.unary.dtype
+            ),
+        ]
+        if not self.integral:
+            return float(sum(float(np.sum(part)) for part in parts))
+        if any(np.any(part == INFINITE) for part in parts):
+            return float("inf")
+        return sum(int(np.sum(part)) for part in parts)
+
+    def usage_of(self, choice: ArrayLike) -> Costs:
+        """The total usage at each time step."""
+        picked = self.check_choice(choice)
+        if self.usage is None or self.intervals is None:
+            return np.zeros(0, dtype=np.int64)
+        used = self.usage[self.offset[:-1] + picked]
+        change = np.zeros(int(self.intervals.max(initial=0)) + 1, dtype=used.dtype)
+        lives = self.intervals[:, 1] > self.intervals[:, 0]
+        np.add.at(change, self.intervals[lives, 0], used[lives])
+        np.subtract.at(change, self.intervals[lives, 1], used[lives])
+        return np.cumsum(change)[:-1]
+
+    def feasible(self, choice: ArrayLike) -> bool:
+        """Whether the choice costs less than ∞ and stays within the usage limit."""
+        if np.isinf(self.cost_of(choice)):
+            return False
+        if self.limit is None:
+            return True
+        return bool(self.usage_of(choice).max(initial=0) <= self.limit + self.tolerance)
+
+    def check_choice(self, choice: ArrayLike) -> Ints:
+        """The choice as an int64 array, or a `ProblemError` if it is not one of this problem's."""
+        try:
+            picked = np.asarray(choice)
+        except ValueError:
+            raise ProblemError(f"a choice is {self.size} integers, not nested lists") from None
+        if picked.size == 0 and self.size == 0:
+            return np.zeros(0, dtype=np.int64)
+        if picked.shape != (self.size,) or picked.dtype.kind not in "iu":
+            raise ProblemError(
+                f"a choice is {self.size} integers, not {picked.dtype}{picked.shape}"
+            )
+        if bad := np.flatnonzero((picked < 0) | (picked >= self.domains)).tolist():
+            raise ProblemError(f"variable {bad[0]} has no choice {picked[bad[0]]}")
+        return picked.astype(np.int64)

@@ -1,0 +1,1 @@
+"""Reductions: smaller problems with the same optimum."""

@@ -1,0 +1,103 @@
+"""Makes a core smaller without changing its optimum, and lifts its choices back.
+
+Each round drops impossible choices (`arc_consistency.py`) and dominated ones (`dominate.py`) and
+contracts variables that a neighbour determines (`contract.py`): in compiled programs those are
+most, because an element-wise operation takes its operand's layout. When that no longer helps,
+redundant time steps are dropped (`redundant_steps.py`) and variables with at most two neighbours
+eliminated (`series_parallel.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+
+from eindecomp.errors import InfeasibleError
+from eindecomp.solve.problem.arc_graph import arc_graph_of
+from eindecomp.solve.problem.arrays import Ints
+from eindecomp.solve.problem.core import Core
+from eindecomp.solve.reduce.arc_consistency import make_arc_consistent
+from eindecomp.solve.reduce.contract import determined_variables
+from eindecomp.solve.reduce.dominate import drop_dominated
+from eindecomp.solve.reduce.redundant_steps import prune_steps
+from eindecomp.solve.reduce.series_parallel import Elimination, eliminate_series
+from eindecomp.solve.reduce.substitute import Substitution, keep_choices, substitute
+from eindecomp.solve.reduce.usage_items import compress_steps
+
+Step = Substitution | Elimination
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduced:
+    """A smaller core, and the steps that led to it."""
+
+    core: Core
+    steps: tuple[Step, ...]
+
+    def lift(self, choice: Ints) -> Ints:
+        """The choice of the original core, given one of the reduced core."""
+        for sub in reversed(self.steps):
+            choice = sub.lift(choice)
+        return choice
+
+    def push(self, choice: Ints) -> Ints:
+        """The choice of the reduced core that comes closest to one of the original core."""
+        for step in self.steps:
+            choice = step.push(choice)
+        return choice
+
+
+def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduced:
+    """Reduce until nothing changes or time is up; a reduction cut short is valid too.
+
+    Raises `InfeasibleError` if a variable has no choice left.
+    """
+    core, first = _merge_edges(compress_steps(core))
+    steps: list[Step] = [first]
+    for turn in range(rounds):
+        # The first round is cheap, and without it the search does not get to a first choice.
+        if turn > 0 and monotonic() > deadline:
+            break
+        core, pruned = _prune(core, steps)
+        core, contracted = _contract(core, steps)
+        if pruned or contracted:
+            core = compress_steps(core)
+            continue
+        # With fewer steps, more variables are free of usage, and those can be eliminated.
+        before = core.size
+        core, eliminated = eliminate_series(prune_steps(core))
+        steps.append(eliminated)
+        if core.size == before:
+            break
+    return Reduced(core, tuple(steps))
+
+
+def _merge_edges(core: Core) -> tuple[Core, Substitution]:
+    """Merge parallel edges and self-loops, by substituting every variable for itself."""
+    sub = keep_choices(core, np.ones(core.unary.size, dtype=bool))
+    return substitute(core, sub), sub
+
+
+def _prune(core: Core, steps: list[Step]) -> tuple[Core, bool]:
+    """Drop impossible and dominated choices; whether there were any."""
+    graph = arc_graph_of(core)
+    keep = np.isfinite(core.unary)
+    if not make_arc_consistent(graph, keep):
+        raise InfeasibleError("infinite costs rule out every choice")
+    drop_dominated(graph, keep)
+    if keep.all() and (core.domains > 1).all():
+        return core, False
+    sub = keep_choices(core, keep)
+    steps.append(sub)
+    return substitute(core, sub), True
+
+
+def _contract(core: Core, steps: list[Step]) -> tuple[Core, bool]:
+    """Contract determined variables; whether there were any."""
+    sub = determined_variables(core)
+    if sub is None:
+        return core, False
+    steps.append(sub)
+    return substitute(core, sub), True

@@ -1,0 +1,1 @@
+"""Search where exact methods are too much: local search, then branch and bound."""

@@ -1,0 +1,139 @@
+"""Takes turns at raising the bound and improving the best choice of a core.
+
+A turn runs some iterations of the price ascent (which gives bounds, and choices decoded from
+them), local search from a new start, and local search around the best choice. Work is measured in
+moves, not seconds, so runs with the same seed are identical unless the time limit cuts them short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import monotonic
+
+import numpy as np
+
+from eindecomp.solve.bound.lagrangian import Ascent, settle_prices
+from eindecomp.solve.problem.arc_graph import ArcGraph, cost_of, penalised, usage_over_steps
+from eindecomp.solve.problem.arrays import Floats, Ints
+from eindecomp.solve.search.incumbent import Incumbent
+from eindecomp.solve.search.local_search import explore, improve
+from eindecomp.solve.search.random_numbers import RandomState
+
+_TURN = 300_000  # variables visited by local search in one turn
+_ROUNDS = 500  # regions perturbed in one turn, at most
+_ASCENT = 4_000_000  # table cells visited by the ascent in one turn
+_ITERATIONS = (25, 100)  # of the ascent in one turn, at least and at most
+_FIRST_ITERATIONS = 150  # of the ascent before the first turn
+_GRACE = 1.0  # seconds past the deadline that a first choice may take
+
+
+@dataclass(slots=True)
+class Portfolio:
+    """Local search and ascent on one core; `choice` is the best of this core's choices."""
+
+    graph: ArcGraph
+    most: float
+    """An upper bound on the cost of any finite choice."""
+    incumbent: Incumbent
+    deadline: float
+    state: RandomState
+    rng: np.random.Generator
+    ascent: Ascent
+    choice: Ints | None = None
+    cost: float = np.inf
+    starts: list[Ints] = field(default_factory=list[Ints])
+
+    def begin(self, warm: Ints | None) -> None:
+        """Find a first choice: the warm start if it fits, or else one by high prices."""
+        if warm is not None and np.all(usage_over_steps(self.graph, warm) <= self.graph.capacity):
+            self.offer(warm)
+        elif (first := self._first_choice()) is not None:
+            self.offer(first)
+            self._settle(first, 1.0)
+        self._ascend(_FIRST_ITERATIONS)
+
+    def _first_choice(self) -> Ints | None:
+        """A choice by high prices, a little past the deadline if there is no choice at all yet."""
+        grace = 0.0 if np.isfinite(self.incumbent.cost) else _GRACE
+        return settle_prices(self.graph, self.most, self.deadline + grace)
+
+    def work(self, turns: int) -> None:
+        """Take so many turns, fewer if time is up or the gap is closed."""
+        iterations = int(np.clip(_ASCENT // (self.graph.cells.size + 1), *_ITERATIONS))
+        for _ in range(turns):
+            if monotonic() > self.deadline or self.incumbent.closed():
+                return
+            self._ascend(iterations)
+            self._restart()
+            self.shake()
+
+    def offer(self, choice: Ints) -> None:
+        """Take a choice within capacities if it is the best of this core's."""
+        cost = cost_of(self.graph, choice)
+        if cost < self.cost:
+            self.choice, self.cost = choice.copy(), cost
+            self.incumbent.offer(self.choice, cost)
+
+    def _ascend(self, iterations: int) -> None:
+        """Improve prices; the best choice met that fits is a start for local search."""
+        best: Ints | None = None
+        best_cost = np.inf
+        for _ in range(iterations):
+            if monotonic() > self.deadline:
+                break
+            slack = self.ascent.iterate(self.incumbent.target(self.ascent.bound))
+            if np.all(slack >= 0) and (cost := cost_of(self.graph, self.ascent.choice)) < best_cost:
+                best, best_cost = self.ascent.choice.copy(), cost
+        self.incumbent.raise_bound(self.ascent.bound)
+        if best is not None:
+            self.offer(best)
+            self.starts.append(best)
+
+    def _restart(self) -> None:
+        """Improve a start from the ascent, or now and then the best choice, at falling prices."""
+        if self.starts:
+            start = self.starts.pop()
+        elif self.choice is not None and self.rng.random() < 0.2:
+            start = self.choice.copy()
+        else:
+            return
+        self._settle(start, float(self.rng.choice([0.5, 1.0, 1.5])))
+
+    def _settle(self, choice: Ints, price_scale: float) -> None:
+        n = choice.size
+        most = int(self.rng.choice([30, 100, 300]))
+        used = usage_over_steps(self.graph, choice)
+        for scale in (price_scale, 0.5 * price_scale, 0.0):
+            unary = self._priced(scale)
+            for _ in range(4):
+                if monotonic() > self.deadline:
+                    break
+                improve(self.graph, unary, choice, used, self.state, min(n, _TURN // most), most)
+            self.offer(choice)
+
+    def shake(self) -> None:
+        """Perturb regions of the best choice and improve them again."""
+        if self.choice is None:
+            return
+        n = self.choice.size
+        most = int(self.rng.choice([10, 30, 100, 300]))
+        reach = int(self.rng.choice([10, 50, 200, 1000]))
+        noise = float(self.rng.choice([0.01, 0.1, 1.0, 10.0])) * abs(self.cost) / n
+        scale = float(self.rng.choice([0.0, 0.5, 1.0]))
+        choice = self.choice.copy()
+        used = usage_over_steps(self.graph, choice)
+        rounds = min(max(1, _TURN // (min(reach, n) * min(most, n))), _ROUNDS)
+        explore(
+            self.graph, self._priced(scale), choice, used, self.state, rounds, most, noise, reach
+        )
+        self.offer(choice)
+        # To go on from a different choice of the same cost is better than from the same one again.
+        if cost_of(self.graph, choice) == self.cost:
+            self.choice = choice
+
+    def _priced(self, scale: float) -> Floats:
+        return (
+            self.graph.unary
+            if scale == 0.0
+            else penalised(self.graph, scale * self.ascent.best_price)
+        )
