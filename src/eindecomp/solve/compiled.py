@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from eindecomp.kernels.stored import compiled
+from eindecomp.kernels.cpu.compiling.stored import compiled
 
 __all__ = ["Mask", "State", "compiled"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.engines.threads.merge import Tile
-from eindecomp.kernels.kernel import flops
+from eindecomp.kernels.cpu.einsum import flops
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.tasks import Compute, Layout, Store
 
