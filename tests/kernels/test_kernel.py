@@ -25,7 +25,7 @@ from random_tiles import (
 
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.kernels.cpu.compiling import compile as compiling
-from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel, flops
+from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
 from eindecomp.kernels.cpu.loops.strides import sizes_of
 from eindecomp.lang.dtypes import DType, concrete, dtype
 from eindecomp.lang.einsum import EinSum, product
@@ -384,12 +384,6 @@ def test_kernels_run_in_threads_without_the_gil() -> None:
         isinstance(f, ctypes._CFuncPtr) or f.targetoptions["nogil"]  # type: ignore[attr-defined]
         for f in compiling._compiled.values()
     )
-
-
-def test_flops_count_points() -> None:
-    sizes = {"i": 10, "j": 20, "k": 30}
-    assert flops(EinSum((("i", "k"), ("k", "j")), ("i", "j"), product(2), SUM), sizes) == 12_000
-    assert flops(LINF, sizes) == 18_000
 
 
 def test_no_loop_is_named_as_a_conversion():

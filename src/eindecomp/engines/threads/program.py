@@ -20,8 +20,8 @@ from eindecomp.engines.threads.merge import Tile, merge
 from eindecomp.engines.threads.space import loads_of, needed_space
 from eindecomp.engines.threads.trifles import find_trifles, undivided
 from eindecomp.graph.ops import Fill, Gather, Input
+from eindecomp.graph.work import operations
 from eindecomp.kernels.cores import cores
-from eindecomp.kernels.cpu.einsum import flops
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.boxes import Box, meet, volume
@@ -176,10 +176,9 @@ class Program:
             first = tile.task.box not in seen
             seen.add(tile.task.box)
             self.calls.append(self._kernel_call(vertex, kernel, tile, after, first))
-        if isinstance(vertex.op, EinSum):
-            work = flops(vertex.op, self.graph.label_sizes(vertex))
-            self.flops += work
-            self.seconds += work / (_PRODUCTS if kernel.is_product else _LOOPS)
+        work = operations(self.graph, vertex)
+        self.flops += work
+        self.seconds += work / (_PRODUCTS if kernel.is_product else _LOOPS)
         written = (tuple(numbers), tuple(task.box for task in tasks))
         if fold is not None:
             self.lies_in[fold.total] = self.key_of(fold.term)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -22,10 +21,10 @@ from eindecomp.kernels.cpu.loops.strides import sizes_of
 from eindecomp.kernels.cpu.products.gemm import Gemm
 from eindecomp.lang.dtypes import DType, kind, widen
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import Call, Expr, from_values, used_args, values
+from eindecomp.lang.scalar import from_values, used_args, values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from eindecomp.kernels.cpu.loops.launch import Launch
 
@@ -221,26 +220,3 @@ def einsum_kernel(
 ) -> EinSumKernel:
     """The kernel of an EinSum for operands of the given types and a result of type `out`."""
     return EinSumKernel(op, dtypes, out, scalar_types, lent)
-
-
-def flops(op: EinSum, sizes: Mapping[str, int]) -> int:
-    """How many scalar operations a tile takes.
-
-    Two for each point of a product-sum; otherwise one for each function call of the join and of the
-    combination.
-
-    >>> from eindecomp.lang.einsum import product
-    >>> from eindecomp.lang.monoid import SUM
-    >>> matmul = EinSum((("i", "j"), ("j", "k")), ("i", "k"), product(2), SUM)
-    >>> flops(matmul, {"i": 2, "j": 3, "k": 4})
-    48
-    """
-    points = prod(sizes[label] for label in op.labels)
-    if op.is_contraction and len(op.inputs) == 2:
-        return 2 * points
-    combine = () if op.agg is None else values(op.agg.combine)
-    return points * sum(_calls(expr) for expr in (*values(op.join), *combine))
-
-
-def _calls(expr: Expr) -> int:
-    return 1 + sum(_calls(arg) for arg in expr.args) if isinstance(expr, Call) else 0
