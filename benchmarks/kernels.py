@@ -17,7 +17,7 @@ import torch
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
-from eindecomp.kernels.kernel import einsum_kernel
+from eindecomp.kernels.cpu.einsum import einsum_kernel
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import MAX, SUM, Monoid
 from eindecomp.lang.scalar import Arg, Expr, call

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eindecomp as ed
-from eindecomp.kernels.loops import Loops
-from eindecomp.kernels.program import Program
+from eindecomp.kernels.cpu.loops.launch import Loops
+from eindecomp.kernels.cpu.loops.point_program import Program
 from eindecomp.lang.dtypes import DType, Kind, dtype, kind, type_names, widen
 from eindecomp.lang.scalar import Arg, Expr, Scalar, call
 from eindecomp.lang.scalar_types import with_casts

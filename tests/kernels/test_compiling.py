@@ -7,12 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from eindecomp.kernels import assemble, compiling, intrinsics, machine_code, vectors
+from eindecomp.kernels.cpu.compiling import assemble, intrinsics, machine_code, vectors
+from eindecomp.kernels.cpu.compiling import compile as compiling
 
 PROGRAM = """
 import numpy as np
-from eindecomp.kernels import compiling
-from eindecomp.kernels.kernel import einsum_kernel
+from eindecomp.kernels.compilations import record_compilations
+from eindecomp.kernels.cpu.einsum import einsum_kernel
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg, call
@@ -20,7 +21,7 @@ from eindecomp.lang.scalar import Arg, call
 f4 = np.dtype("float32")
 op = EinSum((("secret_label", "k"),), ("secret_label",), call("exp", Arg(0)), SUM)
 out = np.empty(3, f4)
-with compiling.hearing() as seen:
+with record_compilations() as seen:
     einsum_kernel(op, (f4,), f4).whole([np.zeros((3, 5), f4)], out)
 assert all(start < end for _, start, end in seen)
 print(out.tolist(), len(seen))

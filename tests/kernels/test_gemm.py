@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eindecomp.kernels import gemm
-from eindecomp.kernels.gemm import Gemm, Matrices
+from eindecomp.kernels.cpu.products import gemm
+from eindecomp.kernels.cpu.products.gemm import Gemm, Matrices
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.einsum import product as multiply

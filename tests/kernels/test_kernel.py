@@ -24,9 +24,9 @@ from random_tiles import (
 )
 
 from eindecomp.errors import EinDecompError, InputError
-from eindecomp.kernels import compiling
-from eindecomp.kernels.kernel import Kernel, einsum_kernel, flops
-from eindecomp.kernels.layout import sizes_of
+from eindecomp.kernels.cpu.compiling import compile as compiling
+from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
+from eindecomp.kernels.cpu.loops.strides import sizes_of
 from eindecomp.lang.dtypes import DType, concrete, dtype
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import MAX, MIN, PROD, SUM, Monoid
@@ -82,7 +82,7 @@ def test_a_whole_tile_is_the_references(op: EinSum, data: st.DataObject) -> None
     assert_close(found, expected, out)
 
 
-def in_parts(kernel: Kernel, op: EinSum, arrays: list[Array], cuts: dict[str, int]) -> Array:
+def in_parts(kernel: EinSumKernel, op: EinSum, arrays: list[Array], cuts: dict[str, int]) -> Array:
     """Compute each corner of a cut label space apart, and put the corners together."""
     shape = tuple(SIZES[label] for label in op.output)
     total = [np.zeros(shape, t) for t in kernel.state]
@@ -228,10 +228,10 @@ def test_blocked_loops_have_no_seams(op: EinSum, sizes: tuple[int, int, int]) ->
 
 @pytest.mark.parametrize("op", [LINF, L2])
 def test_tiles_of_many_rows_have_no_seams(op: EinSum, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eindecomp.kernels.loops.LARGE", 2**17)
+    monkeypatch.setattr("eindecomp.kernels.cpu.loops.launch.LARGE", 2**17)
     a, b = values_of((131, 21), F4, 0), values_of((21, 70), F4, 1).T
     found = np.empty((131, 70), F4)
-    Kernel(op, (F4, F4), F4, ()).whole([a, b], found)
+    EinSumKernel(op, (F4, F4), F4, ()).whole([a, b], found)
     assert_close(found, reference(op, [a, b], F4, {"i": 131, "j": 70}), F4)
 
 
@@ -384,12 +384,6 @@ def test_kernels_run_in_threads_without_the_gil() -> None:
         isinstance(f, ctypes._CFuncPtr) or f.targetoptions["nogil"]  # type: ignore[attr-defined]
         for f in compiling._compiled.values()
     )
-
-
-def test_flops_count_points() -> None:
-    sizes = {"i": 10, "j": 20, "k": 30}
-    assert flops(EinSum((("i", "k"), ("k", "j")), ("i", "j"), product(2), SUM), sizes) == 12_000
-    assert flops(LINF, sizes) == 18_000
 
 
 def test_no_loop_is_named_as_a_conversion():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eindecomp as ed
-from eindecomp.kernels.kernel import einsum_kernel
+from eindecomp.kernels.cpu.einsum import einsum_kernel
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.text.resolve import parse_join

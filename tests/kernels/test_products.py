@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eindecomp.kernels.gemm import product_ways
-from eindecomp.kernels.kernel import Kernel, einsum_kernel
-from eindecomp.kernels.panels import panels_call
-from eindecomp.kernels.product import Product, Side
-from eindecomp.kernels.tiles import has_tiles
+from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
+from eindecomp.kernels.cpu.products.gemm import product_ways
+from eindecomp.kernels.cpu.products.panels import panels_call
+from eindecomp.kernels.cpu.products.product import Product, Side
+from eindecomp.kernels.cpu.products.tiles import has_tiles
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.einsum import product as multiply
@@ -22,7 +22,7 @@ from eindecomp.lang.monoid import SUM
 Array = np.ndarray[Any, Any]
 
 
-def kernel(inputs: tuple[Labels, Labels], output: Labels, name: str = "float32") -> Kernel:
+def kernel(inputs: tuple[Labels, Labels], output: Labels, name: str = "float32") -> EinSumKernel:
     op = EinSum(inputs, output, multiply(2), SUM)
     return einsum_kernel(op, (dtype(name), dtype(name)), dtype(name))
 

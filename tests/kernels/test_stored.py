@@ -13,7 +13,7 @@ from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
 
 import eindecomp
-from eindecomp.kernels.stored import Stored
+from eindecomp.kernels.cpu.compiling.stored import Stored
 
 PROGRAM = """
 import numpy as np

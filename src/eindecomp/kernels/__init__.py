@@ -1,7 +1,1 @@
-"""One tile of one EinSum on one core, fast and without the GIL: BLAS or generated loops."""
-
-from eindecomp.kernels.interrupts import uninterrupted
-
-# An import of numba that ends halfway leaves modules behind that no later one can use.
-with uninterrupted():
-    import numba as _numba  # noqa: F401 # pyright: ignore[reportUnusedImport]
+"""One tile of one vertex: the protocol of kernel libraries, and the library for NumPy's arrays."""

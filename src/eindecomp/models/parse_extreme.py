@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eindecomp.kernels.stored import compiled
+from eindecomp.kernels.cpu.compiling.stored import compiled
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
 
-from eindecomp.kernels.stored import Stored, sources_of
+from eindecomp.kernels.cpu.compiling.stored import Stored, sources_of
 from eindecomp.solve.compile_events import tell_compiling
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from eindecomp.engines.threads.space import check_space, largest_load
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
 from eindecomp.graph.inputs import check_inputs
-from eindecomp.kernels.blas_threads import one_thread_each
 from eindecomp.kernels.cache import limit
 from eindecomp.kernels.cores import cores
+from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 
 if TYPE_CHECKING:
     from eindecomp.engines.events import Event

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.kernels.gemm import Gemm
-from eindecomp.lang.dtypes import LOW_PRECISION
+from eindecomp.kernels.library import library_of
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Arg, call
 
@@ -72,8 +71,6 @@ def find_folds(graph: Graph, reduced: Collection[str]) -> dict[str, Fold]:
 
 
 def _is_product(graph: Graph, product: Vertex, total: Vertex, term: Vertex) -> bool:
-    op, dtype = product.op, product.dtype
-    if not isinstance(op, EinSum) or not total.dtype == term.dtype == dtype:
+    if not isinstance(product.op, EinSum) or not total.dtype == term.dtype == product.dtype:
         return False
-    types = [graph[name].dtype for name in product.inputs]
-    return not {dtype, *types} & LOW_PRECISION and Gemm.suits(op, types, dtype)
+    return library_of("numpy").kernel(graph, product).adds

@@ -15,7 +15,7 @@ import numpy as np
 
 from eindecomp.engines.threads.forking import GATE
 from eindecomp.errors import EinDecompError, RunError
-from eindecomp.kernels.compiling import hearing
+from eindecomp.kernels.compilations import record_compilations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.threads.memory import Memory
     from eindecomp.engines.threads.program import Program
     from eindecomp.engines.threads.report import Report
-    from eindecomp.kernels.compiling import Compilation
+    from eindecomp.kernels.compilations import Compilation
 
 
 class Job:
@@ -58,8 +58,8 @@ class Job:
         mark = None
         try:
             mark = GATE.join()
-            # These belong to a thread; what a run within this one compiles is heard there.
-            with self._hold(), np.errstate(all="ignore"), hearing() as compiled:
+            # These belong to a thread; what a run within this one compiles is recorded there.
+            with self._hold(), np.errstate(all="ignore"), record_compilations() as compiled:
                 self._work(self._join(), mark, compiled)
         except BaseException as error:
             self.stop(error)

@@ -20,10 +20,9 @@ from eindecomp.engines.threads.merge import Tile, merge
 from eindecomp.engines.threads.space import loads_of, needed_space
 from eindecomp.engines.threads.trifles import find_trifles, undivided
 from eindecomp.graph.ops import Fill, Gather, Input
+from eindecomp.graph.work import operations
 from eindecomp.kernels.cores import cores
-from eindecomp.kernels.fills import fill
-from eindecomp.kernels.kernel import Kernel, einsum_kernel, flops
-from eindecomp.kernels.moves import MoveKernel
+from eindecomp.kernels.library import library_of
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.boxes import Box, meet, volume
 from eindecomp.tra.lower import lower
@@ -34,12 +33,14 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.kernels.library import TileKernel
     from eindecomp.lang.dtypes import DType
     from eindecomp.planner.plan import Plan
 
     Array = np.ndarray[Any, Any]
 
 
+_LIBRARY = library_of(np.ndarray)
 _SMALL = 200_000  # operations that take one thread about as long as waking another
 _LONG = 0.25  # seconds after which a person could want to interrupt a run
 _PRODUCTS, _LOOPS = 5e10, 2e9  # operations a second of any core, about
@@ -152,15 +153,15 @@ class Program:
 
     def _compute(self, step: Step) -> None:
         vertex = self.graph[step.vertex]
-        kernel = _kernel(self.graph, vertex)
+        kernel = _LIBRARY.kernel(self.graph, vertex)
         tasks = _distinct([task for task in step.tasks if isinstance(task, Compute)])
         for k in _read(tasks):
             self._fill(vertex.inputs[k])
         tiles = [Tile(task, (task.device,)) for task in tasks]
         if vertex.name in self.trifles:
             tiles = [undivided(self.graph, vertex, tasks)]
-        elif isinstance(kernel, Kernel) and kernel.is_product:
-            tiles = merge(tasks, kernel.op, cores())
+        elif kernel.is_product and isinstance(vertex.op, EinSum):
+            tiles = merge(tasks, vertex.op, cores())
         tasks = [tile.task for tile in tiles]
         is_home = tasks[0].into.layout is Layout.HOME
         waits = [self._waits(vertex.inputs[k], [t.reads[k] for t in tasks]) for k in _read(tasks)]
@@ -175,11 +176,9 @@ class Program:
             first = tile.task.box not in seen
             seen.add(tile.task.box)
             self.calls.append(self._kernel_call(vertex, kernel, tile, after, first))
-        if isinstance(vertex.op, EinSum):
-            work = flops(vertex.op, self.graph.label_sizes(vertex))
-            self.flops += work
-            is_product = isinstance(kernel, Kernel) and kernel.is_product
-            self.seconds += work / (_PRODUCTS if is_product else _LOOPS)
+        work = operations(self.graph, vertex)
+        self.flops += work
+        self.seconds += work / (_PRODUCTS if kernel.is_product else _LOOPS)
         written = (tuple(numbers), tuple(task.box for task in tasks))
         if fold is not None:
             self.lies_in[fold.total] = self.key_of(fold.term)
@@ -197,7 +196,7 @@ class Program:
     def _kernel_call(
         self,
         vertex: Vertex,
-        kernel: Kernel | MoveKernel,
+        kernel: TileKernel,
         tile: Tile,
         after: tuple[int, ...],
         first: bool,
@@ -210,12 +209,12 @@ class Program:
             if box is not None
         ]
         read = _reader(vertex, operands)
-        lent = self._lent(vertex, task)
+        lent = [None for box in task.reads if box is None]  # these come after those that are read
         out = _where(task.box, vertex.shape)
         name = vertex.name
         fold = self.folds.get(name)
         written: list[Key] = [name]
-        if fold is not None and isinstance(kernel, Kernel):
+        if fold is not None:
             into = self.key_of(fold.term)
             written = [into]
 
@@ -226,7 +225,7 @@ class Program:
 
             def run(memory: Memory) -> None:
                 tiles = read(memory)
-                kernel.whole(tiles + lent, memory.write(name, out), memory.scalars)
+                kernel.whole([*tiles, *lent], memory.write(name, out), memory.scalars)
 
         else:
             places = self._partial(vertex, kernel, task, first)
@@ -235,39 +234,20 @@ class Program:
             def run(memory: Memory) -> None:
                 tiles = read(memory)
                 state = [memory.write(*place) for place in places]
-                kernel.partial(tiles + lent, state, memory.scalars)
+                kernel.partial([*tiles, *lent], state, memory.scalars)
 
         uses = (*(source for source, _ in operands), *written)
         loads = loads_of(self.graph, vertex, task.reads)
         return Call(run, after, uses, name, "compute", tile.devices, task.box, loads)
 
-    def _lent(self, vertex: Vertex, task: Compute) -> list[Array]:
-        """Stand-ins, of no extent in memory, for inputs that only lend their labels.
-
-        They come after those that are read. A label that is not cut elsewhere is whole.
-        """
-        op = vertex.op
-        if not isinstance(op, EinSum):
-            return []
-        boxes = [(op.output, task.box), *zip(op.inputs, task.reads, strict=True)]
-        sizes = self.graph.label_sizes(vertex)
-        for labels, box in boxes:
-            if box is not None:
-                sizes |= {t: high - low for t, (low, high) in zip(labels, box, strict=True)}
-        return [
-            np.broadcast_to(np.zeros((), self.graph[name].dtype), [sizes[t] for t in labels])
-            for name, labels, box in zip(vertex.inputs, op.inputs, task.reads, strict=True)
-            if box is None
-        ]
-
     def _partial(
-        self, vertex: Vertex, kernel: Kernel | MoveKernel, task: Compute, first: bool
+        self, vertex: Vertex, kernel: TileKernel, task: Compute, first: bool
     ) -> list[tuple[Key, Where]]:
         """Where a kernel call leaves its part of a sum: the first may do so in the result.
 
         Reductions begin with the first, so that they find it where they are to leave the sum.
         """
-        if first and _in_place(vertex, kernel):
+        if first and kernel.state_is_result:
             return [(vertex.name, _where(task.box, vertex.shape))]
         shape = tuple(high - low for low, high in task.box)
         keys: list[Key] = [(vertex.name, len(self.calls), k) for k in range(len(kernel.state))]
@@ -279,7 +259,7 @@ class Program:
         vertex = self.graph[step.vertex]
         if vertex.name in self.trifles:
             return
-        kernel = _kernel(self.graph, vertex)
+        kernel = _LIBRARY.kernel(self.graph, vertex)
         call_of = self.parts[vertex.name]
         written: dict[Box, int] = {}
         for task in step.tasks:
@@ -293,7 +273,7 @@ class Program:
         self.writers[vertex.name] = (tuple(written.values()), tuple(written))
 
     def _reduce_call(
-        self, vertex: Vertex, kernel: Kernel | MoveKernel, task: Reduce, members: Sequence[int]
+        self, vertex: Vertex, kernel: TileKernel, task: Reduce, members: Sequence[int]
     ) -> Call:
         name, width = vertex.name, len(kernel.state)
         out = _where(task.box, vertex.shape)
@@ -326,11 +306,12 @@ class Program:
         if not isinstance(vertex.op, Fill) or name in self.writers:
             return
         op, types = vertex.op, dict(self.graph.scalars)
+        box = tuple((0, size) for size in vertex.shape)
 
         def run(memory: Memory) -> None:
-            fill(op, memory.write(name, None), dict(zip(types, memory.scalars, strict=True)), types)
+            scalars = dict(zip(types, memory.scalars, strict=True))
+            _LIBRARY.fill(op, memory.write(name, None), box, scalars, types)
 
-        box = tuple((0, size) for size in vertex.shape)
         self.writers[name] = ((len(self.calls),), (box,))
         self.shapes[name] = (vertex.shape, vertex.dtype)
         self.calls.append(Call(run, (), (name,), name, "fill", (0,), box))
@@ -380,19 +361,6 @@ def _distinct(tasks: Sequence[Compute]) -> list[Compute]:
     for task in tasks:
         found.setdefault((task.box, task.reads), task)
     return list(found.values())
-
-
-def _kernel(graph: Graph, vertex: Vertex) -> Kernel | MoveKernel:
-    if not isinstance(vertex.op, EinSum):
-        return MoveKernel(vertex.op, vertex.dtype)
-    types = tuple(graph[name].dtype for name in vertex.inputs)
-    return einsum_kernel(vertex.op, types, vertex.dtype, tuple(graph.scalars.items()))
-
-
-def _in_place(vertex: Vertex, kernel: Kernel | MoveKernel) -> bool:
-    """Whether partial results are held as the result is."""
-    agg = getattr(vertex.op, "agg", None)
-    return kernel.state == (vertex.dtype,) and (agg is None or agg.finish is None)
 
 
 def _where(box: Box, shape: Sequence[int]) -> Where:

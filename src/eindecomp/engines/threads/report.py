@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.events import Event
     from eindecomp.engines.threads.call import Call
     from eindecomp.engines.threads.program import Program
-    from eindecomp.kernels.compiling import Compilation
+    from eindecomp.kernels.compilations import Compilation
 
 
 class Report:

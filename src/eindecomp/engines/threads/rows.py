@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.kernels.moves import check_index
+from eindecomp.kernels.cpu.moves import check_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.engines.threads.merge import Tile
-from eindecomp.kernels.kernel import flops
+from eindecomp.graph.work import operations
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.tasks import Compute, Layout, Store
 
@@ -23,7 +23,7 @@ _SHARE = 1_000  # and that are to the whole program as one to this
 def find_trifles(graph: Graph) -> set[str]:
     """The EinSums that are next to nothing, both beside the others and by themselves."""
     work = {
-        vertex.name: max(flops(vertex.op, graph.label_sizes(vertex)), vertex.elements)
+        vertex.name: max(operations(graph, vertex), vertex.elements)
         for vertex in graph.vertices.values()
         if isinstance(vertex.op, EinSum)
     }

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import Call, size_of
+from eindecomp.graph.work import operations_per_point
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.price import held_elements
 from eindecomp.planner.space.choices import REPLICATED
@@ -108,7 +107,7 @@ class PriceInSeconds:
             if dims is not None:
                 tile = tile_sides(dims, dim_parts(view, dims, parts)).prod(axis=1)
                 traffic = traffic + tile.astype(np.float64) * item
-        work = points * _operations(vertex)
+        work = points * operations_per_point(vertex.op)
         return np.maximum(work / self.machine.flops, traffic / self.machine.memory_bandwidth)
 
     def held(self, cuts: Sequence[Cut], item: int) -> Any:
@@ -117,7 +116,7 @@ class PriceInSeconds:
 
     def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
         """What computing a vertex takes at least: every device does an equal part, and no more."""
-        points = float(prod(view.sizes)) * _operations(vertex)
+        points = float(prod(view.sizes)) * operations_per_point(vertex.op)
         traffic = float(vertex.elements * vertex.dtype.itemsize)
         for dims, item in zip(view.reads, items, strict=True):
             labels = [dim.label for dim in dims or () if dim.label is not None]
@@ -130,12 +129,3 @@ class PriceInSeconds:
         name = self.mesh.names[axis]
         latency = self.machine.latency_of(name) * messages
         return latency + size / self.machine.bandwidth_of(name)
-
-
-def _operations(vertex: Vertex) -> int:
-    """Operations for each point of the label space."""
-    if not isinstance(vertex.op, EinSum):
-        return 1
-    join = vertex.op.join
-    calls = size_of(join) // 2 if isinstance(join, Call) else 0
-    return max(calls, 1) + (vertex.op.agg is not None)

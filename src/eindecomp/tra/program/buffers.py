@@ -10,7 +10,7 @@ from eindecomp.tra.boxes import volume
 
 if TYPE_CHECKING:
     from eindecomp.lang.dtypes import DType
-    from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.tiling import Tiling
 

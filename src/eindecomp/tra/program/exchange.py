@@ -14,8 +14,7 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.aligned import nested_axes
-from eindecomp.planner.box import parts_of, used_axes
+from eindecomp.planner.space.cut import nested_axes, parts_of, used_axes
 from eindecomp.tra.boxes import Box, meet, shares, volume
 from eindecomp.tra.program.tiling import (
     Tiling,
@@ -29,8 +28,8 @@ from eindecomp.tra.program.tiling import (
 )
 
 if TYPE_CHECKING:
-    from eindecomp.planner.box import Cut, Span
-    from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.space.cut import Cut, Span
+    from eindecomp.planner.space.mesh import Mesh
 
 
 @dataclass(frozen=True, slots=True)

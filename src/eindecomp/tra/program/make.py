@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.state_types import state_types
-from eindecomp.planner.box import overlaps, span_of, totals, used_axes
-from eindecomp.planner.cost import decided_choices
-from eindecomp.planner.price import BytesMoved
-from eindecomp.planner.view import Dim, view_of
+from eindecomp.planner.costs.bytes_moved import PriceInBytes
+from eindecomp.planner.space.cut import span_of, used_axes
+from eindecomp.planner.space.decision import decided_choices
+from eindecomp.planner.space.overlaps import overlaps, totals
+from eindecomp.planner.space.view import Dim, view_of
 from eindecomp.tra.program.buffers import Buffer, Role
 from eindecomp.tra.program.patterns import pattern_of
 from eindecomp.tra.program.program import Program
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.dtypes import DType
-    from eindecomp.planner.box import Cut
-    from eindecomp.planner.mesh import Mesh
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.traffic import Decision
-    from eindecomp.planner.view import View
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.decision import Decision
+    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.view import View
     from eindecomp.tra.program.steps import Step
 
 
@@ -171,7 +172,7 @@ class _Making:
         lies = self.lies[source]
         if source in self.plan.decisions or source in self.plan.given:
             cuts = [self.buffers[number].tiling.cut for number in lies]
-            return lies[int(BytesMoved(self.mesh).fetch(cuts, [need], 1)[:, 0].argmin())]
+            return lies[int(PriceInBytes(self.mesh).fetch(cuts, [need], 1)[:, 0].argmin())]
         tilings = [self.buffers[number].tiling for number in lies]
         if Tiling(need, split := replicated_axes(self.mesh, need)) in tilings and split:
             return lies[tilings.index(Tiling(need, split))]

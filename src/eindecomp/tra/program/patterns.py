@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.aligned import nested_axes
-from eindecomp.planner.box import moved, parts_of
+from eindecomp.planner.space.cut import nested_axes, parts_of
+from eindecomp.planner.space.overlaps import moved
 from eindecomp.tra.program.tiling import is_plain
 
 if TYPE_CHECKING:
-    from eindecomp.planner.box import Cut, Span
-    from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.space.cut import Cut, Span
+    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.tra.program.tiling import Tiling
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.box import moved, parts_of, totals
+from eindecomp.planner.space.cut import parts_of
+from eindecomp.planner.space.overlaps import moved, totals
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.row import Row, row_of
 from eindecomp.tra.program.steps import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.tra.program.buffers import Buffer
     from eindecomp.tra.program.steps import Step
 

@@ -22,8 +22,8 @@ from eindecomp.tra.program.steps import (
 from eindecomp.tra.program.tiling import Tiling, box_on, group_along
 
 if TYPE_CHECKING:
-    from eindecomp.planner.box import Cut
-    from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.tra.program.buffers import Buffer
 
 

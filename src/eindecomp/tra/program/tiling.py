@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.aligned import nested_axes
-from eindecomp.planner.box import Cut, parts_of, totals, used_axes
+from eindecomp.planner.space.cut import Cut, nested_axes, parts_of, used_axes
+from eindecomp.planner.space.overlaps import totals
 from eindecomp.tra.boxes import Box, shares, volume
 
 if TYPE_CHECKING:
-    from eindecomp.planner.box import Span
-    from eindecomp.planner.mesh import Mesh
+    from eindecomp.planner.space.cut import Span
+    from eindecomp.planner.space.mesh import Mesh
 
 
 @dataclass(frozen=True, slots=True)

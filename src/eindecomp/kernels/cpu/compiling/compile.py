@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -17,54 +16,34 @@ import numba
 import numpy as np
 from numba import types
 
-from eindecomp.kernels import assemble as assembling
-from eindecomp.kernels import functions, intrinsics, numbers, vectors
-from eindecomp.kernels import machine_code as linking
-from eindecomp.kernels.assemble import assemble
 from eindecomp.kernels.cache import load, store
-from eindecomp.kernels.emit import caster
-from eindecomp.kernels.generate import source_of
-from eindecomp.kernels.machine_code import link, machine_code
-from eindecomp.kernels.numbers import Unsupported
-from eindecomp.kernels.stored import Stored
-from eindecomp.lang.dtypes import LOW_PRECISION, dtype, type_names
+from eindecomp.kernels.compilations import note_compilation
+from eindecomp.kernels.cpu.compiling import assemble as assembling
+from eindecomp.kernels.cpu.compiling import functions, intrinsics, numbers, vectors
+from eindecomp.kernels.cpu.compiling import machine_code as linking
+from eindecomp.kernels.cpu.compiling.assemble import assemble
+from eindecomp.kernels.cpu.compiling.machine_code import link, machine_code
+from eindecomp.kernels.cpu.compiling.numbers import Unsupported
+from eindecomp.kernels.cpu.compiling.stored import Stored
+from eindecomp.lang.dtypes import BOOL, LOW_PRECISION, dtype, type_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Mapping
 
-    from eindecomp.kernels.nest import Nest
+    from eindecomp.lang.dtypes import DType
 
-Compilation = tuple[str, float, float]
-"""What was compiled, and from when until when, by `perf_counter`."""
-
-_heard: ContextVar[list[Compilation] | None] = ContextVar("heard", default=None)
 _SIGNATURE = types.void(types.int64)
 _lock = threading.Lock()
 _compiled: dict[str, Callable[[int], None]] = {}
 
 
-@contextmanager
-def hearing() -> Generator[list[Compilation]]:
-    """What this thread compiles meanwhile, except where something further in hears it."""
-    found: list[Compilation] = []
-    token = _heard.set(found)
-    try:
-        yield found
-    finally:
-        _heard.reset(token)
-
-
-def compile_nest(nest: Nest, description: str) -> Callable[[int], None]:
-    """The function of a nest: from memory, from disk, or compiled now."""
-    return compile_source(source_of(nest), description)
-
-
 def compile_source(
     source: str, description: str, names: Mapping[str, Any] | None = None
 ) -> Callable[[int], None]:
-    """The same for a text of our own that defines `kernel`, a function of one address.
+    """The function of a text that defines `kernel`: from memory, from disk, or compiled now.
 
-    `names` are further functions that it calls; a name stands for one function only.
+    It takes one address. `names` are further functions that it calls; a name stands for one
+    function only.
     """
     with _lock:
         function = _compiled.get(source)
@@ -88,8 +67,8 @@ def _compile(source: str, description: str, names: Mapping[str, Any]) -> Callabl
         store(key, code)
     except Unsupported:
         function, loaded = _compile_by_numba(source, scope)
-    if not loaded and (heard := _heard.get()) is not None:
-        heard.append((description, start, perf_counter()))
+    if not loaded:
+        note_compilation(description, start, perf_counter())
     return function
 
 
@@ -124,6 +103,16 @@ def _namespace() -> dict[str, Any]:
             if not name.startswith("_") and callable(value) and not name.startswith("make_")
         }
     return found
+
+
+def caster(of: DType) -> str:
+    """The name that the conversion to a type has in generated source, such as to_f4."""
+    return f"to_{suffix(of)}"
+
+
+def suffix(of: DType) -> str:
+    """How the names of functions of a type end in generated source: f4, u1, b1."""
+    return "b1" if of == BOOL else f"{of.kind}{of.itemsize}"
 
 
 @cache

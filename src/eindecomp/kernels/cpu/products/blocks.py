@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.kernels.compiling import compile_source
-from eindecomp.kernels.loops import LoopsCall, Pack
-from eindecomp.kernels.stacks import over_stack
-from eindecomp.kernels.vectors import registers
+from eindecomp.kernels.cpu.compiling.compile import compile_source
+from eindecomp.kernels.cpu.compiling.vectors import registers
+from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
+from eindecomp.kernels.cpu.products.stacks import over_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eindecomp.kernels.product import Product, Side
+    from eindecomp.kernels.cpu.products.product import Product, Side
     from eindecomp.lang.dtypes import DType
 
     Loop = tuple[int, int, int, int]

@@ -26,7 +26,7 @@ from numba import types
 from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
-from eindecomp.kernels.intrinsics import narrow
+from eindecomp.kernels.cpu.compiling.intrinsics import narrow
 from eindecomp.lang.dtypes import widen
 
 if TYPE_CHECKING:

@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.emit import UNSIGNED, WIDE
-from eindecomp.kernels.gemm import Gemm
-from eindecomp.kernels.layout import sizes_of
-from eindecomp.kernels.loops import KEPT, Loops
-from eindecomp.kernels.program import (
+from eindecomp.kernels.cpu.loops.emit import UNSIGNED, WIDE
+from eindecomp.kernels.cpu.loops.launch import KEPT, Loops
+from eindecomp.kernels.cpu.loops.point_program import (
     combine_program,
     finish_of,
     finish_program,
     make_program,
     number_scalars,
 )
+from eindecomp.kernels.cpu.loops.strides import sizes_of
+from eindecomp.kernels.cpu.products.gemm import Gemm
 from eindecomp.lang.dtypes import DType, kind, widen
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import Call, Expr, from_values, used_args, values
+from eindecomp.lang.scalar import from_values, used_args, values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from eindecomp.kernels.loops import Launch
+    from eindecomp.kernels.cpu.loops.launch import Launch
 
     Array = np.ndarray[Any, Any]
 
 
-class Kernel:
+class EinSumKernel:
     """An EinSum over operands of given types, for tiles of any sizes and strides.
 
     Outputs overlap no operand. Operands that the join does not read only lend sizes, and may be
-    None where the outputs or other operands give those.
+    None: `lent` has the sizes of labels that no other operand and no result has.
 
     >>> from eindecomp.lang.einsum import product
     >>> from eindecomp.lang.monoid import SUM
@@ -56,9 +55,10 @@ class Kernel:
         op: EinSum,
         dtypes: tuple[DType, ...],
         out: DType,
-        scalar_types: tuple[tuple[str, DType], ...],
+        scalar_types: tuple[tuple[str, DType], ...] = (),
+        lent: tuple[tuple[str, int], ...] = (),
     ) -> None:
-        self.op, self.dtypes, self.out = op, dtypes, out
+        self.op, self.dtypes, self.out, self._lent = op, dtypes, out, dict(lent)
         self._known: dict[Any, Launch | None] = {}
         names = [name for name, _ in scalar_types]
         numbered = {f"s{k}": t for k, (_, t) in enumerate(scalar_types)}
@@ -74,6 +74,8 @@ class Kernel:
         self._whole = self._partial
         if finish is not None:
             self._whole = self._loops(program.finished(finish))
+        self.state_is_result = plain and self.state == (out,)
+        """Whether a state is the result."""
         self._gemm = Gemm(op, dtypes, out) if Gemm.suits(op, dtypes, out) else None
         self._combine = self._finish = None
         labels = op.output
@@ -93,6 +95,11 @@ class Kernel:
         """Whether matrix products may compute it."""
         return self._gemm is not None
 
+    @property
+    def adds(self) -> bool:
+        """Whether `add` may be called: sums of low precision are rounded once, not twice."""
+        return self._gemm is not None and not self._gemm.low
+
     def _loops(self, program: Any) -> Loops:
         # All inputs lend sizes; those that are not read have no place in the loops.
         read = self.op.inputs[: self._read]
@@ -110,15 +117,15 @@ class Kernel:
         """Compute the finished result into `out`, which may have any strides."""
         self._run(self._whole, operands, [out], (self.out,), scalars)
 
-    def add(self, operands: Sequence[Array], into: Array) -> None:
-        """Add the result of a sum of products to what is there."""
-        call = self._prepared(self._whole, operands, [into], (self.out,), add=True)
+    def add(self, operands: Sequence[Array | None], out: Array) -> None:
+        """Add the result of a sum of products to what `out` holds."""
+        call = self._prepared(self._whole, operands, [out], (self.out,), add=True)
         if call is not None:
-            call.launch(operands, [into], ())
+            call.launch(cast("Sequence[Array]", operands), [out], ())
         else:
-            result = np.empty(into.shape, self.out)
+            result = np.empty(out.shape, self.out)
             self.whole(operands, result)
-            np.add(into, result, out=into)
+            np.add(out, result, out=out)
 
     def partial(
         self,
@@ -178,7 +185,7 @@ class Kernel:
         # Tiles of one layout come again and again: what is checked once need not be again.
         self._check(operands, outputs, types)
         read: Any = operands[: self._read]
-        sizes = sizes_of([*self.op.inputs, self.op.output], [*operands, outputs[0]])
+        sizes = self._lent | sizes_of([*self.op.inputs, self.op.output], [*operands, outputs[0]])
         if len(self._known) >= KEPT:
             self._known.clear()
         call = None if self._gemm is None else self._gemm.prepare(read, outputs[0], add=add)
@@ -209,29 +216,7 @@ def einsum_kernel(
     dtypes: tuple[DType, ...],
     out: DType,
     scalar_types: tuple[tuple[str, DType], ...] = (),
-) -> Kernel:
+    lent: tuple[tuple[str, int], ...] = (),
+) -> EinSumKernel:
     """The kernel of an EinSum for operands of the given types and a result of type `out`."""
-    return Kernel(op, dtypes, out, scalar_types)
-
-
-def flops(op: EinSum, sizes: Mapping[str, int]) -> int:
-    """How many scalar operations a tile takes.
-
-    Two for each point of a product-sum; otherwise one for each function call of the join and of the
-    combination.
-
-    >>> from eindecomp.lang.einsum import product
-    >>> from eindecomp.lang.monoid import SUM
-    >>> matmul = EinSum((("i", "j"), ("j", "k")), ("i", "k"), product(2), SUM)
-    >>> flops(matmul, {"i": 2, "j": 3, "k": 4})
-    48
-    """
-    points = prod(sizes[label] for label in op.labels)
-    if op.is_contraction and len(op.inputs) == 2:
-        return 2 * points
-    combine = () if op.agg is None else values(op.agg.combine)
-    return points * sum(_calls(expr) for expr in (*values(op.join), *combine))
-
-
-def _calls(expr: Expr) -> int:
-    return 1 + sum(_calls(arg) for arg in expr.args) if isinstance(expr, Call) else 0
+    return EinSumKernel(op, dtypes, out, scalar_types, lent)

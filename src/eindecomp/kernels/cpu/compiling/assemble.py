@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from llvmlite import ir as untyped_ir
 from numba import types as untyped_types
 
-from eindecomp.kernels.numbers import (
+from eindecomp.kernels.cpu.compiling.numbers import (
     FLOATS,
     LLVM,
     SIGNED,

@@ -16,15 +16,15 @@ import llvmlite.binding
 from llvmlite import ir as untyped_ir
 from numba.core import cgutils as untyped_cgutils
 
-from eindecomp.kernels.blocks import SCRATCH, Lines, Oriented, blocks_call, orient
-from eindecomp.kernels.vectors import lanes, make_copies, make_function
+from eindecomp.kernels.cpu.compiling.vectors import lanes, make_copies, make_function
+from eindecomp.kernels.cpu.products.blocks import SCRATCH, Lines, Oriented, blocks_call, orient
 from eindecomp.lang.dtypes import FLOAT32, dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.kernels.loops import LoopsCall
-    from eindecomp.kernels.product import Product
+    from eindecomp.kernels.cpu.loops.launch import LoopsCall
+    from eindecomp.kernels.cpu.products.product import Product
 
 ir: Any = untyped_ir
 cgutils: Any = untyped_cgutils

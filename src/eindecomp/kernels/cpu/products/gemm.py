@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from eindecomp.kernels.blas import blas_call
-from eindecomp.kernels.blas_libraries import libraries
-from eindecomp.kernels.fastest import fastest
-from eindecomp.kernels.few_rows import few_rows_call
-from eindecomp.kernels.layout import Layout, lay_out, sizes_of, strides_of
-from eindecomp.kernels.loops import Pack, packed
-from eindecomp.kernels.panels import panels_call
-from eindecomp.kernels.product import Product, Side
-from eindecomp.kernels.tiles import tiles_call
+from eindecomp.kernels.cpu.loops.launch import Pack, packed
+from eindecomp.kernels.cpu.loops.strides import Layout, lay_out, sizes_of, strides_of
+from eindecomp.kernels.cpu.products.blas import blas_call
+from eindecomp.kernels.cpu.products.blas_libraries import libraries
+from eindecomp.kernels.cpu.products.fastest import fastest
+from eindecomp.kernels.cpu.products.few_rows import few_rows_call
+from eindecomp.kernels.cpu.products.panels import panels_call
+from eindecomp.kernels.cpu.products.product import Product, Side
+from eindecomp.kernels.cpu.products.tiles import tiles_call
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eindecomp.kernels.loops import Launch
+    from eindecomp.kernels.cpu.loops.launch import Launch
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import EinSum, Labels
 

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from eindecomp.kernels.compiling import compile_nest
-from eindecomp.kernels.layout import Layout, lay_out, sizes_of, strides_of
-from eindecomp.kernels.nest import LANES, Access, Nest
+from eindecomp.kernels.cpu.compiling.compile import compile_source
+from eindecomp.kernels.cpu.loops.generate import source_of
+from eindecomp.kernels.cpu.loops.nest import LANES, Access, Nest
+from eindecomp.kernels.cpu.loops.strides import Layout, lay_out, sizes_of, strides_of
 from eindecomp.lang.scalar import Call, Const
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eindecomp.kernels.program import Program
+    from eindecomp.kernels.cpu.loops.point_program import Program
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
 
@@ -179,7 +180,7 @@ class Loops:
             self.scalars,
             self.overlaps,
         )
-        function = compile_nest(nest, self.description)
+        function = compile_source(source_of(nest), self.description)
         return _call(function, nest, layout, numbers, tuple(packs))
 
 

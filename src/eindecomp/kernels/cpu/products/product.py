@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eindecomp.kernels.loops import Pack
+    from eindecomp.kernels.cpu.loops.launch import Pack
     from eindecomp.lang.dtypes import DType
 
 

@@ -9,15 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.kernels.blocks import ROWS, Lines, Oriented, blocks_call, orient
-from eindecomp.kernels.loops import Pack
-from eindecomp.kernels.product import Side
-from eindecomp.kernels.vectors import lanes, make_dots, make_sums, make_updates, registers
+from eindecomp.kernels.cpu.compiling.vectors import (
+    lanes,
+    make_dots,
+    make_sums,
+    make_updates,
+    registers,
+)
+from eindecomp.kernels.cpu.loops.launch import Pack
+from eindecomp.kernels.cpu.products.blocks import ROWS, Lines, Oriented, blocks_call, orient
+from eindecomp.kernels.cpu.products.product import Side
 from eindecomp.lang.dtypes import LOW_PRECISION
 
 if TYPE_CHECKING:
-    from eindecomp.kernels.loops import LoopsCall
-    from eindecomp.kernels.product import Product
+    from eindecomp.kernels.cpu.loops.launch import LoopsCall
+    from eindecomp.kernels.cpu.products.product import Product
 
 MOST_ROWS = 32
 """Rows up to which it may be worth reading the long matrix again for every few of them."""

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.kernels.blas_libraries import libraries
-from eindecomp.kernels.blas_threads import one_thread_each
 from eindecomp.kernels.cache import load, store
-from eindecomp.kernels.compiling import versions
-from eindecomp.kernels.product import Product, Side
+from eindecomp.kernels.cpu.compiling.compile import versions
+from eindecomp.kernels.cpu.products.blas_libraries import libraries
+from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
+from eindecomp.kernels.cpu.products.product import Product, Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from eindecomp.kernels.loops import Launch
+    from eindecomp.kernels.cpu.loops.launch import Launch
     from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from eindecomp.kernels.intrinsics import (
+from eindecomp.kernels.cpu.compiling.intrinsics import (
     SHIFT,
     bits_of_float,
     choose,

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.kernels.blocks import ROWS, SCRATCH, Lines, Oriented, blocks_call, orient
-from eindecomp.kernels.vectors import lanes, make_copies, make_sums, registers
+from eindecomp.kernels.cpu.compiling.vectors import lanes, make_copies, make_sums, registers
+from eindecomp.kernels.cpu.products.blocks import (
+    ROWS,
+    SCRATCH,
+    Lines,
+    Oriented,
+    blocks_call,
+    orient,
+)
 from eindecomp.lang.dtypes import LOW_PRECISION, widen
 
 if TYPE_CHECKING:
-    from eindecomp.kernels.loops import LoopsCall
-    from eindecomp.kernels.product import Product
+    from eindecomp.kernels.cpu.loops.launch import LoopsCall
+    from eindecomp.kernels.cpu.products.product import Product
 
 _STRETCH = 256
 """Terms of a panel, which stays in a core's own caches while all rows are multiplied by it."""

@@ -7,7 +7,7 @@ from functools import cache
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.kernels.blas_libraries import controller, libraries
+from eindecomp.kernels.cpu.products.blas_libraries import controller, libraries
 
 if TYPE_CHECKING:
     from collections.abc import Generator

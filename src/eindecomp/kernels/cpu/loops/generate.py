@@ -10,14 +10,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from eindecomp.kernels.emit import Lines, Value, literal
+from eindecomp.kernels.cpu.loops.emit import Lines, Value, literal
 from eindecomp.lang.dtypes import widen
 from eindecomp.lang.scalar import Call, Const, Expr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from eindecomp.kernels.nest import Access, Nest
+    from eindecomp.kernels.cpu.loops.nest import Access, Nest
 
 
 def source_of(nest: Nest) -> str:

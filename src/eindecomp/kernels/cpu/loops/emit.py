@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.kernels.cpu.compiling.compile import caster, suffix
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, concrete, dtype, kind, to_real, widen
 from eindecomp.lang.scalar import (
     FUNCTIONS,
@@ -143,15 +144,6 @@ class Lines:
         ]
 
 
-def caster(of: DType) -> str:
-    """The name of the conversion to a type, such as to_f4."""
-    return f"to_{_suffix(of)}"
-
-
-def _suffix(of: DType) -> str:
-    return "b1" if of == BOOL else f"{of.kind}{of.itemsize}"
-
-
 def literal(number: Number | np.generic, of: DType) -> str:
     """A number as a constant of a type."""
     if kind(of) is Kind.BOOL:
@@ -177,7 +169,7 @@ def cast_text(value: Value, to: DType) -> str:
         exact = of == FLOAT32 or kind(of) is Kind.BOOL
         return f"round_half(to_f4({name}))" if exact else f"half_of_double(to_f8({name}))"
     if kind(of) is Kind.FLOAT and kind(to) is Kind.INT:
-        return f"saturate_{_suffix(to)}({name})"
+        return f"saturate_{suffix(to)}({name})"
     return f"{caster(to)}({name})"
 
 
@@ -230,9 +222,9 @@ def _function_text(op: str, x: str, of: DType) -> str:
     if op == "rsqrt":
         return f"{to}({to}(1) / {to}(math.sqrt({x})))"
     if op == "silu":
-        return f"{to}({x} * sigmoid_{_suffix(of)}({x}))"
+        return f"{to}({x} * sigmoid_{suffix(of)}({x}))"
     if op in _OWN or (op in _OWN_F4 and of == FLOAT32):
-        return f"{op}_{_suffix(of)}({x})"
+        return f"{op}_{suffix(of)}({x})"
     return f"{to}(math.{op}({x}))"
 
 

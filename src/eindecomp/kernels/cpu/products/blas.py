@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.kernels.compiling import compile_source
-from eindecomp.kernels.loops import LoopsCall
-from eindecomp.kernels.stacks import over_stack
+from eindecomp.kernels.cpu.compiling.compile import compile_source
+from eindecomp.kernels.cpu.loops.launch import LoopsCall
+from eindecomp.kernels.cpu.products.stacks import over_stack
 
 if TYPE_CHECKING:
-    from eindecomp.kernels.blas_libraries import Library
-    from eindecomp.kernels.product import Product, Side
+    from eindecomp.kernels.cpu.products.blas_libraries import Library
+    from eindecomp.kernels.cpu.products.product import Product, Side
 
 # Slots 0 to 12 are `call_gemm`'s, then come the arrays and the loops over the stack.
 _SOURCE = over_stack(["call_gemm(at, first, second, result)"], 13)

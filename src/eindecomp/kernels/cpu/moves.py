@@ -5,7 +5,8 @@ The reference does the same to whole tensors, and shares no code with this: each
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -25,17 +26,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MoveKernel:
-    """One such operation; tiles are given as arrays, as they are to a `Kernel`."""
+    """One such operation; tiles are given as arrays, as they are to an `EinSumKernel`."""
 
     op: Op
     out: DType
+
+    is_product: bool = field(default=False, init=False)
+    adds: bool = field(default=False, init=False)
+
+    @property
+    def state_is_result(self) -> bool:
+        """Whether partial results are of the result's type."""
+        return self.state == (self.out,)
 
     @property
     def state(self) -> tuple[DType, ...]:
         """The type in which partial results are held."""
         return (widen(self.out),)
 
-    def whole(self, operands: Sequence[Array], out: Array, scalars: Sequence[object] = ()) -> None:
+    def whole(self, operands: Sequence[Any], out: Array, scalars: Sequence[object] = ()) -> None:
         """Compute a tile into `out`."""
         del scalars
         match self.op:
@@ -53,10 +62,15 @@ class MoveKernel:
                 raise AssertionError(f"{self.op} moves nothing")
 
     def partial(
-        self, operands: Sequence[Array], state: Sequence[Array], scalars: Sequence[object] = ()
+        self, operands: Sequence[Any], state: Sequence[Array], scalars: Sequence[object] = ()
     ) -> None:
         """Compute a part of a sum."""
         self.whole(operands, state[0], scalars)
+
+    def add(self, operands: Sequence[Any], out: Array) -> None:
+        """Refuse: `adds` is False."""
+        del operands, out
+        raise InputError(f"{self.op} cannot be added to what an array holds")
 
     def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:
         """Add another part, in place."""
@@ -65,6 +79,12 @@ class MoveKernel:
     def finish(self, state: Sequence[Array], out: Array) -> None:
         """Write the sum where it belongs."""
         out[...] = state[0]
+
+
+@lru_cache(maxsize=2**12)
+def move_kernel(op: Op, out: DType) -> MoveKernel:
+    """The kernel of such an operation for results of type `out`."""
+    return MoveKernel(op, out)
 
 
 def _gather(op: Gather, table: Array, index: Array, out: Array) -> None:

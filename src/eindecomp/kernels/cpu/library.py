@@ -1,0 +1,79 @@
+"""`CpuLibrary`: the kernel library for NumPy's arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import InputError
+from eindecomp.graph.ops import Fill, Input
+from eindecomp.kernels.cpu.einsum import einsum_kernel
+from eindecomp.kernels.cpu.fills import fill_box
+from eindecomp.kernels.cpu.moves import move_kernel
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.scalar import used_args
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.kernels.library import TileKernel
+    from eindecomp.lang.dtypes import DType
+
+    Array = np.ndarray[Any, Any]
+
+
+class CpuLibrary:
+    """Matrix products by BLAS or by loops of our own, everything else by generated loops."""
+
+    name = "numpy"
+
+    def kernel(self, graph: Graph, vertex: Vertex) -> TileKernel:
+        """The kernel of a vertex."""
+        op = vertex.op
+        if isinstance(op, EinSum):
+            types = tuple(graph[name].dtype for name in vertex.inputs)
+            scalars = tuple(graph.scalars.items())
+            return einsum_kernel(op, types, vertex.dtype, scalars, _lent(graph, vertex, op))
+        if isinstance(op, Input | Fill):
+            raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
+        return move_kernel(op, vertex.dtype)
+
+    def empty(self, shape: Sequence[int], dtype: DType) -> Array:
+        """A new array, of any contents."""
+        return np.empty(shape, dtype)
+
+    def fill(
+        self,
+        op: Fill,
+        out: Array,
+        box: Sequence[tuple[int, int]],
+        scalars: Mapping[str, object],
+        types: Mapping[str, DType],
+    ) -> None:
+        """Make a box of a fill's tensor."""
+        fill_box(op, out, box, scalars, types)
+
+    def copy(self, target: Array, source: Array) -> None:
+        """Copy elements from one array to another."""
+        np.copyto(target, source)
+
+    def from_numpy(self, array: Array) -> Array:
+        """The array itself."""
+        return array
+
+    def to_numpy(self, array: Array) -> Array:
+        """The array itself."""
+        return array
+
+
+def _lent(graph: Graph, vertex: Vertex, op: EinSum) -> tuple[tuple[str, int], ...]:
+    """The sizes of labels that only inputs have which are never read; such labels are not cut."""
+    read = len(used_args(op.join))
+    if read == len(op.inputs):
+        return ()
+    seen = {*op.output, *(label for own in op.inputs[:read] for label in own)}
+    sizes = graph.label_sizes(vertex)
+    return tuple((label, sizes[label]) for label in op.labels if label not in seen)

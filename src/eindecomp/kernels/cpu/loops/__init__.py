@@ -1,0 +1,1 @@
+"""Any join and any aggregation as a loop nest that is generated for it."""
