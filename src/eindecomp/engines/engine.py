@@ -1,48 +1,91 @@
-"""The protocol that engines meet, and finding one by name."""
+"""The protocol that engines meet, and finding one by name.
+
+An engine prepares a plan once and runs it often. What all engines share (checking inputs, events,
+closing) is in `Executable`; an engine adds where tensors lie and how steps are carried out.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.errors import InputError, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Collection, Mapping
 
     from eindecomp.engines.events import Event
     from eindecomp.engines.result import Result
+    from eindecomp.engines.tensor import Tensor
     from eindecomp.planner.plan import Plan
+
+    Listener = Callable[[Event], None]
 
 GROUP = "eindecomp.engines"
 
 
-class Engine(Protocol):
-    """Runs plans."""
+class Prepared(Protocol):
+    """A plan made ready on an engine's devices."""
 
-    def run(
-        self,
-        plan: Plan,
-        inputs: Mapping[str, object],
-        *,
-        on_event: Callable[[Event], None] | None = None,
-    ) -> Result:
-        """Compute the outputs of the plan's graph.
+    def place(self, name: str, given: Any) -> Tensor:
+        """Put an input on the devices, in the layouts that the plan wants; it stays there.
 
-        `on_event` is called with one event at a time, from any thread. What it raises cancels the
-        run, and is raised from here as it is.
+        What is given is an array that fits the input, or a tensor of the same engine.
         """
         ...
 
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        donated: Collection[str],
+        on_event: Listener | None,
+    ) -> Result:
+        """Compute the outputs.
 
-def find_engine(name: str) -> Engine:
-    """The engine that some installed package offers under a name."""
-    return _kind_of(name)()
+        Each input is an array that fits it or a tensor of the same engine; the memory of `donated`
+        tensors may be used for results. `on_event` is called with one event at a time, from any
+        thread; what it raises cancels the run, and is raised from here as it is.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything that is held on the devices."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs plans. Its options are the keyword arguments of whatever makes it."""
+
+    @property
+    def name(self) -> str:
+        """The name that it goes by; tensors of one engine can be given to its other executables."""
+        ...
+
+    def prepare(self, plan: Plan) -> Prepared:
+        """Make a plan ready to run."""
+        ...
+
+
+def find_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
+    """The engine that some installed package offers under a name, with its options."""
+    make = _kind_of(name)
+    given = dict(options or {})
+    known = [p.name for p in inspect.signature(make).parameters.values()] if given else []
+    for option in given:
+        if option not in known:
+            offered = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise InputError(
+                f"engine {name!r} has no option {option!r}{suggest(option, known)}; {offered}"
+            )
+    return make(**given)
 
 
 @cache
-def _kind_of(name: str) -> Callable[[], Engine]:
+def _kind_of(name: str) -> Callable[..., Engine]:
     known = _installed()
     if name not in known:
         raise InputError(

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from eindecomp.errors import InputError, suggest
+
+if TYPE_CHECKING:
+    from eindecomp.engines.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -18,20 +23,25 @@ class Stats:
     seconds: float
     flops: int
     bytes_moved: int
-    """Between devices, as the plan counts it."""
+    """Between devices for what the plan computes: `plan.cost` of a plan for bytes."""
     bytes_by_vertex: Mapping[str, int]
     peak_memory: int
-    """Bytes of inputs, results and intermediate tensors that were held at once."""
+    """Bytes of inputs, results and intermediate tensors that were held at once, on the device that
+    held most; devices that share memory count as one."""
     tasks: int
     workers: int
+    bytes_placed: int = 0
+    """Between devices to bring tensors that were given into the layouts in which the plan wants
+    them; placing arrays of the caller's is not counted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result(Mapping[str, Array]):
-    """The outputs by name, and `stats`."""
+    """The outputs by name, gathered when they are asked for, and `stats`."""
 
-    outputs: Mapping[str, Array]
+    tensors: Mapping[str, Tensor]
     stats: Stats
+    _gathered: dict[str, Array] = field(default_factory=dict[str, Array], repr=False)
 
     # A mapping compares its values, and arrays have no single answer to that.
     def __eq__(self, other: object) -> bool:
@@ -41,10 +51,18 @@ class Result(Mapping[str, Array]):
         return id(self)
 
     def __getitem__(self, name: str) -> Array:
-        return self.outputs[name]
+        if name not in self._gathered:
+            self._gathered[name] = self.tensors[name].numpy()
+        return self._gathered[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.outputs)
+        return iter(self.tensors)
 
     def __len__(self) -> int:
-        return len(self.outputs)
+        return len(self.tensors)
+
+    def tensor(self, name: str) -> Tensor:
+        """An output where it lies on the devices, to be given as an input without gathering it."""
+        if name not in self.tensors:
+            raise InputError(f"there is no output {name!r}{suggest(name, list(self.tensors))}")
+        return self.tensors[name]

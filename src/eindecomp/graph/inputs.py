@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import InputError, suggest
-from eindecomp.graph.arrays import to_array, to_scalar, to_stored
+from eindecomp.graph.arrays import to_array, to_scalar
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
 
 
 def check_inputs(
-    graph: Graph, inputs: Mapping[str, object], *, lazily: bool = False
+    graph: Graph, inputs: Mapping[str, object], read: Callable[[Any, Vertex], Any] = to_array
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the arrays and scalars that were given, refusing what does not fit the graph.
 
-    With `lazily`, arrays that are stored elsewhere (zarr, HDF5) are left there.
+    `read` takes what was given for an input; engines leave what is stored elsewhere there.
     """
     if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"inputs go by name, as a dict; got {type(inputs).__name__}")
@@ -29,7 +30,6 @@ def check_inputs(
     missing = [name for name in (*known, *graph.scalars) if name not in inputs]
     if missing:
         raise InputError(f"missing inputs: {', '.join(missing)}")
-    read = to_stored if lazily else to_array
     arrays = {name: read(inputs[name], vertex) for name, vertex in known.items()}
     scalars = {name: to_scalar(inputs[name], name, t) for name, t in graph.scalars.items()}
     return arrays, scalars

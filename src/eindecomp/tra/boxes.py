@@ -68,3 +68,31 @@ def shares(box: Box, count: int) -> list[Box]:
 
 
 _EMPTY: Box = ((0, 0),)
+
+
+def inside(box: Box, other: Box) -> bool:
+    """Whether a box lies within another; an empty one always does."""
+    return not volume(box) or all(
+        a >= c and b <= d for (a, b), (c, d) in zip(box, other, strict=True)
+    )
+
+
+def within(box: Box, other: Box) -> tuple[slice, ...]:
+    """The slices of an array that holds `other` at which `box` lies; `...` for one number."""
+    if not box:
+        return (...,)  # pyright: ignore[reportReturnType] - an index of no dimensions takes the number
+    return tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(box, other, strict=True))
+
+
+def shape_of(box: Box) -> tuple[int, ...]:
+    """How many elements a box has along each dimension."""
+    return tuple(high - low for low, high in box)
+
+
+def show_box(box: Box) -> str:
+    """A box as one writes slices.
+
+    >>> show_box(((0, 2), (3, 6)))
+    '[0:2, 3:6]'
+    """
+    return f"[{', '.join(f'{low}:{high}' for low, high in box)}]"

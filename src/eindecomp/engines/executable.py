@@ -1,0 +1,110 @@
+"""`Executable`: a plan made ready on an engine, to be run again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from eindecomp.engines.tensor import Tensor
+from eindecomp.errors import InputError, suggest
+from eindecomp.graph.arrays import to_stored
+from eindecomp.graph.inputs import check_inputs
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from eindecomp.engines.engine import Engine, Listener
+    from eindecomp.engines.result import Result
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.plan import Plan
+
+
+class Executable:
+    """Runs one plan on one engine.
+
+    Inputs are given as arrays, or as tensors that are on the devices already: those that `place`
+    returns, and those that `result.tensor` does.
+    """
+
+    def __init__(self, plan: Plan, engine: Engine) -> None:
+        self.plan, self.engine = plan, engine
+        self._inputs = {vertex.name: vertex for vertex in plan.graph.inputs}
+        self._prepared = engine.prepare(plan)
+        self._closed = False
+
+    def __call__(
+        self,
+        inputs: Mapping[str, object],
+        *,
+        donate: Collection[str] = (),
+        on_event: Listener | None = None,
+    ) -> Result:
+        """Compute the outputs.
+
+        The tensors of the inputs in `donate` are given up: their memory may be used for results,
+        and they cannot be given again. What `on_event` raises cancels the run.
+        """
+        self._check_open()
+        for name in donate:
+            if not isinstance(inputs.get(name), Tensor):
+                raise InputError(f"{name!r} cannot be donated: it is no tensor on the devices")
+        arrays, scalars = check_inputs(self.plan.graph, inputs, self._read)
+        result = self._prepared.run(arrays, scalars, donate, on_event)
+        for name in donate:
+            arrays[name].release()
+        return result
+
+    def place(self, arrays: Mapping[str, object]) -> dict[str, Tensor]:
+        """Put inputs on the devices, in the layouts that the plan wants; they stay there.
+
+        Tensors that are there already, of another executable of the same engine, are brought into
+        these layouts; where they lie in them, nothing is copied.
+        """
+        self._check_open()
+        for name in arrays:
+            if name not in self._inputs:
+                near = suggest(str(name), list(self._inputs))
+                raise InputError(f"{name!r} is no input of the graph{near}")
+        return {
+            name: self._prepared.place(name, self._read(given, self._inputs[name]))
+            for name, given in arrays.items()
+        }
+
+    def close(self) -> None:
+        """Let go of what the engine holds for this plan; running again is refused."""
+        if not self._closed:
+            self._closed = True
+            self._prepared.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InputError("this executable was closed")
+
+    def _read(self, given: Any, vertex: Vertex) -> Any:
+        """What was given for an input: a tensor of this engine, or an array that fits."""
+        if not isinstance(given, Tensor):
+            return to_stored(given, vertex)
+        given.held()
+        if given.shape != vertex.shape or given.dtype != vertex.dtype:
+            of = f"of shape {vertex.shape} and {vertex.dtype}"
+            raise InputError(
+                f"input {vertex} is {of}, got a tensor of {given.shape} and {given.dtype}"
+            )
+        if given.engine != self.engine.name:
+            return to_stored(given.numpy(), vertex)
+        return given
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"<Executable of {self.plan!r} on {self.engine.name!r}{state}>"

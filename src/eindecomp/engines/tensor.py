@@ -1,0 +1,59 @@
+"""`Tensor`: data that stays on an engine's devices, between runs and from one plan to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import InputError
+
+if TYPE_CHECKING:
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.tra.program.tiling import Tiling
+
+    Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """A tensor on the devices, in the layouts of the plan that placed or made it.
+
+    It can be given as an input again and again; `numpy()` and `np.asarray` gather it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    engine: str
+    mesh: Mesh
+    tilings: tuple[Tiling, ...]
+    """The layouts in which it lies."""
+    data: Any
+    """The engine's own, None once its memory was donated or its executable closed."""
+    gather: Callable[[Any], Array]
+    """Makes one array of `data`."""
+
+    def numpy(self) -> Array:
+        """The whole tensor as one array; engines that share memory with the caller do not copy."""
+        return self.gather(self.held())
+
+    def held(self) -> Any:
+        """The engine's data, if it is there still."""
+        if self.data is None:
+            raise InputError(f"tensor {self.name!r} was donated or closed: its memory is gone")
+        return self.data
+
+    def release(self) -> None:
+        """Let go of the memory."""
+        self.data = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        state = "" if self.data is not None else ", released"
+        return f"<Tensor {self.name}{list(self.shape)} {self.dtype} on {self.engine}{state}>"
