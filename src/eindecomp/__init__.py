@@ -37,8 +37,10 @@ from eindecomp.lang.monoid import Monoid
 
 if TYPE_CHECKING:
     from eindecomp import models, solve
+    from eindecomp.api.compile import compile  # noqa: A004 - as `ed.compile`
     from eindecomp.api.einsum import einsum
     from eindecomp.api.run import run
+    from eindecomp.engines.executable import Executable
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.make import cost, plan
@@ -50,6 +52,7 @@ __all__ = [
     "Cost",
     "EinDecompError",
     "EinSum",
+    "Executable",
     "ExpressionError",
     "GradientError",
     "Graph",
@@ -64,6 +67,7 @@ __all__ = [
     "TextError",
     "Vertex",
     "__version__",
+    "compile",
     "cost",
     "einsum",
     "evaluate",
@@ -81,8 +85,10 @@ __all__ = [
 
 _LATER = {
     "Cost": "planner.costs.cost",
+    "Executable": "engines.executable",
     "Machine": "planner.costs.machine",
     "Plan": "planner.plan",
+    "compile": "api.compile",
     "cost": "planner.make",
     "einsum": "api.einsum",
     "models": "models",

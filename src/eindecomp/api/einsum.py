@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.threads.engine import ThreadsEngine
-from eindecomp.engines.threads.program import Program
-from eindecomp.engines.threads.space import check_space
+from eindecomp.api.compile import compile as compile_plan
 from eindecomp.graph.arrays import read_array
 from eindecomp.graph.graph import Graph
 from eindecomp.kernels.cores import cores
@@ -18,14 +16,15 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from eindecomp.engines.engine import Engine
+    from eindecomp.engines.executable import Executable
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr
 
     Array = np.ndarray[Any, Any]
 
-KEPT = 256  # the most expressions whose programs are kept, those used last
-_ENGINE = ThreadsEngine()
+KEPT = 256  # the most expressions whose executables are kept, those used last
 
 
 def einsum(
@@ -35,12 +34,14 @@ def einsum(
     agg: str | Monoid | None = None,
     devices: int | None = None,
     sizes: Mapping[str, int] | None = None,
+    engine: str | Engine = "threads",
 ) -> Array:
-    """Compute an extended Einstein summation on the cores of this machine.
+    """Compute an extended Einstein summation, by default on the cores of this machine.
 
     Without `join` the operands are multiplied, without `agg` they are summed. `devices` is how many
     pieces it is cut into, by default one for each core. `sizes` are those of output labels that no
-    operand has. Planning is done once for each expression, shape and type.
+    operand has. `engine` is a name or an engine. Planning is done once for each expression, shape
+    and type.
 
     >>> import numpy as np
     >>> x, y = np.arange(4.0).reshape(2, 2), np.eye(2)
@@ -53,25 +54,24 @@ def einsum(
     count = cores() if devices is None else devices
     # With types, as 2.0 equals 2 but is refused.
     more = tuple((label, size, type(size)) for label, size in (sizes or {}).items())
-    program = _program(spec, join, agg, count, types, more)
-    return _ENGINE.carry_out(program, arrays, ())["z"]
+    executable = _executable(spec, join, agg, count, types, more, engine)
+    return executable.run_checked(arrays)["z"]
 
 
 @lru_cache(maxsize=KEPT, typed=True)
-def _program(
+def _executable(
     spec: str,
     join: str | Expr | None,
     agg: str | Monoid | None,
     devices: int,
     types: tuple[tuple[tuple[int, ...], DType], ...],
     sizes: tuple[tuple[str, int, type], ...],
-) -> Program:
+    engine: str | Engine,
+) -> Executable:
     graph = Graph()
     for k, (shape, dtype) in enumerate(types):
         graph.input(f"x{k}", {f"d{axis}": size for axis, size in enumerate(shape)}, dtype)
     names = [vertex.name for vertex in graph.inputs]
     more = {label: size for label, size, _ in sizes}
     graph.output(graph.einsum(spec, *names, join=join, agg=agg, name="z", sizes=more))
-    program = Program.of(plan(graph, devices))
-    check_space(program)
-    return program
+    return compile_plan(plan(graph, devices), engine)

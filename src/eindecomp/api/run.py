@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.engine import Engine, find_engine
+from eindecomp.api.compile import compile as compile_plan
 from eindecomp.errors import InputError
 from eindecomp.planner.plan import Plan
 from eindecomp.show.progress import showing
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from eindecomp.engines.engine import Engine
     from eindecomp.engines.events import Event
+    from eindecomp.engines.executable import Executable
     from eindecomp.engines.result import Result
 
 
@@ -29,22 +31,33 @@ def run(
     trace: str | Path | None = None,
     progress: bool | None = None,
     on_event: Callable[[Event], None] | None = None,
+    **options: Any,
 ) -> Result:
     """Compute the outputs of the graph that was planned.
 
     Inputs are arrays by name, and numbers for run-time scalars; arrays that are stored in chunks
-    (memory-mapped, zarr, HDF5) are read tile by tile. `engine` is a name or an engine. `trace` is a
-    file to write for Perfetto or Chrome, with the rows of each device; where that fails after the
-    run, as on a full disk, a warning says so. A bar shows the progress of
-    a long run on a terminal, unless `progress` says otherwise. `on_event` is called with one event
-    at a time; what it raises cancels the run, and is raised from here as it is. The outputs are
+    (memory-mapped, zarr, HDF5) are read tile by tile. `engine` is a name, with `options` for it, or
+    an engine. `trace` is a file to write for Perfetto or Chrome, with the rows of each device;
+    where that fails after the run, as on a full disk, a warning says so. A bar shows the progress
+    of a long run on a terminal, unless `progress` says otherwise. `on_event` is called with one
+    event at a time; what it raises cancels the run, and is raised from here as it is. The outputs are
     `result["Z"]`, what it took is `result.stats`.
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"run takes a Plan, as ed.plan makes it, not {type(plan).__name__}")
-    found = find_engine(engine) if isinstance(engine, str) else engine
-    if isinstance(found, type) or not hasattr(found, "run"):
-        raise InputError(f"engine is a name or an engine, not {engine!r}")
+    executable = compile_plan(plan, engine, **options)
+    return watched(executable, inputs, trace=trace, progress=progress, on_event=on_event)
+
+
+def watched(
+    executable: Executable,
+    inputs: Mapping[str, object],
+    *,
+    trace: str | Path | None = None,
+    progress: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Result:
+    """Call an executable with a trace, a progress bar and a listener, as `run` takes them."""
     listeners = [] if on_event is None else [on_event]
     result = None
     try:
@@ -53,12 +66,12 @@ def run(
                 listeners.append(stack.enter_context(tracing(trace)))
             if (bar := stack.enter_context(showing(progress))) is not None:
                 listeners.append(bar)
-            result = found.run(plan, inputs, on_event=_all(listeners))
+            result = executable(inputs, on_event=_all(listeners))
     except OSError as error:
         if result is None:
             raise
         # What was computed is worth more than what was noted of it.
-        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        warnings.warn(str(error), RuntimeWarning, stacklevel=3)
     return result
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.api.run import run
-from eindecomp.engines.threads.engine import cores
 from eindecomp.experiments.measure import Contender, race
 from eindecomp.experiments.peers import dask, numpy, scalapack, torch
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
+from eindecomp.kernels.cores import cores
 from eindecomp.models.chain import chain as chain_graph
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import applicable

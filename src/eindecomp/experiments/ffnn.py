@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.threads.engine import cores
 from eindecomp.experiments.measure import Contender, Lapse, apart, race
 from eindecomp.experiments.peers import ddp
 from eindecomp.experiments.peers.torch import TorchNet
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Curve, Findings
+from eindecomp.kernels.cores import cores
 from eindecomp.models.ffnn import ffnn as ffnn_graph
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.threads.engine import cores
 from eindecomp.experiments.measure import Contender, race
 from eindecomp.experiments.peers import transformers
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
+from eindecomp.kernels.cores import cores
 from eindecomp.models.llama import CONFIGS, Config, Llama, prefill_graph
 from eindecomp.models.llama.cache import bucket
 from eindecomp.planner.space.strategy import applicable

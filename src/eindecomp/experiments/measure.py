@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.experiments.record import Kind, Timed, Timing
-from eindecomp.tra.lower import lower
+from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
@@ -83,7 +83,7 @@ def race(
             timings[name],
             timings[name].best / timings[reference].best,
             None if found is None else int(found.plan.cost),
-            None if found is None else lower(found.plan).moved,
+            None if found is None else program_of(found.plan).moved,
             apart(firsts[name], firsts[reference]),
         )
         rows.append(row)

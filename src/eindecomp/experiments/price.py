@@ -9,7 +9,7 @@ from eindecomp.experiments.record import Priced
 from eindecomp.graph.rewrites.rewrite import rewrite
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import applicable
-from eindecomp.tra.lower import lower
+from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -45,7 +45,7 @@ def price(
                     ready, count, strategy=strategy, inputs=placed, rewrite=False,
                     time_limit=_TIME_LIMIT,
                 )  # fmt: skip
-                moved = lower(plan).moved
+                moved = program_of(plan).moved
                 ours = moved if name == OURS else ours
                 row = Priced(
                     case, placed, count, name, int(plan.cost), moved, _ratio(moved, ours),

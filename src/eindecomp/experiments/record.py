@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import orjson
 
-from eindecomp.engines.threads.engine import cores
 from eindecomp.experiments.blas import loaded_blas
+from eindecomp.kernels.cores import cores
 
 Kind = Literal["ours", "strategy", "peer"]
 _PACKAGES = ("eindecomp", "numpy", "scipy", "numba", "torch", "dask", "transformers")

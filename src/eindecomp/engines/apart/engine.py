@@ -75,14 +75,14 @@ class ApartProgram:
             return self._tensor(name, blocks)
         held = given.held()
         devices = [Device(number, library_of("numpy")) for number in range(self.program.devices)]
-        return self._tensor(name, {tiling: self._moved(given, held, tiling, devices)
+        return self._tensor(name, {tiling: self.moved(given, held, tiling, devices)
                                    for tiling in wanted})  # fmt: skip
 
     def _blocks(self, tiling: Tiling, array: Any) -> list[Array]:
         boxes = (tiling.box(self.program.mesh, d) for d in range(self.program.devices))
         return [_block(array, box) for box in boxes]
 
-    def _moved(
+    def moved(
         self, given: Tensor, held: Blocks, wanted: Tiling, devices: list[Device]
     ) -> list[Array]:
         """The blocks of a tensor in a wanted tiling, brought from one in which it lies."""
@@ -139,7 +139,9 @@ class ApartProgram:
             if isinstance(given, Tensor):
                 return given
             whole = np.array(given[...])
-            return Tensor(name, whole.shape, whole.dtype, "apart", self.program.mesh, (), whole, np.array)
+            return Tensor(
+                name, whole.shape, whole.dtype, "apart", self.program.mesh, (), whole, np.array
+            )
         blocks = [device.buffers[number].arrays[0] for device in devices]
         return self._tensor(name, {self.program.buffers[number].tiling: blocks})
 
@@ -215,7 +217,11 @@ class _Run:
         except RunError:
             raise
         except Exception as error:
-            why = str(error) if isinstance(error, EinDecompError) else f"{type(error).__name__}: {error}"
+            why = (
+                str(error)
+                if isinstance(error, EinDecompError)
+                else f"{type(error).__name__}: {error}"
+            )
             where = f"{self.program.graph[vertex]}, tile {show_box(own.box)}"
             raise RunError(f"{where} on device {device.number}: {why}") from error
         now = perf_counter() - self.start
@@ -233,7 +239,7 @@ class _Run:
             block = device.allocate(step.into, own.box, buffer.types)
             _rearrange(self.program, blocks, buffer.tiling, device, block.arrays[0])
             return
-        tile = self.owner._moved(given, blocks, buffer.tiling, self.devices)[device.number]
+        tile = self.owner.moved(given, blocks, buffer.tiling, self.devices)[device.number]
         device.hold(step.into, Held(own.box, (tile,), tile.nbytes))
 
     def _generate(self, device: Device, step: Generate, own: DeviceStep) -> None:

@@ -1,4 +1,4 @@
-"""One run of a program: threads take its calls in order, by a counter that needs no lock.
+"""One run of a schedule: threads take its calls in order, by a counter that needs no lock.
 
 Whoever takes a call waits until those before it that it needs are done. As calls come after what
 they need, somebody always works, however many threads there are.
@@ -18,35 +18,38 @@ from eindecomp.errors import EinDecompError, RunError
 from eindecomp.kernels.compilations import record_compilations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from eindecomp.engines.threads.bind import Bound
     from eindecomp.engines.threads.call import Call
     from eindecomp.engines.threads.forking import Mark
     from eindecomp.engines.threads.memory import Memory
-    from eindecomp.engines.threads.program import Program
-    from eindecomp.engines.threads.report import Report
+    from eindecomp.engines.threads.report import RunReport
+    from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.kernels.compilations import Compilation
 
 
 class Job:
-    """The calls of a program that are done, and what stopped them.
+    """The calls of a schedule that are done, and what stopped them.
 
     `hold` is what every thread holds for as long as it works.
     """
 
     def __init__(
         self,
-        program: Program,
+        schedule: Schedule,
+        bound: Sequence[Bound],
         memory: Memory,
-        report: Report | None,
+        report: RunReport | None,
         hold: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.program, self.memory, self.report = program, memory, report
+        self.schedule, self.memory, self.report = schedule, memory, report
+        self._bound = bound
         self.error: BaseException | None = None
         self.interrupted = False
         """Whether it was stopped from outside, so that nobody waits for what is at work."""
         self._hold = hold
-        self._done = bytearray(len(program.calls))
+        self._done = bytearray(len(schedule.calls))
         self._take = count().__next__
         self._join = count().__next__
         self._stopped = False
@@ -68,7 +71,7 @@ class Job:
                 GATE.leave(mark)
 
     def _work(self, worker: int, mark: Mark, compiled: list[Compilation]) -> None:
-        calls, done, take = self.program.calls, self._done, self._take
+        calls, done, take = self.schedule.calls, self._done, self._take
         memory, report = self.memory, self.report
         while not self._stopped:
             number = take()
@@ -79,10 +82,10 @@ class Job:
                 if not done[other] and not self._wait(other):
                     return
             if report is None:
-                self._run(call, mark)
+                self._run(number, call, mark)
             else:
                 start = report.started(number, call, worker)
-                self._run(call, mark)
+                self._run(number, call, mark)
                 report.finished(call, worker, start, compiled)
             if self._stopped:  # and maybe cleared
                 return
@@ -93,12 +96,12 @@ class Job:
                 with self._changed:
                     self._changed.notify_all()
 
-    def _run(self, call: Call, mark: Mark) -> None:
+    def _run(self, number: int, call: Call, mark: Mark) -> None:
         GATE.enter(mark)
         try:
-            call.run(self.memory)
+            self._bound[number](self.memory)
         except Exception as error:
-            raise _named(error, call, self.program) from error
+            raise _named(error, call, self.schedule) from error
         finally:
             mark.at_work = False
 
@@ -136,9 +139,9 @@ class Job:
             del error
 
 
-def _named(error: Exception, call: Call, program: Program) -> RunError:
+def _named(error: Exception, call: Call, schedule: Schedule) -> RunError:
     """What a kernel raised, with the vertex and the tile it was at."""
     tile = ", ".join(f"{low}:{high}" for low, high in call.box)
-    where = f"{program.graph[call.vertex]}, tile [{tile}] on device {call.devices[0]}"
+    where = f"{schedule.graph[call.vertex]}, tile [{tile}] on device {call.devices[0]}"
     reason = str(error) if isinstance(error, EinDecompError) else f"{type(error).__name__}: {error}"
     return RunError(f"{where}: {reason}")

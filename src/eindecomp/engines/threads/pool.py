@@ -52,8 +52,8 @@ class Workers:
 
     def run(self, job: Job, workers: int) -> None:
         """Carry a job out on so many threads at most; raises what stopped it."""
-        places = min(workers, len(job.program.calls))
-        if job.program.is_long and current_thread() is main_thread():
+        places = min(workers, len(job.schedule.calls))
+        if job.schedule.is_long and current_thread() is main_thread():
             self._run_apart(job, _Offer(job, places))
         elif places > 1:
             self._run_along(job, _Offer(job, places - 1))

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.events import Event
     from eindecomp.engines.threads.call import Call
-    from eindecomp.engines.threads.program import Program
+    from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.kernels.compilations import Compilation
 
 
-class Report:
+class RunReport:
     """The events of one run, told one by one; what the listener raises stops the run."""
 
-    def __init__(self, program: Program, on_event: Callable[[Event], None]) -> None:
-        self._moves = program.moves_by_call
+    def __init__(self, schedule: Schedule, on_event: Callable[[Event], None]) -> None:
+        self._moves = schedule.moves_by_call
         self._on_event, self._lock = on_event, Lock()
         self._start = perf_counter()
         self._silent = False
-        self._tell(RunStarted(program.tasks))
+        self._tell(RunStarted(schedule.tasks))
 
     def _tell(self, event: Event) -> None:
         with self._lock:
@@ -47,8 +47,8 @@ class Report:
     def started(self, number: int, call: Call, worker: int) -> float:
         """Tell of a call that a worker begins with, and of what moves for it; gives the time."""
         start = perf_counter() - self._start
-        for vertex, kind, moved in self._moves.get(number, ()):
-            self._tell(BytesMoved(vertex, kind, moved, start))
+        for move in self._moves.get(number, ()):
+            self._tell(BytesMoved(move.vertex, move.kind, move.count, start))
         for device in call.devices:
             self._tell(TaskStarted(call.vertex, call.kind, device, worker, start))
         return start

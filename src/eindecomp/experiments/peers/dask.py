@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
-from eindecomp.engines.threads.engine import cores
 from eindecomp.experiments.peers.frameworks import dask_array
+from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.threads.engine import cores
 from eindecomp.experiments.measure import Absent, Lapse
 from eindecomp.experiments.peers import frameworks
 from eindecomp.experiments.peers.torch import TorchNet
 from eindecomp.graph.text.elaborate import parse
+from eindecomp.kernels.cores import cores
 from eindecomp.models.initial import initial
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from eindecomp.engines.threads.engine import cores
+from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
     from eindecomp.experiments.measure import Way

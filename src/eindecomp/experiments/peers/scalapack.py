@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from eindecomp.engines.threads.engine import cores
 from eindecomp.errors import RunError
 from eindecomp.experiments.blas import loaded_blas
 from eindecomp.experiments.measure import Absent, Lapse
 from eindecomp.experiments.peers.scalapack_rank import columns_of
+from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
     from eindecomp.experiments.measure import Way

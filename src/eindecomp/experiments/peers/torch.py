@@ -6,8 +6,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.threads.engine import cores
 from eindecomp.experiments.peers import frameworks
+from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
     import numpy as np

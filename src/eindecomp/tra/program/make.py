@@ -112,9 +112,9 @@ class _Making:
         if self.plan.inputs == "sharded":
             return [Tiling(cut, replicated_axes(self.mesh, cut)) for cut in wanted]
         # Where it is free it lies as wanted; a block of what a device has already is a view.
-        sizes = totals(self.mesh, wanted).tolist() if wanted else []
+        sizes = {cut: int(totals(self.mesh, [cut])[0]) for cut in wanted}
         kept: list[Cut] = []
-        for _, cut in sorted(zip(sizes, wanted, strict=True), key=lambda pair: -pair[0]):
+        for cut in sorted(wanted, key=lambda cut: -sizes[cut]):
             if not any(_inside(self.mesh, cut, other) for other in kept):
                 kept.append(cut)
         return [Tiling(cut) for cut in kept]
@@ -237,7 +237,7 @@ def _with_frees(making: _Making) -> list[Step]:
 
 
 def last_uses(buffers: Sequence[Buffer], steps: Sequence[Step]) -> dict[int, int]:
-    """The last step that uses each buffer; a buffer lasts as long as those that may be its views."""
+    """The last step that uses each buffer, or one that may be a view of it."""
     last: dict[int, int] = {}
     for number, step in enumerate(steps):
         for buffer in used_by(step):

@@ -24,38 +24,62 @@ from eindecomp.tra.program.steps import (
 from eindecomp.tra.program.tiling import Tiling
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from eindecomp.tra.program.buffers import Buffer
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Step
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What a piece of work adds to the memory that is held, takes meanwhile, and lets go of."""
+
+    vertex: str
+    made: int
+    working: int
+    freed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Peak:
-    """The most bytes that a device holds at once, and the step at which it does."""
+    """The most bytes that are held at once, and the vertex for which they are."""
 
     bytes: int
-    step: Step | None
+    vertex: str
+
+
+def peak_of(changes: Iterable[Change]) -> Peak:
+    """The most bytes that are held at once, one change after another."""
+    total, peak = 0, Peak(0, "")
+    for change in changes:
+        total += change.made
+        if total + change.working > peak.bytes or not peak.vertex:
+            peak = Peak(total + change.working, change.vertex)
+        total -= change.freed
+    return peak
 
 
 def peak_on(program: Program, device: int) -> Peak:
     """The most that a device holds at once."""
+    return peak_of(_changes(program, device))
+
+
+def _changes(program: Program, device: int) -> Iterator[Change]:
     held: dict[int, int] = {}
-    total = most = 0
-    at: Step | None = None
     for step in program.steps:
+        made = freed = 0
         match step:
             case Load() | Generate() | Compute() | Move() | ReduceScatter():
-                made = bytes_on(program, program.buffers[step.into], device)
-                held[step.into] = made
-                total += made
-            case Free():
-                total -= held.pop(step.buffer, 0)
+                buffer = program.buffers[step.into]
+                made = held[step.into] = bytes_on(program, buffer, device)
             case AllGather():
-                pass
-        now = total + working_bytes(program, step, device)
-        if now > most:
-            most, at = now, step
-    return Peak(most, at)
+                buffer = program.buffers[step.buffer]
+            case Free():
+                buffer = program.buffers[step.buffer]
+                freed = held.pop(step.buffer)
+        vertex = getattr(step, "vertex", buffer.tensor)
+        yield Change(vertex, made, working_bytes(program, step, device), freed)
 
 
 def bytes_on(program: Program, buffer: Buffer, device: int) -> int:

@@ -88,7 +88,7 @@ class Program:
     @cached_property
     def bytes_by_kind(self) -> dict[str, int]:
         """The bytes that each kind of step moves."""
-        found = Counter(dict.fromkeys(("move", "reduce-scatter", "all-gather"), 0))
+        found: Counter[str] = Counter({"move": 0, "reduce-scatter": 0, "all-gather": 0})
         for step in self.steps:
             if isinstance(step, Move | ReduceScatter | AllGather):
                 found[kind_of(step)] += self.moved_by(step)

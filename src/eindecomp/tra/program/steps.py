@@ -76,7 +76,7 @@ class ReduceScatter:
 
 @dataclass(frozen=True, slots=True)
 class AllGather:
-    """Devices that hold the same block of `buffer` along `axes`, and a share each, exchange them."""
+    """Devices along `axes` that have a share each of the same block of `buffer` exchange them."""
 
     vertex: str
     buffer: Number

@@ -6,36 +6,45 @@ tiles that one core would compute after each other cost less as one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.tasks import Layout
+import numpy as np
+
+from eindecomp.engines.threads.tiled import Tile
+from eindecomp.kernels.cores import cores
+from eindecomp.kernels.library import library_of
+from eindecomp.lang.einsum import EinSum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.lang.einsum import EinSum, Labels
+    from eindecomp.engines.threads.tiled import TiledProgram, TiledVertex
+    from eindecomp.lang.einsum import Labels
     from eindecomp.tra.boxes import Box, Range
-    from eindecomp.tra.tasks import Compute
 
 _WIDE = 2000
 """Rows or columns from which a tile gains nothing by more of them; 1000 still lose a hundredth."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A kernel call for one or more devices."""
-
-    task: Compute
-    devices: tuple[int, ...]
+def merge_product_tiles(program: TiledProgram) -> TiledProgram:
+    """The same program with neighbouring tiles of products joined, no fewer than cores."""
+    return replace(program, vertices=tuple(_merged(program, each) for each in program.vertices))
 
 
-def merge(tasks: Sequence[Compute], op: EinSum, cores: int) -> list[Tile]:
+def _merged(program: TiledProgram, tiled: TiledVertex) -> TiledVertex:
+    op = program.graph[tiled.name].op
+    # Parts of sums are reduced device by device.
+    if tiled.is_partial or len(tiled.tiles) < 2 or not isinstance(op, EinSum):
+        return tiled
+    if not library_of(np.ndarray).kernel(program.graph, program.graph[tiled.name]).is_product:
+        return tiled
+    return replace(tiled, tiles=tuple(merge(tiled.tiles, op, cores())))
+
+
+def merge(tiles: Sequence[Tile], op: EinSum, cores: int) -> Sequence[Tile]:
     """The tiles of a product with rows or columns joined, no fewer than there are cores."""
-    tiles = [Tile(task, (task.device,)) for task in tasks]
-    if tasks[0].into.layout is not Layout.HOME:  # parts of sums are reduced device by device
-        return tiles
     for label in op.output:
         # Both inputs have the labels of a batch: joining those saves no copy.
         if not all(label in own for own in op.inputs):
@@ -43,29 +52,28 @@ def merge(tasks: Sequence[Compute], op: EinSum, cores: int) -> list[Tile]:
     return tiles
 
 
-def _join(tiles: list[Tile], op: EinSum, label: str, most: int) -> list[Tile]:
+def _join(tiles: Sequence[Tile], op: EinSum, label: str, most: int) -> Sequence[Tile]:
     """Join up to `most` tiles that lie side by side along a label and are otherwise the same."""
     if most < 2:
         return tiles
     rows: dict[object, list[Tile]] = {}
     for tile in tiles:
-        task = tile.task
-        boxes = (task.box, *(box or () for box in task.reads))
+        boxes = (tile.box, *(box or () for box in tile.reads))
         labels = (op.output, *op.inputs)
         rest = tuple(_without(own, box, label) for own, box in zip(labels, boxes, strict=True))
         rows.setdefault(rest, []).append(tile)
     joined: list[Tile] = []
     for row in rows.values():
-        row.sort(key=lambda tile: tile.task.box[op.output.index(label)])
-        low, high = row[0].task.box[op.output.index(label)]
+        row.sort(key=lambda tile: tile.box[op.output.index(label)])
+        low, high = row[0].box[op.output.index(label)]
         count = -(-len(row) // min(most, -(-_WIDE // max(1, high - low))))
         cuts = [k * len(row) // count for k in range(count + 1)]
         joined += [_joined(row[start:stop], op, label) for start, stop in pairwise(cuts)]
     return joined
 
 
-def _joined(row: list[Tile], op: EinSum, label: str) -> Tile:
-    first, last = row[0].task, row[-1].task
+def _joined(row: Sequence[Tile], op: EinSum, label: str) -> Tile:
+    first, last = row[0], row[-1]
     at = op.output.index(label)
     reach = (first.box[at][0], last.box[at][1])
     box = _with(op.output, first.box, label, reach)
@@ -74,7 +82,7 @@ def _joined(row: list[Tile], op: EinSum, label: str) -> Tile:
         for labels, own in zip(op.inputs, first.reads, strict=True)
     )
     devices = tuple(sorted(device for tile in row for device in tile.devices))
-    return Tile(replace(first, box=box, reads=reads), devices)
+    return Tile(box, reads, devices)
 
 
 def _without(labels: Labels, box: Box, label: str) -> Box:

@@ -1,0 +1,38 @@
+"""What moves when a tensor that is on the devices is wanted in another layout."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from eindecomp.tra.boxes import volume
+from eindecomp.tra.program.exchange import received
+
+if TYPE_CHECKING:
+    from eindecomp.engines.tensor import Tensor
+    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.tiling import Tiling
+
+
+def placing_bytes(program: Program, name: str, tensor: Tensor) -> int:
+    """The bytes that devices receive before an input lies as its readers want it.
+
+    A tensor of another mesh goes through the caller's memory, which is not counted.
+    """
+    if tensor.mesh != program.mesh or program.devices == 1:
+        return 0
+    return sum(
+        _elements(program.mesh, tensor.tilings[0], buffer.tiling) * buffer.item
+        for buffer in program.inputs[name]
+        if buffer.tiling not in tensor.tilings
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def _elements(mesh: Mesh, held: Tiling, wanted: Tiling) -> int:
+    return sum(
+        volume(transfer.box)
+        for device in range(mesh.devices)
+        for transfer in received(mesh, held, wanted, device)
+    )

@@ -1,0 +1,319 @@
+"""The calls of a tiled program in an order that works, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.engines.threads.call import Call
+from eindecomp.graph.ops import Fill, Gather, Input
+from eindecomp.graph.work import operations
+from eindecomp.kernels.library import library_of
+from eindecomp.tra.boxes import meet, volume
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.engines.threads.call import Block, Loads
+    from eindecomp.engines.threads.memory import Key, Where
+    from eindecomp.engines.threads.tiled import (
+        CountedMove,
+        Reduction,
+        SumInPlace,
+        Tile,
+        TiledProgram,
+        TiledVertex,
+    )
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.tra.boxes import Box
+
+_SMALL = 200_000  # operations that take one thread about as long as waking another
+_LONG = 0.25  # seconds after which a person could want to interrupt a run
+_PRODUCTS, _LOOPS = 5e10, 2e9  # operations a second of any core, about
+_TINY = 5_000  # operations of a call below which threads wait for the interpreter more than work
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The calls of a program and the arrays that they need."""
+
+    graph: Graph
+    devices: int
+    moves: tuple[CountedMove, ...]
+    calls: tuple[Call, ...]
+    shapes: dict[Key, tuple[tuple[int, ...], DType]]
+    lies_in: dict[str, str]
+    """For a sum that a product was added to, the tensor whose array it is in."""
+    flops: int
+    seconds: float
+    """About how long one core would take."""
+
+    @cached_property
+    def bytes_by_vertex(self) -> dict[str, int]:
+        """The bytes that move for each vertex."""
+        counts = {name: 0 for name in self.graph.vertices if not self._is_leaf(name)}
+        for move in self.moves:
+            counts[move.vertex] += move.count
+        return counts
+
+    def _is_leaf(self, name: str) -> bool:
+        return isinstance(self.graph[name].op, Input | Fill)
+
+    @cached_property
+    def moved(self) -> int:
+        """All bytes that move."""
+        return sum(move.count for move in self.moves)
+
+    @cached_property
+    def tasks(self) -> int:
+        """How many tiles devices compute and reduce, those that are computed as one each."""
+        return sum(len(call.devices) for call in self.calls)
+
+    @cached_property
+    def is_small(self) -> bool:
+        """Whether handing calls to other threads would take longer than the calls."""
+        return self.work < max(_SMALL, _TINY * len(self.calls))
+
+    @cached_property
+    def is_long(self) -> bool:
+        """Whether a person could want to interrupt it.
+
+        Others then carry it out, and two threads that wake up at once may share a core for a while.
+        """
+        return self.seconds >= _LONG
+
+    @cached_property
+    def work(self) -> int:
+        """About how many operations it takes."""
+        return max(self.flops, sum(volume(call.box) for call in self.calls))
+
+    @cached_property
+    def uses(self) -> dict[Key, int]:
+        """How often each array that is dropped in the end is used."""
+        kept = {self.key_of(vertex.name) for vertex in self.graph.outputs}
+        counts = Counter(key for call in self.calls for key in call.uses)
+        return {key: n for key, n in counts.items() if key not in kept}
+
+    def key_of(self, name: str) -> str:
+        """The tensor whose array a tensor is in: itself, but for sums made in place."""
+        return self.lies_in.get(name, name)
+
+    @cached_property
+    def moves_by_call(self) -> dict[int, list[CountedMove]]:
+        """What moves when a call starts: the first that needs it, or the last that made it."""
+        first: dict[tuple[str, str], int] = {}
+        last: dict[str, int] = {}
+        for number, call in enumerate(self.calls):
+            for name in {call.vertex, *self._sums_in(call)}:
+                first.setdefault((name, call.kind), number)
+                last[name] = number
+        starts: dict[int, list[CountedMove]] = {}
+        for move in self.moves:
+            by = move.kind if move.kind == "reduce-scatter" else "compute"
+            begins = first.get((move.vertex, by), last[move.vertex])
+            starts.setdefault(last[move.vertex] if move.is_made else begins, []).append(move)
+        return starts
+
+    def _sums_in(self, call: Call) -> list[str]:
+        """The sums that a call makes by adding a product in place."""
+        if not call.adds:
+            return []
+        return [total for total in self.lies_in if call.vertex in self.graph[total].inputs]
+
+
+def schedule(program: TiledProgram) -> Schedule:
+    """The calls of a program."""
+    making = _Making(program.graph)
+    for tiled in program.vertices:
+        making.add(tiled)
+    return Schedule(
+        program.graph,
+        program.devices,
+        program.moves,
+        tuple(making.calls),
+        making.shapes,
+        making.lies_in,
+        making.flops,
+        making.seconds,
+    )
+
+
+@dataclass
+class _Making:
+    """The calls so far, and what they write."""
+
+    graph: Graph
+    calls: list[Call] = field(default_factory=list[Call])
+    shapes: dict[Key, tuple[tuple[int, ...], DType]] = field(default_factory=dict["Key", Any])
+    writers: dict[str, tuple[tuple[int, ...], tuple[Box, ...]]] = field(
+        default_factory=dict[str, Any]
+    )
+    """For each tensor the calls that write it, and what each of them writes."""
+    lies_in: dict[str, str] = field(default_factory=dict[str, str])
+    flops: int = 0
+    seconds: float = 0.0
+
+    def add(self, tiled: TiledVertex) -> None:
+        """The calls of a vertex."""
+        vertex = self.graph[tiled.name]
+        first = len(self.calls)
+        if isinstance(vertex.op, Fill):
+            self._generate(vertex, tiled)
+        else:
+            self._compute(vertex, tiled)
+        numbers = tuple(range(first, first + len(tiled.tiles)))
+        written = (numbers, tuple(tile.box for tile in tiled.tiles))
+        if tiled.added is not None:
+            self.lies_in[tiled.added.total] = self._key(tiled.added.term)
+            self.writers[tiled.added.total] = written
+            self.flops += vertex.elements
+            return
+        self.shapes[vertex.name] = (vertex.shape, vertex.dtype)
+        if tiled.is_partial:
+            numbers = tuple(range(len(self.calls), len(self.calls) + len(tiled.reductions)))
+            written = (numbers, tuple(reduction.box for reduction in tiled.reductions))
+            for reduction in tiled.reductions:
+                self.calls.append(self._reduce(vertex, reduction, first))
+        self.writers[vertex.name] = written
+
+    def _key(self, name: str) -> str:
+        return self.lies_in.get(name, name)
+
+    def _generate(self, vertex: Vertex, tiled: TiledVertex) -> None:
+        for tile in tiled.tiles:
+            out = (vertex.name, where(tile.box, vertex.shape))
+            self.calls.append(
+                Call("fill", vertex.name, tile.box, tile.devices, (), (out,), (), (vertex.name,))
+            )
+
+    def _compute(self, vertex: Vertex, tiled: TiledVertex) -> None:
+        kernel = library_of(np.ndarray).kernel(self.graph, vertex)
+        work = operations(self.graph, vertex)
+        self.flops += work
+        self.seconds += work / (_PRODUCTS if kernel.is_product else _LOOPS)
+        reads = [k for k, box in enumerate(tiled.tiles[0].reads) if box is not None]
+        waits = [self._waits(vertex.inputs[k], [t.reads[k] for t in tiled.tiles]) for k in reads]
+        if tiled.added is not None:
+            waits += self._waits_to_add(tiled.added, [tile.box for tile in tiled.tiles])
+        seen: set[Box] = set()
+        for i, tile in enumerate(tiled.tiles):
+            after = tuple(sorted({number for wait in waits for number in wait[i]}))
+            writes = [(vertex.name, where(tile.box, vertex.shape))]
+            if tiled.added is not None:
+                writes = [(self._key(tiled.added.term), writes[0][1])]
+            # The first part of a sum may lie where the sum is to go.
+            elif tiled.is_partial and (tile.box in seen or not kernel.state_is_result):
+                writes = self._partial(vertex, tile, kernel.state)
+            seen.add(tile.box)
+            self.calls.append(self._tile_call(vertex, tiled, tile, after, tuple(writes)))
+
+    def _tile_call(
+        self,
+        vertex: Vertex,
+        tiled: TiledVertex,
+        tile: Tile,
+        after: tuple[int, ...],
+        writes: tuple[Block, ...],
+    ) -> Call:
+        reads = tuple(
+            None if box is None else (self._key(name), where(box, self.graph[name].shape))
+            for name, box in zip(vertex.inputs, tile.reads, strict=True)
+        )
+        keys = (read[0] for read in reads if read is not None)
+        return Call(
+            "compute",
+            vertex.name,
+            tile.box,
+            tile.devices,
+            reads,
+            writes,
+            after,
+            (*keys, *(key for key, _ in writes)),
+            adds=tiled.added is not None,
+            is_partial=tiled.is_partial,
+            loads=_loads(self.graph, vertex, tile.reads),
+        )
+
+    def _partial(self, vertex: Vertex, tile: Tile, state: Sequence[DType]) -> list[Block]:
+        """Arrays of its own for a part of a sum."""
+        shape = tuple(high - low for low, high in tile.box)
+        keys: list[Key] = [(vertex.name, len(self.calls), k) for k in range(len(state))]
+        for key, dtype in zip(keys, state, strict=True):
+            self.shapes[key] = (shape, dtype)
+        return [(key, None) for key in keys]
+
+    def _reduce(self, vertex: Vertex, reduction: Reduction, first: int) -> Call:
+        """The call that combines partial results, beginning with that of the first member."""
+        members = [first + place for place in reduction.members]
+        corner = [low for low, _ in self.calls[members[0]].box]
+        inside: Where = tuple(
+            slice(low - start, high - start)
+            for (low, high), start in zip(reduction.box, corner, strict=True)
+        )
+        inside = inside or None  # an index of no dimensions would take the number, not the array
+        in_place = self.calls[members[0]].writes[0][0] == vertex.name
+        parts = members[1:] if in_place else members
+        reads = tuple((key, inside) for m in parts for key, _ in self.calls[m].writes)
+        return Call(
+            "reduce-scatter",
+            vertex.name,
+            reduction.box,
+            (reduction.device,),
+            reads,
+            ((vertex.name, where(reduction.box, vertex.shape)),),
+            tuple(sorted(set(members))),
+            (vertex.name, *(key for key, _ in reads)),
+            is_partial=not in_place,
+        )
+
+    def _waits(self, source: str, boxes: list[Box | None]) -> list[tuple[int, ...]]:
+        """For each block of a tensor that is read, the calls that write to it."""
+        if isinstance(self.graph[source].op, Input):
+            return [()] * len(boxes)
+        numbers, written = self.writers[source]
+        needed = tuple(box for box in boxes if box is not None)
+        return [tuple(numbers[w] for w in row) for row in _overlapping(needed, written)]
+
+    def _waits_to_add(self, added: SumInPlace, boxes: list[Box]) -> list[list[tuple[int, ...]]]:
+        """For each block that is added to, the calls that write it and those that still read it."""
+        key = self._key(added.term)
+        users = tuple(n for n, call in enumerate(self.calls) if key in call.uses)
+        return [self._waits(added.term, [*boxes]), [users] * len(boxes)]
+
+
+@lru_cache(maxsize=1 << 12)
+def _overlapping(needed: tuple[Box, ...], written: tuple[Box, ...]) -> tuple[tuple[int, ...], ...]:
+    """For each box the numbers of those that share elements with it."""
+    return tuple(
+        tuple(w for w, other in enumerate(written) if meet(box, other) is not None)
+        for box in needed
+    )
+
+
+def _loads(graph: Graph, vertex: Vertex, reads: Sequence[Box | None]) -> Loads:
+    """The graph's inputs of which a tile reads boxes, and how many bytes of each."""
+    loads: list[tuple[str, int]] = []
+    for k, (name, box) in enumerate(zip(vertex.inputs, reads, strict=True)):
+        source = graph[name]
+        if box is None or not isinstance(source.op, Input):
+            continue
+        elements = volume(box)
+        if isinstance(vertex.op, Gather) and k == 0 and reads[1] is not None:
+            # Rows that are not looked up are not read.
+            low, high = box[vertex.op.axis]
+            elements = elements // max(1, high - low) * min(high - low, volume(reads[1]))
+        loads.append((name, elements * source.dtype.itemsize))
+    return tuple(loads)
+
+
+def where(box: Box, shape: Sequence[int]) -> Where:
+    """The tile's slices, None if it is the whole array."""
+    if all((low, high) == (0, size) for (low, high), size in zip(box, shape, strict=True)):
+        return None
+    return tuple(slice(low, high) for low, high in box)
