@@ -29,7 +29,7 @@ from brute_bytes import (
 )
 
 if TYPE_CHECKING:
-    from eindecomp import Graph
+    from eindecomp import Graph, Vertex
     from eindecomp.planner.plan import Plan
 
 Shape = tuple[int, ...]
@@ -84,8 +84,7 @@ def peak(graph: Graph, axes: Axes, inputs: str, decided: dict[str, Kept]) -> int
         shape, item, reads = vertex.shape, vertex.dtype.itemsize, reading[name]
         if name in decided:
             kept, now = decided[name], list(decided).index(name)
-            width = partial_width(vertex) if summed_axes(vertex.labels, kept.row) else 1
-            held[now] += width * item * fullest(shape, layout_of(vertex.labels, kept.row), axes)
+            held[now] += item * (fullest(shape, kept.home, axes) + reducing(vertex, kept.row, axes))
             last = max([now, *(step for step, _ in reads)])
             for step in range(now + 1, end if name in outputs else last + 1):
                 held[step] += item * sum(fullest(shape, own, axes) for own in kept.layouts)
@@ -103,6 +102,27 @@ def peak(graph: Graph, axes: Axes, inputs: str, decided: dict[str, Kept]) -> int
             options.append(stored(shape, item, reads, axes, end))
     ways = product(*options)
     return max(min(max(map(sum, zip(held, *way, strict=True)), default=0) for way in ways), 0)
+
+
+def reducing(vertex: Vertex, row: tuple[str | None, ...], axes: Axes) -> int:
+    """Elements beside the result while partial ones are reduced: they, and two of the blocks.
+
+    A block is what one device reduces: its part of the result, or where several keep the same part
+    a share of that, cut along its longest side; in whichever home that is largest.
+    """
+    summed = summed_axes(vertex.labels, row)
+    if not summed:
+        return 0
+    tile = layout_of(vertex.labels, row)
+    width = partial_width(vertex)
+    largest = 0
+    for home, _ in homes(vertex.shape, tile, summed, axes, width):
+        copies = pieces(axes, [axis for axis in summed if axis not in sum(home, ())])
+        for box in boxes(vertex.shape, home, axes):
+            sides = sorted(high - low for low, high in box)
+            longest = sides.pop() if sides else 1
+            largest = max(largest, prod(sides) * -(-longest // copies))
+    return width * (fullest(vertex.shape, tile, axes) + 2 * largest)
 
 
 def stored(

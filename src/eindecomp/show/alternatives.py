@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.ops import Input
+from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.price import partial_item
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.space.choices import Choices, choices, refined
 from eindecomp.planner.space.decision import Decision, decided_choices
@@ -166,7 +166,7 @@ def _best_of(
     items = tuple(plan.graph[n].dtype.itemsize for n in vertex.inputs)
     unary = price.compute(vertex, own, items) + _fetched(plan, name, own, price)
     item = vertex.dtype.itemsize
-    scatter = price.scatter(own, vertex.elements, partial_item(vertex), item)
+    scatter = price.scatter(own, vertex.elements, state_bytes(plan.graph, vertex), item)
     handed, further = _handed(plan, name, own, price)
     total = np.where(own.reduced < 0, np.inf, unary[:, None] + scatter + handed[None])
     total[~mask] = np.inf

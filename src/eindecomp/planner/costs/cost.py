@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.ops import Input
+from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs import paper_bound as paper
-from eindecomp.planner.costs.price import partial_item
 from eindecomp.planner.space.decision import Decision, decided_choices
 from eindecomp.planner.space.view import is_planned, view_of
 
@@ -97,7 +97,7 @@ def decided_cost(
         items = tuple(graph[n].dtype.itemsize for n in vertex.inputs)
         found.compute[name] = price.compute(vertex, own, items)[0].item()
         item = vertex.dtype.itemsize
-        scatter = price.scatter(own, vertex.elements, partial_item(vertex), item)
+        scatter = price.scatter(own, vertex.elements, state_bytes(graph, vertex), item)
         found.aggregate[name] = scatter[0, 0].item()
         found.join[name] = found.repartition[name] = 0
         if decision.further is not None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from eindecomp.lang.dtypes import widen
 from eindecomp.planner.space.cut import Cut, largest_side
 
 if TYPE_CHECKING:
@@ -62,14 +61,3 @@ def held_elements(mesh: Mesh, cuts: Sequence[Cut]) -> Costs:
     """The elements of each cut on all devices, if all had the largest piece."""
     tiles = [prod(largest_side(mesh, span) for span in cut) for cut in cuts]
     return mesh.devices * np.array(tiles, dtype=np.int64)
-
-
-def partial_item(vertex: Vertex) -> int:
-    """The bytes of one partial result: what travels where several devices sum.
-
-    Low precision is rounded once, after the last sum: until then it is float32 that moves.
-    """
-    agg = getattr(vertex.op, "agg", None)
-    if agg is None or agg.finish is None:
-        return widen(vertex.dtype).itemsize
-    return agg.width * max(vertex.dtype.itemsize, 4)

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs.infinite import infinite_where
-from eindecomp.planner.costs.price import partial_item
 from eindecomp.planner.model.movement import Site, Traffic
-from eindecomp.planner.space.cut import parts_of, used_axes
+from eindecomp.planner.space.choices import REPLICATED
+from eindecomp.planner.space.cut import largest_side, parts_of, used_axes
 from eindecomp.planner.space.overlaps import copied, fullest
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.choices import Choices
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.mesh import Mesh
 
@@ -80,7 +83,7 @@ def add_usage(traffic: Traffic) -> int:
 
 
 def _add_results(traffic: Traffic, steps: dict[str, int]) -> None:
-    """For each vertex the tile at its step, then its layouts until they are last read."""
+    """For each vertex what its step takes, and its layouts until they are last read."""
     end = len(steps)
     outputs = {vertex.name for vertex in traffic.graph.outputs}
     last = dict(steps)
@@ -92,7 +95,7 @@ def _add_results(traffic: Traffic, steps: dict[str, int]) -> None:
         now = steps[name]
         traffic.network.use(traffic.assign[name], _working(traffic, site), now, now + 1)
         homes = item * _fullest(traffic, site.choices.homes)
-        traffic.network.use(traffic.home[name], homes, now + 1, stop)
+        traffic.network.use(traffic.home[name], homes, now, max(stop, now + 1))
         if name in traffic.further:
             sizes = np.append(0, item * _fullest(traffic, site.further))
             traffic.network.use(traffic.further[name], sizes, now + 1, stop)
@@ -103,16 +106,36 @@ def _fullest(traffic: Traffic, cuts: Sequence[Cut]) -> Ints:
 
 
 def _working(traffic: Traffic, site: Site) -> Ints:
-    """The tile made and the pieces of fills, which nobody holds, for each choice."""
+    """What a choice holds beside the result: partial results, and the pieces of fills.
+
+    Reducing takes two blocks more: the sum so far, and what has just arrived.
+    """
     view, parts = site.choices.view, site.choices.parts
     tile = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
     summed = parts[:, list(view.aggregated)].prod(axis=1) > 1
-    total = tile * np.where(summed, partial_item(site.vertex), site.vertex.dtype.itemsize)
+    state = state_bytes(traffic.graph, site.vertex)
+    total = np.where(summed, state * (tile + 2 * _largest_shares(site.choices)), 0)
     for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
         source = traffic.graph[name]
         if reads is not None and isinstance(source.op, Fill):
             total = total + source.dtype.itemsize * _fullest(traffic, reads.cuts)[reads.of]
     return np.repeat(total, 1 << len(site.shared))
+
+
+def _largest_shares(choices: Choices) -> Ints:
+    """The elements that a device reduces, for each assignment, in whichever home they are most."""
+    mesh = choices.mesh
+    largest = np.zeros(len(choices.assignments), dtype=np.int64)
+    for (a, h), places in choices.places.items():
+        sides = [largest_side(mesh, span) for span in choices.homes[h]]
+        copies = 1
+        for axis, label in enumerate(choices.assignments[a]):
+            if label in choices.view.aggregated and places[axis] == REPLICATED:
+                copies *= mesh.sizes[axis]
+        longest = max(sides, default=1)
+        share = prod(sides) // max(longest, 1) * -(-longest // copies)
+        largest[a] = max(largest[a], share)
+    return largest
 
 
 # Inputs

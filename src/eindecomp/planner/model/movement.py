@@ -16,8 +16,8 @@ import numpy as np
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs.infinite import infinite_where, is_infinite
-from eindecomp.planner.costs.price import partial_item
 from eindecomp.planner.model.input_read import Holder, InputRead
 from eindecomp.planner.model.tables import CostTables
 from eindecomp.planner.space.cut import boxes_key
@@ -213,7 +213,7 @@ class Traffic:
         own = site.choices
         vertex = site.vertex
         table = self.price.scatter(
-            own, vertex.elements, partial_item(vertex), vertex.dtype.itemsize
+            own, vertex.elements, state_bytes(self.graph, vertex), vertex.dtype.itemsize
         )
         if vertex.name in self.pinned:
             mesh = self.price.mesh
