@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.api.einsum import KEPT, _program
+from eindecomp.api.einsum import KEPT, _executable
 
 
 @pytest.mark.parametrize("devices", [1, 2, 5])
@@ -28,14 +28,14 @@ def test_operands_in_any_byte_order():
 
 
 def test_what_was_used_last_is_kept():
-    _program.cache_clear()
+    _executable.cache_clear()
     x = np.ones(2)
     ed.einsum("i->i", x)
     for size in range(3, KEPT + 10):
         ed.einsum("i->i", x)
         ed.einsum("i->", np.ones(size), agg="max")
-    assert _program.cache_info().misses == KEPT + 8
-    assert _program.cache_info().currsize == KEPT
+    assert _executable.cache_info().misses == KEPT + 8
+    assert _executable.cache_info().currsize == KEPT
 
 
 def test_what_cannot_fit_is_refused():

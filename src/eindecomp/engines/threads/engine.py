@@ -8,37 +8,29 @@ from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
-from eindecomp.engines.threads.bind import bind
 from eindecomp.engines.threads.job import Job
 from eindecomp.engines.threads.memory import Memory
-from eindecomp.engines.threads.passes import PASSES
 from eindecomp.engines.threads.pool import WORKERS
+from eindecomp.engines.threads.prepare import prepared
 from eindecomp.engines.threads.report import RunReport
-from eindecomp.engines.threads.schedule import schedule
-from eindecomp.engines.threads.space import check_space, largest_load, needed_space
+from eindecomp.engines.threads.space import check_space, largest_load
 from eindecomp.engines.threads.spare import Spare
-from eindecomp.engines.threads.tiled import tile_program
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
-from eindecomp.kernels.cache import limit
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
-from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from eindecomp.engines.engine import Listener
-    from eindecomp.engines.threads.bind import Bound
+    from eindecomp.engines.threads.prepare import ReadyToRun
     from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.planner.plan import Plan
-    from eindecomp.tra.program.memory import Peak
-    from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
@@ -59,41 +51,7 @@ class ThreadsEngine:
 
     def prepare(self, plan: Plan) -> ThreadsProgram:
         """Make a plan ready to run."""
-        return ThreadsProgram(_prepared(plan), self.workers)
-
-
-class _Ready:
-    """What does not change from run to run; it does not hold the plan, which it is kept for."""
-
-    def __init__(self, plan: Plan) -> None:
-        limit()  # a setting that is wrong is no fault of the vertex whose kernel is compiled first
-        self.program: Program = program_of(plan)
-        tiled = tile_program(self.program)
-        for each in PASSES:
-            tiled = each(tiled)
-        self.schedule: Schedule = schedule(tiled)
-        graph = self.schedule.graph
-        self.bound: tuple[Bound, ...] = tuple(bind(graph, call) for call in self.schedule.calls)
-        self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
-
-    @cached_property
-    def space(self) -> Peak:
-        """The most bytes that are held at once beside the inputs, and where."""
-        return needed_space(self.schedule)
-
-
-_KEPT: dict[int, tuple[ref[Any], _Ready]] = {}
-
-
-def _prepared(plan: Plan) -> _Ready:
-    """The program of a plan, made once for as long as the plan lives."""
-    known = _KEPT.get(id(plan))
-    if known is not None and known[0]() is plan:
-        return known[1]
-    ready = _Ready(plan)
-    key = id(plan)
-    _KEPT[key] = (ref(plan, lambda _: _KEPT.pop(key, None)), ready)
-    return ready
+        return ThreadsProgram(prepared(plan), self.workers)
 
 
 @dataclass(slots=True)
@@ -113,7 +71,7 @@ class SharedArray:
 class ThreadsProgram:
     """A plan made ready: its calls, and arrays that runs leave for the next."""
 
-    def __init__(self, ready: _Ready, workers: int | None) -> None:
+    def __init__(self, ready: ReadyToRun, workers: int | None) -> None:
         self.ready = ready
         self._asked = workers
         self._spare = Spare()
