@@ -162,7 +162,7 @@ def _named(name: str) -> KernelLibrary:
         return _NUMPY.load()()
     if name not in _installed():
         near = suggest(name, [_NUMPY.name, *_installed()])
-        raise InputError(f"there is no kernel library {name!r}{near}; {_known()}")
+        raise InputError(f"there is no kernel library {name!r}; {_known()}{near}")
     return _installed()[name].load()()
 
 

@@ -24,7 +24,7 @@ from eindecomp.kernels.cpu.compiling import machine_code as linking
 from eindecomp.kernels.cpu.compiling.assemble import assemble
 from eindecomp.kernels.cpu.compiling.machine_code import link, machine_code
 from eindecomp.kernels.cpu.compiling.numbers import Unsupported
-from eindecomp.kernels.cpu.compiling.stored import Stored
+from eindecomp.kernels.cpu.compiling.stored import StoredFunction
 from eindecomp.lang.dtypes import BOOL, LOW_PRECISION, dtype, type_names
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _compile_by_numba(source: str, scope: dict[str, Any]) -> tuple[Callable[[int
     # The text is our own, made of numbers and fixed names only.
     exec(compile(source, "<eindecomp kernel>", "exec"), scope)  # noqa: S102
     function: Any = numba.njit(nogil=True, error_model="numpy")(scope["kernel"])
-    function._cache = stored = Stored(versions() + source)
+    function._cache = stored = StoredFunction(versions() + source)
     function.compile(_SIGNATURE)
     function.disable_compile()
     return function, stored.loaded

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
-class Stored:
+class StoredFunction:
     """One compiled function's place on disk, as a cache of numba's dispatchers.
 
     The key says all that the function's code depends on but the machine and the versions.
@@ -79,7 +79,7 @@ def compiled(function: Function) -> Function:
     made: Any = numba.njit(cast("Any", function))
     sources = _sources(Path(function.__code__.co_filename).parent)
     if sources is not None:
-        made._cache = Stored(f"{function.__module__}.{function.__qualname__}\n{sources}")
+        made._cache = StoredFunction(f"{function.__module__}.{function.__qualname__}\n{sources}")
     return cast("Function", made)
 
 

@@ -13,13 +13,13 @@ from numpy.lib.stride_tricks import as_strided
 from eindecomp.kernels.cpu.compiling.compile import compile_source
 from eindecomp.kernels.cpu.loops.generate import source_of
 from eindecomp.kernels.cpu.loops.nest import LANES, Access, Nest
-from eindecomp.kernels.cpu.loops.strides import Layout, lay_out, sizes_of, strides_of
+from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, sizes_of, strides_of
 from eindecomp.lang.scalar import Call, Const
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eindecomp.kernels.cpu.loops.point_program import Program
+    from eindecomp.kernels.cpu.loops.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
 
@@ -118,7 +118,7 @@ class Loops:
 
     def __init__(
         self,
-        program: Program,
+        program: PointProgram,
         inputs: Sequence[Labels],
         output: Labels,
         scalars: Sequence[DType] = (),
@@ -199,7 +199,7 @@ def _packing(
     return pack, own
 
 
-def choose_vector(layout: Layout, itemsizes: Sequence[int]) -> tuple[str, list[int]]:
+def choose_vector(layout: Strides, itemsizes: Sequence[int]) -> tuple[str, list[int]]:
     """The loop for the machine's vectors, and the inputs worth copying for its sake."""
     loops = [*layout.results, *layout.aggregated]
     if not loops:
@@ -209,7 +209,7 @@ def choose_vector(layout: Layout, itemsizes: Sequence[int]) -> tuple[str, list[i
     return best, costs[best][1]
 
 
-def _cost(layout: Layout, vector: str, itemsizes: Sequence[int]) -> tuple[float, list[int]]:
+def _cost(layout: Strides, vector: str, itemsizes: Sequence[int]) -> tuple[float, list[int]]:
     """About how many cycles a nest takes with a vector loop, and the inputs copied for it."""
     points = prod(layout.sizes.values())
     size = max(1, layout.sizes[vector])
@@ -233,8 +233,8 @@ def _cost(layout: Layout, vector: str, itemsizes: Sequence[int]) -> tuple[float,
 
 
 def make_nest(
-    program: Program,
-    layout: Layout,
+    program: PointProgram,
+    layout: Strides,
     vector: str,
     input_types: Sequence[DType],
     output_types: Sequence[DType],
@@ -279,8 +279,8 @@ def make_nest(
 
 
 def _blocking(
-    program: Program,
-    layout: Layout,
+    program: PointProgram,
+    layout: Strides,
     vector: str,
     results: list[str],
     aggregated: list[str],
@@ -321,7 +321,7 @@ def _is_light(call: Call) -> bool:
 def _call(
     function: Callable[[int], None],
     nest: Nest,
-    layout: Layout,
+    layout: Strides,
     numbers: dict[str, int],
     packs: tuple[Pack, ...],
 ) -> LoopsCall:
