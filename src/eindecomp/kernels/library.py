@@ -94,7 +94,10 @@ class TileKernel(Protocol):
 
 
 class KernelLibrary(Protocol):
-    """Kernels, fills and copies for one kind of array."""
+    """Kernels, fills and copies for one kind of array.
+
+    Arrays have a `shape` and can be sliced; a slice is a view, which engines use to cut tiles.
+    """
 
     @property
     def name(self) -> str:

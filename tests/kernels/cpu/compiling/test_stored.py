@@ -13,7 +13,7 @@ from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
 
 import eindecomp
-from eindecomp.kernels.cpu.compiling.stored import StoredFunction
+from eindecomp.kernels.cpu.compiling.stored import Stored
 
 PROGRAM = """
 import numpy as np
@@ -54,6 +54,6 @@ def test_no_function_relies_on_a_cache_of_numba() -> None:
             continue
         for value in vars(import_module(module.name)).values():
             if isinstance(value, Dispatcher):
-                assert isinstance(value._cache, StoredFunction | NullCache)
-                ours += isinstance(value._cache, StoredFunction)
+                assert isinstance(value._cache, Stored | NullCache)
+                ours += isinstance(value._cache, Stored)
     assert ours > 50

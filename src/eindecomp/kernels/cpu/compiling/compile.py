@@ -1,4 +1,4 @@
-"""Compiling generated loops once a machine: in memory, and on disk for the processes to come."""
+"""Compiling generated source once per machine: kept in memory, and on disk for later processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from eindecomp.kernels.cpu.compiling import machine_code as linking
 from eindecomp.kernels.cpu.compiling.assemble import assemble
 from eindecomp.kernels.cpu.compiling.machine_code import link, machine_code
 from eindecomp.kernels.cpu.compiling.numbers import Unsupported
-from eindecomp.kernels.cpu.compiling.stored import StoredFunction
+from eindecomp.kernels.cpu.compiling.stored import Stored
 from eindecomp.lang.dtypes import BOOL, LOW_PRECISION, dtype, type_names
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def compile_source(
 def _compile(source: str, description: str, names: Mapping[str, Any]) -> Callable[[int], None]:
     key = versions() + source
     name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:32]}"
-    # Anything may be wrong with a file; whatever it is, compiling mends it.
+    # Whatever is wrong with the file, compiling again repairs it.
     with suppress(Exception):
         if (code := load(key)) is not None:
             return link(code, name)
@@ -77,7 +77,7 @@ def _compile_by_numba(source: str, scope: dict[str, Any]) -> tuple[Callable[[int
     # The text is our own, made of numbers and fixed names only.
     exec(compile(source, "<eindecomp kernel>", "exec"), scope)  # noqa: S102
     function: Any = numba.njit(nogil=True, error_model="numpy")(scope["kernel"])
-    function._cache = stored = StoredFunction(versions() + source)
+    function._cache = stored = Stored(versions() + source)
     function.compile(_SIGNATURE)
     function.disable_compile()
     return function, stored.loaded

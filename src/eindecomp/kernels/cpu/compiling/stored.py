@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
-class StoredFunction:
+class Stored:
     """One compiled function's place on disk, as a cache of numba's dispatchers.
 
     The key says all that the function's code depends on but the machine and the versions.
@@ -45,7 +45,7 @@ class StoredFunction:
     def load_overload(self, signature: Any, target: Any) -> CompileResult | None:
         """The function from disk, or None."""
         make_ready()  # whether it is loaded or compiled then
-        # Anything may be wrong with a file; whatever it is, compiling mends it.
+        # Whatever is wrong with the file, compiling again repairs it.
         with suppress(Exception):
             data = load(self._key_of(signature))
             if data is not None:
@@ -79,7 +79,7 @@ def compiled(function: Function) -> Function:
     made: Any = numba.njit(cast("Any", function))
     sources = _sources(Path(function.__code__.co_filename).parent)
     if sources is not None:
-        made._cache = StoredFunction(f"{function.__module__}.{function.__qualname__}\n{sources}")
+        made._cache = Stored(f"{function.__module__}.{function.__qualname__}\n{sources}")
     return cast("Function", made)
 
 
@@ -95,7 +95,7 @@ def _sources(folder: Path) -> str | None:
 
 @cache
 def make_ready() -> None:
-    """Load what numba loads at the first use: halfway it would be of no use ever after."""
+    """Load what numba loads at its first use; interrupted there, it would stay broken."""
     target: Any = cpu_target
     with uninterrupted():
         target.typing_context.refresh()

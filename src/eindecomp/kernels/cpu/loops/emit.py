@@ -98,7 +98,7 @@ class ScalarLines:
                     of = UNSIGNED
                 return self._name(literal(number, of), of, True)
             case Tuple():
-                raise AssertionError("a tuple is taken apart before")
+                raise AssertionError("tuples are taken apart by the caller")
             case Call(op, args) if FUNCTIONS[op].result is Result.CAST:
                 return self.cast(self.value(args[0]), dtype(op))
             case Call("where", (condition, first, second)):

@@ -148,7 +148,7 @@ class _Writer:
         found = [lines.value(expr) for expr in self.program.join]
         state = [lines.cast(v, t) for v, t in zip(found, self.program.state, strict=True)]
         if self.program.combine is not None:
-            # One value is aggregated: the neutral state with it, as wherever there are more.
+            # A single value is combined with the neutral state, as several values are.
             pairs = zip(self.program.identity, self.program.state, strict=True)
             neutral = [NamedValue(literal(x, t), t) for x, t in pairs]
             state = self._combine(neutral, state, lines.lines)
@@ -164,7 +164,7 @@ class _Writer:
         prefix: str,
         at: str,
     ) -> list[str]:
-        """Finish a state if it is to be, and store it; returns the stores."""
+        """Finish a state if the program does, and return the lines that store it."""
         if self.program.finish is not None:
             own = self._computing(lambda k: state[k])
             finished = [own.value(expr) for expr in self.program.finish]

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 SMALL = 2**17
-"""Points below which blocking a nest is not worth compiling another one."""
+"""Number of points below which a blocked nest is not worth compiling."""
 LARGE = 2**27
-"""Points from which on a few percent are worth compiling a tile of twice as many rows."""
+"""Number of points from which a few percent justify compiling a tile of twice as many rows."""
 KEPT = 256
-"""Layouts a program remembers: a vertex has a handful, unless its tiles differ a lot."""
+"""How many array layouts a kernel remembers; a vertex usually has a handful."""
 _INTEGERS = 1 << 13  # more than the sizes, strides and addresses of any nest
 
 
@@ -45,7 +45,7 @@ class Pack:
 
 
 def packed(inputs: Sequence[Array], packs: Sequence[Pack]) -> list[Array]:
-    """The inputs, those that are to be copied first as copies."""
+    """The inputs, with copies in place of those that are packed."""
     found = list(inputs)
     for pack in packs:
         seen = as_strided(found[pack.which], pack.shape, pack.strides, writeable=False)
@@ -64,7 +64,7 @@ class Launch(Protocol):
 
 
 class _Space(local):
-    """Each thread's own memory for what a call is given: asking for an address takes long."""
+    """Each thread's buffer for the arguments of a call, since asking for an address is slow."""
 
     def __init__(self) -> None:
         self.integers = np.empty(_INTEGERS, np.int64)
@@ -73,7 +73,7 @@ class _Space(local):
         self._scratch_address = 0
 
     def scratch_for(self, size: int) -> int:
-        """The address of so many bytes."""
+        """The address of a buffer of at least `size` bytes."""
         if size > self._scratch.size:
             self._scratch = np.empty(size, np.uint8)
             self._scratch_address = self._scratch.__array_interface__["data"][0]
@@ -139,7 +139,7 @@ class Loops:
         outputs: Sequence[Array],
         scalars: Sequence[Array] = (),
     ) -> None:
-        """Compute the outputs, which overlap no input unless it was said."""
+        """Compute the outputs; they overlap no input unless `overlaps` is set."""
         key = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
         call = self._calls.get(key, ...)  # None where there is nothing to compute
         if call is ...:
@@ -308,7 +308,7 @@ def _blocking(
 
 
 def _is_light(call: Call) -> bool:
-    """Whether a call is an instruction or two."""
+    """Whether a call takes only one or two instructions."""
     match call:
         case Call("add" | "sub" | "mul" | "abs" | "min" | "max"):
             return True

@@ -37,7 +37,7 @@ class BlasLibrary:
 
 @cache
 def libraries() -> tuple[BlasLibrary, ...]:
-    """All that there are, NumPy's before SciPy's."""
+    """All BLAS libraries that can be called, NumPy's before SciPy's."""
     _load_mkl()
     found: dict[str, BlasLibrary] = {}
     selected: Any = controller().select(user_api="blas")
@@ -63,7 +63,7 @@ def _read(info: Mapping[str, Any]) -> BlasLibrary | None:
 
 
 def _scipy() -> BlasLibrary:
-    """SciPy's, through the addresses that it hands out: where libraries cannot be looked into."""
+    """SciPy's BLAS by the addresses it exports, where libraries cannot be searched."""
     offered: Any = import_module("scipy.linalg.cython_blas")  # a compiled module without types
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -84,6 +84,6 @@ def _load_mkl() -> None:
 
 @cache
 def controller() -> ThreadpoolController:
-    """What says which libraries there are, and how many threads each may use."""
+    """Lists the loaded libraries and sets how many threads each may use."""
     import_module("scipy.linalg.cython_blas")  # what is loaded later is not seen
     return ThreadpoolController()

@@ -1,4 +1,4 @@
-"""What kernels made of vector blocks share: products by one side, rows in blocks, the call."""
+"""What kernels made of vector blocks share: orientation, blocks of rows, and the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A matrix product as it lies in memory: what every way to compute it is told."""
+"""A matrix product as it lies in memory: the input of every way to compute it."""
 
 from __future__ import annotations
 
