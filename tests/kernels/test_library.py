@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,12 @@ def test_a_library_is_found_by_type_and_by_name(arrays: type | str) -> None:
     assert library.name == "numpy"
     given_ = np.arange(3.0)
     np.testing.assert_array_equal(library.to_numpy(library.from_numpy(given_)), given_)
+
+
+def test_no_library_is_loaded_before_it_is_wanted() -> None:
+    text = "import sys, eindecomp.kernels.library; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout.strip() == "False"
 
 
 def test_unknown_libraries_are_refused() -> None:

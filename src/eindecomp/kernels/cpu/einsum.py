@@ -49,6 +49,8 @@ class EinSumKernel:
 
     state: tuple[DType, ...]
     """The types in which partial results are held: wide ones, so that sums are rounded once."""
+    state_is_result: bool
+    """Whether a state is the result: one array of its type, with nothing to finish."""
 
     def __init__(
         self,
@@ -75,7 +77,6 @@ class EinSumKernel:
         if finish is not None:
             self._whole = self._loops(program.finished(finish))
         self.state_is_result = plain and self.state == (out,)
-        """Whether a state is the result."""
         self._gemm = Gemm(op, dtypes, out) if Gemm.suits(op, dtypes, out) else None
         self._combine = self._finish = None
         labels = op.output
