@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import Cut, nested_axes, parts_of, used_axes
+from eindecomp.planner.space.cut import Cut, nested_axes, parts_of, span_of, used_axes
 from eindecomp.planner.space.overlaps import totals
 from eindecomp.planner.space.view import Dim
 from eindecomp.tra.boxes import Box, shares
