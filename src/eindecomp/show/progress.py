@@ -18,10 +18,15 @@ _PATIENCE = 1.0  # seconds before a run counts as long
 _PAUSE = 0.1  # seconds between two looks of the bar
 
 
+def is_wanted(wanted: bool | None) -> bool:
+    """Whether to show a bar: as said, otherwise where there is a terminal."""
+    return wanted is True or (wanted is None and sys.stderr.isatty())
+
+
 @contextmanager
 def showing(wanted: bool | None) -> Generator[Callable[[Event], None] | None]:
     """What follows the events of a run; None where there is no terminal and no wish for a bar."""
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+    if not is_wanted(wanted):
         yield None
         return
     started = last = monotonic()
