@@ -265,8 +265,8 @@ def test_the_runner_up_costs_what_planning_all_else_fixed_costs(devices: int, in
             if tuple(own.parts[0].tolist()) == tuple(made.parts[name].values()):
                 continue
             for (_, home), places in own.places.items():
-                for further in (None, made.decisions[name].further):
-                    other = Decision(rows, places, own.homes[home], further)
+                for second in (None, made.decisions[name].second):
+                    other = Decision(rows, places, own.homes[home], second)
                     decisions = {**made.decisions, name: other}
                     price = PriceInBytes(made.mesh)
                     costs.append(decided_cost(graph, price, decisions, {}, inputs).total)

@@ -97,7 +97,7 @@ def _held(plan, step, steps):
     if layout is Layout.HOME:
         return boxes_of(plan.mesh, plan.decisions[tensor].home)
     if layout is Layout.FURTHER:
-        return boxes_of(plan.mesh, plan.decisions[tensor].further)
+        return boxes_of(plan.mesh, plan.decisions[tensor].second)
     wanted = [task.box for task in step.tasks]
     return [shares(box, wanted.count(box))[wanted[:k].count(box)] for k, box in enumerate(wanted)]
 

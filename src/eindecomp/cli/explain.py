@@ -15,6 +15,7 @@ from eindecomp.show.rows import folded_rows, rows_of
 
 if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
+    from eindecomp.show.rows import Row
 
 
 def explain(
@@ -54,10 +55,16 @@ def _explained(plan: Plan) -> dict[str, Any]:
         "cost": plan.cost,
         "bound": plan.bound,
         "gap": plan.gap,
-        "vertices": [asdict(row) | {"cost": row.cost} for row in rows_of(plan)],
+        "vertices": [_row_json(row) for row in rows_of(plan)],
         "runners_up": [
             asdict(other) | {"more": other.more}
             for _, other in runners_up(plan, folded_rows(plan))
             if other is not None
         ],
     }
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    found = asdict(row) | {"cost": row.cost}
+    found["further"] = found.pop("second")  # what this output has always called it
+    return found

@@ -60,7 +60,7 @@ class Plan:
     parts: Mapping[str, Mapping[str, int]]
     """Into how many pieces every vertex that is computed cuts each of its labels."""
     decisions: Mapping[str, Decision]
-    """For the same vertices: assignment of axes, home, further layout."""
+    """For the same vertices: assignment of axes, home, second layout."""
     given: Mapping[str, Cut]
     """The layouts that pinned inputs have."""
     costs: Cost

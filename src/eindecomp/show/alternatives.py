@@ -167,14 +167,14 @@ def _best_of(
     unary = price.compute(vertex, own, items) + _fetched(plan, name, own, price)
     item = vertex.dtype.itemsize
     scatter = price.scatter(own, vertex.elements, partial_item(vertex), item)
-    handed, further = _handed(plan, name, own, price)
+    handed, second = _handed(plan, name, own, price)
     total = np.where(own.reduced < 0, np.inf, unary[:, None] + scatter + handed[None])
     total[~mask] = np.inf
     total[:, _banned(plan, name, own)] = np.inf
     a, home = divmod(int(total.argmin()), total.shape[1])
     if not np.isfinite(total[a, home]):
         return None
-    decision = Decision(own.assignments[a], own.places[a, home], own.homes[home], further[home])
+    decision = Decision(own.assignments[a], own.places[a, home], own.homes[home], second[home])
     return float(total[a, home]), decision, tuple(own.parts[a].tolist())
 
 
@@ -207,12 +207,12 @@ def held_cuts(plan: Plan, source: str) -> list[Cut]:
     """The layouts that a tensor can be fetched from."""
     if source in plan.decisions:
         decision = plan.decisions[source]
-        return [cut for cut in (decision.home, decision.further) if cut is not None]
+        return [cut for cut in (decision.home, decision.second) if cut is not None]
     return [plan.given[source]] if source in plan.given else []
 
 
 def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, list[Cut | None]]:
-    """What its readers pay for each home, and the further layout that makes that least."""
+    """What its readers pay for each home, and the second layout that makes that least."""
     item = plan.graph[name].dtype.itemsize
     needs: list[Cut] = []
     for reader, k in _readers(plan, name):
@@ -220,18 +220,18 @@ def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, lis
         reads = decided_choices(view, plan.mesh, plan.decisions[reader]).reads[k]
         assert reads is not None  # noqa: S101 - it costs something, so it is read
         needs.append(reads.cuts[0])
-    further: list[Cut | None] = [None] * len(own.homes)
+    second: list[Cut | None] = [None] * len(own.homes)
     if not needs:
-        return np.zeros(len(own.homes), dtype=np.int64), further
+        return np.zeros(len(own.homes), dtype=np.int64), second
     from_home = price.fetch(own.homes, needs, item)
     least = from_home.sum(axis=1)
     for cut in dict.fromkeys(needs) if len(needs) > 1 else ():
         move = price.fetch(own.homes, [cut], item)[:, 0]
         cost = move + np.minimum(from_home, price.fetch([cut], needs, item)).sum(axis=1)
         for home in np.flatnonzero(cost < least).tolist():
-            further[home] = cut
+            second[home] = cut
         least = np.minimum(least, cost)
-    return least, further
+    return least, second
 
 
 def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) -> RunnerUp:

@@ -41,12 +41,12 @@ _MEANING = {
 }
 _LEGEND = {
     "bytes": "join: given inputs that devices receive. aggregate: partial results that devices "
-    "receive to reduce. repartition: results of other vertices that devices receive, further "
+    "receive to reduce. repartition: results of other vertices that devices receive, second "
     "layouts among them.",
     "bound": "Elements, as the paper bounds them. join: what kernel calls read. aggregate: partial "
     "results that are reduced. repartition: results that pass from one partition to another.",
     "time": "join: fetching given inputs. aggregate: reducing. repartition: fetching results of "
-    "other vertices, further layouts among them. compute: kernel calls.",
+    "other vertices, second layouts among them. compute: kernel calls.",
 }
 
 
@@ -214,8 +214,8 @@ def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Move]:
         if row.aggregate:
             yield Move(row.aggregate, _reduce_words(plan, row), row.times)
         kept = row.join + row.repartition - fetched
-        if row.further is not None and kept > 0:
-            yield Move(kept, f"{row.vertex} is also kept {row.further}", row.times)
+        if row.second is not None and kept > 0:
+            yield Move(kept, f"{row.vertex} is also kept {row.second}", row.times)
 
 
 def _move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
@@ -251,7 +251,7 @@ def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
         fetched = price_of(plan).fetch(held, [need], tensor.dtype.itemsize)[:, 0]
         nearest = int(fetched.argmin())
         words = layout(plan.mesh, tensor.labels, tensor.shape, held[nearest])
-        where = f"{'its further layout is' if nearest else 'it lies'} {words}"
+        where = f"{'its second layout is' if nearest else 'it lies'} {words}"
     return f"{maker} to {reader}: {where}; {reader} reads it {_read_words(plan, reader, k)}"
 
 

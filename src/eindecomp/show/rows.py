@@ -35,7 +35,7 @@ class Row:
     repartition: Number
     compute: Number
     home: str
-    further: str | None
+    second: str | None
     times: int = 1
 
     @property
@@ -46,7 +46,7 @@ class Row:
     @property
     def lies(self) -> str:
         """Where the result lies."""
-        return self.home if self.further is None else f"{self.home}; also {self.further}"
+        return self.home if self.second is None else f"{self.home}; also {self.second}"
 
 
 def rows_of(plan: Plan) -> list[Row]:
@@ -77,7 +77,7 @@ def _row(plan: Plan, name: str) -> Row:
         name, write_vertex(vertex), parts, pieces, plan.devices // pieces,
         costs.join[name], costs.aggregate[name], costs.repartition[name],
         costs.compute.get(name, 0), words(decision.home),
-        None if decision.further is None else words(decision.further),
+        None if decision.second is None else words(decision.second),
     )  # fmt: skip
 
 
@@ -91,12 +91,12 @@ def row_key(plan: Plan, row: Row) -> Hashable:
 
 def _merged(rows: Sequence[Row]) -> Row:
     """One row for equal ones; of layouts that differ, the first and a word that they do."""
-    home, further = rows[0].home, rows[0].further
+    home, second = rows[0].home, rows[0].second
     if any(row.home != home for row in rows):
         home += " (others on other axes)"
-    if any(row.further != further for row in rows):
-        further = f"{further or 'nowhere'} (others otherwise)"
-    return replace(rows[0], home=home, further=further, times=len(rows))
+    if any(row.second != second for row in rows):
+        second = f"{second or 'nowhere'} (others otherwise)"
+    return replace(rows[0], home=home, second=second, times=len(rows))
 
 
 def fold(keys: Sequence[Hashable]) -> Iterator[tuple[int, int, int]]:

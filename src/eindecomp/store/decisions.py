@@ -41,12 +41,12 @@ def _decision(graph: Graph, mesh: Mesh, vertex: Vertex, fields: Field, *, whole:
     own = choices(view, mesh, (assignment,), tuple(enumerate(places)))
     if own.places[0, 0] != places:
         raise field["summed"].wrong(f"{vertex} is too small to be cut so")
-    further = field["further"]
+    second = field["further"]
     return Decision(
         assignment,
         own.places[0, 0],
         own.homes[0],
-        None if further.value is None else _cut(mesh, vertex, further),
+        None if second.value is None else _cut(mesh, vertex, second),
     )
 
 

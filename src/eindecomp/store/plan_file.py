@@ -108,11 +108,11 @@ def _decision_json(plan: Plan, name: str) -> dict[str, Any]:
             assignment.setdefault(view.labels[label], []).append(axis)
         if label in view.aggregated:
             summed[axis] = None if place == REPLICATED else vertex.labels[place]
-    further = decision.further
+    second = decision.second
     return {
         "assignment": assignment,
         "summed": summed,
-        "further": None if further is None else _cut_json(plan.mesh, further),
+        "further": None if second is None else _cut_json(plan.mesh, second),
     }
 
 

@@ -83,9 +83,9 @@ class _Lowering:
         self._step("compute", vertex.name, calls, [s for s in stores if s is not None])
         if summed:
             self._reduce(vertex, decision, summed)
-        if decision.further is not None:
+        if decision.second is not None:
             home = Store(vertex.name, Layout.HOME)
-            kept = self._fetches(vertex, home, decision.home, decision.further)
+            kept = self._fetches(vertex, home, decision.home, decision.second)
             self._step("keep", vertex.name, kept, [home])
 
     def _step(self, kind: str, vertex: str, tasks: Sequence[Task], reads: Sequence[Store]) -> None:
@@ -102,8 +102,8 @@ class _Lowering:
         if source in plan.decisions:
             held = plan.decisions[source]
             layouts = [(Layout.HOME, held.home)]
-            if held.further is not None:
-                layouts.append((Layout.FURTHER, held.further))
+            if held.second is not None:
+                layouts.append((Layout.FURTHER, held.second))
             prices = PriceInBytes(self.mesh).fetch([cut for _, cut in layouts], [need], 1)[:, 0]
             layout, cut = layouts[int(prices.argmin())]
             store = Store(source, layout)

@@ -28,7 +28,7 @@ class Cost:
     """The parts of a cost: in elements, bytes or seconds, as the objective has it.
 
     `join` is what reading given inputs costs (for the paper's objective, all that kernels read),
-    `aggregate` reducing, `repartition` fetching what other vertices made and keeping a further
+    `aggregate` reducing, `repartition` fetching what other vertices made and keeping a second
     layout, `compute` the kernel calls.
     """
 
@@ -100,16 +100,16 @@ def decided_cost(
         scatter = price.scatter(own, vertex.elements, partial_item(vertex), item)
         found.aggregate[name] = scatter[0, 0].item()
         found.join[name] = found.repartition[name] = 0
-        if decision.further is not None:
-            move = price.fetch([decision.home], [decision.further], vertex.dtype.itemsize)
+        if decision.second is not None:
+            move = price.fetch([decision.home], [decision.second], vertex.dtype.itemsize)
             found.repartition[name] += move[0, 0].item()
         for k, (source, reads) in enumerate(zip(vertex.inputs, own.reads, strict=True)):
             if reads is None:
                 continue
             if source in decisions:
                 held = [decisions[source].home]
-                if (further := decisions[source].further) is not None:
-                    held.append(further)
+                if (second := decisions[source].second) is not None:
+                    held.append(second)
                 cost = price.fetch(held, reads.cuts, items[k]).min().item()
                 found.repartition[name] += cost
             elif source in given:

@@ -2,7 +2,7 @@
 
 At its step a vertex holds the tile it makes and copies of the pieces it reads; its result is held
 from then to its last reader, outputs to the end. A piece that lies inside what its device holds of
-that tensor anyway, in its home or in its further layout, is a view and no copy; any other is put
+that tensor anyway, in its home or in its second layout, is a view and no copy; any other is put
 together as a whole, since kernels read one array. Inputs are held throughout: stored ones as some
 reader wants them, or anyhow, and free ones as one piece that readers share, with a lasting copy for
 each reader that wants another. Each amount is that of the fullest device, and their sum is kept
@@ -93,9 +93,9 @@ def _add_results(traffic: Traffic, steps: dict[str, int]) -> None:
         traffic.network.use(traffic.assign[name], _working(traffic, site), now, now + 1)
         homes = item * _fullest(traffic, site.choices.homes)
         traffic.network.use(traffic.home[name], homes, now + 1, stop)
-        if name in traffic.further:
-            sizes = np.append(0, item * _fullest(traffic, site.further))
-            traffic.network.use(traffic.further[name], sizes, now + 1, stop)
+        if name in traffic.second:
+            sizes = np.append(0, item * _fullest(traffic, site.second_layouts))
+            traffic.network.use(traffic.second[name], sizes, now + 1, stop)
 
 
 def _fullest(traffic: Traffic, cuts: Sequence[Cut]) -> Ints:
@@ -149,9 +149,9 @@ def _add_held(
     if name in traffic.sites:
         holder = traffic.holder(name)
         home = Held(holder.variable, holder.homes)
-        if name not in traffic.further:
+        if name not in traffic.second:
             return (home,)
-        return home, Held(traffic.further[name], traffic.sites[name].further, optional=True)
+        return home, Held(traffic.second[name], traffic.sites[name].second_layouts, optional=True)
     item = vertex.dtype.itemsize
     if name in traffic.pinned:
         cuts = traffic.pinned[name]

@@ -1,7 +1,7 @@
 """The model of real movement: a choice problem whose cost is what an engine counts.
 
 Variables, in the order of the graph: each vertex's assignment; its home, where reducing leaves a
-choice; and the further layout of a tensor that is read more than once. Which of the two layouts a
+choice; and the second layout of a tensor that is read more than once. Which of the two layouts a
 reader fetches from makes a table over three variables: the narrowest form for elimination. Methods
 that work on pairs take the other form, where an assignment comes with the layouts that it reads.
 """
@@ -52,8 +52,8 @@ class Site:
     choices: Choices
     shared: tuple[int, ...]
     """Of which of its inputs its choices say the layout that is read."""
-    further: tuple[Cut, ...]
-    """Layouts that its result may further be kept in; none if it is read at most once."""
+    second_layouts: tuple[Cut, ...]
+    """Second layouts that its result may be kept in; none if it is read at most once."""
     sharers: int = 1
     """Among how many readers the fetches of its result are shared out, in place of those."""
 
@@ -79,7 +79,7 @@ class Traffic:
     network: CostTables = field(default_factory=CostTables)
     assign: dict[str, int] = field(default_factory=dict[str, int])
     home: dict[str, int] = field(default_factory=dict[str, int])
-    further: dict[str, int] = field(default_factory=dict[str, int])
+    second: dict[str, int] = field(default_factory=dict[str, int])
     _loads: dict[Any, Ints] = field(default_factory=dict[Any, Any])
 
     @staticmethod
@@ -97,7 +97,7 @@ class Traffic:
     ) -> Traffic:
         """Build the problem over the choices of each vertex.
 
-        With `shared` it is relaxed where a table would be too large: instead of keeping a further
+        With `shared` it is relaxed where a table would be too large: instead of keeping a second
         layout, each of n readers pays an n-th of what it fetches from home. No plan pays less. Nor
         does any if a vertex has None for choices: what it reads and what is read of it is free.
         """
@@ -144,12 +144,12 @@ class Traffic:
         for name, site in self.sites.items():
             a = self._chosen(site, choice)
             home = int(choice[self.home[name]]) if name in self.home else int(site.home_of[a])
-            further = int(choice[self.further[name]]) if name in self.further else 0
+            second = int(choice[self.second[name]]) if name in self.second else 0
             found[name] = Decision(
                 site.choices.assignments[a],
                 site.choices.places[a, home],
                 site.choices.homes[home],
-                site.further[further - 1] if further else None,
+                site.second_layouts[second - 1] if second else None,
             )
         return found
 
@@ -185,8 +185,8 @@ class Traffic:
             self.network.edge(
                 self.assign[name], self.home[name], key, lambda: np.repeat(scatter, flags, axis=0)
             )
-        if site.further:
-            self._add_further(site)
+        if site.second_layouts:
+            self._add_second_layout(site)
         for k in range(len(site.vertex.inputs)):
             self._add_read(site, k)
 
@@ -244,24 +244,24 @@ class Traffic:
         flags = 1 << len(site.shared)
         return Holder(self.assign[name], site.choices.homes, site.home_of, flags)
 
-    def _add_further(self, site: Site) -> None:
-        """The further layout, moved from the home once; choice 0 is to have none."""
+    def _add_second_layout(self, site: Site) -> None:
+        """The second layout, moved from the home once; choice 0 is to have none."""
         name = site.vertex.name
         item = site.vertex.dtype.itemsize
-        zeros = np.zeros(1 + len(site.further), dtype=np.int64)
-        load = np.append(0, self.price.held(site.further, item))
-        self.further[name] = self.network.variable(zeros, load)
+        zeros = np.zeros(1 + len(site.second_layouts), dtype=np.int64)
+        load = np.append(0, self.price.held(site.second_layouts, item))
+        self.second[name] = self.network.variable(zeros, load)
         holder = self.holder(name)
 
         def table() -> Any:
-            rows = holder.spread(self.price.fetch(holder.homes, site.further, item))
+            rows = holder.spread(self.price.fetch(holder.homes, site.second_layouts, item))
             return np.concatenate([np.zeros((len(rows), 1), rows.dtype), rows], axis=1)
 
-        key = (id(site.choices), holder.flags, "further", site.further, item)
-        self.network.edge(holder.variable, self.further[name], key, table)
+        key = (id(site.choices), holder.flags, "second", site.second_layouts, item)
+        self.network.edge(holder.variable, self.second[name], key, table)
 
     def _add_read(self, site: Site, k: int) -> None:
-        """The fetch of an input from its home, or from its further layout."""
+        """The fetch of an input from its home, or from its second layout."""
         name, reads = site.vertex.inputs[k], site.choices.reads[k]
         if reads is None or (name not in self.sites and name not in self.pinned):
             return
@@ -269,7 +269,7 @@ class Traffic:
             self.price,
             self.graph[name].dtype.itemsize,
             self.holder(name),
-            self.sites[name].further if name in self.sites else (),
+            self.sites[name].second_layouts if name in self.sites else (),
             reads,
             1 << len(site.shared),
             site.shared.index(k) if k in site.shared else None,
@@ -279,16 +279,16 @@ class Traffic:
         read = (id(site.choices), k, fetch.flags, fetch.bit)
         key = (maker, fetch.holder.flags, *read, fetch.item, fetch.sharers)
         reader = self.assign[site.vertex.name]
-        if name in self.further and not self.pairs:
-            scope = (fetch.holder.variable, self.further[name], reader)
+        if name in self.second and not self.pairs:
+            scope = (fetch.holder.variable, self.second[name], reader)
             if prod(len(self.network.unary[v]) for v in scope) > LARGEST:
                 raise UnsolvedError(f"too many ways for {site.vertex} to read {self.graph[name]}")
-            self.network.factor(scope, (*key, fetch.further), fetch.cheaper_table)
+            self.network.factor(scope, (*key, fetch.second_layouts), fetch.cheaper_table)
             return
         self.network.edge(fetch.holder.variable, reader, (*key, "home"), fetch.home_table)
         if fetch.bit is not None:
-            further_key = (*key, "further", fetch.further)
-            self.network.edge(self.further[name], reader, further_key, fetch.further_table)
+            second_key = (*key, "second", fetch.second_layouts)
+            self.network.edge(self.second[name], reader, second_key, fetch.second_table)
 
 
 def _sites(
@@ -309,12 +309,12 @@ def _sites(
         for k, name in enumerate(vertex.inputs):
             if view.reads[k] is not None:
                 readers.setdefault(name, []).append((vertex.name, k))
-    further: dict[str, tuple[Cut, ...]] = {}
+    layouts: dict[str, tuple[Cut, ...]] = {}
     for vertex in planned:
         reading = readers.get(vertex.name, [])
         if len(reading) > 1:
             cuts = [own[name].reads[k] for name, k in reading]
-            further[vertex.name] = tuple(dict.fromkeys(c for r in cuts if r for c in r.cuts))
+            layouts[vertex.name] = tuple(dict.fromkeys(c for r in cuts if r for c in r.cuts))
     return {
         v.name: Site(
             v,
@@ -322,18 +322,18 @@ def _sites(
             tuple(
                 k
                 for k, name in enumerate(v.inputs)
-                if pairs and name in further and own[v.name].reads[k] is not None
+                if pairs and name in layouts and own[v.name].reads[k] is not None
             ),
-            further.get(v.name, ()),
+            layouts.get(v.name, ()),
         )
         for v in planned
     }
 
 
 def _with_shares(graph: Graph, sites: dict[str, Site]) -> dict[str, Site]:
-    """The sites with shares instead of further layouts where a read's table would be too large.
+    """The sites with shares instead of second layouts where a read's table would be too large.
 
-    So it is, too, where some reader is left out: the further layout may be one that it wants.
+    So it is, too, where some reader is left out: the second layout may be one that it wants.
     """
     left_out = [v for v in graph.vertices.values() if is_planned(v) and v.name not in sites]
     unseen = {name for vertex in left_out for name in vertex.inputs}
@@ -345,7 +345,7 @@ def _with_shares(graph: Graph, sites: dict[str, Site]) -> dict[str, Site]:
     found: dict[str, Site] = {}
     for name, site in sites.items():
         held = len(site.choices.assignments if site.choices.is_settled else site.choices.homes)
-        cells = held * (1 + len(site.further)) * max(most.get(name, [0]))
-        shares = name in most and (name in unseen or (site.further and cells > SHARED))
-        found[name] = replace(site, further=(), sharers=len(most[name])) if shares else site
+        cells = held * (1 + len(site.second_layouts)) * max(most.get(name, [0]))
+        shares = name in most and (name in unseen or (site.second_layouts and cells > SHARED))
+        found[name] = replace(site, second_layouts=(), sharers=len(most[name])) if shares else site
     return found

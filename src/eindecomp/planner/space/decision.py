@@ -22,7 +22,7 @@ class Decision:
     assignment: Assignment
     places: Places
     home: Cut
-    further: Cut | None = None
+    second: Cut | None = None
 
 
 def decided_choices(view: View, mesh: Mesh, decision: Decision) -> Choices:
