@@ -18,7 +18,7 @@ from simulate import simulate
 from transformer import small_transformer
 
 import eindecomp as ed
-from eindecomp.planner import make, options
+from eindecomp.planner import minimize_bound, options
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.search import relaxation as relaxing
 from eindecomp.planner.search.all_at_once import Whole
@@ -271,7 +271,7 @@ def test_what_the_papers_objective_cannot_list_is_named():
 
 def test_a_trimmed_list_of_choices_claims_no_more_than_is_so(monkeypatch):
     whole = ed.plan(CHAIN, 64, "bound")
-    monkeypatch.setattr(make, "MOST_CELLS", 20)
+    monkeypatch.setattr(minimize_bound, "MOST_CELLS", 20)
     trimmed = ed.plan(CHAIN, 64, "bound")
     assert trimmed.bound <= whole.cost <= trimmed.cost
     with pytest.raises(ed.PlanError, match="the optimum is not proved"):

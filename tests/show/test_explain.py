@@ -20,7 +20,7 @@ from eindecomp.planner.space.cut import Span
 from eindecomp.planner.space.mesh import Mesh
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import view_of
-from eindecomp.show.alternatives import price_of, runner_up
+from eindecomp.show.alternatives import plan_price, runner_up
 from eindecomp.show.explain import moves_of
 from eindecomp.show.rows import fold, folded_rows, rows_of
 from eindecomp.show.words import layout, short
@@ -308,7 +308,7 @@ def test_a_plan_that_is_not_optimal_says_so() -> None:
 
 def test_prices_follow_the_objective() -> None:
     made = attention(6, objective="time", machine="cpu-cluster")
-    again = decided_cost(made.graph, price_of(made), made.decisions, made.given, made.inputs)
+    again = decided_cost(made.graph, plan_price(made), made.decisions, made.given, made.inputs)
     assert again.total == made.cost
     found = runner_up(made, "O")
     assert found is not None

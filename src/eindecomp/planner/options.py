@@ -3,25 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.outputs import check_outputs
 from eindecomp.kernels.cores import cores
+from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.space.mesh import Mesh, is_whole
-from eindecomp.planner.space.view import is_planned, view_of
+from eindecomp.planner.space.pin import loosely_cut
+from eindecomp.planner.space.viable import viable_parts
+from eindecomp.planner.space.view import planned_views
 
 if TYPE_CHECKING:
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.space.view import View
+    from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.strategy import Restriction
+    from eindecomp.planner.space.view import View
+    from eindecomp.solve.solution import Progress
+
+    Ints = NDArray[np.int64]
 
 OBJECTIVES = ("bytes", "bound", "time")
 SOLVERS = ("auto", "exact", "tree", "linear")
 INPUTS = ("free", "sharded")
 _COUNTABLE = 2**61
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked of one plan, checked."""
+
+    graph: Graph
+    mesh: Mesh
+    objective: str
+    solver: str
+    inputs: str
+    restriction: Restriction | None
+    pinned: dict[str, tuple[Cut, ...]]
+    machine: Machine | None
+    memory: int | None
+    time_limit: float
+    on_event: Callable[[Progress], None] | None
+
+    @cached_property
+    def loose(self) -> frozenset[str]:
+        """The pinned results whose pieces must each be computed by several devices."""
+        return loosely_cut(self.graph, self.mesh, self.pinned)
+
+    def vectors(self, vertex: Vertex, view: View) -> Ints | None:
+        """The partition vectors to which a vertex is restricted; None if it may take any."""
+        if vertex.name in self.loose:
+            # One more bucket of any size holds the factors that cut nothing.
+            spare = (*view.sizes, self.mesh.devices)
+            return np.unique(viable_parts(spare, self.mesh.sizes)[:, :-1], axis=0)
+        if self.restriction is None:
+            return None
+        rows = viable_parts(view.sizes, self.mesh.sizes)
+        return rows[self.restriction(vertex, view, rows, self.mesh)]
+
+
+def described_machine(objective: str, machine: Machine | str | None) -> Machine | None:
+    """The machine that was given; objective "time" needs one."""
+    return machine_of(machine) if objective == "time" or machine is not None else None
 
 
 def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
@@ -67,11 +121,6 @@ def check_countable(graph: Graph, mesh: Mesh) -> None:
         total += sum(t.elements * t.dtype.itemsize for t in tensors) * mesh.devices * 2
         if total >= _COUNTABLE:
             raise PlanError(f"{vertex}: too many bytes on {mesh.devices} devices to be counted")
-
-
-def planned_views(graph: Graph) -> list[tuple[str, View]]:
-    """The vertices that are planned, by name, with their views."""
-    return [(v.name, view_of(graph, v)) for v in graph.vertices.values() if is_planned(v)]
 
 
 def given_vectors(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.errors import PlanError
 from eindecomp.planner.above import from_above
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import Cost, decided_cost
@@ -44,6 +45,26 @@ class Deferred(Mapping[str, "Decision"]):
 
     def __len__(self) -> int:
         return len(self._made)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What planning chooses: the part of a plan that was not asked for."""
+
+    parts: dict[str, dict[str, int]]
+    decisions: Mapping[str, Decision]
+    given: dict[str, Cut]
+    costs: Cost
+    bound: float
+    method: str
+
+
+def unproved(cost: float, bound: float) -> PlanError:
+    """What solver "exact" raises where the best plan may not be the optimum."""
+    return PlanError(
+        f"the optimum is not proved: the best plan costs {cost}, the bound is {bound}; "
+        "solver='auto' takes it"
+    )
 
 
 @dataclass(frozen=True)

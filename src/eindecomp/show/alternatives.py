@@ -10,10 +10,9 @@ import numpy as np
 
 from eindecomp.graph.ops import Input
 from eindecomp.planner.costs import paper_bound as paper
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import decided_cost
+from eindecomp.planner.costs.objectives import price_of
 from eindecomp.planner.costs.price import partial_item
-from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.space.choices import Choices, choices, refined
 from eindecomp.planner.space.decision import Decision, decided_choices
 from eindecomp.planner.space.pin import agrees, pinned_cuts
@@ -57,11 +56,9 @@ class RunnerUp:
         return self.join + self.aggregate + self.repartition + self.compute + self.handover
 
 
-def price_of(plan: Plan) -> Price:
+def plan_price(plan: Plan) -> Price:
     """The prices of a plan whose objective is not the paper's."""
-    if plan.objective == "time" and plan.machine is not None:
-        return PriceInSeconds(plan.mesh, plan.machine)
-    return PriceInBytes(plan.mesh)
+    return price_of(plan.objective, plan.mesh, plan.machine)
 
 
 def runner_up(plan: Plan, name: str) -> RunnerUp | None:
@@ -162,7 +159,7 @@ def _best_of(
     mask = _allowed(plan, name, own.view, own.parts)
     if not mask.any():
         return None
-    price, vertex = price_of(plan), plan.graph[name]
+    price, vertex = plan_price(plan), plan.graph[name]
     items = tuple(plan.graph[n].dtype.itemsize for n in vertex.inputs)
     unary = price.compute(vertex, own, items) + _fetched(plan, name, own, price)
     item = vertex.dtype.itemsize
@@ -243,7 +240,7 @@ def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) ->
     before = {n: plan.decisions[n] for n in near if n in plan.decisions}
     costs: list[Cost] = []
     for decisions in (before, before | {name: other}):
-        price = price_of(plan)
+        price = plan_price(plan)
         costs.append(decided_cost(plan.graph, price, decisions, plan.given, plan.inputs))
     old, new = costs
     labels = plan.parts[name]

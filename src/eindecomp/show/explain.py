@@ -14,7 +14,7 @@ from rich.text import Text
 from eindecomp.graph.ops import Input
 from eindecomp.planner.space.decision import decided_choices
 from eindecomp.planner.space.view import view_of
-from eindecomp.show.alternatives import RunnerUp, held_cuts, price_of, runner_up
+from eindecomp.show.alternatives import RunnerUp, held_cuts, plan_price, runner_up
 from eindecomp.show.rows import Row, folded_rows, row_key
 from eindecomp.show.words import cuts, exact, is_proved, layout, mesh_words, percent, render, short
 
@@ -248,7 +248,7 @@ def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
     tensor, need, held = plan.graph[maker], _need(plan, reader, k), held_cuts(plan, maker)
     where = "it is stored once over all devices"
     if held and need:
-        fetched = price_of(plan).fetch(held, [need], tensor.dtype.itemsize)[:, 0]
+        fetched = plan_price(plan).fetch(held, [need], tensor.dtype.itemsize)[:, 0]
         nearest = int(fetched.argmin())
         words = layout(plan.mesh, tensor.labels, tensor.shape, held[nearest])
         where = f"{'its second layout is' if nearest else 'it lies'} {words}"

@@ -17,10 +17,9 @@ import orjson
 from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.read import MAX_TEXT
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
 from eindecomp.planner.costs.machine import Machine
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.objectives import price_of
 from eindecomp.planner.options import INPUTS, OBJECTIVES, SOLVERS
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import REPLICATED, UNUSED
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.costs.cost import Cost
-    from eindecomp.planner.costs.price import Price
     from eindecomp.planner.space.cut import Cut
 
 FORMAT = "eindecomp plan"
@@ -181,9 +179,7 @@ def _plan(root: Field) -> Plan:
     if objective == "bound":
         costs = paper_cost(graph, {name: tuple(own.values()) for name, own in parts.items()})
     else:
-        price: Price = PriceInBytes(mesh)
-        if objective == "time" and machine is not None:
-            price = PriceInSeconds(mesh, machine)
+        price = price_of(objective, mesh, machine)
         costs = decided_cost(graph, price, decisions, given, inputs)
     memory = root["memory"]
     return Plan(

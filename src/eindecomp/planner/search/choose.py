@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.search.all_at_once import Whole
-from eindecomp.planner.search.axes import (
+from eindecomp.planner.search.blocks import (
     block_sizes,
     choose_block,
     choose_by_blocks,

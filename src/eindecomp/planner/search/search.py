@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,17 +25,10 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.decision import Decision
     from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.strategy import Restriction
     from eindecomp.planner.space.view import View
 
     Ints = NDArray[np.int64]
-
-
-class Restriction(Protocol):
-    """Which partition vectors a vertex may take."""
-
-    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> NDArray[np.bool_]:
-        """A mask over rows of parts; `mesh` may hold only the outer axes."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -32,6 +32,14 @@ NAMED: dict[str, list[str]] = {
     "megatron": ["h", "f"],
 }
 """The usual ways to split a transformer whose labels are b, s, h and f."""
+
+
+class Restriction(Protocol):
+    """Which partition vectors a vertex may take."""
+
+    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> NDArray[np.bool_]:
+        """A mask over rows of parts; `mesh` may hold only the outer axes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

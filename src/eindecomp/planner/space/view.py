@@ -86,6 +86,11 @@ def view_of(graph: Graph, vertex: Vertex) -> View:
     return _view_of(vertex.op, shapes, vertex.shape)
 
 
+def planned_views(graph: Graph) -> list[tuple[str, View]]:
+    """The vertices that are planned, by name, with their views."""
+    return [(v.name, view_of(graph, v)) for v in graph.vertices.values() if is_planned(v)]
+
+
 @lru_cache(maxsize=1 << 12)
 def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
     made = dict(zip(op.output, shape, strict=True))
