@@ -239,7 +239,7 @@ def test_plan_explains_unless_it_is_written(tmp_path: Path) -> None:
     assert found.stderr == b""
     shown = found.stdout.decode()
     assert "Cost 28 KiB (28,672 bytes)" in shown
-    assert "Why not otherwise" in shown
+    assert "Alternatives:" in shown
     out = str(tmp_path / "plan.json")
     both = run("plan", ATTENTION, "-p", "8", "-o", out, "--explain").stdout.decode()
     assert both.split("\n\n")[1:] == shown.split("\n\n")[1:]  # all but the time it took

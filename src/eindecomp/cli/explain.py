@@ -10,7 +10,7 @@ import typer
 
 from eindecomp.cli import request as ask
 from eindecomp.cli.progress import interruptible
-from eindecomp.show.explain import runners_up
+from eindecomp.show.alternatives import alternatives
 from eindecomp.show.rows import folded_rows, rows_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _explained(plan: Plan) -> dict[str, Any]:
         "vertices": [_row_json(row) for row in rows_of(plan)],
         "runners_up": [
             asdict(other) | {"more": other.more}
-            for _, other in runners_up(plan, folded_rows(plan))
+            for _, other in alternatives(plan, folded_rows(plan))
             if other is not None
         ],
     }

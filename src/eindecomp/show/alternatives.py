@@ -19,9 +19,10 @@ from eindecomp.planner.space.pin import agrees, pinned_cuts
 from eindecomp.planner.space.strategy import strategy_of
 from eindecomp.planner.space.viable import some_parts
 from eindecomp.planner.space.view import view_of
+from eindecomp.show.rows import Row, row_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
     from numpy.typing import NDArray
 
@@ -33,12 +34,13 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+_SHOWN = 5  # vertices whose alternatives are shown
 ALL_AXES = 1024  # assignments that are looked at together; of more, those that move two axes
 MOST_VECTORS = 1 << 14  # partitions of one vertex that are weighed
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerUp:
+class Alternative:
     """Another partition of a vertex, and how much more each part of the plan's cost would be."""
 
     vertex: str
@@ -61,7 +63,22 @@ def plan_price(plan: Plan) -> Price:
     return price_of(plan.objective, plan.mesh, plan.machine)
 
 
-def runner_up(plan: Plan, name: str) -> RunnerUp | None:
+def alternatives(plan: Plan, rows: list[Row]) -> list[tuple[str, Alternative | None]]:
+    """For each of the vertices that cost most, its next-best partition, if it has another."""
+    ranked = sorted(rows, key=lambda row: (-row.cost * row.times, -_size(plan, row.vertex)))
+    different: dict[Hashable, str] = {}
+    for row in ranked:
+        different.setdefault(row_key(plan, row), row.vertex)
+    return [(name, next_best(plan, name)) for name in list(different.values())[:_SHOWN]]
+
+
+def _size(plan: Plan, name: str) -> int:
+    """The elements that a vertex reads and makes."""
+    vertex = plan.graph[name]
+    return vertex.elements + sum(plan.graph[source].elements for source in vertex.inputs)
+
+
+def next_best(plan: Plan, name: str) -> Alternative | None:
     """The best other partition of a vertex; None if there is no other.
 
     Where a mesh has many axes, the best of those that move at most two of them.
@@ -94,7 +111,7 @@ def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Ints:
 # The paper's objective
 
 
-def _of_pieces(plan: Plan, name: str) -> RunnerUp | None:
+def _of_pieces(plan: Plan, name: str) -> Alternative | None:
     graph, vertex = plan.graph, plan.graph[name]
     view = view_of(graph, vertex)
     rows = some_parts(view.sizes, plan.mesh.sizes, MOST_VECTORS)
@@ -116,7 +133,7 @@ def _of_pieces(plan: Plan, name: str) -> RunnerUp | None:
     join = paper.join_cost(graph, vertex, view, rows)
     aggregate = paper.aggregate_cost(view, rows)
     best = 1 + int((join + aggregate + fetched + handed)[1:].argmin())
-    return RunnerUp(
+    return Alternative(
         name,
         dict(zip(view.labels, rows[best].tolist(), strict=True)),
         join=int(join[best] - join[0]),
@@ -163,7 +180,7 @@ def _best_of(
     items = tuple(plan.graph[n].dtype.itemsize for n in vertex.inputs)
     unary = price.compute(vertex, own, items) + _fetched(plan, name, own, price)
     item = vertex.dtype.itemsize
-    scatter = price.scatter(own, vertex.elements, partial_item(vertex), item)
+    scatter = price.reduce_scatter(own, vertex.elements, partial_item(vertex), item)
     handed, second = _handed(plan, name, own, price)
     total = np.where(own.reduced < 0, np.inf, unary[:, None] + scatter + handed[None])
     total[~mask] = np.inf
@@ -231,7 +248,7 @@ def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, lis
     return least, second
 
 
-def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) -> RunnerUp:
+def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) -> Alternative:
     """What changes where the vertex takes the other decision, part by part."""
     readers = [reader for reader, _ in _readers(plan, name)]
     near = dict.fromkeys([*plan.graph[name].inputs, name, *readers])
@@ -244,7 +261,7 @@ def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) ->
         costs.append(decided_cost(plan.graph, price, decisions, plan.given, plan.inputs))
     old, new = costs
     labels = plan.parts[name]
-    found = RunnerUp(
+    found = Alternative(
         name,
         dict(zip(labels, parts, strict=True)),
         new.join[name] - old.join[name],

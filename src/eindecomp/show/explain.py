@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
@@ -11,27 +10,22 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eindecomp.graph.ops import Input
-from eindecomp.planner.space.decision import decided_choices
-from eindecomp.planner.space.view import view_of
-from eindecomp.show.alternatives import RunnerUp, held_cuts, plan_price, runner_up
-from eindecomp.show.rows import Row, folded_rows, row_key
-from eindecomp.show.words import cuts, exact, is_proved, layout, mesh_words, percent, render, short
+from eindecomp.show.alternatives import Alternative, alternatives
+from eindecomp.show.movements import input_layouts, move_lines
+from eindecomp.show.rows import Row, folded_rows
+from eindecomp.show.words import cuts, exact, is_proved, mesh_words, percent, render, short
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
 
-    from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.view import Dims, View
 
 WIDTH = 120  # where there is no terminal
 _LEAST = 40
 _NARROW = 110  # below this, where results lie gets a list of its own
-_LINES, _RUNNERS_UP, _NAMES = 12, 5, 6
+_LINES, _NAMES = 12, 6
 _NOTHING = 1e-9  # of the cost: what rounding makes of equal seconds
 
 _MEANING = {
@@ -60,10 +54,10 @@ def explain(plan: Plan, width: int | None = None) -> str:
         if narrow:
             results = _grouped({row.vertex: row.lies for row in rows})
             parts += _section("Where results lie", results)
-        parts += _section("Where inputs are read", _grouped(_inputs(plan, rows)))
-        parts += _section("What moves", _move_lines(plan, rows), right=True)
-        title = "Why not otherwise: the best other cut of one vertex, all else as it is"
-        parts += _section(title, _runner_up_lines(plan, rows))
+        parts += _section("Where inputs are read", _grouped(input_layouts(plan, rows)))
+        parts += _section("What moves", move_lines(plan, rows), right=True)
+        title = "Alternatives: the next-best cut of each vertex, everything else fixed"
+        parts += _section(title, _alternative_lines(plan, rows))
     return render(max(width, _LEAST), *parts)
 
 
@@ -178,133 +172,17 @@ def _grouped(words: dict[str, str]) -> list[tuple[str, str]]:
     return [(", ".join(alike), said) for said, alike in names.items()]
 
 
-# What is read, and what moves
+# Alternatives
 
 
-def _inputs(plan: Plan, rows: list[Row]) -> dict[str, str]:
-    """The layouts in which the shown vertices read inputs."""
-    found: dict[str, dict[str, None]] = {}
-    for row in rows:
-        for k, source in enumerate(plan.graph[row.vertex].inputs):
-            if isinstance(plan.graph[source].op, Input) and _need(plan, row.vertex, k):
-                found.setdefault(source, {})[_read_words(plan, row.vertex, k)] = None
-    return {source: "; ".join(words) for source, words in found.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Something that moves: what it costs, what it is in words, and how often there is such."""
-
-    cost: Number
-    what: str
-    times: int
-
-
-def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Move]:
-    """Every movement of the vertices that are shown."""
-    edges: dict[str, list[tuple[str, int, Number]]] = {}
-    for (maker, reader, k), cost in plan.costs.edges.items():
-        edges.setdefault(reader, []).append((maker, k, cost))
-    for row in rows:
-        fetched = 0
-        for maker, k, cost in edges.get(row.vertex, ()):
-            fetched += cost
-            if cost:
-                yield Move(cost, _fetch_words(plan, row.vertex, maker, k), row.times)
-        if row.aggregate:
-            yield Move(row.aggregate, _reduce_words(plan, row), row.times)
-        kept = row.join + row.repartition - fetched
-        if row.second is not None and kept > 0:
-            yield Move(kept, f"{row.vertex} is also kept {row.second}", row.times)
-
-
-def _move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
-    moves = sorted(moves_of(plan, rows), key=lambda move: -move.cost * move.times)
+def _alternative_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
     return [
-        (
-            short(move.cost, plan.objective) + (f" ×{move.times}" if move.times > 1 else ""),
-            move.what,
-        )
-        for move in moves
+        (f"{name} {cuts(plan.parts[name])}", _alternative_words(plan, other))
+        for name, other in alternatives(plan, rows)
     ]
 
 
-def _need(plan: Plan, reader: str, k: int) -> Cut | None:
-    """The layout in which a vertex reads an input; None if it does not look at it."""
-    view = view_of(plan.graph, plan.graph[reader])
-    reads = decided_choices(view, plan.mesh, plan.decisions[reader]).reads[k]
-    return None if reads is None else reads.cuts[0]
-
-
-def _read_words(plan: Plan, reader: str, k: int) -> str:
-    tensor = plan.graph[plan.graph[reader].inputs[k]]
-    need = _need(plan, reader, k)
-    return "" if need is None else layout(plan.mesh, tensor.labels, tensor.shape, need)
-
-
-def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
-    if plan.objective == "bound":
-        return _repartition_words(plan, reader, maker, k)
-    tensor, need, held = plan.graph[maker], _need(plan, reader, k), held_cuts(plan, maker)
-    where = "it is stored once over all devices"
-    if held and need:
-        fetched = plan_price(plan).fetch(held, [need], tensor.dtype.itemsize)[:, 0]
-        nearest = int(fetched.argmin())
-        words = layout(plan.mesh, tensor.labels, tensor.shape, held[nearest])
-        where = f"{'its second layout is' if nearest else 'it lies'} {words}"
-    return f"{maker} to {reader}: {where}; {reader} reads it {_read_words(plan, reader, k)}"
-
-
-def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:
-    """The paper knows pieces only."""
-    tensor = plan.graph[maker]
-
-    def words(name: str, view: View, dims: Dims | None) -> str:
-        numbers = list(plan.parts[name].values())
-        pieces = {
-            label: 1 if (i := view.index(dim)) is None else numbers[i]
-            for label, dim in zip(tensor.labels, dims or (), strict=True)
-        }
-        return cuts(pieces)
-
-    made, read = view_of(plan.graph, tensor), view_of(plan.graph, plan.graph[reader])
-    held, need = words(maker, made, made.output), words(reader, read, read.reads[k])
-    return f"{maker} to {reader}: it is made {held}; {reader} reads it {need}"
-
-
-def _reduce_words(plan: Plan, row: Row) -> str:
-    view = view_of(plan.graph, plan.graph[row.vertex])
-    ways = cuts({view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated})
-    end = "" if plan.objective == "bound" else f"; they end {row.home}"
-    return f"{row.vertex}: partial results over {ways} are reduced{end}"
-
-
-# Why not otherwise
-
-
-def runners_up(plan: Plan, rows: list[Row]) -> list[tuple[str, RunnerUp | None]]:
-    """For the vertices that cost most, the best other partition if there is one."""
-    ranked = sorted(rows, key=lambda row: (-row.cost * row.times, -_size(plan, row.vertex)))
-    different: dict[Hashable, str] = {}
-    for row in ranked:
-        different.setdefault(row_key(plan, row), row.vertex)
-    return [(name, runner_up(plan, name)) for name in list(different.values())[:_RUNNERS_UP]]
-
-
-def _size(plan: Plan, name: str) -> int:
-    """The elements that a vertex reads and makes."""
-    vertex = plan.graph[name]
-    return vertex.elements + sum(plan.graph[source].elements for source in vertex.inputs)
-
-
-def _runner_up_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
-    return [
-        (f"{name} {cuts(plan.parts[name])}", _runner_up_words(plan, other))
-        for name, other in runners_up(plan, rows)
-    ]
-
-
-def _runner_up_words(plan: Plan, other: RunnerUp | None) -> str:
+def _alternative_words(plan: Plan, other: Alternative | None) -> str:
     if other is None:
         within = "" if plan.strategy is None else " within the strategy"
         return f"no other is possible{within}{' with the pins' if plan.pin else ''}"

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import quote, suggest
 from eindecomp.graph.ops import Input
-from eindecomp.planner.space.choices import REPLICATED, UNUSED, choices
+from eindecomp.planner.space.choices import UNUSED, choices
 from eindecomp.planner.space.cut import parts_of, span_of
 from eindecomp.planner.space.decision import Decision
+from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.view import Dim, is_planned, view_of
 
 if TYPE_CHECKING:

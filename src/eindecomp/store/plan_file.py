@@ -22,9 +22,10 @@ from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.objectives import price_of
 from eindecomp.planner.options import INPUTS, OBJECTIVES, SOLVERS
 from eindecomp.planner.plan import Plan
-from eindecomp.planner.space.choices import REPLICATED, UNUSED
+from eindecomp.planner.space.choices import UNUSED
 from eindecomp.planner.space.decision import parts_by_label
 from eindecomp.planner.space.mesh import Mesh
+from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.strategy import strategy_of
 from eindecomp.planner.space.view import view_of
 from eindecomp.store.decisions import read_decisions, read_given

@@ -38,7 +38,7 @@ class PriceInBytes:
         """What a device needs less what it holds."""
         return infinite_where(~covers(held, needed), item * moved(self.mesh, held, needed))
 
-    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
         """As often as the elements move."""
         moved = partial * elements * choices.reduced + item * elements * choices.gathered
         return infinite_where(choices.reduced < 0, moved)

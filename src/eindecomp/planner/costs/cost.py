@@ -97,7 +97,7 @@ def decided_cost(
         items = tuple(graph[n].dtype.itemsize for n in vertex.inputs)
         found.compute[name] = price.compute(vertex, own, items)[0].item()
         item = vertex.dtype.itemsize
-        scatter = price.scatter(own, vertex.elements, partial_item(vertex), item)
+        scatter = price.reduce_scatter(own, vertex.elements, partial_item(vertex), item)
         found.aggregate[name] = scatter[0, 0].item()
         found.join[name] = found.repartition[name] = 0
         if decision.second is not None:

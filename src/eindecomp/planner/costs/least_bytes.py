@@ -53,7 +53,7 @@ class LeastBytes:
             shared *= np.minimum(_tiles(own)[:, None], _tiles(other)[None])
         return item * np.maximum(total[None] - shared, 0).astype(np.int64)
 
-    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """As for given axes: it is the same for all."""
         moved = partial * elements * choices.reduced + item * elements * choices.gathered
         return infinite_where(choices.reduced < 0, moved)

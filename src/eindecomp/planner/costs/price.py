@@ -38,7 +38,7 @@ class Price(Protocol):
         """From each held cut to each needed one; ∞ where what is needed is not held."""
         ...
 
-    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
         """From each assignment's partial results to each home; ∞ where there is no way.
 
         `partial` is the item size of partial results, `item` that of results.

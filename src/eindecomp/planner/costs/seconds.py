@@ -17,9 +17,9 @@ from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, size_of
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.price import held_elements
-from eindecomp.planner.space.choices import REPLICATED
 from eindecomp.planner.space.cut import Cut, outer_cut, used_axes
 from eindecomp.planner.space.overlaps import covers, overlaps, totals
+from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class PriceInSeconds:
             before = np.maximum(before, missing)
         return infinite_where(~covers(held, needed), seconds)
 
-    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """A reduce-scatter from the innermost axis out, then gathers where it is replicated."""
         seconds = np.zeros(choices.reduced.shape)
         aggregated = set(choices.view.aggregated)

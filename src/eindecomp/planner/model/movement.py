@@ -168,7 +168,7 @@ class Traffic:
         flags = 1 << len(site.shared)
         items = tuple(self.graph[n].dtype.itemsize for n in site.vertex.inputs)
         unary = self.price.compute(site.vertex, own, items) + self._given_inputs(site)
-        scatter = self._scatter(site)
+        scatter = self._reduce_scatter(site)
         merged = own.is_settled and not self.apart
         if merged:
             settled = scatter[np.arange(len(scatter)), site.home_of]
@@ -209,10 +209,10 @@ class Traffic:
             self._loads[key] = self.price.held(cuts, item)
         return self._loads[key]
 
-    def _scatter(self, site: Site) -> Any:
+    def _reduce_scatter(self, site: Site) -> Any:
         own = site.choices
         vertex = site.vertex
-        table = self.price.scatter(
+        table = self.price.reduce_scatter(
             own, vertex.elements, partial_item(vertex), vertex.dtype.itemsize
         )
         if vertex.name in self.pinned:

@@ -17,15 +17,10 @@ import numpy as np
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.search.solve import solve
-from eindecomp.planner.space.choices import (
-    REPLICATED,
-    UNUSED,
-    Assignment,
-    Choices,
-    choices,
-)
+from eindecomp.planner.space.choices import UNUSED, Assignment, Choices, choices
 from eindecomp.planner.space.decision import Decision
 from eindecomp.planner.space.mesh import Mesh
+from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.viable import some_parts
 from eindecomp.planner.space.view import is_planned, view_of
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from eindecomp.planner.space.choices import Choices, choices
 
 if TYPE_CHECKING:
-    from eindecomp.planner.space.choices import Assignment, Places
+    from eindecomp.planner.space.choices import Assignment
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.reduce_scatter import Places
     from eindecomp.planner.space.view import View
 
 
