@@ -21,7 +21,7 @@ import eindecomp as ed
 from eindecomp.planner import minimize_bound, options
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.search import relaxation as relaxing
-from eindecomp.planner.search.all_at_once import Whole
+from eindecomp.planner.search.all_at_once import AllAxes
 from eindecomp.planner.search.relaxation import relax
 from eindecomp.planner.search.search import Search
 from eindecomp.planner.space.mesh import Mesh
@@ -217,7 +217,7 @@ def test_bounding_all_axes_at_once_never_passes_the_optimum(cells, seed, inputs)
     for sizes in ((3, 2), (6,), (2, 2)):
         assume(plans(graph, sizes) <= 3_000)
         mesh = Mesh(tuple("ab"[: len(sizes)]), sizes)
-        whole = Whole.of(Search(graph, PriceInBytes(mesh), inputs))
+        whole = AllAxes.of(Search(graph, PriceInBytes(mesh), inputs))
         whole.bounding.levels = [cells]
         found = whole.tighten(inf, inf)
         least = brute_bytes(graph, sizes, inputs)

@@ -65,6 +65,6 @@ def _explained(plan: Plan) -> dict[str, Any]:
 
 
 def _row_json(row: Row) -> dict[str, Any]:
-    found = asdict(row) | {"cost": row.cost}
-    found["further"] = found.pop("second")  # what this output has always called it
-    return found
+    values = asdict(row) | {"cost": row.cost}
+    values["further"] = values.pop("second")  # what this output has always called it
+    return values

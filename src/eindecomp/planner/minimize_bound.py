@@ -9,7 +9,7 @@ import numpy as np
 from eindecomp.errors import PlanError
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import paper_cost
-from eindecomp.planner.model.piece_counts import Pieces
+from eindecomp.planner.model.bound import BoundModel
 from eindecomp.planner.model.tables import MOST_CELLS
 from eindecomp.planner.paper.dynamic_program import choose_on_tree
 from eindecomp.planner.paper.linearisation import choose_linearly
@@ -45,35 +45,35 @@ def minimize_bound(options: Options) -> Chosen:
         return rows if kept is None else kept
 
     restricted = options.restriction is not None
-    every = Pieces.of(options.graph, options.mesh.sizes, restrict if restricted else None)
-    pieces = every.fitting(MOST_CELLS // 4)
+    every = BoundModel.of(options.graph, options.mesh.sizes, restrict if restricted else None)
+    fitting = every.fitting(MOST_CELLS // 4)
     half = options.time_limit / 2
     choice, bound, method = _choose(
-        options, pieces, options.time_limit if pieces is every else half
+        options, fitting, options.time_limit if fitting is every else half
     )
-    vectors = pieces.parts(choice)
+    vectors = fitting.parts(choice)
     costs = paper_cost(options.graph, vectors)
     if options.solver == "tree":
         bound = costs.total
-    if pieces is not every:
-        bound = minimize(pieces.problem(every), time_limit=half, keep_on_interrupt=False).bound
+    if fitting is not every:
+        bound = minimize(fitting.problem(every), time_limit=half, keep_on_interrupt=False).bound
         if options.solver == "exact" and bound < costs.total:
             raise unproved(costs.total, bound)
     parts = {
         name: dict(zip(view.labels, vectors[name], strict=True))
-        for name, view in pieces.views.items()
+        for name, view in fitting.views.items()
     }
     return Chosen(parts, Deferred(lambda: _axes(options, vectors)), {}, costs, bound, method)
 
 
-def _choose(options: Options, pieces: Pieces, time_limit: float) -> tuple[Ints, float, str]:
+def _choose(options: Options, model: BoundModel, time_limit: float) -> tuple[Ints, float, str]:
     """A choice of vectors, a bound on the cost of any, and the method that found it."""
     if options.solver == "tree":
-        return choose_on_tree(pieces), 0, "tree"
+        return choose_on_tree(model), 0, "tree"
     if options.solver == "linear":
-        return choose_linearly(pieces), 0, "linear"
+        return choose_linearly(model), 0, "linear"
     solution = minimize(
-        pieces.problem(),
+        model.problem(),
         method="exact" if options.solver == "exact" else "auto",
         time_limit=time_limit,
         on_event=options.on_event,

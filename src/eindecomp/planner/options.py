@@ -133,7 +133,7 @@ def given_vectors(
     for name in parts:
         if name not in views:
             raise PlanError(f"the graph computes no {name!r}{suggest(name, views)}")
-    found: dict[str, tuple[int, ...]] = {}
+    vectors: dict[str, tuple[int, ...]] = {}
     for name, view in views.items():
         if name not in parts:
             raise PlanError(f"the decomposition does not say how {graph[name]} is cut")
@@ -148,5 +148,5 @@ def given_vectors(
                 raise PlanError(
                     f"{graph[name]}: label {label!r} of size {size} cannot be cut into {pieces!r}"
                 )
-        found[name] = tuple(int(given.get(label, 1)) for label in view.labels)
-    return found
+        vectors[name] = tuple(int(given.get(label, 1)) for label in view.labels)
+    return vectors

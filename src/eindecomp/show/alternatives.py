@@ -87,9 +87,9 @@ def next_best(plan: Plan, name: str) -> Alternative | None:
         return _of_pieces(plan, name)
     best: tuple[Number, Decision, tuple[int, ...]] | None = None
     for own in _candidates(plan, name):
-        found = _best_of(plan, name, own)
-        if found is not None and (best is None or found[0] < best[0]):
-            best = found
+        candidate = _best_of(plan, name, own)
+        if candidate is not None and (best is None or candidate[0] < best[0]):
+            best = candidate
     return None if best is None else _compared(plan, name, best[1], best[2])
 
 
@@ -261,7 +261,7 @@ def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) ->
         costs.append(decided_cost(plan.graph, price, decisions, plan.given, plan.inputs))
     old, new = costs
     labels = plan.parts[name]
-    found = Alternative(
+    alternative = Alternative(
         name,
         dict(zip(labels, parts, strict=True)),
         new.join[name] - old.join[name],
@@ -270,4 +270,4 @@ def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) ->
         new.compute[name] - old.compute[name],
         0,
     )
-    return replace(found, handover=new.total - old.total - found.more)
+    return replace(alternative, handover=new.total - old.total - alternative.more)

@@ -158,10 +158,10 @@ def _section(
     table.add_column(overflow="fold")
     for left, words in lines[:_LINES]:
         table.add_row(Text(left), Text(words))
-    found: list[RenderableType] = [Text(f"\n{title}"), Padding(table, (0, 0, 0, 2), expand=False)]
+    section: list[RenderableType] = [Text(f"\n{title}"), Padding(table, (0, 0, 0, 2), expand=False)]
     if len(lines) > _LINES:
-        found.append(Text(f"  and {len(lines) - _LINES} more"))
-    return found
+        section.append(Text(f"  and {len(lines) - _LINES} more"))
+    return section
 
 
 def _grouped(words: dict[str, str]) -> list[tuple[str, str]]:

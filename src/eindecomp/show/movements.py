@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:
     """The layouts in which the shown vertices read inputs."""
-    found: dict[str, dict[str, None]] = {}
+    layouts: dict[str, dict[str, None]] = {}
     for row in rows:
         for k, source in enumerate(plan.graph[row.vertex].inputs):
             if isinstance(plan.graph[source].op, Input) and _need(plan, row.vertex, k):
-                found.setdefault(source, {})[_read_words(plan, row.vertex, k)] = None
-    return {source: "; ".join(words) for source, words in found.items()}
+                layouts.setdefault(source, {})[_read_words(plan, row.vertex, k)] = None
+    return {source: "; ".join(words) for source, words in layouts.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,13 +128,13 @@ def axes_words(mesh: Mesh, axes: int, inner: int = 0) -> str:
 
 def _runs(numbers: list[int]) -> list[list[int]]:
     """The numbers in groups of neighbours."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for number in numbers:
-        if found and found[-1][-1] == number - 1:
-            found[-1].append(number)
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
         else:
-            found.append([number])
-    return found
+            runs.append([number])
+    return runs
 
 
 def layout(mesh: Mesh, labels: Sequence[str], shape: Sequence[int], cut: Cut) -> str:

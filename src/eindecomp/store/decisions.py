@@ -60,24 +60,24 @@ def axis_number(mesh: Mesh, field: Field) -> int:
 
 
 def _assignment(mesh: Mesh, view: View, field: Field, *, whole: bool) -> tuple[int, ...]:
-    found = [UNUSED] * len(mesh.sizes)
+    assignment = [UNUSED] * len(mesh.sizes)
     for label, axes in field.members():
         if label not in view.labels:
             raise axes.wrong(
                 f"there is no label {quote(label)} to cut{suggest(label[:60], view.labels)}"
             )
         for axis in axes.items():
-            if found[number := axis_number(mesh, axis)] != UNUSED:
+            if assignment[number := axis_number(mesh, axis)] != UNUSED:
                 raise axis.wrong(f"axis {mesh.names[number]!r} is used twice")
-            found[number] = view.labels.index(label)
+            assignment[number] = view.labels.index(label)
     for k, (label, size) in enumerate(zip(view.labels, view.sizes, strict=True)):
-        pieces = prod(n for n, chosen in zip(mesh.sizes, found, strict=True) if chosen == k)
+        pieces = prod(n for n, chosen in zip(mesh.sizes, assignment, strict=True) if chosen == k)
         if pieces > size:
             raise field.wrong(f"label {label!r} of size {size} cannot be cut into {pieces}")
-        for axis, chosen in enumerate(found):
+        for axis, chosen in enumerate(assignment):
             if whole and chosen == UNUSED and pieces * mesh.sizes[axis] <= size:
                 raise field.wrong(f"axis {mesh.names[axis]!r} is left out, but could cut {label!r}")
-    return tuple(found)
+    return tuple(assignment)
 
 
 def _places(
@@ -86,27 +86,27 @@ def _places(
     """Where the axes that are summed over go: a dimension each, or to replicate."""
     summed = [mesh.names[a] for a, label in enumerate(assignment) if label in view.aggregated]
     field.check_names(summed, "nothing is summed over")
-    found = [0] * len(mesh.sizes)
+    places = [0] * len(mesh.sizes)
     for name in summed:
         place = field[name]
         if place.value is not None and place.value not in vertex.labels:
             raise place.wrong(f"must be null or a label of {vertex}, not {quote(place.value)}")
         to = REPLICATED if place.value is None else vertex.labels.index(place.value)
-        found[mesh.names.index(name)] = to
-    return tuple(found)
+        places[mesh.names.index(name)] = to
+    return tuple(places)
 
 
 def read_given(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Cut]:
     """The layouts of pinned inputs."""
-    found: dict[str, Cut] = {}
+    given: dict[str, Cut] = {}
     for name, own in field.members():
         if name not in graph or not isinstance(graph[name].op, Input):
             raise own.wrong(f"the graph has no input {quote(name)}")
-        found[name] = _cut(mesh, graph[name], own)
-        for span, size in zip(found[name], graph[name].shape, strict=True):
+        given[name] = _cut(mesh, graph[name], own)
+        for span, size in zip(given[name], graph[name].shape, strict=True):
             if (span.start, span.stop) != (0, size):
                 raise own.wrong("an input's layout must cover all of it")
-    return found
+    return given
 
 
 def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
@@ -115,7 +115,7 @@ def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
     if len(spans) != len(vertex.shape):
         raise field.wrong(f"{vertex} needs {len(vertex.shape)} spans, not {len(spans)}")
     used = 0
-    found: list[Any] = []
+    cut: list[Any] = []
     for span, size in zip(spans, vertex.shape, strict=True):
         span.check_names(("axes", "inner", "start", "stop", "scale"))
         start = span["start"].whole(0, size)
@@ -132,5 +132,5 @@ def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
         units, rest = divmod(stop - start, scale)
         if rest or parts_of(mesh, masks[0] | masks[1]) > max(units, 1):
             raise span.wrong(f"{stop - start} elements in blocks of {scale} cannot be cut so")
-        found.append(span_of(Dim(None, start, stop, scale), *masks))
-    return tuple(found)
+        cut.append(span_of(Dim(None, start, stop, scale), *masks))
+    return tuple(cut)

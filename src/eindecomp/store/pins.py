@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 def read_pin(graph: Graph, mesh: Mesh, field: Field) -> Pins:
     """Pieces or axes for labels of tensors."""
-    found: Pins = {}
+    pins: Pins = {}
     for name, wanted in field.members():
         if name not in graph:
             raise wanted.wrong("the graph has no such tensor")
-        found[name] = {}
+        pins[name] = {}
         for label, own in wanted.members():
             if label not in graph[name].labels:
                 raise own.wrong(f"{graph[name]} has no such label")
-            found[name][label] = _pieces_or_axes(mesh, own)
-    return found
+            pins[name][label] = _pieces_or_axes(mesh, own)
+    return pins
 
 
 def _pieces_or_axes(mesh: Mesh, field: Field) -> int | tuple[str, ...]:

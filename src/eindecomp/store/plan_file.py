@@ -64,7 +64,7 @@ def to_json(plan: Plan) -> bytes:
     text = str(plan.graph)
     if len(text) > MAX_TEXT:
         raise PlanError(f"the graph's text is longer than {MAX_TEXT:,} characters")
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "objective": plan.objective,
@@ -83,7 +83,7 @@ def to_json(plan: Plan) -> bytes:
         "given": {name: _cut_json(plan.mesh, cut) for name, cut in plan.given.items()},
         "graph": text,
     }
-    return orjson.dumps(found, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2)
+    return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2)
 
 
 def _machine_json(machine: Machine) -> dict[str, Any]:
@@ -93,8 +93,8 @@ def _machine_json(machine: Machine) -> dict[str, Any]:
         return {name: number(value) for name, value in given.items()}
 
     rates = ("flops", "memory_bandwidth", "bandwidth", "latency")
-    found = {name: number(getattr(machine, name)) for name in rates}
-    return found | {"mesh": list(machine.mesh.items())}
+    rates_json = {name: number(getattr(machine, name)) for name in rates}
+    return rates_json | {"mesh": list(machine.mesh.items())}
 
 
 def _decision_json(plan: Plan, name: str) -> dict[str, Any]:

@@ -76,14 +76,14 @@ class LeastBytes:
 
     def _needed(self, needed: Sequence[PieceCounts]) -> Ints:
         """The elements that all devices need; of a diagonal at least nothing."""
-        found: list[int] = []
+        elements: list[int] = []
         for sides in needed:
             labels = [side.label for side in sides if side.label is not None]
             whole = prod(side.stop for side in sides)
             pieces = prod(side.parts for side in sides)
             is_diagonal = len(set(labels)) < len(labels)
-            found.append(0 if is_diagonal else whole * self.mesh.devices // pieces)
-        return np.array(found, dtype=np.int64)
+            elements.append(0 if is_diagonal else whole * self.mesh.devices // pieces)
+        return np.array(elements, dtype=np.int64)
 
 
 def _tiles(sides: Sequence[PieceCount]) -> NDArray[np.float64]:

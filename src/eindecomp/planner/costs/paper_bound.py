@@ -78,5 +78,5 @@ def repartition(held: Ints, held_tile: Ints, need: Ints, need_tile: Ints) -> Int
 def _distinct(rows: Ints) -> tuple[Ints, Ints]:
     if rows.shape[1] == 0:
         return rows[:1], np.zeros(len(rows), dtype=np.int64)
-    found: Any = np.unique(rows, axis=0, return_inverse=True)
-    return found[0], found[1].ravel()
+    distinct: Any = np.unique(rows, axis=0, return_inverse=True)
+    return distinct[0], distinct[1].ravel()

@@ -64,7 +64,7 @@ class Site:
 
 
 @dataclass(slots=True)
-class Traffic:
+class MovementModel:
     """The problem over a graph, and what its variables mean."""
 
     graph: Graph
@@ -76,7 +76,7 @@ class Traffic:
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
     """Whether every home has a variable of its own, as counting memory needs it."""
-    network: CostTables = field(default_factory=CostTables)
+    tables: CostTables = field(default_factory=CostTables)
     assign: dict[str, int] = field(default_factory=dict[str, int])
     home: dict[str, int] = field(default_factory=dict[str, int])
     second: dict[str, int] = field(default_factory=dict[str, int])
@@ -94,7 +94,7 @@ class Traffic:
         apart: bool = False,
         shared: bool = False,
         deadline: float = inf,
-    ) -> Traffic:
+    ) -> MovementModel:
         """Build the problem over the choices of each vertex.
 
         With `shared` it is relaxed where a table would be too large: instead of keeping a second
@@ -104,29 +104,29 @@ class Traffic:
         sites = _sites(graph, choices_of, pairs=pairs)
         if shared:
             sites = _with_shares(graph, sites)
-        network = CostTables(deadline)
-        traffic = Traffic(graph, price, inputs, sites, pinned or {}, pairs, apart, network)
-        for name in traffic.pinned:
+        tables = CostTables(deadline)
+        model = MovementModel(graph, price, inputs, sites, pinned or {}, pairs, apart, tables)
+        for name in model.pinned:
             if isinstance(graph[name].op, Input):
-                unary = np.zeros(len(traffic.pinned[name]), dtype=np.int64)
-                traffic.home[name] = traffic.network.variable(unary)
-        for site in traffic.sites.values():
-            traffic._add(site)
-        return traffic
+                unary = np.zeros(len(model.pinned[name]), dtype=np.int64)
+                model.home[name] = model.tables.variable(unary)
+        for site in model.sites.values():
+            model._add(site)
+        return model
 
     def problem(self, limit: int | None = None) -> Problem:
         """What the solver takes."""
-        return self.network.problem(limit)
+        return self.tables.problem(limit)
 
     @property
     def load(self) -> Ints:
         """What each choice makes devices read and hold, packed as the problem's unary costs."""
-        return np.concatenate([np.zeros(0, dtype=np.int64), *self.network.load])
+        return np.concatenate([np.zeros(0, dtype=np.int64), *self.tables.load])
 
     def load_of(self, choice: Ints) -> int:
         """What devices read and hold under a choice."""
         picked: list[int] = choice.tolist()
-        return sum(int(own[k]) for own, k in zip(self.network.load, picked, strict=True))
+        return sum(int(own[k]) for own, k in zip(self.tables.load, picked, strict=True))
 
     def assignments(self, choice: Ints) -> dict[str, Assignment]:
         """The assignment of every vertex under a choice of the problem."""
@@ -140,18 +140,18 @@ class Traffic:
 
     def decisions(self, choice: Ints) -> dict[str, Decision]:
         """What a choice of the problem means."""
-        found: dict[str, Decision] = {}
+        decided: dict[str, Decision] = {}
         for name, site in self.sites.items():
             a = self._chosen(site, choice)
             home = int(choice[self.home[name]]) if name in self.home else int(site.home_of[a])
             second = int(choice[self.second[name]]) if name in self.second else 0
-            found[name] = Decision(
+            decided[name] = Decision(
                 site.choices.assignments[a],
                 site.choices.places[a, home],
                 site.choices.homes[home],
                 site.second_layouts[second - 1] if second else None,
             )
-        return found
+        return decided
 
     def pinned_cuts(self, choice: Ints) -> dict[str, Cut]:
         """The layouts of pinned inputs under a choice."""
@@ -177,12 +177,12 @@ class Traffic:
         load = self._read_load(site)
         held = self._held(own, own.homes, item)
         load = load + held[site.home_of] if merged else load
-        self.assign[name] = self.network.variable(np.repeat(unary, flags), np.repeat(load, flags))
+        self.assign[name] = self.tables.variable(np.repeat(unary, flags), np.repeat(load, flags))
         if not merged:
             zeros = np.zeros(len(own.homes), dtype=np.int64)
-            self.home[name] = self.network.variable(zeros, held)
+            self.home[name] = self.tables.variable(zeros, held)
             key = (id(own), "scatter", flags, item, scatter.tobytes())
-            self.network.edge(
+            self.tables.edge(
                 self.assign[name], self.home[name], key, lambda: np.repeat(scatter, flags, axis=0)
             )
         if site.second_layouts:
@@ -250,7 +250,7 @@ class Traffic:
         item = site.vertex.dtype.itemsize
         zeros = np.zeros(1 + len(site.second_layouts), dtype=np.int64)
         load = np.append(0, self.price.held(site.second_layouts, item))
-        self.second[name] = self.network.variable(zeros, load)
+        self.second[name] = self.tables.variable(zeros, load)
         holder = self.holder(name)
 
         def table() -> Any:
@@ -258,7 +258,7 @@ class Traffic:
             return np.concatenate([np.zeros((len(rows), 1), rows.dtype), rows], axis=1)
 
         key = (id(site.choices), holder.flags, "second", site.second_layouts, item)
-        self.network.edge(holder.variable, self.second[name], key, table)
+        self.tables.edge(holder.variable, self.second[name], key, table)
 
     def _add_read(self, site: Site, k: int) -> None:
         """The fetch of an input from its home, or from its second layout."""
@@ -281,14 +281,14 @@ class Traffic:
         reader = self.assign[site.vertex.name]
         if name in self.second and not self.pairs:
             scope = (fetch.holder.variable, self.second[name], reader)
-            if prod(len(self.network.unary[v]) for v in scope) > LARGEST:
+            if prod(len(self.tables.unary[v]) for v in scope) > LARGEST:
                 raise UnsolvedError(f"too many ways for {site.vertex} to read {self.graph[name]}")
-            self.network.factor(scope, (*key, fetch.second_layouts), fetch.cheaper_table)
+            self.tables.factor(scope, (*key, fetch.second_layouts), fetch.cheaper_table)
             return
-        self.network.edge(fetch.holder.variable, reader, (*key, "home"), fetch.home_table)
+        self.tables.edge(fetch.holder.variable, reader, (*key, "home"), fetch.home_table)
         if fetch.bit is not None:
             second_key = (*key, "second", fetch.second_layouts)
-            self.network.edge(self.second[name], reader, second_key, fetch.second_table)
+            self.tables.edge(self.second[name], reader, second_key, fetch.second_table)
 
 
 def _sites(
@@ -301,11 +301,11 @@ def _sites(
         if not is_planned(vertex):
             continue
         view = view_of(graph, vertex)
-        found = choices_of(vertex, view)
-        if found is None:
+        choices = choices_of(vertex, view)
+        if choices is None:
             continue
         planned.append(vertex)
-        own[vertex.name] = found
+        own[vertex.name] = choices
         for k, name in enumerate(vertex.inputs):
             if view.reads[k] is not None:
                 readers.setdefault(name, []).append((vertex.name, k))
@@ -342,10 +342,10 @@ def _with_shares(graph: Graph, sites: dict[str, Site]) -> dict[str, Site]:
         for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
             if name in sites and reads is not None:
                 most.setdefault(name, []).append(len(site.choices.assignments))
-    found: dict[str, Site] = {}
+    shared: dict[str, Site] = {}
     for name, site in sites.items():
         held = len(site.choices.assignments if site.choices.is_settled else site.choices.homes)
         cells = held * (1 + len(site.second_layouts)) * max(most.get(name, [0]))
         shares = name in most and (name in unseen or (site.second_layouts and cells > SHARED))
-        found[name] = replace(site, second_layouts=(), sharers=len(most[name])) if shares else site
-    return found
+        shared[name] = replace(site, second_layouts=(), sharers=len(most[name])) if shares else site
+    return shared

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.planner.model.movement import Traffic
+from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.search.solve import outcome_of
 from eindecomp.planner.space.choices import UNUSED, Choices, choices
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Whole:
+class AllAxes:
     """The problem of all axes at once, and what is known of it."""
 
-    traffic: Traffic
+    model: MovementModel
     bounding: Bounding
 
     @staticmethod
-    def of(search: Search) -> Whole | None:
+    def of(search: Search) -> AllAxes | None:
         """None if that is too much, or if memory is limited, which elimination knows nothing of."""
         if search.memory is not None:
             return None
@@ -41,15 +41,15 @@ class Whole:
             return choices(view, search.mesh, search.assignments(vertex, view, blank, axes))
 
         try:
-            traffic = Traffic.of(
+            model = MovementModel.of(
                 search.graph, search.price, every, search.inputs, search.pinned,
                 deadline=search.deadline,
             )  # fmt: skip
         except UnsolvedError:
             return None
-        bounding = Bounding.begin(traffic.problem(), search.deadline)
+        bounding = Bounding.begin(model.problem(), search.deadline)
         bounding.run.enter("split")
-        return Whole(traffic, bounding)
+        return AllAxes(model, bounding)
 
     @property
     def bound(self) -> float:
@@ -60,4 +60,4 @@ class Whole:
         """Raise the bound, as far as the goal, tables and time allow; the best plan on the way."""
         self.bounding.tighten(goal, deadline, len(LEVELS) if levels is None else levels)
         run = self.bounding.run
-        return None if run.choice is None else outcome_of(self.traffic, run.solution(proved=False))
+        return None if run.choice is None else outcome_of(self.model, run.solution(proved=False))

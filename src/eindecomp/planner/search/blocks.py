@@ -88,13 +88,13 @@ def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int])
             if started + last > search.deadline:
                 return outcome
             try:
-                found = choose_block(search, windows[turn % len(windows)], outcome.decisions)
+                other = choose_block(search, windows[turn % len(windows)], outcome.decisions)
             except UnsolvedError:
                 break
             last = monotonic() - started
-            search.tell("improve", min(found.cost, outcome.cost))
-            stale = 0 if found.cost < outcome.cost else stale + 1
-            outcome = found if found.cost < outcome.cost else outcome
+            search.tell("improve", min(other.cost, outcome.cost))
+            stale = 0 if other.cost < outcome.cost else stale + 1
+            outcome = other if other.cost < outcome.cost else outcome
             turn += 1
         if stale == len(windows):
             break  # smaller blocks would find no more
@@ -110,11 +110,11 @@ def lighten(search: Search, outcome: Outcome) -> Outcome:
         if started + last > search.deadline:
             break
         try:
-            found = choose_block(search, (axis,), outcome.decisions)
+            other = choose_block(search, (axis,), outcome.decisions)
         except UnsolvedError:
             break
         last = monotonic() - started
-        outcome = min(outcome, found, key=lambda each: each.rank)
+        outcome = min(outcome, other, key=lambda each: each.rank)
     return outcome
 
 
@@ -182,11 +182,11 @@ def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
             return (UNUSED,) * len(mesh.sizes)  # the inner axes will do it
         raise PlanError(f"{vertex} cannot be cut as asked")
     left: list[int] = parts[0].tolist()
-    found = [UNUSED] * len(mesh.sizes)
+    assignment = [UNUSED] * len(mesh.sizes)
     for axis in sorted(range(len(mesh.sizes)), key=lambda a: -mesh.sizes[a]):
         for label, pieces in enumerate(left):
             if pieces % mesh.sizes[axis] == 0 and pieces > 1:
-                found[axis] = label
+                assignment[axis] = label
                 left[label] //= mesh.sizes[axis]
                 break
-    return tuple(found)
+    return tuple(assignment)

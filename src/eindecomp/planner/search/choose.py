@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
-from eindecomp.planner.search.all_at_once import Whole
+from eindecomp.planner.search.all_at_once import AllAxes
 from eindecomp.planner.search.blocks import (
     block_sizes,
     choose_block,
@@ -81,8 +81,8 @@ def _lightest(
         with suppress(UnsolvedError):
             return choose_block(search, all_axes(search), {})
     if relaxed.is_light and not small:
-        found = _hinted(search, sizes, relaxed)
-        return None if found is None else replace(found, bound=relaxed.bound)
+        hinted = _hinted(search, sizes, relaxed)
+        return None if hinted is None else replace(hinted, bound=relaxed.bound)
     return None
 
 
@@ -96,9 +96,9 @@ def _cheapest(search: Search, sizes: tuple[int, ...], relaxed: Relaxed, *, small
     joint = _ways(search) <= JOINT
     outcome = None if small else _hinted(search, sizes, relaxed)
     bound = relaxed.bound
-    whole: Whole | None = None
+    whole: AllAxes | None = None
     narrow = joint and _is_narrow(search) and (outcome is None or outcome.cost > bound)
-    if narrow and (whole := Whole.of(search)) is not None:
+    if narrow and (whole := AllAxes.of(search)) is not None:
         outcome = _tighten(_hurried(search, _BOUND), whole, outcome, _FIRST)
         bound = max(bound, whole.bound)
     elif outcome is not None and outcome.cost > bound:
@@ -120,7 +120,7 @@ def _cheapest(search: Search, sizes: tuple[int, ...], relaxed: Relaxed, *, small
 
 
 def _at_once(
-    search: Search, whole: Whole | None, outcome: Outcome, bound: float
+    search: Search, whole: AllAxes | None, outcome: Outcome, bound: float
 ) -> tuple[float, Outcome]:
     """A better plan and a higher bound from looking at all axes at once, while time is left."""
     free = search.memory is None
@@ -129,7 +129,7 @@ def _at_once(
         outcome = improve_regions(_hurried(search, _REGIONS), outcome, bound)
     if free and whole is None and outcome.cost > bound and monotonic() < search.deadline:
         search.tell("tables", outcome.cost)
-        whole = Whole.of(_hurried(search, _MAKE))
+        whole = AllAxes.of(_hurried(search, _MAKE))
     if whole is not None and outcome.cost > bound and monotonic() < search.deadline:
         outcome = _better(_tighten(_hurried(search, _TABLES), whole, outcome), outcome)
         bound = max(bound, whole.bound)
@@ -148,13 +148,13 @@ def _hurried(search: Search, part: float) -> Search:
 
 
 def _tighten(
-    search: Search, whole: Whole, outcome: Outcome | None, levels: int | None = None
+    search: Search, whole: AllAxes, outcome: Outcome | None, levels: int | None = None
 ) -> Outcome | None:
     """Raise the bound over all axes at once; the best plan by then, if there is one."""
     goal = inf if outcome is None else outcome.cost
     search.tell("bound", goal)
-    found = whole.tighten(goal, search.deadline, levels)
-    return found if outcome is None else _better(found, outcome)
+    tightened = whole.tighten(goal, search.deadline, levels)
+    return tightened if outcome is None else _better(tightened, outcome)
 
 
 def _searched(search: Search, outcome: Outcome, bound: float) -> tuple[float, Outcome]:

@@ -34,9 +34,9 @@ def improve_regions(search: Search, outcome: Outcome, goal: float) -> Outcome:
                 continue
             tried.add(region)
             search.tell("regions", outcome.cost)
-            found = _choose_region(search, outcome, region)
-            if found is not None and found.cost < outcome.cost:
-                outcome, improved = found, True
+            other = _choose_region(search, outcome, region)
+            if other is not None and other.cost < outcome.cost:
+                outcome, improved = other, True
                 tried = {region}
                 break
     return outcome

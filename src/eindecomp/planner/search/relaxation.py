@@ -17,7 +17,7 @@ import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.costs.least_bytes import LeastBytes, PieceCount, PieceCounts
-from eindecomp.planner.model.movement import Traffic
+from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.planner.space.interchangeable import Groups, alike_labels
 from eindecomp.planner.space.tiles import dim_parts
@@ -70,8 +70,8 @@ def _choices(view: View, mesh: Mesh, vectors: tuple[tuple[int, ...], ...]) -> Ch
     kept = fits.any(axis=0)
     rows = [_sides(view.output, row) for row in homes[kept].tolist()]
     # Numbers of pieces stand in the places of assignments and cuts, for prices that take them.
-    found: Any = Choices
-    return found(
+    make: Any = Choices
+    return make(
         view,
         mesh,
         tuple(vectors),
@@ -88,8 +88,8 @@ def _reads(view: View, dims: Dims, parts: Ints) -> Any:
     index: dict[PieceCounts, int] = {}
     rows: list[list[int]] = dim_parts(view, dims, parts).tolist()
     of = [index.setdefault(_sides(dims, row), len(index)) for row in rows]
-    found: Any = Reads
-    return found(tuple(index), np.array(of, dtype=np.int64))
+    make: Any = Reads
+    return make(tuple(index), np.array(of, dtype=np.int64))
 
 
 def _sides(dims: Dims, row: Sequence[int]) -> PieceCounts:
@@ -119,24 +119,24 @@ class Relaxed:
     """Whether the partition vectors reach the bound."""
     is_light: bool = False
     """Whether they are, of those that do, the ones by which devices read and hold least."""
-    traffic: Traffic | None = None
+    model: MovementModel | None = None
     """What was relaxed."""
     bounding: Bounding | None = None
     """What is known of it, if its bound can be raised further."""
 
     def tightened(self, goal: float, deadline: float) -> Relaxed:
         """The same with a higher bound, as far as the goal, time and memory allow."""
-        if self.traffic is None or self.bounding is None:
+        if self.model is None or self.bounding is None:
             return self
         self.bounding.tighten(goal, deadline)
-        return _relaxed(self.traffic, self.bounding)
+        return _relaxed(self.model, self.bounding)
 
     def otherwise(self, deadline: float) -> Relaxed:
         """The same with any vectors that reach the bound, not those that read least."""
-        if not self.is_light or self.traffic is None:
+        if not self.is_light or self.model is None:
             return self
-        found = _relaxed(self.traffic, Bounding.of(self.traffic.problem(), deadline))
-        return found if found.solved else self
+        relaxed = _relaxed(self.model, Bounding.of(self.model.problem(), deadline))
+        return relaxed if relaxed.solved else self
 
 
 Rows = Callable[["Vertex", "View"], "Ints | None"]
@@ -181,30 +181,30 @@ def _relax(
 
     price: Any = LeastBytes(mesh)
     try:
-        traffic = Traffic.of(graph, price, of, inputs, shared=True, deadline=deadline)
+        model = MovementModel.of(graph, price, of, inputs, shared=True, deadline=deadline)
     except UnsolvedError:
         return None
-    problem = traffic.problem()
-    ranked = rank(problem, traffic.load)
+    problem = model.problem()
+    ranked = rank(problem, model.load)
     if ranked is not None:
         bounding = Bounding.of(ranked, deadline)
         if bounding.solved and bounding.choice is not None:
-            parts = _parts(traffic, bounding.choice)
+            parts = _parts(model, bounding.choice)
             cost = problem.cost_of(bounding.choice)
-            return Relaxed(cost, parts, solved=True, is_light=True, traffic=traffic)
+            return Relaxed(cost, parts, solved=True, is_light=True, model=model)
     bounding = Bounding.of(problem, deadline)
     bounding.tighten(inf, deadline, levels=1)
-    return _relaxed(traffic, bounding)
+    return _relaxed(model, bounding)
 
 
-def _relaxed(traffic: Traffic, bounding: Bounding) -> Relaxed:
+def _relaxed(model: MovementModel, bounding: Bounding) -> Relaxed:
     choice = bounding.choice
-    parts = None if choice is None else _parts(traffic, choice)
+    parts = None if choice is None else _parts(model, choice)
     bound = int(max(bounding.value, 0))
-    return Relaxed(bound, parts, bounding.solved, traffic=traffic, bounding=bounding)
+    return Relaxed(bound, parts, bounding.solved, model=model, bounding=bounding)
 
 
-def _parts(traffic: Traffic, choice: Any) -> Any:
+def _parts(model: MovementModel, choice: Any) -> Any:
     """The numbers of pieces of all vertices; None where some were left out."""
-    whole = all(v.name in traffic.sites for v in traffic.graph.vertices.values() if is_planned(v))
-    return traffic.assignments(choice) if whole else None
+    whole = all(v.name in model.sites for v in model.graph.vertices.values() if is_planned(v))
+    return model.assignments(choice) if whole else None

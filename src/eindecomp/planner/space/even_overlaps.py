@@ -44,13 +44,13 @@ def aligned_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> 
     for ends in zip(*(_ends(cut) for cut in (*held, *needed)), strict=True):
         if len(set(ends)) > 1:
             return None
-    found = np.empty((len(held), len(needed)), dtype=np.int64)
+    overlaps = np.empty((len(held), len(needed)), dtype=np.int64)
     rows = max(1, _CELLS // (max(len(needed), 1) * (len(mesh.sizes) + 1)))
     for at in range(0, len(held), rows):
         part = slice(at, at + rows)
         common = np.minimum(tiles[0][part, None], tiles[1][None]).prod(axis=2)
-        found[part] = common * _devices(mesh, ours[part], theirs)
-    return found
+        overlaps[part] = common * _devices(mesh, ours[part], theirs)
+    return overlaps
 
 
 def _ends(cut: Cut) -> list[tuple[int, int]]:
@@ -67,7 +67,7 @@ def _tile(mesh: Mesh, span: Span) -> int:
 def _digits(mesh: Mesh, cuts: Sequence[Cut]) -> Ints | None:
     """Cuts × dimensions × digits: the axis of each, -1 beyond the last; None for uneven cuts."""
     rank = len(cuts[0]) if cuts else 0
-    found = np.full((len(cuts), rank, len(mesh.sizes)), -1, dtype=np.int64)
+    digits = np.full((len(cuts), rank, len(mesh.sizes)), -1, dtype=np.int64)
     known: dict[Span, list[int] | None] = {}
     for i, cut in enumerate(cuts):
         used = 0
@@ -78,8 +78,8 @@ def _digits(mesh: Mesh, cuts: Sequence[Cut]) -> Ints | None:
             if axes is None or used & (span.axes | span.inner):
                 return None
             used |= span.axes | span.inner
-            found[i, d, : len(axes)] = axes
-    return found
+            digits[i, d, : len(axes)] = axes
+    return digits
 
 
 def _even_axes(mesh: Mesh, span: Span) -> list[int] | None:

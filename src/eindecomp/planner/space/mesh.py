@@ -106,11 +106,11 @@ def prime_factors(number: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _prime_factors(number: int) -> tuple[int, ...]:
-    found: list[int] = []
+    factors: list[int] = []
     factor = 2
     while number > 1:
         while number % factor == 0:
-            found.append(factor)
+            factors.append(factor)
             number //= factor
         factor = factor + 1 if factor * factor <= number else max(number, 2)
-    return tuple(found)
+    return tuple(factors)

@@ -30,29 +30,29 @@ def covers(held: Sequence[Cut], needed: Sequence[Cut]) -> NDArray[np.bool_]:
 
     A layout that some slice reads is a window of its tensor.
     """
-    found = np.ones((len(held), len(needed)), dtype=bool)
+    covered = np.ones((len(held), len(needed)), dtype=bool)
     for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
         low, high = np.array([(s.start, s.stop) for s in ours]).T
         low2, high2 = np.array([(s.start, s.stop) for s in theirs]).T
-        found &= (low[:, None] <= low2[None]) & (high2[None] <= high[:, None])
-    return found
+        covered &= (low[:, None] <= low2[None]) & (high2[None] <= high[:, None])
+    return covered
 
 
 def totals(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut, summed over all devices."""
-    found = [_sum_of_volumes(mesh, cut) for cut in cuts]
-    return np.array(found, dtype=np.int64)
+    volumes = [_sum_of_volumes(mesh, cut) for cut in cuts]
+    return np.array(volumes, dtype=np.int64)
 
 
 def fullest(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut on the device that has most."""
-    found = [
+    largest = [
         prod(_largest(mesh, span) for span in cut)
         if _is_plain(cut)
         else int(_volumes(mesh, cut).max())
         for cut in cuts
     ]
-    return np.array(found, dtype=np.int64)
+    return np.array(largest, dtype=np.int64)
 
 
 def _sum_of_volumes(mesh: Mesh, cut: Cut) -> int:
@@ -81,11 +81,11 @@ def _is_plain(cut: Cut) -> bool:
 
 def _volumes(mesh: Mesh, cut: Cut) -> Ints:
     """The elements of a cut on every device."""
-    found = np.ones(mesh.devices, dtype=np.int64)
+    volumes = np.ones(mesh.devices, dtype=np.int64)
     for span in cut:
         low, high = interval(mesh, span)
-        found *= high - low
-    return found
+        volumes *= high - low
+    return volumes
 
 
 def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
@@ -94,16 +94,16 @@ def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
         return digits
     if mesh.devices > KEPT:
         return _overlaps_by_groups(mesh, held, needed)
-    found = np.zeros((len(held), len(needed)), dtype=np.int64)
+    shared_in_all = np.zeros((len(held), len(needed)), dtype=np.int64)
     for rows, shared, _ in _shared(mesh, held, needed):
-        found[rows] += shared.sum(axis=2)
-    return found
+        shared_in_all[rows] += shared.sum(axis=2)
+    return shared_in_all
 
 
 def _overlaps_by_groups(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
     """The same for large meshes: only dimensions that axes link are looked at together."""
     known: dict[tuple[tuple[Span, Span], ...], tuple[int, int]] = {}
-    found = np.ones((len(held), len(needed)), dtype=np.int64)
+    table = np.ones((len(held), len(needed)), dtype=np.int64)
     counted = 0
     for i, ours in enumerate(held):
         for j, theirs in enumerate(needed):
@@ -114,10 +114,10 @@ def _overlaps_by_groups(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) 
                     counted += known[group][1]
                 shared *= known[group][0]
                 left //= known[group][1]
-            found[i, j] = shared * left
+            table[i, j] = shared * left
             if counted > _MOST_LINKED:
                 raise _too_many(mesh, held, needed)
-    return found
+    return table
 
 
 def _linked(dims: list[tuple[Span, Span]]) -> Iterator[tuple[tuple[Span, Span], ...]]:
@@ -158,10 +158,10 @@ def copied(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
 
     What lies inside the held box is a view of it; what does not is put together as a whole.
     """
-    found = np.zeros((len(held), len(needed)), dtype=np.int64)
+    most = np.zeros((len(held), len(needed)), dtype=np.int64)
     for rows, shared, wanted in _shared(mesh, held, needed):
-        found[rows] = np.maximum(found[rows], np.where(shared == wanted, 0, wanted).max(axis=2))
-    return found
+        most[rows] = np.maximum(most[rows], np.where(shared == wanted, 0, wanted).max(axis=2))
+    return most
 
 
 def _shared(

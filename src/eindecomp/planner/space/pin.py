@@ -63,15 +63,15 @@ def pinned_cuts(
     """
     if pin is not None and not isinstance(pin, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a pin is {{tensor: {{label: pieces or axis}}}}, not {pin!r}")
-    found: dict[str, tuple[Cut, ...]] = {}
+    cuts: dict[str, tuple[Cut, ...]] = {}
     for name, wanted in (pin or {}).items():
         if name not in graph:
             if written is not None and name in written:
                 raise PlanError(f"pin: rewriting leaves no tensor {name!r}; plan it as written")
             raise PlanError(f"pin: the graph has no tensor {name!r}{suggest(name, graph.vertices)}")
-        found[name] = _cuts(graph[name], mesh, wanted)
-        _check_can_be_cut(graph, mesh, graph[name], found[name])
-    return found
+        cuts[name] = _cuts(graph[name], mesh, wanted)
+        _check_can_be_cut(graph, mesh, graph[name], cuts[name])
+    return cuts
 
 
 def _check_can_be_cut(graph: Graph, mesh: Mesh, vertex: Vertex, cuts: tuple[Cut, ...]) -> None:
@@ -99,13 +99,13 @@ def loosely_cut(graph: Graph, mesh: Mesh, pinned: Mapping[str, tuple[Cut, ...]])
 
     Several devices must compute the same pieces of those.
     """
-    found: set[str] = set()
+    loose: set[str] = set()
     for name, cuts in pinned.items():
         if is_planned(graph[name]):
             view = view_of(graph, graph[name])
             if not _can_be_cut(view, mesh, cuts):
-                found.add(name)
-    return frozenset(found)
+                loose.add(name)
+    return frozenset(loose)
 
 
 def _can_be_cut(view: View, mesh: Mesh, cuts: tuple[Cut, ...]) -> bool:

@@ -134,8 +134,8 @@ def applicable(graph: Graph, without: Collection[str] = ()) -> dict[str, str | l
 def _labels(graph: Graph) -> set[str]:
     """Every label of a tensor, and every one that some vertex can be cut along."""
     vertices = graph.vertices.values()
-    found = {label for vertex in vertices for label in vertex.labels}
+    labels = {label for vertex in vertices for label in vertex.labels}
     for vertex in vertices:
         if is_planned(vertex):
-            found.update(view_of(graph, vertex).labels)
-    return found
+            labels.update(view_of(graph, vertex).labels)
+    return labels

@@ -54,8 +54,8 @@ class View:
 
     def __post_init__(self) -> None:
         # Costs are looked up by views, many times by each.
-        found = hash((self.labels, self.sizes, self.reads, self.output))
-        object.__setattr__(self, "_hash", found)
+        own_hash = hash((self.labels, self.sizes, self.reads, self.output))
+        object.__setattr__(self, "_hash", own_hash)
 
     def __hash__(self) -> int:
         return self._hash
@@ -171,12 +171,12 @@ def _reshape(op: Reshape) -> View:
     outermost = {g[0] for g in op.input} & {g[0] for g in op.groups}
 
     def dims(groups: tuple[Labels, ...]) -> Dims:
-        found: list[Dim] = []
+        made: list[Dim] = []
         for group in groups:
             size = prod(sizes[label] for label in group)
             head = group[0] if group[0] in outermost and size else None
-            found.append(Dim(head, 0, size, size // max(sizes[group[0]], 1) if head else 1))
-        return tuple(found)
+            made.append(Dim(head, 0, size, size // max(sizes[group[0]], 1) if head else 1))
+        return tuple(made)
 
     labels = tuple(label for label in sizes if label in outermost)
     return _view(labels, sizes, [dims(op.input)], dims(op.groups))
