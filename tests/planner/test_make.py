@@ -137,7 +137,7 @@ def test_the_bytes_of_a_hand_made_decomposition(parts, devices, elements):
     ("parts", "message"),
     [
         ({}, "does not say how Z"),
-        ({"Z": {}, "W": {}}, "computes no 'W'"),
+        ({"Z": {}, "W": {}}, "has no computed vertex 'W'"),
         ({"Z": {"q": 2}}, "has no label 'q'"),
         ({"Z": {"i": 8}}, "label 'i' of size 4 cannot be cut into 8"),
         ({"Z": {"i": 0}}, "label 'i' of size 4 cannot be cut into 0"),

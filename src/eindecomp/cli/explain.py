@@ -33,7 +33,7 @@ def explain(
     time: ask.Time = 45,
     json: ask.Json = False,
 ) -> None:
-    """Say what a plan cuts how, what moves where, what that costs, and why not otherwise.
+    """Explain how a plan cuts vertices, what moves where, what it costs, and the alternatives.
 
     Takes a saved plan, or plans a graph first.
     """

@@ -1,4 +1,4 @@
-"""`plan` and `cost`: from a graph to the plan that costs least, or to what a given one costs."""
+"""`plan` and `cost`: the cheapest plan for a graph, and what a given decomposition costs."""
 
 from __future__ import annotations
 
@@ -56,25 +56,25 @@ def plan(
     time_limit: float = 45,
     on_event: Callable[[Progress], None] | None = None,
 ) -> Plan:
-    """Divide every vertex of a graph among devices so that the objective is least.
+    """Divide every vertex of a graph among devices so that the objective is minimal.
 
     Every vertex is cut into as many pieces as there are devices, or as its sizes allow; only for
-    objective "time" may several devices compute the same. Of plans that cost the same it is one
-    whose devices read and hold least.
+    objective "time" may several devices compute the same piece. Of plans that cost the same, it is
+    one whose devices read and hold the least.
 
     `objective` is "bytes" (what really moves), "bound" (the paper's upper bound, in elements) or
     "time" (seconds on `machine`, a preset's name or an `ed.Machine`). Without `devices` there are
     as many as `mesh` or `machine` has, or one for each core that this process may use. `solver` is
     "auto", "exact" (raises unless the optimum is proved) or, for "bound", the paper's "tree" and
     "linear". `strategy` restricts the plan: "sqrt", a name such as "megatron", or labels to cut
-    along. `inputs` are "free", placed as they are wanted, or "sharded", each stored once over all
-    devices; `pin` fixes layouts of tensors. `memory` limits what a device holds. `mesh` gives axes
-    other than the prime factors of `devices`. With `rewrite` the graph is planned as `ed.rewrite`
-    leaves it, without as it is written.
+    along. `inputs` are "free", available in any layout at no cost, or "sharded", each stored once
+    over all devices; `pin` fixes the layouts of tensors. `memory` limits what a device holds.
+    `mesh` gives axes other than the prime factors of `devices`. With `rewrite`, the graph is
+    rewritten by `ed.rewrite` before it is planned; without, it is planned as written.
 
-    After `time_limit` seconds the plan is the best that was found, with a bound on what any costs.
-    `on_event` is called now and then with the seconds so far, the stage, the cost of the best plan
-    and the bound. Ctrl-C ends planning without a plan.
+    After `time_limit` seconds, the plan is the best one found so far, with a bound on the cost of
+    any plan. `on_event` is called now and then with the seconds so far, the stage, the cost of the
+    best plan and the bound. Ctrl-C ends planning without a plan.
     """
     started = monotonic()
     check_options(graph, objective, solver, inputs, time_limit)
@@ -111,10 +111,10 @@ def cost(
     mesh: Mapping[str, int] | None = None,
     machine: Machine | str | None = None,
 ) -> Cost:
-    """What a hand-made decomposition of a graph as it is written costs.
+    """What a hand-made decomposition of a graph, as written, costs.
 
     `parts` says for each computed vertex into how many pieces each label is cut; labels left out
-    are whole. Real movement is that of the best axes and homes for these parts.
+    are whole. What really moves is counted for the best axes and homes for these parts.
     """
     check_options(graph, objective, "auto", inputs, 0)
     described = described_machine(objective, machine)
@@ -136,5 +136,5 @@ def cost(
 def _proved(bound: float, total: float) -> float:
     """The bound, which rounding alone may have put above the cost."""
     if bound > total * (1 + 1e-6):
-        raise AssertionError(f"{bound} is no bound on a plan that costs {total}")
+        raise AssertionError(f"{bound} is not a lower bound on a plan that costs {total}")
     return min(bound, total)

@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_AXES_TIME = 10.0  # seconds for the axes, of which this objective knows nothing
+_AXES_TIME = 10.0  # seconds for choosing axes, which this objective does not count
 
 
 def minimize_bound(options: Options) -> Chosen:
-    """Choose how many pieces every label is cut into; axes are chosen once they are asked for."""
+    """Choose how many pieces every label is cut into; axes are chosen when first needed."""
     if options.pinned or options.memory is not None:
-        raise PlanError("objective 'bound' knows no layouts: pin and memory need 'bytes' or 'time'")
+        raise PlanError(
+            "objective 'bound' has no layouts: pin and memory need objective 'bytes' or 'time'"
+        )
 
     def restrict(vertex: Vertex, view: View, rows: Ints) -> Ints:
         kept = options.vectors(vertex, view)
@@ -67,7 +69,7 @@ def minimize_bound(options: Options) -> Chosen:
 
 
 def _choose(options: Options, model: BoundModel, time_limit: float) -> tuple[Ints, float, str]:
-    """A choice of vectors, a bound on the cost of any, and the method that found it."""
+    """A choice of vectors, a bound on the cost of any choice, and the method that was used."""
     if options.solver == "tree":
         return choose_on_tree(model), 0, "tree"
     if options.solver == "linear":

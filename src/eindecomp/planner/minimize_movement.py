@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from eindecomp.planner.options import Options
     from eindecomp.planner.search.search import Outcome
 
-_LEAST_TIME = 0.1  # seconds without which another search is not begun
+_LEAST_TIME = 0.1  # seconds that another search needs at least
 _ROUNDING = 1e-9
 
 
 def minimize_movement(options: Options) -> Chosen:
-    """Choose axes, homes and second layouts, within the time that there is."""
+    """Choose axes, homes and second layouts within the time limit."""
     if options.solver in ("tree", "linear"):
-        raise PlanError(f"solver {options.solver!r} is for objective 'bound'")
+        raise PlanError(f"solver {options.solver!r} is only for objective 'bound'")
     started = monotonic()
     graph, mesh = options.graph, options.mesh
     price = price_of(options.objective, mesh, options.machine)
@@ -90,7 +90,7 @@ def _try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> 
 
 
 def _least_compute(options: Options, price: PriceInSeconds) -> float:
-    """The seconds that computing takes at least, however it is cut."""
+    """The least seconds that computing can take, however vertices are cut."""
     graph, total = options.graph, 0.0
     for name, view in planned_views(graph):
         vertex = graph[name]

@@ -79,9 +79,9 @@ def described_machine(objective: str, machine: Machine | str | None) -> Machine 
 
 
 def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
-    """The mesh of the user's axes, the machine's, or the prime factors of the devices.
+    """The mesh of the user's axes, of the machine's, or of the prime factors of `devices`.
 
-    Without any of them there is a device for each core that this process may use.
+    Without any of them, there is a device for each core that this process may use.
     """
     own = machine.mesh if machine is not None else None
     if axes is None and own and devices in (None, Mesh.of_axes(own).devices):
@@ -99,7 +99,7 @@ def check_options(
 ) -> None:
     """Refuse a graph that cannot be planned, and options that do not exist."""
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"a plan is made of a Graph, not of {type(graph).__name__}")
+        raise PlanError(f"a plan is made for a Graph, not for {type(graph).__name__}")
     check_outputs(graph)
     for what, given, known in (
         ("objective", objective, OBJECTIVES),
@@ -107,32 +107,32 @@ def check_options(
         ("inputs", inputs, INPUTS),
     ):
         if given not in known:
-            raise PlanError(f"{what} {given!r} is none of {', '.join(known)}")
+            raise PlanError(f"{what} {given!r} is not one of {', '.join(known)}")
     if not isinstance(time_limit, Real) or not time_limit >= 0:
         raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
 
 
 def check_countable(graph: Graph, mesh: Mesh) -> None:
-    """Refuse what 64-bit numbers cannot count."""
+    """Refuse sizes that 64-bit numbers cannot count."""
     total = 0
     for name, _ in planned_views(graph):
         vertex = graph[name]
         tensors = [vertex, vertex, *(graph[source] for source in vertex.inputs)]
         total += sum(t.elements * t.dtype.itemsize for t in tensors) * mesh.devices * 2
         if total >= _COUNTABLE:
-            raise PlanError(f"{vertex}: too many bytes on {mesh.devices} devices to be counted")
+            raise PlanError(f"{vertex}: too many bytes on {mesh.devices} devices to count")
 
 
 def given_vectors(
     graph: Graph, parts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, tuple[int, ...]]:
-    """The user's decomposition in the order of each view's labels."""
+    """The user's decomposition as vectors in the order of each view's labels."""
     views = dict(planned_views(graph))
     if not isinstance(parts, Mapping) or not all(isinstance(p, Mapping) for p in parts.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError("a decomposition is {vertex: {label: pieces}}")
     for name in parts:
         if name not in views:
-            raise PlanError(f"the graph computes no {name!r}{suggest(name, views)}")
+            raise PlanError(f"the graph has no computed vertex {name!r}{suggest(name, views)}")
     vectors: dict[str, tuple[int, ...]] = {}
     for name, view in views.items():
         if name not in parts:

@@ -1,4 +1,4 @@
-"""Why a vertex is cut as it is: the best other partition of it alone, all other decisions fixed."""
+"""Alternatives: the next-best cut of a vertex, with everything else fixed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _SHOWN = 5  # vertices whose alternatives are shown
-ALL_AXES = 1024  # assignments that are looked at together; of more, those that move two axes
-MOST_VECTORS = 1 << 14  # partitions of one vertex that are weighed
+ALL_AXES = 1024  # the most assignments considered together; beyond, two axes are reassigned
+MOST_VECTORS = 1 << 14  # the most partitions of one vertex that are considered
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Alternative:
     repartition: Number
     compute: Number
     handover: Number
-    """What the vertices that read its result would pay more."""
+    """How much more the vertices that read its result would pay."""
 
     @property
     def more(self) -> Number:
@@ -59,7 +59,7 @@ class Alternative:
 
 
 def plan_price(plan: Plan) -> Price:
-    """The prices of a plan whose objective is not the paper's."""
+    """The prices of a plan whose objective is "bytes" or "time"."""
     return price_of(plan.objective, plan.mesh, plan.machine)
 
 
@@ -79,9 +79,9 @@ def _size(plan: Plan, name: str) -> int:
 
 
 def next_best(plan: Plan, name: str) -> Alternative | None:
-    """The best other partition of a vertex; None if there is no other.
+    """The best other partition of a vertex; None if there is none.
 
-    Where a mesh has many axes, the best of those that move at most two of them.
+    On a mesh with many axes, the best one that reassigns at most two of them.
     """
     if plan.objective == "bound":
         return _of_pieces(plan, name)
@@ -99,7 +99,7 @@ def _readers(plan: Plan, name: str) -> list[tuple[str, int]]:
 
 
 def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Ints:
-    """Which partitions are other ones, and within the plan's strategy."""
+    """Which partitions differ from the plan's and are within its strategy."""
     current = np.array(list(plan.parts[name].values()), dtype=np.int64)
     mask = (rows != current).any(axis=1)
     if plan.strategy is not None and len(rows):
@@ -152,7 +152,7 @@ def _row(plan: Plan, name: str) -> Ints:
 
 
 def _candidates(plan: Plan, name: str) -> Iterator[Choices]:
-    """The choices of a vertex in portions of a bearable size."""
+    """The choices of a vertex, in portions of limited size."""
     mesh, decision = plan.mesh, plan.decisions[name]
     view = view_of(plan.graph, plan.graph[name])
     axes = range(len(mesh.sizes))
@@ -172,7 +172,7 @@ def _candidates(plan: Plan, name: str) -> Iterator[Choices]:
 def _best_of(
     plan: Plan, name: str, own: Choices
 ) -> tuple[Number, Decision, tuple[int, ...]] | None:
-    """The cheapest of some choices: what the vertex and its readers then pay."""
+    """The cheapest of some choices, by what the vertex and its readers would pay."""
     mask = _allowed(plan, name, own.view, own.parts)
     if not mask.any():
         return None
@@ -226,7 +226,7 @@ def held_cuts(plan: Plan, source: str) -> list[Cut]:
 
 
 def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, list[Cut | None]]:
-    """What its readers pay for each home, and the second layout that makes that least."""
+    """What its readers pay for each home, and the second layout with which they pay the least."""
     item = plan.graph[name].dtype.itemsize
     needs: list[Cut] = []
     for reader, k in _readers(plan, name):
@@ -249,7 +249,7 @@ def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, lis
 
 
 def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) -> Alternative:
-    """What changes where the vertex takes the other decision, part by part."""
+    """How each part of the cost changes if the vertex takes the other decision."""
     readers = [reader for reader, _ in _readers(plan, name)]
     near = dict.fromkeys([*plan.graph[name].inputs, name, *readers])
     for reader in readers:

@@ -1,4 +1,4 @@
-"""A plan in words: what is cut how, what moves where, what that costs, and why not otherwise."""
+"""A plan in words: how vertices are cut, what moves where, what it costs, and the alternatives."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 WIDTH = 120  # where there is no terminal
 _LEAST = 40
-_NARROW = 110  # below this, where results lie gets a list of its own
+_NARROW = 110  # below this width, layouts of results get a list of their own
 _LINES, _NAMES = 12, 6
-_NOTHING = 1e-9  # of the cost: what rounding makes of equal seconds
+_NOTHING = 1e-9  # relative to the cost: how far rounding sets equal seconds apart
 
 _MEANING = {
     "bytes": "that devices receive",
-    "bound": "as the paper bounds what moves",
+    "bound": "by the paper's bound on what moves",
     "time": "on the described machine",
 }
 _LEGEND = {
-    "bytes": "join: given inputs that devices receive. aggregate: partial results that devices "
-    "receive to reduce. repartition: results of other vertices that devices receive, second "
-    "layouts among them.",
-    "bound": "Elements, as the paper bounds them. join: what kernel calls read. aggregate: partial "
-    "results that are reduced. repartition: results that pass from one partition to another.",
-    "time": "join: fetching given inputs. aggregate: reducing. repartition: fetching results of "
-    "other vertices, second layouts among them. compute: kernel calls.",
+    "bytes": "join: inputs that devices receive. aggregate: partial results that devices receive "
+    "and reduce. repartition: results of other vertices that devices receive, second layouts "
+    "included.",
+    "bound": "In elements, by the paper's bound. join: what kernel calls read. aggregate: partial "
+    "results that are reduced. repartition: results that change from one partition to another.",
+    "time": "join: fetching inputs. aggregate: reducing. repartition: fetching results of other "
+    "vertices, second layouts included. compute: kernel calls.",
 }
 
 
 def explain(plan: Plan, width: int | None = None) -> str:
-    """The whole plan as text: summary, table, inputs, movements and runners-up."""
+    """The whole plan as text: summary, table, inputs, movements and alternatives."""
     width = get_terminal_size((WIDTH, 24)).columns if width is None else width
     rows, narrow = folded_rows(plan), width < _NARROW
     parts: list[RenderableType] = [Text(summary(plan))]
@@ -53,8 +53,8 @@ def explain(plan: Plan, width: int | None = None) -> str:
         parts += [_table(plan, rows, narrow=narrow), Text(_notes(plan, rows))]
         if narrow:
             results = _grouped({row.vertex: row.lies for row in rows})
-            parts += _section("Where results lie", results)
-        parts += _section("Where inputs are read", _grouped(input_layouts(plan, rows)))
+            parts += _section("Result layouts", results)
+        parts += _section("Input layouts", _grouped(input_layouts(plan, rows)))
         parts += _section("What moves", move_lines(plan, rows), right=True)
         title = "Alternatives: the next-best cut of each vertex, everything else fixed"
         parts += _section(title, _alternative_lines(plan, rows))
@@ -92,11 +92,11 @@ def _proof(plan: Plan) -> str:
     if plan.devices > 1 and plan.objective != "time":
         within += " that divides every vertex among all devices"
         if plan.objective == "bytes":
-            within += " and keeps a tensor in two layouts at most"
+            within += " and keeps each tensor in at most two layouts"
     if is_proved(plan.gap):
         return f"Proved optimal: no plan{within} costs less."
     bound = exact(plan.bound, plan.objective)
-    return f"No plan{within} costs less than {bound}, by proof: gap {percent(plan.gap)}."
+    return f"Proved: no plan{within} costs less than {bound}; gap {percent(plan.gap)}."
 
 
 # The table
@@ -116,7 +116,7 @@ def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
         table.add_column(name, short(total, plan.objective), justify="right", no_wrap=True)
     table.add_column("share", percent(float(plan.cost > 0)), justify="right", no_wrap=True)
     if not narrow:
-        table.add_column("the result lies", overflow="fold", min_width=14)
+        table.add_column("result layout", overflow="fold", min_width=14)
     for row in rows:
         share = row.cost * row.times / plan.cost if plan.cost else 0.0
         table.add_row(
@@ -134,23 +134,24 @@ def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
 def _notes(plan: Plan, rows: list[Row]) -> str:
     """What the columns mean."""
     notes = [
-        "cut: pieces of each label, `h/8` is h in 8. calls: kernel calls, one for each piece.",
+        "cut: pieces of each label, `h/8` is h in 8 pieces. calls: kernel calls, one for each "
+        "piece.",
         _LEGEND[plan.objective],
     ]
     if any(row.copies > 1 for row in rows):
         notes[0] += " `4×2`: 4 pieces, each computed by 2 devices."
     if any(row.times > 1 for row in rows):
-        notes.append("`×n`: n such vertices; costs are those of one, shares and totals of all.")
+        notes.append("`×n`: n such vertices; costs are for one of them, shares and totals for all.")
     if plan.objective != "bytes":
         moved = exact(plan.traffic.total, "bytes")
-        notes.append(f"When it runs, devices receive {moved} in all.")
+        notes.append(f"When the plan runs, devices receive {moved} in total.")
     return "\n".join(notes)
 
 
 def _section(
     title: str, lines: Sequence[tuple[str, str]], *, right: bool = False
 ) -> list[RenderableType]:
-    """A titled list in two columns, of a bearable length."""
+    """A titled list in two columns, cut off at a readable length."""
     if not lines:
         return []
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -165,7 +166,7 @@ def _section(
 
 
 def _grouped(words: dict[str, str]) -> list[tuple[str, str]]:
-    """Names of which the same is said, together."""
+    """Names that share a description, together."""
     names: dict[str, list[str]] = {}
     for name, said in words.items():
         names.setdefault(said, []).append(name)
@@ -184,8 +185,8 @@ def _alternative_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
 
 def _alternative_words(plan: Plan, other: Alternative | None) -> str:
     if other is None:
-        within = "" if plan.strategy is None else " within the strategy"
-        return f"no other is possible{within}{' with the pins' if plan.pin else ''}"
+        within = "" if plan.strategy is None else " within this strategy"
+        return f"no other cut is possible{within}{' with these pins' if plan.pin else ''}"
     nothing = _NOTHING * plan.cost if plan.objective == "time" else 0
     named = {
         "join": other.join,
@@ -205,5 +206,5 @@ def _alternative_words(plan: Plan, other: Alternative | None) -> str:
         return f"{cut} would cost the same{why}"
     if other.more > 0:
         return f"{cut} would cost {amount} more{why}"
-    limited = ", or what was asked for forbids that" if plan.memory is not None else ""
+    limited = ", or the memory limit forbids that" if plan.memory is not None else ""
     return f"{cut} would cost {amount} less{why}: this plan is not optimal{limited}"

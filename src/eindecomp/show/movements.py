@@ -33,7 +33,7 @@ def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Something that moves: what it costs, what it is in words, and how often there is such."""
+    """One movement: its cost, its description, and how many vertices have one like it."""
 
     cost: Number
     what: str
@@ -55,7 +55,7 @@ def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Move]:
             yield Move(row.aggregate, _reduce_words(plan, row), row.times)
         kept = row.join + row.repartition - fetched
         if row.second is not None and kept > 0:
-            yield Move(kept, f"{row.vertex} is also kept {row.second}", row.times)
+            yield Move(kept, f"{row.vertex} to its second layout: {row.second}", row.times)
 
 
 def move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
@@ -71,7 +71,7 @@ def move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
 
 
 def _need(plan: Plan, reader: str, k: int) -> Cut | None:
-    """The layout in which a vertex reads an input; None if it does not look at it."""
+    """The layout in which a vertex reads an input; None if it never reads its elements."""
     view = view_of(plan.graph, plan.graph[reader])
     reads = decided_choices(view, plan.mesh, plan.decisions[reader]).reads[k]
     return None if reads is None else reads.cuts[0]
@@ -87,17 +87,17 @@ def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
     if plan.objective == "bound":
         return _repartition_words(plan, reader, maker, k)
     tensor, need, held = plan.graph[maker], _need(plan, reader, k), held_cuts(plan, maker)
-    where = "it is stored once over all devices"
+    source = "one copy sharded over all devices"
     if held and need:
         fetched = plan_price(plan).fetch(held, [need], tensor.dtype.itemsize)[:, 0]
         nearest = int(fetched.argmin())
         words = layout(plan.mesh, tensor.labels, tensor.shape, held[nearest])
-        where = f"{'its second layout is' if nearest else 'it lies'} {words}"
-    return f"{maker} to {reader}: {where}; {reader} reads it {_read_words(plan, reader, k)}"
+        source = f"its second layout, {words}," if nearest else words
+    return f"{maker} to {reader}: from {source} to {_read_words(plan, reader, k)}"
 
 
 def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:
-    """The paper knows pieces only."""
+    """A repartition in the paper's terms, by numbers of pieces alone."""
     tensor = plan.graph[maker]
 
     def words(name: str, view: View, dims: Dims | None) -> str:
@@ -110,11 +110,11 @@ def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:
 
     made, read = view_of(plan.graph, tensor), view_of(plan.graph, plan.graph[reader])
     held, need = words(maker, made, made.output), words(reader, read, read.reads[k])
-    return f"{maker} to {reader}: it is made {held}; {reader} reads it {need}"
+    return f"{maker} to {reader}: from {held} to {need}"
 
 
 def _reduce_words(plan: Plan, row: Row) -> str:
     view = view_of(plan.graph, plan.graph[row.vertex])
     ways = cuts({view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated})
-    end = "" if plan.objective == "bound" else f"; they end {row.home}"
+    end = "" if plan.objective == "bound" else f"; result layout: {row.home}"
     return f"{row.vertex}: partial results over {ways} are reduced{end}"

@@ -1,7 +1,7 @@
-"""Writes what a run did as a trace for Perfetto or Chrome.
+"""Writes a run as a trace for Perfetto or Chrome.
 
-A device is a process there. It has a row for each worker that carried out its tasks: as any worker
-may, tasks of one device can run at once.
+Each device appears as a process, with a row for each worker that ran its tasks: any worker may run
+them, so tasks of one device can overlap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MICRO = 1e6
 
 @contextmanager
 def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
-    """Collect events; write them when the run has ended, however it did."""
+    """Collect events, and write them when the run has ended, whether or not it succeeded."""
     output = Path(path)
     check_writable(output)
     rows: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
     try:
         yield collect
     except BaseException:
-        with suppress(OSError):  # what ended the run is what the user must hear
+        with suppress(OSError):  # the user must see the error that ended the run
             write()
         raise
     write()

@@ -1,4 +1,4 @@
-"""The decisions of a plan file: which axes cut which label, and where everything lies."""
+"""Reads the decisions of a plan file: which axes cut which label, and where everything lies."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 def read_decisions(graph: Graph, mesh: Mesh, field: Field, *, whole: bool) -> dict[str, Decision]:
     """The decision of every planned vertex.
 
-    `whole` says that devices may only be left idle if no label can be cut further.
+    With `whole`, an axis may be left unused only if it could not cut any label.
     """
     planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]
     names = [vertex.name for vertex in planned]
-    field.check_names(names, "the graph computes no")
+    field.check_names(names, "the graph has no computed vertex")
     return {vertex.name: _decision(graph, mesh, vertex, field, whole=whole) for vertex in planned}
 
 
@@ -41,7 +41,7 @@ def _decision(graph: Graph, mesh: Mesh, vertex: Vertex, fields: Field, *, whole:
     places = _places(mesh, vertex, view, assignment, field["summed"])
     own = choices(view, mesh, (assignment,), tuple(enumerate(places)))
     if own.places[0, 0] != places:
-        raise field["summed"].wrong(f"{vertex} is too small to be cut so")
+        raise field["summed"].wrong(f"{vertex} is too small to be cut like that")
     second = field["further"]
     return Decision(
         assignment,
@@ -83,7 +83,7 @@ def _assignment(mesh: Mesh, view: View, field: Field, *, whole: bool) -> tuple[i
 def _places(
     mesh: Mesh, vertex: Vertex, view: View, assignment: tuple[int, ...], field: Field
 ) -> tuple[int, ...]:
-    """Where the axes that are summed over go: a dimension each, or to replicate."""
+    """Where each summed axis ends: it cuts a dimension of the result or replicates it."""
     summed = [mesh.names[a] for a, label in enumerate(assignment) if label in view.aggregated]
     field.check_names(summed, "nothing is summed over")
     places = [0] * len(mesh.sizes)
@@ -131,6 +131,8 @@ def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
                 masks[which] |= bit
         units, rest = divmod(stop - start, scale)
         if rest or parts_of(mesh, masks[0] | masks[1]) > max(units, 1):
-            raise span.wrong(f"{stop - start} elements in blocks of {scale} cannot be cut so")
+            raise span.wrong(
+                f"{stop - start} elements in blocks of {scale} cannot be cut like that"
+            )
         cut.append(span_of(Dim(None, start, stop, scale), *masks))
     return tuple(cut)

@@ -55,7 +55,7 @@ _ROUNDING = 1e-9
 
 
 def save(plan: Plan, path: str | Path) -> None:
-    """Write a plan to a file, as a whole or not at all."""
+    """Write a plan to a file, completely or not at all."""
     write_whole(Path(path), to_json(plan))
 
 

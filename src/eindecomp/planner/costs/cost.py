@@ -25,11 +25,11 @@ Number = int | float
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The parts of a cost: in elements, bytes or seconds, as the objective has it.
+    """A cost by its parts, in elements, bytes or seconds, depending on the objective.
 
-    `join` is what reading given inputs costs (for the paper's objective, all that kernels read),
-    `aggregate` reducing, `repartition` fetching what other vertices made and keeping a second
-    layout, `compute` the kernel calls.
+    `join` is what reading inputs costs (under the paper's objective, everything that kernels read),
+    `aggregate` is reducing partial results, `repartition` fetching what other vertices made and
+    keeping a second layout, `compute` the kernel calls.
     """
 
     join: dict[str, Number] = field(default_factory=dict[str, Number])
@@ -57,7 +57,7 @@ def paper_cost(graph: Graph, parts: Mapping[str, tuple[int, ...]]) -> Cost:
     costs = Cost()
     views = {v.name: view_of(graph, v) for v in graph.vertices.values() if is_planned(v)}
     rows = {name: np.array([parts[name]], dtype=np.int64).reshape(1, -1) for name in views}
-    # Models repeat themselves: equal vertices cost the same.
+    # Models repeat layers: equal vertices cost the same.
     known: dict[Any, int] = {}
     for name, view in views.items():
         vertex, own = graph[name], parts[name]

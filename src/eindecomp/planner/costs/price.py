@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Price(Protocol):
-    """An objective, as prices of what a plan does."""
+    """An objective: the price of everything that a plan does."""
 
     @property
     def mesh(self) -> Mesh:
@@ -39,7 +39,7 @@ class Price(Protocol):
         ...
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
-        """From each assignment's partial results to each home; ∞ where there is no way.
+        """From each assignment's partial results to each home; ∞ where it cannot be reached.
 
         `partial` is the item size of partial results, `item` that of results.
         """
@@ -50,24 +50,24 @@ class Price(Protocol):
         ...
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Costs:
-        """Of the kernel calls of each assignment; `items` are the inputs' item sizes."""
+        """The kernel calls of each assignment; `items` are the inputs' item sizes."""
         ...
 
     def held(self, cuts: Sequence[Cut], item: int) -> Costs:
-        """The bytes of each cut on all devices, if all had the largest piece."""
+        """The bytes of each cut on all devices, as if each had the largest piece."""
         ...
 
 
 def held_elements(mesh: Mesh, cuts: Sequence[Cut]) -> Costs:
-    """The elements of each cut on all devices, if all had the largest piece."""
+    """The elements of each cut on all devices, as if each had the largest piece."""
     tiles = [prod(largest_side(mesh, span) for span in cut) for cut in cuts]
     return mesh.devices * np.array(tiles, dtype=np.int64)
 
 
 def partial_item(vertex: Vertex) -> int:
-    """The bytes of one partial result: what travels where several devices sum.
+    """The bytes of one element of a partial result, as it moves where several devices sum.
 
-    Low precision is rounded once, after the last sum: until then it is float32 that moves.
+    Low precision is rounded once, after the last addition; until then, float32 moves.
     """
     agg = getattr(vertex.op, "agg", None)
     if agg is None or agg.finish is None:

@@ -1,4 +1,4 @@
-"""The model of the paper's objective: how many pieces each label is cut into, vertex by vertex."""
+"""The model of the paper's objective: each vertex chooses one of its partition vectors."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class BoundModel:
 
     @staticmethod
     def of(graph: Graph, factors: tuple[int, ...], restrict: Restrict | None = None) -> BoundModel:
-        """All viable vectors, or those that `restrict` leaves of them."""
+        """All viable vectors, or those of them that `restrict` allows."""
         views = {v.name: view_of(graph, v) for v in graph.vertices.values() if is_planned(v)}
-        # A restriction may tell labels apart that are otherwise alike.
+        # A restriction may tell apart labels that are otherwise interchangeable.
         alike = alike_labels(graph) if restrict is None else dict.fromkeys(views, ())
         vectors: dict[str, Ints] = {}
         for name, view in views.items():
@@ -54,13 +54,13 @@ class BoundModel:
 
     @property
     def cells(self) -> int:
-        """How many costs the tables of all tensors that are handed over have."""
+        """The number of costs in the tables of all tensors that one vertex passes to another."""
         own = {name: (view, len(self.vectors[name])) for name, view in self.views.items()}
         tables = {(own[maker], own[reader], k) for maker, reader, k in self.edges}
         return sum(made[1] * read[1] for made, read, _ in tables)
 
     def fitting(self, cells: int) -> BoundModel:
-        """The same with fewer vectors, the costliest left out, if all would make more costs."""
+        """The same model, without its costliest vectors if its tables are larger than `cells`."""
         kept, most = self, max(map(len, self.vectors.values()), default=0)
         keys = {name: self._key(name) for name in self.views}
         while kept.cells > cells and most > 1:
@@ -84,7 +84,7 @@ class BoundModel:
 
     @cached_property
     def edges(self) -> list[tuple[str, str, int]]:
-        """(maker, reader, which of its inputs) for every tensor handed over."""
+        """(maker, reader, which of its inputs) for every tensor that a planned vertex reads."""
         return [
             (name, reader, k)
             for reader, view in self.views.items()
@@ -106,8 +106,8 @@ class BoundModel:
     def problem(self, whole: BoundModel | None = None) -> Problem:
         """What the solver takes: one variable per vertex, in the order of `views`.
 
-        With `whole`, of whose vectors these are some, it is one that no choice of all of them
-        undercuts: a vertex that has lost some costs what it costs at least by itself.
+        With `whole`, the model that these vectors were taken from, it is a problem whose optimum no
+        choice of all vectors undercuts: a vertex that has lost some pays its least own cost.
         """
         tables = CostTables()
         unary: dict[Any, Ints] = {}

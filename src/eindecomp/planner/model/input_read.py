@@ -1,4 +1,4 @@
-"""What it costs to have an input where it is needed, as tables over the problem's variables."""
+"""What it costs a reader to fetch an input, as tables over the problem's variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Holder(NamedTuple):
-    """The variable that chooses a tensor's home, among these."""
+    """The variable that chooses a tensor's home, and the homes it chooses from."""
 
     variable: int
     homes: tuple[Cut, ...]
@@ -38,7 +38,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputRead:
-    """One input of a vertex: from where it comes and how each choice of its reader needs it."""
+    """One input of a vertex: where it lies, and which cut of it each choice of the reader needs."""
 
     price: Price
     item: int
@@ -51,7 +51,7 @@ class InputRead:
     bit: int | None
     """The bit of the reader's choice that says to read the second layout, if there is one."""
     sharers: int = 1
-    """Among how many readers what is fetched from home is shared out."""
+    """The number of readers among which the cost of fetching from home is divided."""
 
     @property
     def _needs(self) -> Ints:
@@ -72,7 +72,7 @@ class InputRead:
         return np.where(self._from_second[None], 0, self.holder.spread(price)[:, self._needs])
 
     def second_table(self) -> Any:
-        """From the second layout, where the reader's choice says so; row 0 is to have none."""
+        """From the second layout, where the reader's choice says so; row 0 means there is none."""
         price = self.price.fetch(self.second_layouts, self.reads.cuts, self.item)
         said = self._from_second[None]
         none = infinite_where(said, np.zeros((1, 1), price.dtype))

@@ -1,12 +1,12 @@
-"""What a device must hold, step by step: one vertex is computed after another.
+"""The memory limit: what the fullest device must hold at each step, one vertex after another.
 
-At its step a vertex holds the tile it makes and copies of the pieces it reads; its result is held
-from then to its last reader, outputs to the end. A piece that lies inside what its device holds of
-that tensor anyway, in its home or in its second layout, is a view and no copy; any other is put
-together as a whole, since kernels read one array. Inputs are held throughout: stored ones as some
-reader wants them, or anyhow, and free ones as one piece that readers share, with a lasting copy for
-each reader that wants another. Each amount is that of the fullest device, and their sum is kept
-under the limit.
+At its step, a vertex holds the tile it makes and copies of the pieces it reads. Its result is held
+from then until its last reader, an output until the end. A piece that lies inside what the device
+holds of that tensor anyway, in its home or in its second layout, is a view and needs no copy; any
+other piece is assembled as a whole, because a kernel reads one array. Inputs are held throughout:
+sharded ones in a layout that some reader wants, or in any; free ones as one piece that readers
+share, with a lasting copy for each reader that needs another one. Each amount is that of the
+fullest device, and at every step their sum must stay within the limit.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copies:
-    """The states in which a reader may be: how much of a piece it holds for itself.
+    """The states that a reader can be in: how much of a piece it holds as a copy of its own.
 
-    First any whole piece up to a size, then less than that of some pieces because one of the
-    tensor's own layouts has the rest.
+    First come whole pieces up to some size, then states that take less, because one of the tensor's
+    own layouts already holds some of the pieces.
     """
 
     amount: Ints
     fits: Mask
-    """Pieces × states: for which pieces a state is enough."""
+    """Pieces × states: for which pieces a state suffices."""
     allowed: tuple[Mask, ...]
     """For each variable that chooses layouts, its choices × states: which it makes possible."""
 
 
 def add_usage(model: MovementModel) -> int:
-    """Say what every choice holds and when; what is held whatever is chosen.
+    """Tell the model what every choice holds and when; returns what is held whatever is chosen.
 
-    The model must keep homes apart from assignments.
+    The model must have been built with `apart`: a home needs a variable of its own.
     """
     steps = {name: t for t, name in enumerate(model.sites)}
     _add_results(model, steps)
@@ -80,7 +80,7 @@ def add_usage(model: MovementModel) -> int:
 
 
 def _add_results(model: MovementModel, steps: dict[str, int]) -> None:
-    """For each vertex the tile at its step, then its layouts until they are last read."""
+    """For each vertex, the tile at its step, then its layouts until they are last read."""
     end = len(steps)
     outputs = {vertex.name for vertex in model.graph.outputs}
     last = dict(steps)
@@ -103,7 +103,7 @@ def _fullest(model: MovementModel, cuts: Sequence[Cut]) -> Ints:
 
 
 def _working(model: MovementModel, site: Site) -> Ints:
-    """The tile made and the pieces of fills, which nobody holds, for each choice."""
+    """The tile that is made and the pieces of fills that are read, for each choice."""
     view, parts = site.choices.view, site.choices.parts
     tile = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
     summed = parts[:, list(view.aggregated)].prod(axis=1) > 1
@@ -119,20 +119,20 @@ def _working(model: MovementModel, site: Site) -> Ints:
 
 
 def _is_free(model: MovementModel, name: str) -> bool:
-    """Whether an input lies wherever it is wanted."""
+    """Whether an input is available in any layout at no cost."""
     is_input = isinstance(model.graph[name].op, Input)
     return is_input and model.inputs == "free" and name not in model.pinned
 
 
 def _share(model: MovementModel, vertex: Vertex) -> int:
-    """What a device holds at least of an input that is stored once over all of them."""
+    """The least that a device holds of an input that is stored once over all devices."""
     if model.inputs == "free" or vertex.name in model.pinned:
         return 0
     return vertex.dtype.itemsize * -(-vertex.elements // model.price.mesh.devices)
 
 
 def _readers(model: MovementModel) -> dict[str, list[tuple[Site, int]]]:
-    """For each tensor that is held, and each pinned input, who reads it and as which input."""
+    """For each tensor that is held, and each pinned input: its readers, and as which input."""
     readers: dict[str, list[tuple[Site, int]]] = {name: [] for name in model.pinned}
     for site in model.sites.values():
         for k, (name, reads) in enumerate(zip(site.vertex.inputs, site.choices.reads, strict=True)):
@@ -144,7 +144,7 @@ def _readers(model: MovementModel) -> dict[str, list[tuple[Site, int]]]:
 def _add_held(
     model: MovementModel, vertex: Vertex, reading: Sequence[tuple[Site, int]]
 ) -> tuple[Held, ...]:
-    """The layouts in which a tensor is held; those of inputs are held throughout."""
+    """The layouts in which a tensor is held; inputs are held throughout."""
     name, end = vertex.name, len(model.sites)
     if name in model.sites:
         holder = model.holder(name)
@@ -172,7 +172,7 @@ def _add_held(
 
 
 def _holds_once(model: MovementModel, vertex: Vertex, cut: Cut) -> bool:
-    """Whether a layout has every element of a tensor on one device."""
+    """Whether a layout holds every element of a tensor on exactly one device."""
     mesh = model.price.mesh
     whole = all(
         (span.start, span.stop) == (0, n) for span, n in zip(cut, vertex.shape, strict=True)
@@ -186,7 +186,7 @@ def _holds_once(model: MovementModel, vertex: Vertex, cut: Cut) -> bool:
 def _add_copy(
     model: MovementModel, site: Site, k: int, held: tuple[Held, ...], life: tuple[int, int]
 ) -> None:
-    """A variable for what one reader holds of an input beside the input's own layouts."""
+    """A variable for what one reader holds of an input in addition to the input's own layouts."""
     reads = site.choices.reads[k]
     assert reads is not None  # noqa: S101 - only inputs that are read come here
     tables = model.tables
@@ -211,7 +211,7 @@ def _add_copy(
 
 @lru_cache(maxsize=1 << 12)
 def _copies(mesh: Mesh, held: tuple[tuple[Cuts, bool], ...], needed: Cuts) -> Copies:
-    """The states of a reader that needs one of these pieces while such layouts are held."""
+    """The states of a reader that needs one of these pieces while one of these layouts is held."""
     whole = fullest(mesh, needed)
     sizes: list[int] = np.unique(whole).tolist()
     states = [_State(size, whole <= size) for size in sizes]
@@ -227,7 +227,7 @@ def _copies(mesh: Mesh, held: tuple[tuple[Cuts, bool], ...], needed: Cuts) -> Co
 
 
 class _State(NamedTuple):
-    """An amount that is enough for some pieces, with some choices of one variable or with all."""
+    """An amount that suffices for some pieces, under some choices of one variable, or under any."""
 
     amount: int
     fits: Mask
@@ -236,10 +236,10 @@ class _State(NamedTuple):
 
 
 def _views(kind: int, left: Ints, whole: Ints, optional: bool) -> Iterator[_State]:
-    """The states in which a layout has some or all of a piece, of which this much is left."""
+    """The states in which a layout holds a piece or a part of it; `left` must be copied."""
     columns, of = np.unique(left, axis=1, return_inverse=True)
     for i, column in enumerate(columns.T):
-        alike = of.reshape(-1) == i  # pieces of which every layout leaves as much
+        alike = of.reshape(-1) == i  # pieces of which every layout leaves the same to copy
         for amount in np.unique(column[column < whole[alike].max()]).tolist():
             enough = column <= amount
             yield _State(amount, alike, kind, np.append(False, enough) if optional else enough)

@@ -1,9 +1,10 @@
 """The model of real movement: a choice problem whose cost is what an engine counts.
 
-Variables, in the order of the graph: each vertex's assignment; its home, where reducing leaves a
-choice; and the second layout of a tensor that is read more than once. Which of the two layouts a
-reader fetches from makes a table over three variables: the narrowest form for elimination. Methods
-that work on pairs take the other form, where an assignment comes with the layouts that it reads.
+Its variables, in the order of the graph, are each vertex's assignment; its home, where reducing
+leaves a choice; and the second layout of a tensor that is read more than once. Which of the two
+layouts a reader fetches from is a table over three variables, the narrowest form for elimination.
+Methods that work on pairs take another form, in which an assignment also says which layouts it
+reads.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-LARGEST = 1 << 23  # cells of a table over three variables
-SHARED = 1 << 20  # cells from which on a relaxed problem shares fetches out instead
+LARGEST = 1 << 23  # the most costs in a table over three variables
+SHARED = 1 << 20  # costs above which a relaxed problem divides fetches among readers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,11 +52,11 @@ class Site:
     vertex: Vertex
     choices: Choices
     shared: tuple[int, ...]
-    """Of which of its inputs its choices say the layout that is read."""
+    """The inputs for which its choices say which of the two layouts is read."""
     second_layouts: tuple[Cut, ...]
     """Second layouts that its result may be kept in; none if it is read at most once."""
     sharers: int = 1
-    """Among how many readers the fetches of its result are shared out, in place of those."""
+    """The number of readers among which fetches of its result are divided, instead of those."""
 
     @property
     def home_of(self) -> Ints:
@@ -97,9 +98,10 @@ class MovementModel:
     ) -> MovementModel:
         """Build the problem over the choices of each vertex.
 
-        With `shared` it is relaxed where a table would be too large: instead of keeping a second
-        layout, each of n readers pays an n-th of what it fetches from home. No plan pays less. Nor
-        does any if a vertex has None for choices: what it reads and what is read of it is free.
+        With `shared`, the problem is relaxed where a table would be too large: instead of keeping a
+        second layout, each of n readers pays 1/n of what it fetches from home. No plan pays less.
+        Nor does any plan pay less where a vertex's choices are None: then reading for it, and from
+        it, is free.
         """
         sites = _sites(graph, choices_of, pairs=pairs)
         if shared:
@@ -120,7 +122,7 @@ class MovementModel:
 
     @property
     def load(self) -> Ints:
-        """What each choice makes devices read and hold, packed as the problem's unary costs."""
+        """What each choice makes devices read and hold, packed like the problem's unary costs."""
         return np.concatenate([np.zeros(0, dtype=np.int64), *self.tables.load])
 
     def load_of(self, choice: Ints) -> int:
@@ -172,7 +174,7 @@ class MovementModel:
         merged = own.is_settled and not self.apart
         if merged:
             settled = scatter[np.arange(len(scatter)), site.home_of]
-            # A pin forbids homes, and what is added to ∞ must not count as more than that.
+            # A pin forbids homes, and ∞ plus something must still be ∞.
             unary = infinite_where(is_infinite(settled), unary + settled)
         load = self._read_load(site)
         held = self._held(own, own.homes, item)
@@ -193,7 +195,7 @@ class MovementModel:
     def _read_load(self, site: Site) -> Ints:
         """The bytes that devices read for each assignment: the paper's cost of a join.
 
-        Fills are made where they are read.
+        Fills are generated where they are read.
         """
         total = np.zeros(len(site.choices.assignments), dtype=np.int64)
         for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
@@ -245,7 +247,7 @@ class MovementModel:
         return Holder(self.assign[name], site.choices.homes, site.home_of, flags)
 
     def _add_second_layout(self, site: Site) -> None:
-        """The second layout, moved from the home once; choice 0 is to have none."""
+        """The second layout, moved from the home once; choice 0 means there is none."""
         name = site.vertex.name
         item = site.vertex.dtype.itemsize
         zeros = np.zeros(1 + len(site.second_layouts), dtype=np.int64)
@@ -331,9 +333,9 @@ def _sites(
 
 
 def _with_shares(graph: Graph, sites: dict[str, Site]) -> dict[str, Site]:
-    """The sites with shares instead of second layouts where a read's table would be too large.
+    """The sites, with fetches divided among readers where second layouts make too large tables.
 
-    So it is, too, where some reader is left out: the second layout may be one that it wants.
+    The same where some reader is left out: the second layout may be one that it wants.
     """
     left_out = [v for v in graph.vertices.values() if is_planned(v) and v.name not in sites]
     unseen = {name for vertex in left_out for name in vertex.inputs}

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def choose_on_tree(model: BoundModel) -> Ints:
-    """The optimum of a graph in which every tensor is read at most once, bottom up."""
+    """Choose bottom up; optimal for a graph in which every tensor is read at most once."""
     readers: dict[str, str] = {}
     for maker, reader, _ in model.edges:
         if maker in readers:
             raise PlanError(
-                f"the graph is no tree: {model.graph[maker]} is read by {readers[maker]} and "
+                f"the graph is not a tree: {model.graph[maker]} is read by {readers[maker]} and "
                 f"{reader}; solver='exact' plans any graph"
             )
         readers[maker] = reader

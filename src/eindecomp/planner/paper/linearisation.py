@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def choose_linearly(model: BoundModel) -> Ints:
     """The paper's linearisation: the longest path first, then the longest of what is left.
 
-    Along a path the dynamic program is exact; costs between paths are not looked at.
+    Along a path the dynamic program is exact; costs between paths are ignored.
     """
     before: dict[str, dict[str, list[int]]] = {name: {} for name in model.views}
     for maker, reader, k in model.edges:
@@ -31,7 +31,7 @@ def choose_linearly(model: BoundModel) -> Ints:
 
 
 def _longest_path(before: dict[str, dict[str, list[int]]], chosen: dict[str, int]) -> list[str]:
-    """The path with most vertices that are not chosen yet."""
+    """The path with the most vertices that have not been chosen yet."""
     length: dict[str, int] = {}
     came: dict[str, str | None] = {}
     for name, makers in before.items():

@@ -1,8 +1,8 @@
-"""A bound on all plans from the whole choice of axes, raised with larger and larger tables.
+"""A bound on all plans from choosing all axes at once, raised with larger and larger tables.
 
-Numbers of pieces leave out which pieces overlap, and how: where sizes are uneven, or axes unequal,
-that is most of what a plan pays. Here every vertex has all its assignments and every movement costs
-what it costs; only elimination is relaxed, and choices found on the way are plans.
+Numbers of pieces do not say which pieces overlap, and how. Where sizes are uneven, or axes differ
+in size, that is most of what a plan pays. Here every vertex has all its assignments and every
+movement has its true cost; only elimination is relaxed, and the choices found on the way are plans.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class AllAxes:
 
     @staticmethod
     def of(search: Search) -> AllAxes | None:
-        """None if that is too much, or if memory is limited, which elimination knows nothing of."""
+        """None if that is too large, or if memory is limited, which elimination cannot handle."""
         if search.memory is not None:
             return None
         axes = all_axes(search)
@@ -57,7 +57,7 @@ class AllAxes:
         return self.bounding.value
 
     def tighten(self, goal: float, deadline: float, levels: int | None = None) -> Outcome | None:
-        """Raise the bound, as far as the goal, tables and time allow; the best plan on the way."""
+        """Raise the bound as far as goal, tables and time allow; the best plan found on the way."""
         self.bounding.tighten(goal, deadline, len(LEVELS) if levels is None else levels)
         run = self.bounding.run
         return None if run.choice is None else outcome_of(self.model, run.solution(proved=False))

@@ -1,7 +1,7 @@
-"""A lower bound on real movement, by numbers of pieces alone.
+"""The relaxation: a lower bound on real movement, by numbers of pieces alone.
 
-Each vertex chooses how many pieces every label is cut into, and every movement costs what it costs
-at best, however mesh axes are given to labels. What no such choice can undercut, no plan can.
+Each vertex chooses how many pieces every label is cut into, and every movement costs the least that
+any choice of mesh axes allows. No plan costs less than the cheapest such choice.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_ROWS = (1 << 15, 1 << 12, 1 << 9)  # the most vectors of a vertex, fewer where those are too many
+_ROWS = (1 << 15, 1 << 12, 1 << 9)  # the most vectors of a vertex, tried in turn
 _CELLS = 1 << 23  # the most pairs of a vector and a home that a vertex can have
 
 
 def relaxed_choices(view: View, mesh: Mesh, parts: Ints) -> Choices:
-    """Partition vectors in the place of assignments, homes and needed cuts."""
+    """A vertex's choices with partition vectors in place of assignments, homes and needed cuts."""
     return _choices(view, mesh, tuple(tuple(row) for row in parts.tolist()))
 
 
@@ -69,7 +69,7 @@ def _choices(view: View, mesh: Mesh, vectors: tuple[tuple[int, ...], ...]) -> Ch
     gathered = np.where(fits, copies[:, None] * (replicated - 1), -1)
     kept = fits.any(axis=0)
     rows = [_sides(view.output, row) for row in homes[kept].tolist()]
-    # Numbers of pieces stand in the places of assignments and cuts, for prices that take them.
+    # Numbers of pieces stand in for assignments and cuts; `LeastBytes` takes them.
     make: Any = Choices
     return make(
         view,
@@ -100,7 +100,7 @@ def _sides(dims: Dims, row: Sequence[int]) -> PieceCounts:
 
 
 def _homes(view: View, mesh: Mesh, tile: Ints, reduced: bool) -> Ints:
-    """The pieces of the result's dimensions in which it can be left."""
+    """The numbers of pieces of each dimension in which the result can be left."""
     if not reduced or tile.shape[1] == 0:
         return np.unique(tile, axis=0) if tile.shape[1] else tile[:1]
     units = tuple((d.stop - d.start) // d.scale for d in view.output)
@@ -111,14 +111,14 @@ def _homes(view: View, mesh: Mesh, tile: Ints, reduced: bool) -> Ints:
 
 @dataclass(frozen=True)
 class Relaxed:
-    """A bound that no plan undercuts, and the partition vectors that come nearest to it."""
+    """A bound that no plan undercuts, and the partition vectors that come closest to it."""
 
     bound: float
     parts: dict[str, tuple[int, ...]] | None = None
     solved: bool = False
     """Whether the partition vectors reach the bound."""
     is_light: bool = False
-    """Whether they are, of those that do, the ones by which devices read and hold least."""
+    """Whether, among all that do, they make devices read and hold the least."""
     model: MovementModel | None = None
     """What was relaxed."""
     bounding: Bounding | None = None
@@ -132,7 +132,7 @@ class Relaxed:
         return _relaxed(self.model, self.bounding)
 
     def otherwise(self, deadline: float) -> Relaxed:
-        """The same with any vectors that reach the bound, not those that read least."""
+        """The same with any vectors that reach the bound, not those that read the least."""
         if not self.is_light or self.model is None:
             return self
         relaxed = _relaxed(self.model, Bounding.of(self.model.problem(), deadline))
@@ -144,9 +144,9 @@ Rows = Callable[["Vertex", "View"], "Ints | None"]
 
 
 def relax(graph: Graph, mesh: Mesh, inputs: str, rows_of: Rows, time_limit: float) -> Relaxed:
-    """Solve the relaxed problem over some partition vectors, or bound it at once.
+    """Solve the relaxed problem, or bound it if it is too large.
 
-    Vertices that can be cut in too many ways are left out, which bounds all plans no less.
+    Vertices that can be cut in too many ways are left out; the bound stays valid.
     """
     deadline = monotonic() + time_limit
     alike = alike_labels(graph)
@@ -168,7 +168,7 @@ def _relax(
     most: int,
     deadline: float,
 ) -> Relaxed | None:
-    """The relaxed problem over vertices with at most so many vectors; None if that is too much."""
+    """The relaxed problem over vertices with at most `most` vectors; None if it is too large."""
 
     def of(vertex: Vertex, view: View) -> Choices | None:
         try:
@@ -177,7 +177,7 @@ def _relax(
                 rows = viable_parts(view.sizes, mesh.sizes, alike[vertex.name])
             return relaxed_choices(view, mesh, rows) if len(rows) <= most else None
         except PlanError:
-            return None  # more than can be listed
+            return None  # too many to list
 
     price: Any = LeastBytes(mesh)
     try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool = False) -> Outcome:
-    """By elimination; by search and bound where pairs are asked for or memory is limited."""
+    """Solve one problem by elimination, or by branch and bound with `pairs` or a memory limit."""
     limited = search.memory is not None
     pairs = pairs or limited
     model = MovementModel.of(
@@ -40,7 +40,7 @@ def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool 
 
 
 def outcome_of(model: MovementModel, solution: Solution) -> Outcome:
-    """What a choice of the problem means for the plan."""
+    """The outcome that a solution of the problem stands for."""
     return Outcome(
         model.decisions(solution.choice),
         model.pinned_cuts(solution.choice),
@@ -67,7 +67,7 @@ def _minimize(search: Search, model: MovementModel, *, pairs: bool) -> Solution:
         )
     except InfeasibleError as error:
         if search.memory is None:
-            raise PlanError("no plan found that agrees with what is pinned") from None
+            raise PlanError("found no plan that agrees with the pins") from None
         raise _too_little_memory(search, model, error) from None
 
 
@@ -78,6 +78,6 @@ def _too_little_memory(search: Search, model: MovementModel, error: InfeasibleEr
         step += f", which computes {search.graph[names[error.step]]}"
     lacking = "" if error.excess is None else f": {show_bytes(error.excess)} are missing"
     return PlanError(
-        f"found no plan that keeps to {show_bytes(search.memory or 0)} of memory per device"
+        f"found no plan that fits into {show_bytes(search.memory or 0)} of memory per device"
         f"{step}{lacking}"
     )

@@ -1,8 +1,9 @@
-"""What a vertex can choose when real bytes count: an axis for each label, a home for its result.
+"""What a vertex can choose when real bytes count: mesh axes for its labels, a home for its result.
 
-An *assignment* gives every mesh axis to a label, or leaves it unused where the labels are too small
-for all axes (the tile is then computed along that axis several times over). What is summed over
-several devices is reduce-scattered into the home: each such axis cuts a dimension or replicates.
+An *assignment* gives every mesh axis to one label. Where the labels are too small for all axes,
+some axes stay unused, and all devices along an unused axis compute the same tile. Partial sums on
+several devices are reduce-scattered into the home: each summed axis cuts a dimension of it or
+replicates it.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class Reads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """All that a vertex can choose.
+    """Everything that a vertex can choose.
 
-    To leave home h, assignment a moves the partial result's elements `reduced[a, h]` times and then
-    the result's `gathered[a, h]` times; both are -1 if it cannot.
+    To leave its result in home h, assignment a moves the partial result's elements `reduced[a, h]`
+    times, then the result's elements `gathered[a, h]` times; both are -1 where h cannot be reached.
     """
 
     view: View
@@ -60,7 +61,7 @@ class Choices:
 
     @property
     def is_settled(self) -> bool:
-        """Whether each assignment leaves one home."""
+        """Whether each assignment can reach only one home."""
         return bool(((self.reduced >= 0).sum(axis=1) == 1).all())
 
 
@@ -68,7 +69,7 @@ class Choices:
 def all_assignments(
     sizes: tuple[int, ...], mesh: Mesh, redundant: bool = False
 ) -> tuple[Assignment, ...]:
-    """Every assignment with the most pieces; with `redundant` every one with any number."""
+    """Every assignment into the most pieces; with `redundant`, into any number of pieces."""
     axes = tuple(range(len(mesh.sizes)))
     return refined(sizes, mesh, (UNUSED,) * len(axes), axes, redundant)
 
@@ -81,7 +82,7 @@ def refined(
     axes: tuple[int, ...],
     redundant: bool = False,
 ) -> tuple[Assignment, ...]:
-    """Every assignment that agrees with `base` but for the given axes."""
+    """Every assignment that agrees with `base` on all but the given axes."""
     most = most_pieces(sizes, mesh.sizes)
     labels = range(UNUSED if redundant or most < mesh.devices else 0, len(sizes))
     rows = np.array(list(product(labels, repeat=len(axes))), dtype=np.int64)
@@ -113,7 +114,7 @@ def choices(
 ) -> Choices:
     """The choices that these assignments leave a vertex.
 
-    `settled` gives the places of axes that are not to be chosen again.
+    `settled` gives the places of axes whose places are already decided.
     """
     rows = np.array(assignments, dtype=np.int64).reshape(len(assignments), len(mesh.sizes))
     axes = _masks(rows, len(view.labels))

@@ -1,4 +1,4 @@
-"""What was chosen for one vertex."""
+"""`Decision`: the axes, the home and the second layout that were chosen for one vertex."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Decision:
 
 
 def decided_choices(view: View, mesh: Mesh, decision: Decision) -> Choices:
-    """The one choice that a decision leaves a vertex."""
+    """A vertex's choices when a decision leaves only one."""
     settled = tuple(enumerate(decision.places))
     return choices(view, mesh, (decision.assignment,), settled)
 

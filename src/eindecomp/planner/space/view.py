@@ -53,7 +53,7 @@ class View:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Costs are looked up by views, many times by each.
+        # Costs are looked up by view, many times for each.
         own_hash = hash((self.labels, self.sizes, self.reads, self.output))
         object.__setattr__(self, "_hash", own_hash)
 
@@ -76,7 +76,7 @@ class View:
 
 
 def is_planned(vertex: Vertex) -> bool:
-    """Whether a vertex is computed by tiles; inputs are given, fills made where they are read."""
+    """Whether a vertex is computed by tiles; inputs are given, fills generated where read."""
     return not isinstance(vertex.op, Input | Fill)
 
 
@@ -149,7 +149,7 @@ def _plain(labels: Labels | list[str | None], shape: tuple[int, ...]) -> Dims:
 def _view(
     labels: Labels, sizes: dict[str, int], reads: list[Dims | None] | list[Dims], output: Dims
 ) -> View:
-    """The view over the labels that some dimension carries; there is nothing to cut of size 0."""
+    """The view over the labels that some dimension carries; a label of size 0 cannot be cut."""
     empty = {label for label in labels if sizes[label] == 0}
     if empty:
         reads = [_without(empty, dims) for dims in reads]
@@ -166,7 +166,7 @@ def _without(labels: set[str], dims: Dims | None) -> Dims | None:
 
 
 def _reshape(op: Reshape) -> View:
-    """A label is cut where it is outermost in its groups: then a piece of it is one block."""
+    """A label can be cut if it is outermost in its groups: then a piece of it is one block."""
     sizes = dict(op.sizes)
     outermost = {g[0] for g in op.input} & {g[0] for g in op.groups}
 
