@@ -235,7 +235,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     ),
     (put([SPAN, SPAN], "given", "Y"), "given.Y: the graph has no input 'Y'"),
     (put([SPAN, SPAN | {"stop": 4}], "given", "X"), "given.X: an input's layout must cover"),
-    (put([SPAN, SPAN], "given", "X"), "given.X: X[i,j] does not lie where it is pinned, {'j': ('node'"),
+    (put([SPAN, SPAN], "given", "X"), "given.X: X[i,j] does not lie where it is pinned, {'j'"),
     (drop("given", "X"), "given.X: is missing, but the input is pinned"),
     (drop("pin", "X"), "given.X: has a layout, but pin does not name it"),
     (put([], "pin"), "pin: must be an object"),
@@ -287,7 +287,7 @@ def test_labels_are_not_cut_beyond_their_size() -> None:
     sums = ed.parse("input X[i: 1, j: 8]\nY[i] <- sum X[i,j]\noutput Y")
     data = json.loads(to_json(plan(sums, 2)))
     data["vertices"]["Y"]["summed"] = {"axis0": "i"}
-    with pytest.raises(PlanError, match=r"vertices.Y.summed: Y\[i\] is too small to be cut like that"):
+    with pytest.raises(PlanError, match=r"Y.summed: Y\[i\] is too small to be cut like that"):
         from_json(json.dumps(data).encode())
 
 
