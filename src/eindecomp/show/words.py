@@ -20,7 +20,7 @@ _BYTES = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")
 _ELEMENTS = [(10**12, "T"), (10**9, "G"), (10**6, "M")]
 _SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
 _ROUNDING = 1e-8
-_RUN = 4  # so many neighbouring axes are written as "first…last"
+_RUN = 4  # this many neighbouring axes are written as "first…last"
 
 
 def short(amount: Number, objective: str) -> str:
