@@ -11,7 +11,7 @@ import numpy as np
 from eindecomp.errors import PlanError
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.model.tables import CostTables
-from eindecomp.planner.space.interchangeable import alike_labels
+from eindecomp.planner.space.interchangeable import interchangeable_labels
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import View, is_planned, view_of
 
@@ -42,7 +42,7 @@ class BoundModel:
         """All viable vectors, or those of them that `restrict` allows."""
         views = {v.name: view_of(graph, v) for v in graph.vertices.values() if is_planned(v)}
         # A restriction may tell apart labels that are otherwise interchangeable.
-        alike = alike_labels(graph) if restrict is None else dict.fromkeys(views, ())
+        alike = interchangeable_labels(graph) if restrict is None else dict.fromkeys(views, ())
         vectors: dict[str, Ints] = {}
         for name, view in views.items():
             try:

@@ -19,7 +19,7 @@ from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.costs.least_bytes import LeastBytes, PieceCount, PieceCounts
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.space.choices import Choices, Reads
-from eindecomp.planner.space.interchangeable import Groups, alike_labels
+from eindecomp.planner.space.interchangeable import Groups, interchangeable_labels
 from eindecomp.planner.space.tiles import dim_parts
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import is_planned
@@ -149,7 +149,7 @@ def relax(graph: Graph, mesh: Mesh, inputs: str, rows_of: Rows, time_limit: floa
     Vertices that can be cut in too many ways are left out; the bound stays valid.
     """
     deadline = monotonic() + time_limit
-    alike = alike_labels(graph)
+    alike = interchangeable_labels(graph)
     for most in _ROWS:
         relaxed = _relax(graph, mesh, inputs, rows_of, alike, most, deadline)
         if relaxed is not None:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 Groups = tuple[tuple[int, ...], ...]
 
 
-def alike_labels(graph: Graph, pinned: Collection[str] = ()) -> dict[str, Groups]:
+def interchangeable_labels(graph: Graph, pinned: Collection[str] = ()) -> dict[str, Groups]:
     """For each planned vertex, its groups of two or more interchangeable labels.
 
     >>> import eindecomp as ed
     >>> graph = ed.parse("input X[i: 8, j: 8, k: 4]\\nS[] <- sum X[i,j,k]\\noutput S")
-    >>> alike_labels(graph)
+    >>> interchangeable_labels(graph)
     {'S': ((0, 1),)}
     """
     planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]
