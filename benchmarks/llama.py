@@ -13,10 +13,10 @@ import numpy as np
 
 import eindecomp as ed
 from eindecomp.engines.events import Event, KernelCompiled, TaskFinished
-from eindecomp.kernels.cores import cores
 from eindecomp.experiments import Findings, Record
 from eindecomp.experiments.llama import measure_model, one_billion
 from eindecomp.experiments.show import show
+from eindecomp.kernels.cores import cores
 from eindecomp.models.llama import Config, Llama
 
 

@@ -40,12 +40,12 @@ class Kept(NamedTuple):
 
     row: tuple[str | None, ...]
     home: Layout
-    further: Layout | None
+    second: Layout | None
     reduced: int = 0
 
     @property
     def layouts(self) -> list[Layout]:
-        return [self.home] if self.further is None else [self.home, self.further]
+        return [self.home] if self.second is None else [self.home, self.second]
 
 
 def fullest(shape: Shape, layout: Layout, axes: Axes) -> int:
@@ -149,8 +149,8 @@ def moved(graph: Graph, axes: Axes, inputs: str, decided: dict[str, Kept]) -> in
         if name in decided:
             kept = decided[name]
             total += item * kept.reduced
-            if kept.further is not None:
-                total += item * received(shape, kept.home, kept.further, axes)
+            if kept.second is not None:
+                total += item * received(shape, kept.home, kept.second, axes)
             for _, need in reads:
                 total += item * min(received(shape, own, need, axes) for own in kept.layouts)
         elif inputs == "sharded":
@@ -160,7 +160,7 @@ def moved(graph: Graph, axes: Axes, inputs: str, decided: dict[str, Kept]) -> in
 
 
 def every_plan(graph: Graph, axes: Axes) -> Iterator[dict[str, Kept]]:
-    """Every assignment, home and further layout of all vertices."""
+    """Every assignment, home and second layout of all vertices."""
     rows = {v.name: assignments(graph.label_sizes(v), axes) for v in made(graph)}
     for picked in product(*rows.values()):
         row_of = dict(zip(rows, picked, strict=True))
@@ -171,14 +171,14 @@ def every_plan(graph: Graph, axes: Axes) -> Iterator[dict[str, Kept]]:
             vertex = graph[name]
             tile, summed = layout_of(vertex.labels, row), summed_axes(vertex.labels, row)
             wanted = [need for _, need in reading[name]]
-            further = [None, *dict.fromkeys(wanted)] if len(wanted) > 1 else [None]
+            second = [None, *dict.fromkeys(wanted)] if len(wanted) > 1 else [None]
             options.append(
                 [
                     Kept(row, home, other, reduced)
                     for home, reduced in homes(
                         vertex.shape, tile, summed, axes, partial_width(vertex)
                     )
-                    for other in further
+                    for other in second
                 ]
             )
         for chosen in product(*options):
@@ -208,9 +208,9 @@ def kept_of(plan: Plan) -> dict[str, Kept]:
     for name, decision in plan.decisions.items():
         labels = list(plan.parts[name])
         row = tuple(None if k < 0 else labels[k] for k in decision.assignment)
-        home, further = (
+        home, second = (
             None if cut is None else tuple(axes_of(s.axes) + axes_of(s.inner) for s in cut)
-            for cut in (decision.home, decision.further)
+            for cut in (decision.home, decision.second)
         )
-        found[name] = Kept(row, home or (), further)
+        found[name] = Kept(row, home or (), second)
     return found

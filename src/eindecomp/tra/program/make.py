@@ -143,8 +143,8 @@ class _Making:
             if split:
                 self.steps.append(AllGather(vertex.name, home, split))
         self.lies[vertex.name] = [home]
-        if decision.further is not None:
-            second = self.buffer(vertex, Role.SECOND, Tiling(decision.further))
+        if decision.second is not None:
+            second = self.buffer(vertex, Role.SECOND, Tiling(decision.second))
             self._move(vertex.name, home, second)
             self.lies[vertex.name].append(second)
 
