@@ -70,7 +70,7 @@ def test_the_papers_solvers_are_for_its_objective(solver):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"graph": "Z"}, "not of str"),
+        ({"graph": "Z"}, "not for str"),
         ({"devices": 0}, "devices must be an integer, 1 or more"),
         ({"devices": 2.5}, "devices must be an integer, 1 or more"),
         ({"objective": "speed"}, "objective 'speed' is not one of bytes, bound, time"),
