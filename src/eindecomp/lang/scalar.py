@@ -36,7 +36,7 @@ class Form(Enum):
     CALL = "call"
 
 
-class Result(Enum):
+class ResultKind(Enum):
     """How the type of a function's value follows from its operands' types."""
 
     ARITHMETIC = "promoted, truth values counting as integers"
@@ -54,7 +54,7 @@ class Function:
 
     name: str
     arity: int
-    result: Result
+    result: ResultKind
     symbol: str | None = None
     """Its operator, where it is written with one."""
     precedence: int = 0
@@ -74,7 +74,7 @@ class Function:
 
 
 def _table() -> Mapping[str, Function]:
-    r = Result
+    r = ResultKind
     real = False
     rows = [
         Function("or", 2, r.TRUTH, "or", 1),
@@ -374,7 +374,7 @@ def _call_text(function: Function, args: tuple[Expr, ...], names: Sequence[str] 
             return f"{_operand(args[0], p + 1, names)}**{_operand(args[1], p - 1, names)}"
         case Form.INFIX:
             # Comparisons do not chain: both operands bind tighter.
-            left = p + 1 if function.result is Result.TRUTH and p == 4 else p
+            left = p + 1 if function.result is ResultKind.TRUTH and p == 4 else p
             return (
                 f"{_operand(args[0], left, names)} {function.symbol} "
                 f"{_operand(args[1], p + 1, names)}"

@@ -32,7 +32,7 @@ from eindecomp.lang.scalar import (
     Expr,
     Function,
     Number,
-    Result,
+    ResultKind,
     Scalar,
     Tuple,
     to_text,
@@ -160,7 +160,7 @@ def with_casts(
             function = FUNCTIONS[op]
             result = _result_type(function, types, expr)
             wanted = _operand_types(function, types, result)
-            if function.result is not Result.CAST:
+            if function.result is not ResultKind.CAST:
                 pairs = [(_signed(e, w), t) for (e, t), w in zip(pairs, wanted, strict=True)]
             cast = Call(op, tuple(_cast(e, t, w) for (e, t), w in zip(pairs, wanted, strict=True)))
             if result in LOW_PRECISION:
@@ -176,19 +176,19 @@ def _result_type(function: Function, types: list[Type], expr: Expr) -> Type:
     if not function.complex and any(kind(found) is Kind.COMPLEX for found in types):
         raise ExpressionError(f"{function.name} is not defined on complex numbers: {to_text(expr)}")
     match function.result:
-        case Result.TRUTH:
+        case ResultKind.TRUTH:
             return BOOL
-        case Result.CAST:
+        case ResultKind.CAST:
             return dtype(function.name)
-        case Result.SELECT:
+        case ResultKind.SELECT:
             return reduce(promote, types[1:])
-        case Result.REAL:
+        case ResultKind.REAL:
             return to_real(types[0])
-        case Result.SAME:
+        case ResultKind.SAME:
             return reduce(promote, types)
-        case Result.ARITHMETIC:
+        case ResultKind.ARITHMETIC:
             return to_number(reduce(promote, types))
-        case Result.FRACTION:
+        case ResultKind.FRACTION:
             return to_float(reduce(promote, types))
 
 
@@ -196,11 +196,15 @@ def _check_literals(
     function: Function, operands: tuple[Expr, ...], types: list[Type], expr: Expr
 ) -> None:
     """Refuse literals that the integers they meet cannot hold, and integers to negative powers."""
-    if function.result in (Result.CAST, Result.REAL) or function.name in ("and", "or", "not"):
+    if function.result in (ResultKind.CAST, ResultKind.REAL) or function.name in (
+        "and",
+        "or",
+        "not",
+    ):
         for operand in operands:
             Const(exact_integer(operand) or 0)  # refuses what no type holds
         return
-    meet = reduce(promote, types[1:] if function.result is Result.SELECT else types)
+    meet = reduce(promote, types[1:] if function.result is ResultKind.SELECT else types)
     if kind(meet) is not Kind.INT:
         return
     # A part of literal arithmetic may be large: what it comes to is what must fit.
@@ -221,13 +225,13 @@ def _check_fits(operand: Expr, meet: Type, expr: Expr) -> None:
 def _operand_types(function: Function, types: list[Type], result: Type) -> list[Type]:
     """The types the operands are brought to before the function is applied."""
     match function.result:
-        case Result.TRUTH if function.name in ("and", "or", "not"):
+        case ResultKind.TRUTH if function.name in ("and", "or", "not"):
             return [BOOL] * len(types)
-        case Result.TRUTH:
+        case ResultKind.TRUTH:
             return [reduce(promote, types)] * len(types)
-        case Result.SELECT:
+        case ResultKind.SELECT:
             return [BOOL, result, result]
-        case Result.CAST | Result.REAL:
+        case ResultKind.CAST | ResultKind.REAL:
             return types
         case _:
             return [result] * len(types)

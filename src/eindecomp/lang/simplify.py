@@ -20,7 +20,7 @@ from eindecomp.lang.scalar import (
     Call,
     Const,
     Expr,
-    Result,
+    ResultKind,
     Tuple,
     used_args,
     used_scalars,
@@ -125,7 +125,7 @@ def _drop(call: Call) -> Expr:
 
 def _without_cast(arg: Expr) -> Expr:
     match arg:
-        case Call(op, (Const() as literal,)) if FUNCTIONS[op].result is Result.CAST:
+        case Call(op, (Const() as literal,)) if FUNCTIONS[op].result is ResultKind.CAST:
             return literal
         case _:
             return arg

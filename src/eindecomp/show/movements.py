@@ -32,7 +32,7 @@ def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Movement:
     """One movement: its cost, its description, and how many vertices have one like it."""
 
     cost: Number
@@ -40,7 +40,7 @@ class Move:
     times: int
 
 
-def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Move]:
+def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Movement]:
     """Every movement of the vertices that are shown."""
     edges: dict[str, list[tuple[str, int, Number]]] = {}
     for (maker, reader, k), cost in plan.costs.edges.items():
@@ -50,12 +50,12 @@ def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Move]:
         for maker, k, cost in edges.get(row.vertex, ()):
             fetched += cost
             if cost:
-                yield Move(cost, _fetch_words(plan, row.vertex, maker, k), row.times)
+                yield Movement(cost, _fetch_words(plan, row.vertex, maker, k), row.times)
         if row.aggregate:
-            yield Move(row.aggregate, _reduce_words(plan, row), row.times)
+            yield Movement(row.aggregate, _reduce_words(plan, row), row.times)
         kept = row.join + row.repartition - fetched
         if row.second is not None and kept > 0:
-            yield Move(kept, f"{row.vertex} to its second layout: {row.second}", row.times)
+            yield Movement(kept, f"{row.vertex} to its second layout: {row.second}", row.times)
 
 
 def move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:

@@ -90,7 +90,7 @@ def test_an_input_that_several_read_alike_is_held_once():
 
 
 def test_less_memory_never_costs_less():
-    costs = [ed.plan(CHAIN, 8, memory=memory).cost for memory in ("50KB", "40KB", "32KB", "22KB")]
+    costs = [ed.plan(CHAIN, 8, memory=memory).cost for memory in ("50KB", "40KB", "32KB", "26KB")]
     assert costs == sorted(costs)
     assert costs[0] == ed.plan(CHAIN, 8).cost
 

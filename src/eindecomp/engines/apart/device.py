@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldBlock:
     """A device's block of a buffer: one array, or one for each number of a partial result."""
 
     box: Box
@@ -32,15 +32,15 @@ class Device:
 
     number: int
     library: KernelLibrary
-    buffers: dict[int, Held] = field(default_factory=dict[int, Held])
+    buffers: dict[int, HeldBlock] = field(default_factory=dict[int, HeldBlock])
     bytes_held: int = 0
     peak: int = 0
     received: int = 0
     """Bytes that were copied from other devices."""
 
-    def allocate(self, buffer: int, box: Box, types: Sequence[DType]) -> Held:
+    def allocate(self, buffer: int, box: Box, types: Sequence[DType]) -> HeldBlock:
         """New arrays for a block."""
-        held = Held(box, self._arrays(box, types), 0)
+        held = HeldBlock(box, self._arrays(box, types), 0)
         held.owned = sum(array.nbytes for array in held.arrays)
         self.hold(buffer, held)
         return held
@@ -48,7 +48,7 @@ class Device:
     def _arrays(self, box: Box, types: Sequence[DType]) -> tuple[Any, ...]:
         return tuple(self.library.empty(shape_of(box), dtype) for dtype in types)
 
-    def hold(self, buffer: int, held: Held) -> None:
+    def hold(self, buffer: int, held: HeldBlock) -> None:
         """Keep a block under the number of its buffer."""
         self.buffers[buffer] = held
         self._grow(held.owned)

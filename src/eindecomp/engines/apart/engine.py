@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.apart.device import Device, Held
+from eindecomp.engines.apart.device import Device, HeldBlock
 from eindecomp.engines.events import BytesMoved, RunStarted, TaskFinished, TaskStarted, TensorFreed
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
@@ -231,7 +231,7 @@ class _Run:
         given = self.inputs[buffer.tensor]
         if not isinstance(given, Tensor):
             block = _block(given, own.box)
-            device.hold(step.into, Held(own.box, (block,), block.nbytes))
+            device.hold(step.into, HeldBlock(own.box, (block,), block.nbytes))
             return
         blocks: Blocks = given.held()
         if given.mesh == self.program.mesh and buffer.tiling not in blocks:
@@ -239,7 +239,7 @@ class _Run:
             _rearrange(self.program, blocks, buffer.tiling, device, block.arrays[0])
             return
         tile = self.owner.moved(given, blocks, buffer.tiling, self.devices)[device.number]
-        device.hold(step.into, Held(own.box, (tile,), tile.nbytes))
+        device.hold(step.into, HeldBlock(own.box, (tile,), tile.nbytes))
 
     def _generate(self, device: Device, step: Generate, own: DeviceStep) -> None:
         buffer = self.program.buffers[step.into]
@@ -270,7 +270,7 @@ class _Run:
         if is_view(self.program, into, device.number):
             views = device.read(step.source, own.box, source.tensor) if volume(own.box) else (
                 device.library.empty(shape_of(own.box), into.types[0]),)  # fmt: skip
-            device.hold(step.into, Held(own.box, views, 0))
+            device.hold(step.into, HeldBlock(own.box, views, 0))
             return
         [target] = device.allocate(step.into, own.box, into.types).arrays
         mine = meet(own.box, held.box) if volume(own.box) and volume(held.box) else None

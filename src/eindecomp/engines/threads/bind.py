@@ -12,7 +12,7 @@ from eindecomp.kernels.library import library_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eindecomp.engines.threads.call import Block, Call
+    from eindecomp.engines.threads.call import Block, KernelCall
     from eindecomp.engines.threads.memory import Arrays
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Bound = Callable[[Arrays], None]
 
 
-def bind(graph: Graph, call: Call) -> Bound:
+def bind(graph: Graph, call: KernelCall) -> Bound:
     """What carries a call out."""
     vertex = graph[call.vertex]
     if isinstance(vertex.op, Fill):
@@ -31,7 +31,7 @@ def bind(graph: Graph, call: Call) -> Bound:
     return _compute(graph, vertex, call)
 
 
-def _compute(graph: Graph, vertex: Vertex, call: Call) -> Bound:
+def _compute(graph: Graph, vertex: Vertex, call: KernelCall) -> Bound:
     kernel = library_of(np.ndarray).kernel(graph, vertex)
     read = _reader(vertex, call.reads)
     key, where = call.writes[0]
@@ -68,7 +68,7 @@ def _reader(
     return lambda memory: [None if block is None else memory.read(*block) for block in reads]
 
 
-def _reduce(graph: Graph, vertex: Vertex, call: Call) -> Bound:
+def _reduce(graph: Graph, vertex: Vertex, call: KernelCall) -> Bound:
     kernel = library_of(np.ndarray).kernel(graph, vertex)
     width = len(kernel.state)
     states = [call.reads[k : k + width] for k in range(0, len(call.reads), width)]
@@ -87,7 +87,7 @@ def _reduce(graph: Graph, vertex: Vertex, call: Call) -> Bound:
     return run
 
 
-def _fill(graph: Graph, op: Fill, call: Call) -> Bound:
+def _fill(graph: Graph, op: Fill, call: KernelCall) -> Bound:
     library, types = library_of(np.ndarray), dict(graph.scalars)
     key, where = call.writes[0]
 

@@ -17,7 +17,7 @@ Loads = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class KernelCall:
     """One piece of work: what it computes of what, and what must have been done before."""
 
     kind: str

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from eindecomp.engines.threads.bind import Bound
-    from eindecomp.engines.threads.call import Call
+    from eindecomp.engines.threads.call import KernelCall
     from eindecomp.engines.threads.forking import Mark
     from eindecomp.engines.threads.memory import Memory
     from eindecomp.engines.threads.report import RunReport
@@ -96,7 +96,7 @@ class Job:
                 with self._changed:
                     self._changed.notify_all()
 
-    def _run(self, number: int, call: Call, mark: Mark) -> None:
+    def _run(self, number: int, call: KernelCall, mark: Mark) -> None:
         GATE.enter(mark)
         try:
             self._bound[number](self.memory)
@@ -139,7 +139,7 @@ class Job:
             del error
 
 
-def named(error: Exception, call: Call, schedule: Schedule) -> RunError:
+def named(error: Exception, call: KernelCall, schedule: Schedule) -> RunError:
     """What a kernel raised, with the vertex and the tile it was at."""
     tile = ", ".join(f"{low}:{high}" for low, high in call.box)
     where = f"{schedule.graph[call.vertex]}, tile [{tile}] on device {call.devices[0]}"

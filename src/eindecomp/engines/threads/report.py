@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eindecomp.engines.events import Event
-    from eindecomp.engines.threads.call import Call
+    from eindecomp.engines.threads.call import KernelCall
     from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.kernels.compilations import Compilation
 
@@ -44,7 +44,7 @@ class RunReport:
         with self._lock:
             self._silent = True
 
-    def started(self, number: int, call: Call, worker: int) -> float:
+    def started(self, number: int, call: KernelCall, worker: int) -> float:
         """Tell of a call that a worker begins with, and of what moves for it; gives the time."""
         start = perf_counter() - self._start
         for move in self._moves.get(number, ()):
@@ -53,7 +53,9 @@ class RunReport:
             self._tell(TaskStarted(call.vertex, call.kind, device, worker, start))
         return start
 
-    def finished(self, call: Call, worker: int, start: float, compiled: list[Compilation]) -> None:
+    def finished(
+        self, call: KernelCall, worker: int, start: float, compiled: list[Compilation]
+    ) -> None:
         """Tell of a call that was carried out, and of what was compiled for it."""
         end = perf_counter() - self._start
         while compiled:

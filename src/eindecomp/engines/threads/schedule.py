@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.threads.call import Call
+from eindecomp.engines.threads.call import KernelCall
 from eindecomp.engines.threads.estimate import SHORT, seconds_of
 from eindecomp.graph.ops import Fill, Gather, Input
 from eindecomp.graph.work import operations
@@ -45,7 +45,7 @@ class Schedule:
     graph: Graph
     devices: int
     moves: tuple[CountedMove, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[KernelCall, ...]
     shapes: dict[Key, tuple[tuple[int, ...], DType]]
     lies_in: dict[str, str]
     """For a sum that a product was added to, the tensor whose array it is in."""
@@ -134,7 +134,7 @@ class Schedule:
             starts.setdefault(last[move.vertex] if move.is_made else begins, []).append(move)
         return starts
 
-    def _sums_in(self, call: Call) -> list[str]:
+    def _sums_in(self, call: KernelCall) -> list[str]:
         """The sums that a call makes by adding a product in place."""
         if not call.adds:
             return []
@@ -163,7 +163,7 @@ class _Making:
     """The calls so far, and what they write."""
 
     graph: Graph
-    calls: list[Call] = field(default_factory=list[Call])
+    calls: list[KernelCall] = field(default_factory=list[KernelCall])
     shapes: dict[Key, tuple[tuple[int, ...], DType]] = field(default_factory=dict["Key", Any])
     writers: dict[str, tuple[tuple[int, ...], tuple[Box, ...]]] = field(
         default_factory=dict[str, Any]
@@ -203,7 +203,9 @@ class _Making:
         for tile in tiled.tiles:
             out = (vertex.name, where(tile.box, vertex.shape))
             self.calls.append(
-                Call("fill", vertex.name, tile.box, tile.devices, (), (out,), (), (vertex.name,))
+                KernelCall(
+                    "fill", vertex.name, tile.box, tile.devices, (), (out,), (), (vertex.name,)
+                )
             )
 
     def _compute(self, vertex: Vertex, tiled: TiledVertex) -> None:
@@ -233,13 +235,13 @@ class _Making:
         tile: Tile,
         after: tuple[int, ...],
         writes: tuple[Block, ...],
-    ) -> Call:
+    ) -> KernelCall:
         reads = tuple(
             None if box is None else (self._key(name), where(box, self.graph[name].shape))
             for name, box in zip(vertex.inputs, tile.reads, strict=True)
         )
         keys = (read[0] for read in reads if read is not None)
-        return Call(
+        return KernelCall(
             "compute",
             vertex.name,
             tile.box,
@@ -261,7 +263,7 @@ class _Making:
             self.shapes[key] = (shape, dtype)
         return [(key, None) for key in keys]
 
-    def _reduce(self, vertex: Vertex, reduction: Reduction, first: int) -> Call:
+    def _reduce(self, vertex: Vertex, reduction: Reduction, first: int) -> KernelCall:
         """The call that combines partial results, beginning with that of the first member."""
         members = [first + place for place in reduction.members]
         corner = [low for low, _ in self.calls[members[0]].box]
@@ -273,7 +275,7 @@ class _Making:
         in_place = self.calls[members[0]].writes[0][0] == vertex.name
         parts = members[1:] if in_place else members
         reads = tuple((key, inside) for m in parts for key, _ in self.calls[m].writes)
-        return Call(
+        return KernelCall(
             "reduce-scatter",
             vertex.name,
             reduction.box,

@@ -116,7 +116,7 @@ def _assign(scope: Scope, statement: s.Assign) -> None:
     target = statement.target
     rhs = _told_apart(scope, statement.rhs)
     match rhs:
-        case s.Fill(term):
+        case s.FillTerm(term):
             _refuse_extra(scope, statement)
             _fill(scope, target, term)
         case s.MacroCall(name) as call if name not in scope.macros and scope.aggregates(name):

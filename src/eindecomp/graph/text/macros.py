@@ -236,7 +236,7 @@ def _terms(rhs: s.Rhs) -> tuple[s.Term, ...]:
     match rhs:
         case s.Aggregate(terms=terms) | s.MacroCall(args=terms):
             return terms
-        case s.Fill():
+        case s.FillTerm():
             return ()
 
 
@@ -263,8 +263,8 @@ class _Expansion:
             case s.Aggregate(agg, terms):
                 within = tuple(self.term(term, indices) for term in terms)
                 rhs: s.Rhs = s.Aggregate(agg, within, self.at)
-            case s.Fill(term):
-                rhs = s.Fill(self.term(term, indices), self.at)
+            case s.FillTerm(term):
+                rhs = s.FillTerm(self.term(term, indices), self.at)
             case s.MacroCall(labels=labels, args=args) as call:
                 indices |= {item.name for item in labels if isinstance(item, s.Label)}
                 args = tuple(self.term(arg, indices) for arg in args)

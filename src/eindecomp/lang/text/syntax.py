@@ -140,7 +140,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class FillTerm:
     """The right-hand side `fill term`, over the labels' index values."""
 
     term: Term
@@ -160,7 +160,7 @@ class MacroCall:
     """Whether it goes before an expression without parentheses, as only aggregations do."""
 
 
-Rhs = Aggregate | Fill | MacroCall
+Rhs = Aggregate | FillTerm | MacroCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class ToSyntax(Transformer[Token, Any]):
     def assign(self, found: list[Any]) -> s.Assign:
         """`target <- right-hand side [with refs]`."""
         target, rhs, *extra = found
-        if isinstance(rhs, list) or not isinstance(rhs, s.Aggregate | s.Fill | s.MacroCall):
+        if isinstance(rhs, list) or not isinstance(rhs, s.Aggregate | s.FillTerm | s.MacroCall):
             rhs = s.Aggregate(None, _terms(rhs), _terms(rhs)[0].at)
         return s.Assign(target, rhs, extra[0] if extra else (), target.at)
 
@@ -136,9 +136,9 @@ class ToSyntax(Transformer[Token, Any]):
         agg, terms = found
         return s.Aggregate(str(agg), _terms(terms), _at(agg))
 
-    def fill(self, found: list[s.Term]) -> s.Fill:
+    def fill(self, found: list[s.Term]) -> s.FillTerm:
         """`fill term`."""
-        return s.Fill(found[0], found[0].at)
+        return s.FillTerm(found[0], found[0].at)
 
     def macro_call(self, found: list[Any]) -> s.MacroCall:
         """`macro[labels](arguments)`."""

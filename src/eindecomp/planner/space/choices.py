@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.planner.space.cut import Cut, span_of
-from eindecomp.planner.space.reduce_scatter import REPLICATED, Places, ReduceScatter, homes_of
+from eindecomp.planner.space.reduce_scatter import REPLICATED, Places, WayHome, homes_of
 from eindecomp.planner.space.viable import most_pieces
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def choices(
     axes = _masks(rows, len(view.labels))
     reads = tuple(None if dims is None else _reads(view, dims, axes) for dims in view.reads)
     homes: dict[Cut, int] = {}
-    ways: dict[tuple[int, int], ReduceScatter] = {}
+    ways: dict[tuple[int, int], WayHome] = {}
     fixed = dict(settled)
     for a, own in enumerate(axes.tolist()):
         reached = list(homes_of(view, mesh, tuple(own), fixed))

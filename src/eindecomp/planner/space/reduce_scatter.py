@@ -23,7 +23,7 @@ Places = tuple[int, ...]
 """For each axis that is summed over, the dimension of the result it cuts, or REPLICATED; else 0."""
 
 
-class ReduceScatter(NamedTuple):
+class WayHome(NamedTuple):
     """How a home is reached: `summed` devices combine a piece, `copies` of them end up with it."""
 
     groups: int
@@ -45,7 +45,7 @@ class ReduceScatter(NamedTuple):
 
 def homes_of(
     view: View, mesh: Mesh, axes_of: tuple[int, ...], fixed: dict[int, int]
-) -> Iterator[tuple[Cut, ReduceScatter]]:
+) -> Iterator[tuple[Cut, WayHome]]:
     """The homes of one assignment and the ways there.
 
     `axes_of` has for each label the axes that cut it, as bits; `fixed` the places of some axes.
@@ -67,7 +67,7 @@ def homes_of(
                 inner[place] |= 1 << axis
         home = tuple(map(span_of, view.output, tile, inner))
         if all(_fits(mesh, span) for span in home):
-            yield home, ReduceScatter(groups, parts_of(mesh, summed), copies, tuple(placed))
+            yield home, WayHome(groups, parts_of(mesh, summed), copies, tuple(placed))
 
 
 def _fits(mesh: Mesh, span: Span) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from eindecomp.planner.space.cut import parts_of
 from eindecomp.planner.space.overlaps import moved, totals
 from eindecomp.tra.program.buffers import Role
-from eindecomp.tra.program.row import Row, row_of
+from eindecomp.tra.program.row import DeviceRow, row_of
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -56,7 +56,7 @@ class Program:
                 found[buffer.tensor].append(buffer)
         return {name: tuple(given) for name, given in found.items()}
 
-    def on(self, device: int) -> Row:
+    def on(self, device: int) -> DeviceRow:
         """What one device does, receives from whom and sends to whom."""
         return row_of(self.mesh, self.buffers, self.steps, device)
 

@@ -45,7 +45,7 @@ class DeviceStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DeviceRow:
     """What one device does, step by step."""
 
     device: int
@@ -59,7 +59,7 @@ class Row:
         return iter(self.steps)
 
 
-def row_of(mesh: Mesh, buffers: Sequence[Buffer], steps: Sequence[Step], device: int) -> Row:
+def row_of(mesh: Mesh, buffers: Sequence[Buffer], steps: Sequence[Step], device: int) -> DeviceRow:
     """The row of a device."""
     found = tuple(step_on(mesh, buffers, step, device) for step in steps)
     taken = given = 0
@@ -67,7 +67,7 @@ def row_of(mesh: Mesh, buffers: Sequence[Buffer], steps: Sequence[Step], device:
         item = _item(buffers, own.step)
         taken += item * own.exchange.elements_in
         given += item * own.exchange.elements_out
-    return Row(device, found, taken, given)
+    return DeviceRow(device, found, taken, given)
 
 
 def _item(buffers: Sequence[Buffer], step: Step) -> int:

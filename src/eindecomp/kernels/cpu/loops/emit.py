@@ -21,7 +21,7 @@ from eindecomp.lang.scalar import (
     Const,
     Expr,
     Number,
-    Result,
+    ResultKind,
     Scalar,
     Tuple,
 )
@@ -99,7 +99,7 @@ class ScalarLines:
                 return self._name(literal(number, of), of, True)
             case Tuple():
                 raise AssertionError("tuples are taken apart by the caller")
-            case Call(op, args) if FUNCTIONS[op].result is Result.CAST:
+            case Call(op, args) if FUNCTIONS[op].result is ResultKind.CAST:
                 return self.cast(self.value(args[0]), dtype(op))
             case Call("where", (condition, first, second)):
                 test = self.value(condition)
@@ -123,9 +123,9 @@ class ScalarLines:
         names = [operand.name for operand in operands]
         weak = all(operand.weak for operand in operands)
         match FUNCTIONS[op].result:
-            case Result.TRUTH:
+            case ResultKind.TRUTH:
                 result, weak = BOOL, False
-            case Result.REAL:
+            case ResultKind.REAL:
                 result = concrete(to_real(of))
             case _:
                 result = of
