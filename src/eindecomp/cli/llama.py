@@ -20,7 +20,7 @@ from eindecomp.planner.space.strategy import NAMED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eindecomp.models.llama import Piece
+    from eindecomp.models.llama import GeneratedToken
 
 
 def llama(
@@ -99,8 +99,8 @@ def _numbers(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _answer(model: Llama, generated: Iterator[Piece], as_numbers: bool, json: bool) -> None:
-    pieces: list[Piece] = []
+def _answer(model: Llama, generated: Iterator[GeneratedToken], as_numbers: bool, json: bool) -> None:
+    pieces: list[GeneratedToken] = []
     for piece in generated:
         blank = " " if as_numbers and pieces else ""
         pieces.append(piece)

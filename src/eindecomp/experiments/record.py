@@ -77,7 +77,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Host:
     """Where it was measured."""
 
     system: str
@@ -90,7 +90,7 @@ class Machine:
     versions: dict[str, str]
 
     @staticmethod
-    def here() -> Machine:
+    def here() -> Host:
         """This machine."""
         found = {"python": platform.python_version()}
         for package in _PACKAGES:
@@ -100,7 +100,7 @@ class Machine:
                 continue
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         system = f"{platform.system()} {platform.machine()}"
-        return Machine(system, _cpu(), cores(), memory, _blas(), found)
+        return Host(system, _cpu(), cores(), memory, _blas(), found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,14 @@ class Record:
     quick: bool
     date: str
     seconds: float
-    machine: Machine
+    machine: Host
     findings: Findings
 
     @staticmethod
     def of(experiment: str, quick: bool, seconds: float, findings: Findings) -> Record:
         """What was found here and now."""
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        return Record(experiment, quick, date, seconds, Machine.here(), findings)
+        return Record(experiment, quick, date, seconds, Host.here(), findings)
 
     def json(self) -> bytes:
         """The record as JSON, infinite ratios as "inf"."""

@@ -38,7 +38,7 @@ _STORED = {
 }
 FORMAT = "eindecomp checkpoint 1"
 LOSSES = "fit.losses"  # not an identifier, and so the name of no tensor
-Config = dict[str, str | int | float | bool | None]
+RunConfig = dict[str, str | int | float | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Checkpoint:
     step: int
     state: Mapping[str, Array]
     losses: list[float]
-    config: Config = field(default_factory=Config)
+    config: RunConfig = field(default_factory=RunConfig)
     graph: Graph | None = None
     """The step that was trained, where the checkpoint was read from a file."""
 
@@ -60,7 +60,7 @@ def check_storable(graph: Graph) -> None:
             raise InputError(f"{name}: no checkpoint can hold {graph[name].dtype.name}")
 
 
-def config_text(config: Config) -> str:
+def config_text(config: RunConfig) -> str:
     """A configuration as JSON."""
     try:
         return json.dumps(config, sort_keys=True, default=_plain_number)
@@ -96,7 +96,7 @@ def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> N
 
 
 def load_checkpoint(
-    path: str | Path, graph: Graph | None = None, config: Config | None = None
+    path: str | Path, graph: Graph | None = None, config: RunConfig | None = None
 ) -> Checkpoint:
     """Read a checkpoint: of the graph that it carries, which must be the given one, if one is.
 
@@ -119,8 +119,8 @@ def load_checkpoint(
 
 
 def _read_metadata(
-    path: Path, metadata: dict[str, str], config: Config | None
-) -> tuple[int, Config]:
+    path: Path, metadata: dict[str, str], config: RunConfig | None
+) -> tuple[int, RunConfig]:
     if metadata.get("format") != FORMAT:
         raise InputError(f"{path}: not a checkpoint: its format is {quote(metadata.get('format'))}")
     text = metadata.get("step", "")
@@ -132,7 +132,7 @@ def _read_metadata(
         raise InputError(f"{path}: config: not JSON: {shorten(str(error))}") from error
     if not isinstance(found, dict):
         raise InputError(f"{path}: config: not an object")
-    own = cast("Config", found)
+    own = cast("RunConfig", found)
     # As texts: JSON makes lists of tuples, and NaN is not equal to itself.
     if config is not None and config_text(own) != config_text(config):
         differing = sorted(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError
 from eindecomp.lang.dtypes import BFLOAT16, FLOAT32
+from eindecomp.models.llama.read_config import read_config
+from eindecomp.models.llama.rope_scaling import RopeScaling
 from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
@@ -16,26 +18,6 @@ if TYPE_CHECKING:
 
 DTYPES: dict[str, DType] = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 """The types that a model computes in."""
-
-
-@dataclass(frozen=True, slots=True)
-class RopeScaling:
-    """LLaMA 3.1's stretching of slow rotations, so that more positions can be told apart."""
-
-    factor: float
-    low: float
-    """Rotations of fewer turns than this over `positions` are slowed down by the whole factor."""
-    high: float
-    """Rotations of more turns than this are left as they are."""
-    positions: int
-    """What the model was first trained on."""
-
-    def __post_init__(self) -> None:
-        if not self.factor >= 1 or not 0 < self.low < self.high or self.positions < 1:
-            raise InputError(
-                "rope scaling needs a factor of at least 1, 0 < low < high and 1 or more "
-                f"positions, not {self}"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +78,13 @@ class Config:
     @staticmethod
     def from_folder(folder: str | Path) -> Config:
         """Read the `config.json` of a Hugging Face folder."""
-        from eindecomp.models.llama.read_config import read_config
-
-        return read_config(folder)
+        path, fields = read_config(folder)
+        if fields["dtype"] not in DTYPES:
+            fields["dtype"] = "float32"
+        try:
+            return Config(**fields)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
 
 
 _SIZES = ("vocabulary", "width", "layers", "heads", "kv_heads", "head_size", "hidden", "positions")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import InputError, quote
-from eindecomp.models.llama.config import DTYPES, Config, RopeScaling
 from eindecomp.models.llama.fields import Fields, check_folder, read_json
+from eindecomp.models.llama.rope_scaling import RopeScaling
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +33,8 @@ _ONLY: dict[str, tuple[object, ...]] = {
 }
 
 
-def read_config(folder: str | Path) -> Config:
-    """The configuration of the model in a folder."""
+def read_config(folder: str | Path) -> tuple[Path, dict[str, Any]]:
+    """The path of a folder's `config.json`, and the arguments of `Config` that it gives."""
     path = check_folder(folder) / "config.json"
     read = Fields(path, read_json(path))
     _refuse_what_is_not_llama(read)
@@ -43,28 +43,22 @@ def read_config(folder: str | Path) -> Config:
     if heads < 1 or (read.given("head_dim") is None and width % heads):
         raise InputError(f"{path}: hidden_size {width} is no multiple of {heads} heads")
     rope = read.inner("rope_scaling") or read.inner("rope_parameters")
-    stored = read.text("dtype") or read.text("torch_dtype") or "float32"
     positions = read.integer("max_position_embeddings", 2048)
-    try:
-        return Config(
-            vocabulary=read.integer("vocab_size"),
-            width=width,
-            layers=read.integer("num_hidden_layers"),
-            heads=heads,
-            kv_heads=read.integer("num_key_value_heads", heads),
-            head_size=read.integer("head_dim", width // heads),
-            hidden=read.integer("intermediate_size"),
-            epsilon=read.number("rms_norm_eps", 1e-6),
-            theta=_theta(read, rope),
-            scaling=_scaling(read, rope, positions),
-            positions=positions,
-            tied=read.truth("tie_word_embeddings"),
-            dtype=stored if stored in DTYPES else "float32",
-        )
-    except InputError as error:
-        if str(error).startswith(str(path)):
-            raise
-        raise InputError(f"{path}: {error}") from None
+    return path, {
+        "vocabulary": read.integer("vocab_size"),
+        "width": width,
+        "layers": read.integer("num_hidden_layers"),
+        "heads": heads,
+        "kv_heads": read.integer("num_key_value_heads", heads),
+        "head_size": read.integer("head_dim", width // heads),
+        "hidden": read.integer("intermediate_size"),
+        "epsilon": read.number("rms_norm_eps", 1e-6),
+        "theta": _theta(read, rope),
+        "scaling": _scaling(read, rope, positions),
+        "positions": positions,
+        "tied": read.truth("tie_word_embeddings"),
+        "dtype": read.text("dtype") or read.text("torch_dtype") or "float32",
+    }
 
 
 def _refuse_what_is_not_llama(read: Fields) -> None:
@@ -118,9 +112,13 @@ def _scaling(read: Fields, rope: Fields, positions: int) -> RopeScaling | None:
         )
     # transformers gives the outer field precedence, and takes the model's own length for none.
     original = "original_max_position_embeddings"
-    return RopeScaling(
+    numbers = (
         rope.number("factor"),
         rope.number("low_freq_factor"),
         rope.number("high_freq_factor"),
         read.integer(original) if original in read else rope.integer(original, positions),
     )
+    try:
+        return RopeScaling(*numbers)
+    except InputError as error:
+        raise InputError(f"{rope.where}: {error}") from None

@@ -13,7 +13,7 @@ from eindecomp.models.llama.config import DTYPES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eindecomp.models.llama.checkpoint import Checkpoint
+    from eindecomp.models.llama.weight_files import WeightFiles
     from eindecomp.models.llama.config import Config
 
     Array = np.ndarray[Any, Any]
@@ -60,15 +60,15 @@ def weights_of(config: Config) -> Iterator[Weight]:
         yield Weight("H", HEAD, table, table)
 
 
-def tied_as_stored(config: Config, checkpoint: Checkpoint) -> Config:
+def tied_as_stored(config: Config, files: WeightFiles) -> Config:
     """The configuration by what is stored: a head of its own counts, whatever `config.json` says.
 
     That is how transformers reads a folder that ties the head to the table but stores another one.
     """
-    if not (config.tied and TABLE in checkpoint.tensors and HEAD in checkpoint.tensors):
+    if not (config.tied and TABLE in files.tensors and HEAD in files.tensors):
         return config
     shape = (config.vocabulary, config.width)
-    table, head = checkpoint.array(TABLE, shape), checkpoint.array(HEAD, shape)
+    table, head = files.array(TABLE, shape), files.array(HEAD, shape)
     return config if _same_bytes(table, head) else replace(config, tied=False)
 
 
@@ -82,7 +82,7 @@ def _same_bytes(left: Array, right: Array) -> bool:
     )
 
 
-def load_weights(config: Config, checkpoint: Checkpoint) -> dict[str, Array]:
+def load_weights(config: Config, files: WeightFiles) -> dict[str, Array]:
     """The weights in the model's type: as they lie in the files, or converted into memory.
 
     Each tensor of the files has to be one of them: what is left over, such as biases, would change
@@ -93,12 +93,12 @@ def load_weights(config: Config, checkpoint: Checkpoint) -> dict[str, Array]:
     used = {HEAD} if config.tied else set[str]()
     for weight in weights_of(config):
         # A table that is not stored is the head that it is tied to.
-        swap = config.tied and weight.stored == TABLE and TABLE not in checkpoint.tensors
-        name = HEAD if swap and HEAD in checkpoint.tensors else weight.stored
-        array = checkpoint.array(name, weight.shape)
+        swap = config.tied and weight.stored == TABLE and TABLE not in files.tensors
+        name = HEAD if swap and HEAD in files.tensors else weight.stored
+        array = files.array(name, weight.shape)
         found[weight.name] = array.astype(to, copy=False).reshape(weight.seen)
         used.add(name)
-    for name, stored in checkpoint.tensors.items():
+    for name, stored in files.tensors.items():
         if name not in used and not name.endswith(_UNUSED):
             raise InputError(f"{stored.file}: config.json announces no tensor {quote(name, 100)}")
     return found

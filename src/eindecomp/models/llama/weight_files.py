@@ -36,7 +36,7 @@ _TYPES: dict[str, DType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTensor:
     """Where a tensor lies."""
 
     file: Path
@@ -46,7 +46,7 @@ class Stored:
     """Its first byte in the file."""
 
 
-class Checkpoint:
+class WeightFiles:
     """The tensors of a folder by name."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -79,7 +79,7 @@ class Checkpoint:
         return found.view(dtype).reshape(shape)
 
 
-def _find(folder: Path) -> dict[str, Stored]:
+def _find(folder: Path) -> dict[str, StoredTensor]:
     """The tensors of the one file, which transformers prefers where both are, or of the index."""
     if (folder / ADAPTER).exists():
         raise InputError(f"{folder / ADAPTER}: adapters are not supported: merge it into the model")
@@ -90,13 +90,13 @@ def _find(folder: Path) -> dict[str, Stored]:
     return _sharded(folder)
 
 
-def _sharded(folder: Path) -> dict[str, Stored]:
+def _sharded(folder: Path) -> dict[str, StoredTensor]:
     path = folder / INDEX
     weight_map: Any = read_json(path).get("weight_map")
     if type(weight_map) is not dict:
         raise InputError(f"{path}: weight_map is missing")
-    files: dict[str, dict[str, Stored]] = {}
-    found: dict[str, Stored] = {}
+    files: dict[str, dict[str, StoredTensor]] = {}
+    found: dict[str, StoredTensor] = {}
     places = cast("dict[str, Any]", weight_map)
     for name, file in places.items():
         if not _is_plain(file):
@@ -128,7 +128,7 @@ def _is_plain(file: Any) -> bool:
     )
 
 
-def _header(path: Path) -> dict[str, Stored]:
+def _header(path: Path) -> dict[str, StoredTensor]:
     """The tensors of one file; what is wrong with it the safetensors package finds."""
     if not path.is_file():
         raise InputError(f"{path} is missing")
@@ -142,7 +142,7 @@ def _header(path: Path) -> dict[str, Stored]:
         length = int.from_bytes(file.read(8), "little")
         entries: Mapping[str, Any] = json.loads(file.read(length))
     return {
-        name: Stored(
+        name: StoredTensor(
             path, entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
         )
         for name, entry in entries.items()
