@@ -40,8 +40,8 @@ def run(
     an engine. `trace` is a file to write for Perfetto or Chrome, with the rows of each device;
     where that fails after the run, as on a full disk, a warning says so. A bar shows the progress
     of a long run on a terminal, unless `progress` says otherwise. `on_event` is called with one
-    event at a time; what it raises cancels the run, and is raised from here as it is. The outputs are
-    `result["Z"]`, what it took is `result.stats`.
+    event at a time; what it raises cancels the run, and is raised from here as it is. The outputs
+    are `result["Z"]`, what it took is `result.stats`.
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"run takes a Plan, as ed.plan makes it, not {type(plan).__name__}")

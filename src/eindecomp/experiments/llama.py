@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from eindecomp.engines.engine import Engine
 
     Array = np.ndarray[Any, Any]
     Strategy = str | Sequence[str] | None
@@ -43,10 +46,13 @@ def llama(
     say: Callable[[str], None] = lambda _: None,
     *,
     devices: Sequence[int] | None = None,
+    engine: str | Engine = "threads",
 ) -> Findings:
-    """Time a small model against transformers, and price plans of 7B; `quick` is a tiny one."""
+    """Time a small model against transformers, and price plans of 7B; `quick` takes a tiny one."""
     small = TINY if quick else one_billion()
-    timed = [row for batch in _BATCHES for row in measure_model(small, batch, 128, 3, say)]
+    timed: list[Timed] = []
+    for batch in _BATCHES:
+        timed += measure_model(small, batch, 128, 3, say, engine=engine)
     priced: list[Priced] = []
     config = replace(CONFIGS["7B"], layers=2 if quick else _LAYERS)
     counts = devices or (FEW if quick else DEVICES)
@@ -64,31 +70,35 @@ def measure_model(
     say: Callable[[str], None],
     *,
     strategies: bool = True,
+    engine: str | Engine = "threads",
 ) -> list[Timed]:
-    """Reading prompts at once, then one token more of each; the first is as `Llama` plans."""
+    """Read whole prompts, then one more token of each; the first plans as `Llama` does."""
     size = f"{config.parameters / 1e9:.2g} billion, b = {batch}"
-    first = Llama.random(config, cores())
+    first = Llama.random(config, cores(), engine=engine)
     models = {_HERE: first}
     if strategies:
         named: dict[str, Strategy] = {_LEAST: None}
         named |= applicable(prefill_graph(config, batch, tokens))
         for name, strategy in named.items():
-            models[name] = Llama(config, first.weights, cores(), strategy)
+            models[name] = Llama(config, first.weights, cores(), strategy, engine=engine)
     ids = np.random.default_rng(tokens).integers(0, config.vocabulary, (batch, tokens))
-    say(f"{size}: reading {tokens} tokens")
-    rows = race(
-        f"{size}, prefill of {tokens}",
-        [_prefill(name, model, ids) for name, model in models.items()],
-        {"transformers": partial(transformers.prefill, first, ids)},
-        repeats,
-    )
-    say(f"{size}: one token more after {tokens}")
-    return rows + race(
-        f"{size}, decode after {tokens}",
-        [_decode(name, model, ids) for name, model in models.items()],
-        {"transformers": partial(transformers.decode, first, ids, ids[:, 0])},
-        4 * repeats,
-    )
+    with ExitStack() as stack:
+        for model in models.values():
+            stack.enter_context(model)
+        say(f"{size}: reading {tokens} tokens")
+        rows = race(
+            f"{size}, prefill of {tokens}",
+            [_prefill(name, model, ids) for name, model in models.items()],
+            {"transformers": partial(transformers.prefill, first, ids)},
+            repeats,
+        )
+        say(f"{size}: one more token after {tokens}")
+        return rows + race(
+            f"{size}, decode after {tokens}",
+            [_decode(name, model, ids) for name, model in models.items()],
+            {"transformers": partial(transformers.decode, first, ids, ids[:, 0])},
+            4 * repeats,
+        )
 
 
 def _prefill(name: str, model: Llama, ids: Array) -> Contender:

@@ -118,16 +118,20 @@ class Record:
 
     experiment: str
     quick: bool
+    engine: str
+    """The name of the engine that ours ran on."""
     date: str
     seconds: float
     machine: Host
     findings: Findings
 
     @staticmethod
-    def of(experiment: str, quick: bool, seconds: float, findings: Findings) -> Record:
+    def of(
+        experiment: str, quick: bool, seconds: float, findings: Findings, engine: str = "threads"
+    ) -> Record:
         """What was found here and now."""
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        return Record(experiment, quick, date, seconds, Host.here(), findings)
+        return Record(experiment, quick, engine, date, seconds, Host.here(), findings)
 
     def json(self) -> bytes:
         """The record as JSON, infinite ratios as "inf"."""

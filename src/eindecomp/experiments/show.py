@@ -27,7 +27,9 @@ def show(record: Record) -> str:
         tables += [Text(f"{title}{case}, inputs {inputs}"), _moves(rows)]
     if found.curves:
         tables += [Text("Losses"), _losses(found.curves)]
-    head = Text(f"{record.experiment}, {record.date}\n{describe(record.machine)}\n")
+    head = Text(
+        f"{record.experiment} on {record.engine}, {record.date}\n{describe(record.machine)}\n"
+    )
     return render(_WIDTH, head, *tables)
 
 

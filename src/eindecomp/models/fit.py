@@ -107,9 +107,9 @@ def fit(
 
     `checkpoint` is a file that is written every `every` steps and after the last one. If it exists
     already, training resumes from it and gives the same numbers as if it had not stopped: `data`
-    continues where it was (an iterable is read from its beginning and skipped), and `config` must be
-    the same. `resume=False` starts over. If the file cannot be written, as on a full disk, training
-    continues with a warning and tries again `every` steps later; if the last write fails,
+    continues where it was (an iterable is read from its beginning and skipped), and `config` must
+    be the same. `resume=False` starts over. If the file cannot be written, as on a full disk,
+    training continues with a warning and tries again `every` steps later; if the last write fails,
     `NotSavedError` holds the state. A bar shows the progress on a terminal, unless `progress` says
     otherwise.
     """

@@ -75,6 +75,10 @@ class _Ready:
         graph = self.schedule.graph
         self.bound: tuple[Bound, ...] = tuple(bind(graph, call) for call in self.schedule.calls)
         self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
+        self.layouts = {
+            name: tuple(buffer.tiling for buffer in buffers)
+            for name, buffers in self.program.inputs.items()
+        }
 
     @cached_property
     def space(self) -> Peak:
@@ -125,9 +129,8 @@ class ThreadsProgram:
 
     def place(self, name: str, given: Any) -> Tensor:
         """Keep an input where it is: threads read the caller's memory."""
-        program = self.ready.program
         data = given.held() if isinstance(given, Tensor) else SharedArray(given, is_own=False)
-        return self._tensor(name, tuple(b.tiling for b in program.inputs[name]), data)
+        return self._tensor(name, self.ready.layouts[name], data)
 
     def _tensor(self, name: str, tilings: tuple[Tiling, ...], data: SharedArray) -> Tensor:
         vertex = self.schedule.graph[name]
@@ -182,12 +185,14 @@ class ThreadsProgram:
 
     def _arrays(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
         """The arrays of all inputs, and what bringing tensors to where they are wanted moves."""
-        arrays = dict(inputs)
+        arrays, layouts = dict(inputs), self.ready.layouts
         placed = 0
         for name, given in inputs.items():
             if isinstance(given, Tensor):
                 arrays[name] = given.held().array
-                placed += placing_bytes(self.ready.program, name, given)
+                # What was placed for this plan, as weights are, has these very layouts.
+                if given.tilings is not layouts[name]:
+                    placed += placing_bytes(self.ready.program, name, given)
         return arrays, placed
 
     def _outputs(self, memory: Memory) -> dict[str, Tensor]:
@@ -197,7 +202,7 @@ class ThreadsProgram:
         for name, array in found.items():
             number = program.outputs.get(name)
             if number is None:  # an input: it lies as it was given
-                tilings = tuple(b.tiling for b in program.inputs[name])
+                tilings = self.ready.layouts[name]
             else:
                 tilings = (program.buffers[number].tiling,)
             tensors[name] = self._tensor(name, tilings, SharedArray(array, is_own=True))

@@ -28,7 +28,6 @@ class PlacedWeights:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self._engine = engine_of(engine, options)
-        self._weights = weights
         self._latest: Mapping[str, Any] = weights
         self._tensors: dict[tuple[object, ...], Tensor] = {}
         self._executables: dict[int, tuple[Executable, Mapping[str, Tensor]]] = {}
@@ -45,20 +44,22 @@ class PlacedWeights:
         return executable({**inputs, **weights})
 
     def _place(self, executable: Executable) -> dict[str, Tensor]:
-        """The weights in the layouts of a plan; those of another plan are shared where they agree."""
+        """The weights in a plan's layouts, shared with the plans before where they agree."""
         placed = executable.place(self._latest)
         for name, tensor in placed.items():
-            key = (name, tensor.mesh, tensor.tilings)
-            placed[name] = self._tensors.setdefault(key, tensor)
+            known = self._tensors.setdefault((name, tensor.mesh, tensor.tilings), tensor)
+            if known.data is not tensor.data:
+                placed[name] = known
         self._latest = placed
         return placed
 
     def close(self) -> None:
         """Close the executables and free the weights."""
         self._closed = True
-        for executable, _ in self._executables.values():
+        for executable, weights in self._executables.values():
             executable.close()
-        for tensor in self._tensors.values():
-            tensor.release()
+            for tensor in weights.values():
+                tensor.release()
         self._executables.clear()
         self._tensors.clear()
+        self._latest = {}

@@ -13,8 +13,8 @@ from eindecomp.models.llama.config import DTYPES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eindecomp.models.llama.weight_files import WeightFiles
     from eindecomp.models.llama.config import Config
+    from eindecomp.models.llama.weight_files import WeightFiles
 
     Array = np.ndarray[Any, Any]
 
