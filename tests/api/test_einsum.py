@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.api.einsum import KEPT, _program
+from eindecomp.api.einsum import KEPT, _executable
+from eindecomp.engines.threads.engine import ThreadsEngine
 
 
 @pytest.mark.parametrize("devices", [1, 2, 5])
@@ -28,14 +29,14 @@ def test_operands_in_any_byte_order():
 
 
 def test_what_was_used_last_is_kept():
-    _program.cache_clear()
+    _executable.cache_clear()
     x = np.ones(2)
     ed.einsum("i->i", x)
     for size in range(3, KEPT + 10):
         ed.einsum("i->i", x)
         ed.einsum("i->", np.ones(size), agg="max")
-    assert _program.cache_info().misses == KEPT + 8
-    assert _program.cache_info().currsize == KEPT
+    assert _executable.cache_info().misses == KEPT + 8
+    assert _executable.cache_info().currsize == KEPT
 
 
 def test_what_cannot_fit_is_refused():
@@ -51,3 +52,14 @@ def test_einsum_refuses_what_equals_a_number_it_knows():
         ed.einsum("ij->ijk", x, devices=2.0, sizes={"k": 4})
     with pytest.raises(ed.GraphError, match="whole number"):
         ed.einsum("ij->ijk", x, devices=2, sizes={"k": 4.0})
+
+
+def test_any_engine_computes_it():
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((5, 7)), rng.standard_normal((7, 3))
+    for engine in ("apart", ThreadsEngine(workers=1)):
+        found = ed.einsum("ij,jk->ik", x, y, join="(x-y)**2", devices=4, engine=engine)
+        assert np.allclose(found, ((x[:, :, None] - y) ** 2).sum(axis=1))
+        assert np.allclose(ed.einsum("ij->j", x, agg="max", devices=3, engine=engine), x.max(0))
+    with pytest.raises(ed.InputError, match="there is no engine 'apartt'; did you mean 'apart'"):
+        ed.einsum("i->i", x[0], engine="apartt")
