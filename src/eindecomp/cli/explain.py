@@ -32,7 +32,7 @@ def explain(
     time: ask.Time = 45,
     json: ask.Json = False,
 ) -> None:
-    """Say what a plan cuts how, what moves where, what that costs, and why not otherwise.
+    """Explain how a plan cuts each vertex, what moves, what it costs, and the alternatives.
 
     Takes a saved plan, or plans a graph first.
     """

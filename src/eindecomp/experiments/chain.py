@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _ROWS = {"rows": ["i", "l"]}
-"""What a chain has for data parallelism: every product is cut along the rows of its result."""
+"""A chain's data parallelism: every product is cut along the rows of its result."""
 _MANY = 8
 _LONG = 2000
-"""Larger chains are not warmed up: a call takes many seconds, and smaller ones came before."""
+"""Larger chains are not warmed up: a call takes many seconds, and smaller ones ran before."""
 
 
 def chain(

@@ -1,6 +1,6 @@
 """Experiment 2: training a large feed-forward classifier, against torch alone and data parallel.
 
-All begin with the same parameters and see the same few batches again and again, so that there is
+All start from the same parameters and see the same few batches repeatedly, so that there is
 something to learn in few steps.
 """
 
@@ -44,7 +44,7 @@ _BATCHES = 4
 _FEW_STEPS = 6
 """For strategies, which all compute the same."""
 
-_WITHOUT = ("attention",)  # h is not heads here but the hidden layer: that would be megatron again
+_WITHOUT = ("attention",)  # h is the hidden layer here, not heads: it would be megatron again
 
 
 def ffnn(

@@ -1,4 +1,4 @@
-"""Experiment 3: LLaMA, what reading prompts moves on many devices, and how long it takes here."""
+"""Experiment 3: LLaMA, the bytes that prefill moves on many devices, and its time here."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 TINY = Config(
     vocabulary=1000, width=128, layers=2, heads=8, kv_heads=4, head_size=16, hidden=352, tied=True
 )
-_BATCHES = (1, 2)  # one, as people ask; two, so that data parallelism has something to divide
+_BATCHES = (1, 2)  # one is the usual case; with two, data parallelism has something to divide
 _SEQUENCE = 4096
 _LAYERS = 4
-"""Of the 32 of 7B: all are alike, and plans of more take longer without saying more."""
+"""Of the 32 layers of 7B: they are all alike, and plans of more only take longer."""
 _HERE, _LEAST = f"{OURS}, one machine", f"{OURS}, fewest bytes"
 
 

@@ -22,7 +22,7 @@ _PACKAGES = ("eindecomp", "numpy", "scipy", "numba", "torch", "dask", "transform
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds over so many repeats; the spread is the slowest over the fastest."""
+    """Seconds over a number of repeats; the spread is the slowest over the fastest."""
 
     best: float
     median: float
@@ -59,7 +59,7 @@ class Priced:
     name: str
     plan_cost: int
     bytes_counted: int
-    """By the tasks that an engine is given."""
+    """Counted from the program that an engine is given."""
     ratio: float
     """To EinDecomp's own plan: infinite where that moves nothing."""
     gap: float

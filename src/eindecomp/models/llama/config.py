@@ -30,10 +30,10 @@ class Config:
 
     vocabulary: int
     width: int
-    """Of the stream of activations between layers."""
+    """The width of the residual stream."""
     layers: int
     heads: int
-    """Of queries; each of the `kv_heads` serves `groups` of them."""
+    """Query heads; each of the `kv_heads` serves `groups` of them."""
     kv_heads: int
     head_size: int
     hidden: int
@@ -42,9 +42,9 @@ class Config:
     theta: float = 10000.0
     scaling: RopeScaling | None = None
     positions: int = 2048
-    """How long a sequence may become."""
+    """The longest possible sequence."""
     tied: bool = False
-    """Whether the table of embeddings is the output head too."""
+    """Whether the embedding table is also the output head."""
     interleaved: bool = False
     """Whether neighbours rotate together, as in Meta's files, or halves, as in Hugging Face's."""
     dtype: str = "float32"
@@ -64,12 +64,12 @@ class Config:
 
     @property
     def groups(self) -> int:
-        """How many heads of queries share one head of keys and values."""
+        """The number of query heads that share one head of keys and values."""
         return self.heads // self.kv_heads
 
     @property
     def parameters(self) -> int:
-        """How many numbers the weights are."""
+        """The number of parameters."""
         attention = 2 * self.width * self.head_size * (self.heads + self.kv_heads)
         layer = attention + 3 * self.width * self.hidden + 2 * self.width
         tables = self.vocabulary * self.width * (1 if self.tied else 2)

@@ -11,8 +11,8 @@ from eindecomp.models.llama.rope_scaling import RopeScaling
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Whatever transformers reads of a configuration and a LLaMA's numbers depend on, but the sizes: the
-# values at which it computes what we do. A field may be absent, `model_type` excepted.
+# All that transformers reads from a configuration and that changes a LLaMA's numbers, sizes
+# excepted, with the values for which it computes what we do. Only `model_type` is required.
 _ONLY: dict[str, tuple[object, ...]] = {
     "model_type": ("llama",),
     "attribute_map": (None, {}),
@@ -69,8 +69,8 @@ def _refuse_what_is_not_llama(read: Fields) -> None:
             raise InputError(
                 f"{read.where}: {name} is {quote(read.given(name))}; only {known[0]!r} is supported"
             )
-    # Tokens see all those before them. Kinds of layers, where they stand, decide that, and a window
-    # only where they do not.
+    # Tokens attend to all tokens before them: `layer_types` decides that, and a window only if
+    # there are no layer types.
     kinds: Any = read.given("layer_types")
     if kinds is not None:
         if not isinstance(kinds, list) or set(map(str, kinds)) != {"full_attention"}:  # pyright: ignore[reportUnknownArgumentType]
@@ -85,12 +85,12 @@ def _refuse_what_is_not_llama(read: Fields) -> None:
 
 
 def _is_same(value: object, other: object) -> bool:
-    """Equality that tells true from 1."""
+    """Equality that distinguishes true from 1."""
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
 def _theta(read: Fields, rope: Fields) -> float:
-    """Where a null stands transformers has no number either: it is refused, not replaced."""
+    """A null is refused, not replaced: transformers has no number for it either."""
     if "rope_theta" in rope:
         return rope.number("rope_theta")
     return read.number("rope_theta") if "rope_theta" in read else 10000.0
@@ -110,7 +110,7 @@ def _scaling(read: Fields, rope: Fields, positions: int) -> RopeScaling | None:
         raise InputError(
             f"{rope.where}: rope scaling {quote(kind)} is not supported; 'default' and 'llama3' are"
         )
-    # transformers gives the outer field precedence, and takes the model's own length for none.
+    # As in transformers, the outer field comes first; the default is the model's own length.
     original = "original_max_position_embeddings"
     numbers = (
         rope.number("factor"),

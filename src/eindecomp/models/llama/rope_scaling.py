@@ -9,15 +9,15 @@ from eindecomp.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """LLaMA 3.1's stretching of slow rotations, so that more positions can be told apart."""
+    """LLaMA 3.1's stretching of slow rotations, so that more positions are distinguishable."""
 
     factor: float
     low: float
-    """Rotations of fewer turns than this over `positions` are slowed down by the whole factor."""
+    """Rotations with fewer turns than this over `positions` are slowed by the whole factor."""
     high: float
-    """Rotations of more turns than this are left as they are."""
+    """Rotations with more turns than this are left unchanged."""
     positions: int
-    """What the model was first trained on."""
+    """The sequence length of the original training."""
 
     def __post_init__(self) -> None:
         if not self.factor >= 1 or not 0 < self.low < self.high or self.positions < 1:
