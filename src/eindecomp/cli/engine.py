@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from eindecomp.engines.engine import Engine
 
 EngineName = Annotated[
-    str, typer.Option("--engine", metavar="NAME", help="what runs the plan: threads, apart, …")
+    str,
+    typer.Option("--engine", metavar="NAME", help="the engine that runs the plan: threads, apart"),
 ]
 EngineOptions = Annotated[
     list[str] | None,
