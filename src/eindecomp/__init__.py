@@ -103,7 +103,9 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'eindecomp' has no attribute {name!r}")
     module = import_module(f"eindecomp.{_LATER[name]}")
-    return module if name in ("models", "solve") else getattr(module, name)
+    found = module if name in ("models", "solve") else getattr(module, name)
+    globals()[name] = found  # found at once from now on
+    return found
 
 
 def __dir__() -> list[str]:

@@ -4,59 +4,40 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from agreement import agree, arrays_for
 from hypothesis import given
 from hypothesis import strategies as st
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
+from eindecomp.engines.apart.engine import ApartEngine
 from eindecomp.engines.threads.engine import ThreadsEngine
 from strategies import graphs
 
-FOUR = ThreadsEngine(workers=4)
-
-
-def _arrays(graph, seed=0):
-    rng = np.random.default_rng(seed)
-    found = {}
-    for vertex in graph.inputs:
-        if vertex.dtype.kind in "iu":
-            found[vertex.name] = rng.integers(0, 2, vertex.shape).astype(vertex.dtype)
-        else:
-            found[vertex.name] = rng.uniform(-1, 1, vertex.shape).astype(vertex.dtype)
-    return found | dict.fromkeys(graph.scalars, 0.5)
-
-
-def _agree(found, wanted, tolerance):
-    for name, right in wanted.items():
-        left = found[name]
-        assert (left.shape, left.dtype) == (right.shape, right.dtype)
-        wide = np.complex128 if right.dtype.kind == "c" else np.float64
-        left, right = left.astype(wide), right.astype(wide)
-        scale = np.abs(right[np.isfinite(right)]).max(initial=1e-3)
-        # Graphs of float64 have results of other types as well.
-        real = wanted[name].dtype.itemsize // (2 if wide is np.complex128 else 1)
-        most = max(tolerance, {2: 2e-2, 4: 1e-5}.get(real, 0))
-        np.testing.assert_allclose(left, right, rtol=most, atol=most * scale)
+ENGINES = {"threads": ThreadsEngine(workers=4), "apart": ApartEngine()}
+every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 
 @pytest.mark.parametrize("devices", [1, 3, 8])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("op", OPS)
-def test_each_kind(op, sizes, devices):
+@every_engine
+def test_each_kind(engine, op, sizes, devices):
     graph = parse(op, SIZES[sizes])
-    arrays = _arrays(graph)
+    arrays = arrays_for(graph)
     for rewrite in (True, False):
         plan = ed.plan(graph, devices, rewrite=rewrite)
-        found = ed.run(plan, arrays, FOUR)
-        _agree(found, ed.evaluate(graph, arrays), 1e-4)
+        found = ed.run(plan, arrays, ENGINES[engine])
+        agree(found, ed.evaluate(graph, arrays), 1e-4)
         assert found.stats.bytes_moved == plan.cost
 
 
+@every_engine
 @given(graph=graphs(), devices=st.integers(1, 16))
-def test_graphs_of_every_kind(graph, devices):
-    arrays = _arrays(graph)
+def test_graphs_of_every_kind(engine, graph, devices):
+    arrays = arrays_for(graph)
     plan = ed.plan(graph, devices, rewrite=False)
-    _agree(ed.run(plan, arrays, FOUR), ed.evaluate(graph, arrays), 1e-9)
+    agree(ed.run(plan, arrays, ENGINES[engine]), ed.evaluate(graph, arrays), 1e-9)
 
 
 TYPES = ["int8", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64",
@@ -65,7 +46,8 @@ TYPES = ["int8", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "f
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("strategy", [["i"], ["j"], "sqrt"])
-def test_each_type(dtype, strategy):
+@every_engine
+def test_each_type(engine, dtype, strategy):
     text = f"""
     input X[i: 6, j: 10] {dtype}, Y[j, k: 5] {dtype}
     Z[i,k] <- sum X[i,j] * Y[j,k]
@@ -73,10 +55,10 @@ def test_each_type(dtype, strategy):
     output W, Z
     """
     graph = ed.parse(text)
-    arrays = _arrays(graph)
+    arrays = arrays_for(graph)
     plan = ed.plan(graph, 4, strategy=strategy)
     low = dtype in ("float16", "bfloat16")
-    _agree(ed.run(plan, arrays), ed.evaluate(graph, arrays), 3e-2 if low else 1e-5)
+    agree(ed.run(plan, arrays, engine), ed.evaluate(graph, arrays), 3e-2 if low else 1e-5)
 
 
 SUMS = [[2048] + [1] * 15, [60000, 60000, -60000] + [0] * 13]
@@ -87,21 +69,23 @@ SUMS = [[2048] + [1] * 15, [60000, 60000, -60000] + [0] * 13]
 @pytest.mark.parametrize(
     "left", ["Z[]", "Z[i]", "Z[v: 2 = ids[j]]"], ids=["sum", "gemm", "scatter"]
 )
-def test_low_precision_is_rounded_once(left, dtype, values):
+@every_engine
+def test_low_precision_is_rounded_once(engine, left, dtype, values):
     right = "sum X[j] * Y[j,i]" if left == "Z[i]" else "sum X[j]"
     graph = ed.parse(
         f"input X[j: 16] {dtype}, Y[j, i: 2] {dtype}, ids[j] int64\n{left} <- {right}\noutput Z"
     )
     arrays = {"X": np.array(values, dtype), "Y": np.ones((16, 2), dtype), "ids": np.ones(16, int)}
     plan = ed.plan(graph, 16, strategy=["j"])
-    found = ed.run(plan, arrays)
+    found = ed.run(plan, arrays, engine)
     assert found.stats.bytes_moved == plan.cost > 0
     assert found["Z"].tolist() == ed.evaluate(graph, arrays)["Z"].tolist()
 
 
-def test_gradients_run():
+@every_engine
+def test_gradients_run(engine):
     graph = ed.parse("input X[b: 8, f: 6], W[f, o: 4]\nY[b,o] <- sum X[b,f] * W[f,o]\n"
                      "loss[] <- sum relu(Y[b,o])**2\noutput loss")  # fmt: skip
     graph = ed.grad(graph, "loss", wrt=["W"])
-    arrays = _arrays(graph)
-    _agree(ed.run(ed.plan(graph, 4), arrays), ed.evaluate(graph, arrays), 1e-4)
+    arrays = arrays_for(graph)
+    agree(ed.run(ed.plan(graph, 4), arrays, engine), ed.evaluate(graph, arrays), 1e-4)

@@ -1,4 +1,4 @@
-"""Real movement by brute force: every assignment of mesh axes, every home, every further layout.
+"""Real movement by brute force: every assignment of mesh axes, every home, every second layout.
 
 Written from the definitions alone, with nothing of the planner in it, for graphs of EinSums.
 """
@@ -149,10 +149,10 @@ def made_cost(
     for home, reduced in homes(shape, tile, summed, axes, width):
         fetched = [received(shape, home, need, axes) for need in needs]
         add(reduced + sum(fetched), home)
-        for further in set(needs):
-            again = [received(shape, further, need, axes) for need in needs]
-            kept = received(shape, home, further, axes)
-            add(reduced + kept + sum(map(min, fetched, again)), home, further)
+        for second in set(needs):
+            again = [received(shape, second, need, axes) for need in needs]
+            kept = received(shape, home, second, axes)
+            add(reduced + kept + sum(map(min, fetched, again)), home, second)
     return min(best)
 
 

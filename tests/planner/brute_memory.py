@@ -29,7 +29,7 @@ from brute_bytes import (
 )
 
 if TYPE_CHECKING:
-    from eindecomp import Graph
+    from eindecomp import Graph, Vertex
     from eindecomp.planner.plan import Plan
 
 Shape = tuple[int, ...]
@@ -40,12 +40,12 @@ class Kept(NamedTuple):
 
     row: tuple[str | None, ...]
     home: Layout
-    further: Layout | None
+    second: Layout | None
     reduced: int = 0
 
     @property
     def layouts(self) -> list[Layout]:
-        return [self.home] if self.further is None else [self.home, self.further]
+        return [self.home] if self.second is None else [self.home, self.second]
 
 
 def fullest(shape: Shape, layout: Layout, axes: Axes) -> int:
@@ -84,8 +84,7 @@ def peak(graph: Graph, axes: Axes, inputs: str, decided: dict[str, Kept]) -> int
         shape, item, reads = vertex.shape, vertex.dtype.itemsize, reading[name]
         if name in decided:
             kept, now = decided[name], list(decided).index(name)
-            width = partial_width(vertex) if summed_axes(vertex.labels, kept.row) else 1
-            held[now] += width * item * fullest(shape, layout_of(vertex.labels, kept.row), axes)
+            held[now] += item * (fullest(shape, kept.home, axes) + reducing(vertex, kept.row, axes))
             last = max([now, *(step for step, _ in reads)])
             for step in range(now + 1, end if name in outputs else last + 1):
                 held[step] += item * sum(fullest(shape, own, axes) for own in kept.layouts)
@@ -103,6 +102,27 @@ def peak(graph: Graph, axes: Axes, inputs: str, decided: dict[str, Kept]) -> int
             options.append(stored(shape, item, reads, axes, end))
     ways = product(*options)
     return max(min(max(map(sum, zip(held, *way, strict=True)), default=0) for way in ways), 0)
+
+
+def reducing(vertex: Vertex, row: tuple[str | None, ...], axes: Axes) -> int:
+    """Elements beside the result while partial ones are reduced: they, and two of the blocks.
+
+    A block is what one device reduces: its part of the result, or where several keep the same part
+    a share of that, cut along its longest side; in whichever home that is largest.
+    """
+    summed = summed_axes(vertex.labels, row)
+    if not summed:
+        return 0
+    tile = layout_of(vertex.labels, row)
+    width = partial_width(vertex)
+    largest = 0
+    for home, _ in homes(vertex.shape, tile, summed, axes, width):
+        copies = pieces(axes, [axis for axis in summed if axis not in sum(home, ())])
+        for box in boxes(vertex.shape, home, axes):
+            sides = sorted(high - low for low, high in box)
+            longest = sides.pop() if sides else 1
+            largest = max(largest, prod(sides) * -(-longest // copies))
+    return width * (fullest(vertex.shape, tile, axes) + 2 * largest)
 
 
 def stored(
@@ -129,8 +149,8 @@ def moved(graph: Graph, axes: Axes, inputs: str, decided: dict[str, Kept]) -> in
         if name in decided:
             kept = decided[name]
             total += item * kept.reduced
-            if kept.further is not None:
-                total += item * received(shape, kept.home, kept.further, axes)
+            if kept.second is not None:
+                total += item * received(shape, kept.home, kept.second, axes)
             for _, need in reads:
                 total += item * min(received(shape, own, need, axes) for own in kept.layouts)
         elif inputs == "sharded":
@@ -140,7 +160,7 @@ def moved(graph: Graph, axes: Axes, inputs: str, decided: dict[str, Kept]) -> in
 
 
 def every_plan(graph: Graph, axes: Axes) -> Iterator[dict[str, Kept]]:
-    """Every assignment, home and further layout of all vertices."""
+    """Every assignment, home and second layout of all vertices."""
     rows = {v.name: assignments(graph.label_sizes(v), axes) for v in made(graph)}
     for picked in product(*rows.values()):
         row_of = dict(zip(rows, picked, strict=True))
@@ -151,14 +171,14 @@ def every_plan(graph: Graph, axes: Axes) -> Iterator[dict[str, Kept]]:
             vertex = graph[name]
             tile, summed = layout_of(vertex.labels, row), summed_axes(vertex.labels, row)
             wanted = [need for _, need in reading[name]]
-            further = [None, *dict.fromkeys(wanted)] if len(wanted) > 1 else [None]
+            second = [None, *dict.fromkeys(wanted)] if len(wanted) > 1 else [None]
             options.append(
                 [
                     Kept(row, home, other, reduced)
                     for home, reduced in homes(
                         vertex.shape, tile, summed, axes, partial_width(vertex)
                     )
-                    for other in further
+                    for other in second
                 ]
             )
         for chosen in product(*options):
@@ -188,9 +208,9 @@ def kept_of(plan: Plan) -> dict[str, Kept]:
     for name, decision in plan.decisions.items():
         labels = list(plan.parts[name])
         row = tuple(None if k < 0 else labels[k] for k in decision.assignment)
-        home, further = (
+        home, second = (
             None if cut is None else tuple(axes_of(s.axes) + axes_of(s.inner) for s in cut)
-            for cut in (decision.home, decision.further)
+            for cut in (decision.home, decision.second)
         )
-        found[name] = Kept(row, home or (), further)
+        found[name] = Kept(row, home or (), second)
     return found

@@ -1,6 +1,6 @@
 """Real movement by brute force for every kind of vertex, element by element.
 
-As slow as it is general: every assignment, every home and every further layout is carried out by
+As slow as it is general: every assignment, every home and every second layout is carried out by
 `simulate` and its masks are compared.
 """
 
@@ -70,7 +70,7 @@ def _homes(
     graph: Graph, vertex: Vertex, axes: tuple[int, ...], labels: list[str], row: tuple[int, ...]
 ) -> Iterator[Site]:
     def site(places: dict[int, int]) -> Site:
-        decision = SimpleNamespace(assignment=row, places=places, further=None)
+        decision = SimpleNamespace(assignment=row, places=places, second=None)
         plan = SimpleNamespace(
             graph=graph,
             mesh=SimpleNamespace(sizes=axes),
@@ -141,12 +141,12 @@ def _least(tensor: Vertex, own: list[Site] | None, needs: Sequence[Masks]) -> in
         home = np.array(site.home)
         fetched = [_lacking(need, home) for need in wanted]
         least = sum(fetched)
-        for further in wanted:
+        for second in wanted:
             again = [
-                _lacking(need, further) if has_all(further, need) else at_home
+                _lacking(need, second) if has_all(second, need) else at_home
                 for need, at_home in zip(wanted, fetched, strict=True)
             ]
-            least = min(least, _lacking(further, home) + sum(map(min, fetched, again)))
+            least = min(least, _lacking(second, home) + sum(map(min, fetched, again)))
         best.append(site.reduced() + item * least)
     return min(best)
 

@@ -59,14 +59,14 @@ def simulate(plan: Plan) -> Moved:
         moved.join[name] = 0
         moved.aggregate[name] = site.reduced()
         moved.repartition[name] = (
-            0 if site.further is None else item * lacking(site.further, site.home)
+            0 if site.second is None else item * lacking(site.second, site.home)
         )
         for k, source in enumerate(site.vertex.inputs):
             need, origin = site.needs[k], plan.graph[source]
             if need is None or isinstance(origin.op, Fill):
                 continue
             if source in sites:
-                held = [sites[source].home, sites[source].further]
+                held = [sites[source].home, sites[source].second]
                 received = min(
                     lacking(need, own) for own in held if own is not None and has_all(own, need)
                 )
@@ -177,9 +177,9 @@ class Site:
         return found
 
     @cached_property
-    def further(self) -> Masks | None:
+    def second(self) -> Masks | None:
         """What each device keeps besides."""
-        cut = self.plan.decisions[self.vertex.name].further
+        cut = self.plan.decisions[self.vertex.name].second
         return None if cut is None else self.decoded(cut)
 
     def decoded(self, cut: Any) -> Masks:

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from math import prod
+from pathlib import Path
 
 import pytest
 from brute_bound import viable
@@ -137,7 +139,7 @@ def test_the_bytes_of_a_hand_made_decomposition(parts, devices, elements):
     ("parts", "message"),
     [
         ({}, "does not say how Z"),
-        ({"Z": {}, "W": {}}, "computes no 'W'"),
+        ({"Z": {}, "W": {}}, "has no computed vertex 'W'"),
         ({"Z": {"q": 2}}, "has no label 'q'"),
         ({"Z": {"i": 8}}, "label 'i' of size 4 cannot be cut into 8"),
         ({"Z": {"i": 0}}, "label 'i' of size 4 cannot be cut into 0"),
@@ -257,3 +259,66 @@ def test_a_gradient_is_an_output_by_itself():
     made = ed.grad(graph, "L", wrt=["X"])
     assert [v.name for v in made.outputs] == ["grad_X"]
     assert ed.plan(made, 2).parts
+
+
+CHAIN = ed.parse(
+    "input A[i: 64, j: 64], B[j, k: 64], C[k, l: 64]\n"
+    "Z[i,k] <- sum A[i,j] * B[j,k]\nY[i,l] <- sum Z[i,k] * C[k,l]\nS[l] <- sum Y[i,l]\noutput S"
+)
+
+
+def test_a_plan_comes_when_there_is_no_time_at_all():
+    plan = ed.plan(CHAIN, 1 << 16, time_limit=0)
+    assert plan.bound <= plan.cost
+    assert {prod(parts.values()) for parts in plan.parts.values()} == {1 << 12, 1 << 16}
+
+
+def test_auto_proves_what_exact_proves():
+    """Five labels on 2 × 2 × 2 × 3 devices: 625 assignments of a vertex are looked at together."""
+    graph = ed.parse(
+        "input A[i: 24, j: 36, k: 12], B[k, l: 48, m: 12]\n"
+        "C[i,j,l,m] <- sum A[i,j,k] * B[k,l,m]\nD[i,l] <- sum C[i,j,l,m]\n"
+        "E[j,l] <- max C[i,j,l,m]\nF[i,j,l] <- D[i,l] * E[j,l]\nG[l,i] <- sum F[i,j,l]\noutput G"
+    )
+    proved = ed.plan(graph, 24, solver="exact", rewrite=False)
+    assert ed.plan(graph, 24, rewrite=False).bound == proved.cost
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": "30KB"}, {"objective": "bound"}])
+def test_an_interrupt_ends_planning_at_any_time(options):
+    events = []
+    ed.plan(CHAIN, 8, on_event=events.append, **options)
+    for number in range(len(events)):
+        count = 0
+
+        def interrupt(_, number=number):
+            nonlocal count
+            count += 1
+            if count > number:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            ed.plan(CHAIN, 8, on_event=interrupt, **options)
+        assert count == number + 1
+
+
+def test_a_signal_ends_planning_within_a_solve():
+    """A search that gave what it had found would let planning go on for its whole time."""
+    code = """
+import os, signal, sys, threading
+import eindecomp as ed
+from transformer import small_transformer
+
+def interrupt(event):
+    if event.stage.startswith("axes"):
+        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT)).start()
+
+try:
+    ed.plan(small_transformer(2), 8, memory="30kB", time_limit=600, on_event=interrupt)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run(  # noqa: S603 - a process of ours
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, timeout=300
+    )
+    assert done.stdout == b"interrupted\n", done.stderr.decode()

@@ -20,8 +20,8 @@ from eindecomp.planner.space.cut import Span
 from eindecomp.planner.space.mesh import Mesh
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import view_of
-from eindecomp.show.alternatives import price_of, runner_up
-from eindecomp.show.explain import moves_of
+from eindecomp.show.alternatives import next_best, plan_price
+from eindecomp.show.movements import moves_of
 from eindecomp.show.rows import fold, folded_rows, rows_of
 from eindecomp.show.words import layout, short
 from strategies import graphs
@@ -64,9 +64,9 @@ def test_a_new_user_can_read_attention() -> None:
         r"h over axis0·axis1·axis2",
         heads[0],
     )
-    assert "Where inputs are read" in text
-    assert re.search(r"16 KiB +QH to T: it lies s over axis2, h over axis0·axis1; T reads ", text)
-    assert re.search(r"32 KiB +Y: partial results over h/2 are reduced; they end ", text)
+    assert "Input layouts" in text
+    assert re.search(r"16 KiB +QH to T: from s over axis2, h over axis0·axis1 to ", text)
+    assert re.search(r"32 KiB +Y: partial results over h/2 are reduced; result layout: ", text)
     assert re.search(r"T h/8 +h/4 s/2 would cost 256 KiB more, in repartition", text)
 
 
@@ -94,23 +94,23 @@ def test_what_is_pinned_is_said_and_kept() -> None:
     made = attention(pin={"T": {"h": 2, "s": 4}, "Q": {"s": 2}})
     assert "inputs free, pinned T, Q." in str(made)
     assert "no plan with these pins that divides every vertex" in str(made)
-    other = runner_up(made, "T")
+    other = next_best(made, "T")
     assert other is not None
     assert all(pieces % other.parts[label] == 0 for label, pieces in {"h": 2, "s": 4}.items())
-    free = runner_up(replace(made, pin={}), "T")
+    free = next_best(replace(made, pin={}), "T")
     assert free is not None
     assert free.more < other.more
     graph = ed.parse("input X[i: 8, j: 8]\nY[i,j] <- exp(X[i,j])\noutput Y")
     single = plan(graph, 4, pin={"Y": {"i": 4}})
-    assert runner_up(single, "Y") is None
-    assert "no other is possible with the pins" in single.explain()
+    assert next_best(single, "Y") is None
+    assert "no other cut is possible with these pins" in single.explain()
     many = replace(single, pin={name: {} for name in "ABCDEFGH"})
     assert "pinned A, B, C, D, E, F and 2 more" in str(many)
 
 
 def test_a_gap_is_said() -> None:
     made = replace(attention(), bound=21504)
-    assert "costs less than 21 KiB (21,504 bytes), by proof: gap 25 %." in str(made)
+    assert "costs less than 21 KiB (21,504 bytes); gap 25 %." in str(made)
 
 
 def test_the_proof_names_the_plans_it_speaks_of() -> None:
@@ -118,7 +118,7 @@ def test_the_proof_names_the_plans_it_speaks_of() -> None:
     rule = "that divides every vertex among all devices"
     assert rule in str(attention())
     assert rule in str(attention(objective="bound"))
-    assert "two layouts at most" in str(attention())
+    assert "at most two layouts" in str(attention())
     assert rule not in str(attention(objective="time", machine="cpu-cluster"))
     assert "no plan costs less" in str(ed.plan(ed.load(EXAMPLES / "matmul.ein"), 1))
 
@@ -171,7 +171,7 @@ def test_repeated_layers_are_folded(devices: int, objective: str) -> None:
     assert sum(row.cost * row.times for row in rows) == made.cost
     text = made.explain(width=150)
     assert re.search(r"×2[0-9] ", text)
-    assert "costs are those of one, shares and totals of all" in text
+    assert "costs are for one of them, shares and totals for all" in text
     assert len(text.splitlines()) < 80
 
 
@@ -223,7 +223,7 @@ def test_amounts_are_short(amount: float, objective: str, shown: str) -> None:
 # Runners-up
 
 
-def test_the_runner_up_is_the_best_other_partition_by_the_papers_cost() -> None:
+def test_the_next_best_is_the_best_other_partition_by_the_papers_cost() -> None:
     made = attention(objective="bound", devices=12)
     parts = {name: tuple(own.values()) for name, own in made.parts.items()}
     for name, own in parts.items():
@@ -234,7 +234,7 @@ def test_the_runner_up_is_the_best_other_partition_by_the_papers_cost() -> None:
             for other in others
             if tuple(other) != own
         ]
-        found = runner_up(made, name)
+        found = next_best(made, name)
         assert found is not None
         assert made.cost + found.more == min(costs)
         changed = paper_cost(made.graph, parts | {name: tuple(found.parts.values())})
@@ -244,8 +244,8 @@ def test_the_runner_up_is_the_best_other_partition_by_the_papers_cost() -> None:
 
 @pytest.mark.parametrize("devices", [2, 4, 6])
 @pytest.mark.parametrize("inputs", ["free", "sharded"])
-def test_the_runner_up_costs_what_planning_all_else_fixed_costs(devices: int, inputs: str) -> None:
-    """No other decision for the vertex alone, of other parts, is cheaper than the runner-up."""
+def test_the_next_best_costs_what_planning_all_else_fixed_costs(devices: int, inputs: str) -> None:
+    """No other decision for the vertex alone, of other parts, is cheaper than the next best."""
     from eindecomp.planner.space.choices import all_assignments, choices
     from eindecomp.planner.space.decision import Decision
 
@@ -265,30 +265,30 @@ def test_the_runner_up_costs_what_planning_all_else_fixed_costs(devices: int, in
             if tuple(own.parts[0].tolist()) == tuple(made.parts[name].values()):
                 continue
             for (_, home), places in own.places.items():
-                for further in (None, made.decisions[name].further):
-                    other = Decision(rows, places, own.homes[home], further)
+                for second in (None, made.decisions[name].second):
+                    other = Decision(rows, places, own.homes[home], second)
                     decisions = {**made.decisions, name: other}
                     price = PriceInBytes(made.mesh)
                     costs.append(decided_cost(graph, price, decisions, {}, inputs).total)
-        found = runner_up(made, name)
+        found = next_best(made, name)
         assert (found is None) == (not costs)
         if found is not None:
             assert made.cost <= made.cost + found.more <= min(costs)
 
 
-def test_runners_up_on_many_axes_move_two_of_them() -> None:
+def test_alternatives_on_many_axes_move_two_of_them() -> None:
     made = attention(64, inputs="sharded")
-    found = runner_up(made, "T")
+    found = next_best(made, "T")
     assert found is not None
     assert found.parts != made.parts["T"]
     assert found.more >= 0 or made.gap > 0
 
 
-def test_runners_up_keep_to_the_strategy() -> None:
+def test_alternatives_keep_to_the_strategy() -> None:
     graph = ed.parse("input X[i: 8, j: 8]\nY[i,j] <- exp(X[i,j])\noutput Y")
     made = plan(graph, 4, strategy=["i"])
-    assert runner_up(made, "Y") is None
-    assert "no other is possible within the strategy" in made.explain()
+    assert next_best(made, "Y") is None
+    assert "no other cut is possible within this strategy" in made.explain()
 
 
 def test_a_plan_that_is_not_optimal_says_so() -> None:
@@ -296,7 +296,7 @@ def test_a_plan_that_is_not_optimal_says_so() -> None:
     parts = {**best.parts, "O_1": {"s": 1, "h": 8, "d": 1, "t": 1}}
     costs = paper_cost(best.graph, {name: tuple(own.values()) for name, own in parts.items()})
     worse = replace(best, parts=parts, costs=costs)
-    found = runner_up(worse, "O_1")
+    found = next_best(worse, "O_1")
     assert found is not None
     assert worse.cost + found.more == best.cost
     assert found.parts == best.parts["O_1"]
@@ -308,8 +308,8 @@ def test_a_plan_that_is_not_optimal_says_so() -> None:
 
 def test_prices_follow_the_objective() -> None:
     made = attention(6, objective="time", machine="cpu-cluster")
-    again = decided_cost(made.graph, price_of(made), made.decisions, made.given, made.inputs)
+    again = decided_cost(made.graph, plan_price(made), made.decisions, made.given, made.inputs)
     assert again.total == made.cost
-    found = runner_up(made, "O")
+    found = next_best(made, "O")
     assert found is not None
     assert found.more >= -1e-9 * made.cost

@@ -40,8 +40,8 @@ def test_reads_gzip_and_plain_alike(tmp_path):
 
 
 def test_solution_file_holds_cost_bound_and_choices(tmp_path):
-    found = minimize(read_contest(_write(tmp_path / "a.json.gz", SMALL)))
-    written = json.loads(solution_json(found, feasible=True))
+    solution = minimize(read_contest(_write(tmp_path / "a.json.gz", SMALL)))
+    written = json.loads(solution_json(solution, feasible=True))
     assert written == {"cost": 5, "bound": 5, "feasible": True, "solution": [0, 0]}
 
 
@@ -69,7 +69,7 @@ def _with(value, *path):
         (_without("problem"), "'problem'"),
         (_without("problem", "nodes", "costs"), "'costs'"),
         (_with("six", "problem", "usage_limit"), "'usage_limit'"),
-        (_with(-1, "problem", "usage_limit"), "negative"),
+        (_with(-1, "problem", "usage_limit"), "0 or more"),
         (_with([[5, 1]], "problem", "nodes", "costs"), "differ in length"),
         (_with([[5, 1.5], [0, 1]], "problem", "nodes", "costs"), "other than integers"),
         (_with([[5, True], [0, 1]], "problem", "nodes", "costs"), "other than integers"),

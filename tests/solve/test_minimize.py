@@ -31,12 +31,12 @@ def test_exact_equals_brute_force(seed, limited, integral, factors, method):
         with pytest.raises(InfeasibleError):
             minimize(problem, method=method, time_limit=20)
         return
-    found = minimize(problem, method=method, time_limit=20)
-    assert found.cost == problem.cost_of(found.choice)
-    assert problem.feasible(found.choice)
-    assert found.optimal
-    assert found.cost == pytest.approx(best, rel=1e-12, abs=1e-12)
-    assert found.bound <= found.cost
+    solution = minimize(problem, method=method, time_limit=20)
+    assert solution.cost == problem.cost_of(solution.choice)
+    assert problem.feasible(solution.choice)
+    assert solution.optimal
+    assert solution.cost == pytest.approx(best, rel=1e-12, abs=1e-12)
+    assert solution.bound <= solution.cost
 
 
 def test_overfull_step_is_named():
@@ -64,19 +64,19 @@ def hard_problem() -> Problem:
 
 def test_without_any_time_there_is_a_choice_and_a_bound():
     problem = hard_problem()
-    found = minimize(problem, time_limit=0)
-    assert problem.feasible(found.choice)
-    assert found.bound <= found.cost
-    assert found.seconds < 3
+    solution = minimize(problem, time_limit=0)
+    assert problem.feasible(solution.choice)
+    assert solution.bound <= solution.cost
+    assert solution.seconds < 3
 
 
 def test_events_only_improve_and_end_with_the_solution():
     events = []
-    found = minimize(hard_problem(), time_limit=1, on_event=events.append)
+    solution = minimize(hard_problem(), time_limit=1, on_event=events.append)
     costs, bounds = [e.cost for e in events], [e.bound for e in events]
     assert costs == sorted(costs, reverse=True)
     assert bounds == sorted(bounds)
-    assert (costs[-1], bounds[-1]) == (found.cost, found.bound)
+    assert (costs[-1], bounds[-1]) == (solution.cost, solution.bound)
     assert {"reduce", "search"} <= {e.stage for e in events}
 
 
@@ -87,9 +87,9 @@ def test_an_interrupted_search_gives_what_it_has_found():
         if np.isfinite(event.cost):
             raise KeyboardInterrupt
 
-    found = minimize(problem, on_event=interrupt)
-    assert problem.feasible(found.choice)
-    assert not found.optimal
+    solution = minimize(problem, on_event=interrupt)
+    assert problem.feasible(solution.choice)
+    assert not solution.optimal
 
 
 def test_an_interrupt_goes_through_where_one_solve_is_a_step_of_many():

@@ -29,9 +29,11 @@ def test_repeated_layers_with_self_loops(loop: int) -> None:
             table_of.append(2)
     tables = [[[0, 2], [1, 0]], [[1, 9], [9, 0]], [[3, 0], [0, 3]]]
     problem = Problem.of([[0, 3], [1, 0]] * layers, edges, tables, table_of=table_of)
-    found = minimize(problem)
-    assert found.optimal
-    assert found.cost == problem.cost_of(found.choice) == minimize(problem, method="exact").cost
+    solution = minimize(problem)
+    assert solution.optimal
+    assert (
+        solution.cost == problem.cost_of(solution.choice) == minimize(problem, method="exact").cost
+    )
 
 
 def test_float_usages_that_land_on_the_limit() -> None:
@@ -51,11 +53,11 @@ def test_integers_beyond_float64_claim_no_more_than_is_proved() -> None:
         unary = list(big + rng.integers(0, 50, (4, 3)))
         edges = [(0, 1), (1, 2), (2, 3), (3, 0)]
         problem = Problem.of(unary, edges, list(rng.integers(0, 50, (4, 3, 3))))
-        found = minimize(problem, time_limit=5)
+        solution = minimize(problem, time_limit=5)
         best = brute_force(problem)
-        assert isinstance(found.bound, int)
-        assert found.bound <= best <= found.cost
-        assert not found.optimal or found.cost == best
+        assert isinstance(solution.bound, int)
+        assert solution.bound <= best <= solution.cost
+        assert not solution.optimal or solution.cost == best
 
 
 def test_a_gap_from_zero() -> None:
@@ -112,5 +114,5 @@ def test_what_is_too_wide_for_elimination_is_proved_by_a_rival() -> None:
     unary = list(rng.integers(0, 100, (n, d)))
     edges = [(i, j) for i in range(n) for j in range(i + 1, n) if rng.random() < 0.15]
     problem = Problem.of(unary, edges, list(rng.integers(0, 100, (len(edges), d, d))))
-    found = minimize(problem, method="search", time_limit=60)
-    assert found.bound <= found.cost == problem.cost_of(found.choice)
+    solution = minimize(problem, method="search", time_limit=60)
+    assert solution.bound <= solution.cost == problem.cost_of(solution.choice)

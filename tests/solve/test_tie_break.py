@@ -45,17 +45,17 @@ def test_of_the_cheapest_choices_one_with_the_least_second_cost(seed, most):
         with pytest.raises(InfeasibleError):
             minimize_ranked(problem, second)
         return
-    found = minimize_ranked(problem, second)
-    assert rank_of(found.choice) == best
-    assert (found.cost, found.bound, found.optimal) == (best[0], best[0], True)
+    solution = minimize_ranked(problem, second)
+    assert rank_of(solution.choice) == best
+    assert (solution.cost, solution.bound, solution.optimal) == (best[0], best[0], True)
 
 
 def test_digits_of_the_second_cost_that_have_no_room_are_dropped():
     problem = Problem.of([[1, 1, 2], [2**40 + 1, 2**40]])
     second = np.array([2**40 + 2**39, 2**40, 0, 0, 1])
-    found = minimize_ranked(problem, second)
-    assert found.choice.tolist() == [1, 1]
-    assert found.cost == found.bound == 2**40 + 1
+    solution = minimize_ranked(problem, second)
+    assert solution.choice.tolist() == [1, 1]
+    assert solution.cost == solution.bound == 2**40 + 1
 
 
 def test_costs_that_leave_no_room_are_not_ranked():

@@ -159,7 +159,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put(0, "futher"), "there is no field 'futher'"),
     (put(7, "graph"), "graph: must be the text of a graph"),
     (put("Z[i] <- Q[i]", "graph"), "graph: graph:1:9: "),
-    (put("input X[i: 3]", "graph"), "vertices: the graph computes no 'Y'"),
+    (put("input X[i: 3]", "graph"), "vertices: the graph has no computed vertex 'Y'"),
     (put({}, "mesh"), "mesh: must be a list"),
     (put([["gpu"]], "mesh"), "mesh.0: must be a name and a size"),
     (put([["gpu", 2], ["gpu", 2]], "mesh"), "mesh.1: axis 'gpu' is there twice"),
@@ -178,8 +178,8 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put(None, "method"), "method: must be a text"),
     (put("a\nb", "method"), "method: must be a short text"),
     (put(-1, "seconds"), "seconds: must be a number, 0 or more, not -1"),
-    (put("nonsense", "strategy"), "strategy: strategy 'nonsense' is none of"),
-    (put(["q"], "strategy"), "strategy: no tensor has a label"),
+    (put("nonsense", "strategy"), "strategy: strategy 'nonsense' is not one of"),
+    (put(["q"], "strategy"), "strategy: no tensor has any label"),
     (put([1], "strategy"), "strategy.0: must be a text"),
     (put(3, "strategy"), "strategy: must be a text"),
     (put("70GB", "memory"), "memory: must be a whole number"),
@@ -204,8 +204,8 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put(True, "bound"), "bound: must be a number"),
     (put(10**9, "bound"), "bound: is 1000000000, above the cost"),
     (put([], "vertices"), "vertices: must be an object"),
-    (put({}, "vertices", "Q"), "vertices: the graph computes no 'Q'"),
-    (put({}, "vertices", "X"), "vertices: the graph computes no 'X'"),
+    (put({}, "vertices", "Q"), "vertices: the graph has no computed vertex 'Q'"),
+    (put({}, "vertices", "X"), "vertices: the graph has no computed vertex 'X'"),
     (drop("vertices", "Z"), "vertices.Z: is missing"),
     (put([], *Y), "vertices.Y: must be an object"),
     (put(1, *Y, "home"), "vertices.Y: there is no field 'home'"),
@@ -227,15 +227,15 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put([SPAN, SPAN | {"stop": 9}], *Y, "further"), "further.1.stop: must be a whole number"),
     (put([SPAN, SPAN | {"start": -1}], *Y, "further"), "further.1.start: must be"),
     (put([SPAN, SPAN | {"scale": 0}], *Y, "further"), "further.1.scale: must be"),
-    (put([SPAN, SPAN | {"scale": 3}], *Y, "further"), "in blocks of 3 cannot be cut so"),
-    (put([SPAN, SPAN | {"scale": 8, "axes": ["gpu"]}], *Y, "further"), "cannot be cut so"),
+    (put([SPAN, SPAN | {"scale": 3}], *Y, "further"), "in blocks of 3 cannot be cut like that"),
+    (put([SPAN, SPAN | {"scale": 8, "axes": ["gpu"]}], *Y, "further"), "cannot be cut like that"),
     (
         put([SPAN | {"axes": ["gpu"]}, SPAN | {"inner": ["gpu"]}], *Y, "further"),
         "vertices.Y.further.1.inner.0: is used twice",
     ),
     (put([SPAN, SPAN], "given", "Y"), "given.Y: the graph has no input 'Y'"),
     (put([SPAN, SPAN | {"stop": 4}], "given", "X"), "given.X: an input's layout must cover"),
-    (put([SPAN, SPAN], "given", "X"), "given.X: X[i,j] does not lie as pin says, {'j': ('node'"),
+    (put([SPAN, SPAN], "given", "X"), "given.X: X[i,j] does not lie where it is pinned, {'j'"),
     (drop("given", "X"), "given.X: is missing, but the input is pinned"),
     (drop("pin", "X"), "given.X: has a layout, but pin does not name it"),
     (put([], "pin"), "pin: must be an object"),
@@ -247,12 +247,12 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put(16, "pin", "X", "i"), "pin: X[i,j] cannot be cut 16 ways along 'i' of 8"),
     (put(["cpu"], "pin", "X", "i"), "pin.X.i.0: the mesh has no axis 'cpu'"),
     (put([2], "pin", "X", "i"), "pin.X.i.0: must be a text"),
-    (put(["gpu", "gpu"], "pin", "X", "i"), "pin.X.i: an axis stands twice"),
+    (put(["gpu", "gpu"], "pin", "X", "i"), "pin.X.i: an axis appears twice"),
     (put(3, "pin", "X", "i"), "pin: no axes of the mesh node=2 × gpu=2 cut X[i,j] as"),
     (put(4, "pin", "Z", "k"), "pin: no axes of the mesh"),
-    (put({"k": 4}, "pin", "Z"), "vertices.Z: Z[k,m] does not lie as pin says, {'k': 4}"),
-    (put({}, "pin", "Y"), "vertices.Y: Y[i,k] does not lie as pin says, {}"),
-    (put("bound", "objective"), "pin: objective 'bound' knows no layouts"),
+    (put({"k": 4}, "pin", "Z"), "vertices.Z: Z[k,m] does not lie where it is pinned, {'k': 4}"),
+    (put({}, "pin", "Y"), "vertices.Y: Y[i,k] does not lie where it is pinned, {}"),
+    (put("bound", "objective"), "pin: objective 'bound' has no layouts"),
     (put([], "given"), "given: must be an object"),
 ]
 
@@ -287,7 +287,7 @@ def test_labels_are_not_cut_beyond_their_size() -> None:
     sums = ed.parse("input X[i: 1, j: 8]\nY[i] <- sum X[i,j]\noutput Y")
     data = json.loads(to_json(plan(sums, 2)))
     data["vertices"]["Y"]["summed"] = {"axis0": "i"}
-    with pytest.raises(PlanError, match=r"vertices.Y.summed: Y\[i\] is too small to be cut so"):
+    with pytest.raises(PlanError, match=r"Y.summed: Y\[i\] is too small to be cut like that"):
         from_json(json.dumps(data).encode())
 
 

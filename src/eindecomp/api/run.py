@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.errors import InputError
 from eindecomp.planner.plan import Plan
-from eindecomp.show.progress import showing
+from eindecomp.show.progress import is_wanted, showing
 from eindecomp.show.trace import tracing
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def watched(
     on_event: Callable[[Event], None] | None = None,
 ) -> Result:
     """Call an executable with a trace, a progress bar and a listener, as `run` takes them."""
+    if trace is None and not is_wanted(progress):
+        return executable(inputs, on_event=on_event)
     listeners = [] if on_event is None else [on_event]
     result = None
     try:

@@ -10,11 +10,12 @@ import typer
 
 from eindecomp.cli import request as ask
 from eindecomp.cli.progress import interruptible
-from eindecomp.show.explain import runners_up
+from eindecomp.show.alternatives import alternatives
 from eindecomp.show.rows import folded_rows, rows_of
 
 if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
+    from eindecomp.show.rows import Row
 
 
 def explain(
@@ -32,7 +33,7 @@ def explain(
     time: ask.Time = 45,
     json: ask.Json = False,
 ) -> None:
-    """Explain how a plan cuts each vertex, what moves, what it costs, and the alternatives.
+    """Explain how a plan cuts vertices, what moves where, what it costs, and the alternatives.
 
     Takes a saved plan, or plans a graph first.
     """
@@ -54,10 +55,16 @@ def _explained(plan: Plan) -> dict[str, Any]:
         "cost": plan.cost,
         "bound": plan.bound,
         "gap": plan.gap,
-        "vertices": [asdict(row) | {"cost": row.cost} for row in rows_of(plan)],
+        "vertices": [_row_json(row) for row in rows_of(plan)],
         "runners_up": [
             asdict(other) | {"more": other.more}
-            for _, other in runners_up(plan, folded_rows(plan))
+            for _, other in alternatives(plan, folded_rows(plan))
             if other is not None
         ],
     }
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    values = asdict(row) | {"cost": row.cost}
+    values["further"] = values.pop("second")  # what this output has always called it
+    return values

@@ -1,4 +1,4 @@
-"""Compiled code on disk, for the processes to come: found by a key, bounded in size.
+"""Compiled code on disk, for later processes: found by a key, bounded in size.
 
 What is stored is native code, so it is trusted only in a folder that is the user's own, that nobody
 else can write to or put another in the place of, and only whole: each file begins with the digest
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 LIMIT = "EINDECOMP_CACHE_MB"
 """The environment variable that says how many MiB are kept; 0 stores and loads nothing."""
 _USUAL = 256
-_LEAVE = 0.8  # of the limit is left when something has to go, so that it does not at every store
-_LOOK = 32  # stores from one look at the size to the next
-_DAY = 86_400.0  # seconds after which an unfinished file is nobody's any more
+_LEAVE = 0.8  # of the limit is kept when it is exceeded, so that not every store exceeds it
+_LOOK = 32  # stores between two checks of the size
+_DAY = 86_400.0  # seconds after which an unfinished file is considered abandoned
 _DIGEST = 32
-_UNFINISHED = "."  # before the names of files that are being written
+_UNFINISHED = "."  # prefix of files that are being written
 
 _stores = count()
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What is kept: where, how much, and how much may be."""
+    """The state of the cache: where it is, its size, and the limit on that."""
 
     folder: Path | None
-    """None where no folder can be trusted or written to, so that nothing is kept."""
+    """None if no folder can be trusted or written to; then nothing is kept."""
     files: int
     nbytes: int
     limit: int
@@ -55,19 +55,19 @@ def load(key: str) -> bytes | None:
         return None
     with suppress(OSError):
         with path.open("rb") as opened:
-            # The file that is read, not only the folder: another could have been put there.
+            # Check the file that is read, not only the folder: it could have been replaced.
             if not _is_ours_alone(os.fstat(opened.fileno())):
                 return None
             data = opened.read()
         if hashlib.sha256(data[_DIGEST:]).digest() == data[:_DIGEST]:
-            with suppress(OSError):  # a folder may be readable only
+            with suppress(OSError):  # the folder may be read-only
                 os.utime(path)
             return data[_DIGEST:]
     return None
 
 
 def store(key: str, data: bytes) -> None:
-    """Keep something under a key: all of it or nothing, whoever else stores it too."""
+    """Store data under a key, all of it or nothing, even if others store it at the same time."""
     path = _path_of(key)
     if path is None or not limit() or len(data) > limit():
         return
@@ -84,14 +84,14 @@ def store(key: str, data: bytes) -> None:
 
 
 def usage() -> Usage:
-    """How much is kept now."""
+    """The current state of the cache."""
     folder = cache_folder()
     sizes = [] if folder is None else [found.st_size for _, found in _files(folder)]
     return Usage(folder, len(sizes), sum(sizes), limit())
 
 
 def clear() -> Usage:
-    """Remove everything; says what there was."""
+    """Remove everything; returns the state before."""
     before = usage()
     if before.folder is not None:
         for path, _ in _files(before.folder):
@@ -100,7 +100,7 @@ def clear() -> Usage:
 
 
 def cache_folder() -> Path | None:
-    """Where compiled functions are kept; None where no folder can be trusted and made."""
+    """The folder of compiled functions; None if no folder can be created and trusted."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     try:
         root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
@@ -108,7 +108,7 @@ def cache_folder() -> Path | None:
         if not _is_safe(folder):
             return None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Its real path, so that links on the way are followed now and never again.
+        # The real path, so that links are followed once, now.
         real = folder.resolve(strict=True)
         found = real.lstat()
     except (OSError, RuntimeError):
@@ -123,7 +123,7 @@ def _path_of(key: str) -> Path | None:
 
 
 def limit() -> int:
-    """The most bytes that are kept, as the environment has it; raises where that is no number."""
+    """The limit in bytes that the environment sets; raises if that is not a number."""
     text = os.environ.get(LIMIT, "").strip() or str(_USUAL)
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
         raise InputError(
@@ -133,7 +133,7 @@ def limit() -> int:
 
 
 def _shrink(folder: Path) -> None:
-    """Remove what was not used for longest, and what nobody has finished."""
+    """Remove the least recently used files, and abandoned unfinished ones."""
     most, now = limit(), time()
     files = sorted(_files(folder), key=lambda file: file[1].st_mtime)
     total = sum(found.st_size for _, found in files)
@@ -155,11 +155,11 @@ def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _is_safe(folder: Path) -> bool:
-    """Whether only the user and root can say what lies at a path, as far as that exists.
+    """Whether only the user and root control what lies at a path, as far as it exists.
 
     As ssh has it: up to the home folder, or to the root for what lies elsewhere.
     """
-    # A link that somebody else owns would lead us wherever they like.
+    # A link owned by somebody else could point anywhere.
     links = (part for part in (folder, *folder.parents) if part.is_symlink())
     if not all(_is_own(part.lstat()) for part in links):
         return False
@@ -173,12 +173,12 @@ def _is_safe(folder: Path) -> bool:
 
 
 def _is_own(found: os.stat_result) -> bool:
-    """Whether something belongs to the user, or to root, who could do anything anyway."""
+    """Whether something belongs to the user or to root."""
     return not hasattr(os, "getuid") or found.st_uid in (0, os.getuid())
 
 
 def _is_kept_from_others(found: os.stat_result) -> bool:
-    """Whether what lies in a folder can be exchanged by nobody else."""
+    """Whether nobody else can replace what lies in a folder."""
     sticky = bool(found.st_mode & stat.S_ISVTX)  # as /tmp is: only owners may rename and remove
     return _is_own(found) and (sticky or not _others_write(found))
 
@@ -197,7 +197,7 @@ def _others_write(found: os.stat_result) -> bool:
 
 
 def _is_private_group(group: int) -> bool:
-    """Whether a group is the user's own, of the same name, with nobody else in it."""
+    """Whether a group is the user's private group: same name, no other members."""
     import grp
     import pwd
 

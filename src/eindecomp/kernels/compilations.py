@@ -1,4 +1,4 @@
-"""Who hears of what kernel libraries compile: engines that report it."""
+"""Recording what kernel libraries compile, so that engines can report it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _recorded: ContextVar[list[Compilation] | None] = ContextVar("recorded", default
 
 @contextmanager
 def record_compilations() -> Generator[list[Compilation]]:
-    """A list of what this thread compiles meanwhile, except within an inner such block."""
+    """Collect what this thread compiles in the block; an inner block collects its own."""
     found: list[Compilation] = []
     token = _recorded.set(found)
     try:
@@ -27,7 +27,7 @@ def record_compilations() -> Generator[list[Compilation]]:
 
 
 def note_compilation(description: str, start: float, stop: float) -> None:
-    """Tell whoever records on this thread that something has been compiled."""
+    """Add a compilation to what this thread records, if it does."""
     recorded = _recorded.get()
     if recorded is not None:
         recorded.append((description, start, stop))

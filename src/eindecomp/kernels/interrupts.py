@@ -1,4 +1,4 @@
-"""Holding Ctrl-C back for what must not be left half done."""
+"""Deferring Ctrl-C while something runs that must not be left half done."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def uninterrupted() -> Generator[Callable[[], None]]:
-    """Let Ctrl-C wait until this is over, or until what is given is called.
+    """Defer Ctrl-C until the block ends, or until the function that it is given is called.
 
-    Only the main thread ever hears of it.
+    Only the main thread ever receives it; in other threads this does nothing.
     """
     before = signal.getsignal(signal.SIGINT)
     if current_thread() is not main_thread() or not callable(before):

@@ -94,7 +94,10 @@ class TileKernel(Protocol):
 
 
 class KernelLibrary(Protocol):
-    """Kernels, fills and copies for one kind of array."""
+    """Kernels, fills and copies for one kind of array.
+
+    Arrays have a `shape` and can be sliced; a slice is a view, which engines use to cut tiles.
+    """
 
     @property
     def name(self) -> str:
@@ -162,7 +165,7 @@ def _named(name: str) -> KernelLibrary:
         return _NUMPY.load()()
     if name not in _installed():
         near = suggest(name, [_NUMPY.name, *_installed()])
-        raise InputError(f"there is no kernel library {name!r}{near}; {_known()}")
+        raise InputError(f"there is no kernel library {name!r}; {_known()}{near}")
     return _installed()[name].load()()
 
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What one strategy costs; None where no plan of it keeps what was asked for."""
+    """What one strategy costs; None where no plan under it meets the pins and the memory limit."""
 
     name: str
     strategy: str | tuple[str, ...] | None
     cost: Number | None
     ratio: float | None
-    """How many times as much as the plan that is compared."""
+    """Its cost relative to the plan that is compared."""
     gap: float | None
     refused: str | None = None
 

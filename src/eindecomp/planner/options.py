@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.outputs import check_outputs
 from eindecomp.kernels.cores import cores
+from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.space.mesh import Mesh, is_whole
-from eindecomp.planner.space.view import is_planned, view_of
+from eindecomp.planner.space.pin import loosely_cut
+from eindecomp.planner.space.viable import viable_parts
+from eindecomp.planner.space.view import planned_views
 
 if TYPE_CHECKING:
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.space.view import View
+    from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.strategy import Restriction
+    from eindecomp.planner.space.view import View
+    from eindecomp.solve.solution import Progress
+
+    Ints = NDArray[np.int64]
 
 OBJECTIVES = ("bytes", "bound", "time")
 SOLVERS = ("auto", "exact", "tree", "linear")
@@ -24,10 +40,48 @@ INPUTS = ("free", "sharded")
 _COUNTABLE = 2**61
 
 
-def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
-    """The mesh of the user's axes, the machine's, or the prime factors of the devices.
+@dataclass(frozen=True)
+class Options:
+    """What was asked of one plan, checked."""
 
-    Without any of them there is a device for each core that this process may use.
+    graph: Graph
+    mesh: Mesh
+    objective: str
+    solver: str
+    inputs: str
+    restriction: Restriction | None
+    pinned: dict[str, tuple[Cut, ...]]
+    machine: Machine | None
+    memory: int | None
+    time_limit: float
+    on_event: Callable[[Progress], None] | None
+
+    @cached_property
+    def loose(self) -> frozenset[str]:
+        """The pinned results whose pieces must each be computed by several devices."""
+        return loosely_cut(self.graph, self.mesh, self.pinned)
+
+    def vectors(self, vertex: Vertex, view: View) -> Ints | None:
+        """The partition vectors to which a vertex is restricted; None if it may take any."""
+        if vertex.name in self.loose:
+            # One more bucket of any size holds the factors that cut nothing.
+            spare = (*view.sizes, self.mesh.devices)
+            return np.unique(viable_parts(spare, self.mesh.sizes)[:, :-1], axis=0)
+        if self.restriction is None:
+            return None
+        rows = viable_parts(view.sizes, self.mesh.sizes)
+        return rows[self.restriction(vertex, view, rows, self.mesh)]
+
+
+def described_machine(objective: str, machine: Machine | str | None) -> Machine | None:
+    """The machine that was given; objective "time" needs one."""
+    return machine_of(machine) if objective == "time" or machine is not None else None
+
+
+def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
+    """The mesh of the user's axes, of the machine's, or of the prime factors of `devices`.
+
+    Without any of them, there is a device for each core that this process may use.
     """
     own = machine.mesh if machine is not None else None
     if axes is None and own and devices in (None, Mesh.of_axes(own).devices):
@@ -45,7 +99,7 @@ def check_options(
 ) -> None:
     """Refuse a graph that cannot be planned, and options that do not exist."""
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"a plan is made of a Graph, not of {type(graph).__name__}")
+        raise PlanError(f"a plan is made for a Graph, not for {type(graph).__name__}")
     check_outputs(graph)
     for what, given, known in (
         ("objective", objective, OBJECTIVES),
@@ -53,38 +107,33 @@ def check_options(
         ("inputs", inputs, INPUTS),
     ):
         if given not in known:
-            raise PlanError(f"{what} {given!r} is none of {', '.join(known)}")
+            raise PlanError(f"{what} {given!r} is not one of {', '.join(known)}")
     if not isinstance(time_limit, Real) or not time_limit >= 0:
         raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
 
 
 def check_countable(graph: Graph, mesh: Mesh) -> None:
-    """Refuse what 64-bit numbers cannot count."""
+    """Refuse sizes that 64-bit numbers cannot count."""
     total = 0
     for name, _ in planned_views(graph):
         vertex = graph[name]
         tensors = [vertex, vertex, *(graph[source] for source in vertex.inputs)]
         total += sum(t.elements * t.dtype.itemsize for t in tensors) * mesh.devices * 2
         if total >= _COUNTABLE:
-            raise PlanError(f"{vertex}: too many bytes on {mesh.devices} devices to be counted")
-
-
-def planned_views(graph: Graph) -> list[tuple[str, View]]:
-    """The vertices that are planned, by name, with their views."""
-    return [(v.name, view_of(graph, v)) for v in graph.vertices.values() if is_planned(v)]
+            raise PlanError(f"{vertex}: too many bytes on {mesh.devices} devices to count")
 
 
 def given_vectors(
     graph: Graph, parts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, tuple[int, ...]]:
-    """The user's decomposition in the order of each view's labels."""
+    """The user's decomposition as vectors in the order of each view's labels."""
     views = dict(planned_views(graph))
     if not isinstance(parts, Mapping) or not all(isinstance(p, Mapping) for p in parts.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError("a decomposition is {vertex: {label: pieces}}")
     for name in parts:
         if name not in views:
-            raise PlanError(f"the graph computes no {name!r}{suggest(name, views)}")
-    found: dict[str, tuple[int, ...]] = {}
+            raise PlanError(f"the graph has no computed vertex {name!r}{suggest(name, views)}")
+    vectors: dict[str, tuple[int, ...]] = {}
     for name, view in views.items():
         if name not in parts:
             raise PlanError(f"the decomposition does not say how {graph[name]} is cut")
@@ -99,5 +148,5 @@ def given_vectors(
                 raise PlanError(
                     f"{graph[name]}: label {label!r} of size {size} cannot be cut into {pieces!r}"
                 )
-        found[name] = tuple(int(given.get(label, 1)) for label in view.labels)
-    return found
+        vectors[name] = tuple(int(given.get(label, 1)) for label in view.labels)
+    return vectors

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.errors import PlanError
 from eindecomp.planner.above import from_above
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import Cost, decided_cost
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Deferred(Mapping[str, "Decision"]):
-    """Decisions that are made when they are first looked at.
+    """Decisions that are made when they are first accessed.
 
-    The paper's objective needs no mesh axes; finding the best ones takes longer than planning.
+    The paper's objective does not need mesh axes, and choosing them takes longer than planning.
     """
 
     def __init__(self, decide: Callable[[], Mapping[str, Decision]]) -> None:
@@ -47,10 +48,30 @@ class Deferred(Mapping[str, "Decision"]):
 
 
 @dataclass(frozen=True)
+class Chosen:
+    """What planning chooses: the part of a plan that the options do not give."""
+
+    parts: dict[str, dict[str, int]]
+    decisions: Mapping[str, Decision]
+    given: dict[str, Cut]
+    costs: Cost
+    bound: float
+    method: str
+
+
+def unproved(cost: float, bound: float) -> PlanError:
+    """The error of solver "exact" where the best plan is not proved optimal."""
+    return PlanError(
+        f"no plan was proved optimal: the best one costs {cost}, the bound is {bound}; "
+        "solver='auto' returns it"
+    )
+
+
+@dataclass(frozen=True)
 class Plan:
     """A decision for every planned vertex of a graph, its cost, and a bound on any plan's cost.
 
-    `graph` is the graph that is planned: rewritten, unless that was not wanted.
+    `graph` is the graph that was planned: the rewritten one, unless that was switched off.
     """
 
     graph: Graph
@@ -60,17 +81,17 @@ class Plan:
     parts: Mapping[str, Mapping[str, int]]
     """Into how many pieces every vertex that is computed cuts each of its labels."""
     decisions: Mapping[str, Decision]
-    """For the same vertices: assignment of axes, home, further layout."""
+    """For the same vertices: the assignment of axes, the home and the second layout."""
     given: Mapping[str, Cut]
     """The layouts that pinned inputs have."""
     costs: Cost
     """By vertex and by edge: in elements (`bound`), bytes (`bytes`) or seconds (`time`)."""
     bound: Number
-    """What no plan can cost less than, by proof.
+    """A proved lower bound on the cost of any plan.
 
-    That is: no plan on this mesh, with these restrictions, that divides every vertex among all
-    devices, as far as its sizes allow, and keeps a tensor in two layouts at most; for objective
-    `time` also none that computes the same on several devices.
+    That is, of any plan on this mesh, with these restrictions, that divides every vertex among all
+    devices, as far as its sizes allow, and keeps each tensor in at most two layouts; for objective
+    `time`, also of any that computes the same piece on several devices.
     """
     strategy: str | tuple[str, ...] | None = None
     pin: Mapping[str, Mapping[str, int | tuple[str, ...]]] = field(default_factory=dict[str, Any])
@@ -93,7 +114,7 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """How far the cost may be above the optimum, relative to the cost."""
+        """How far the cost can be above the optimum, relative to the cost."""
         return 0.0 if self.cost <= self.bound else float((self.cost - self.bound) / self.cost)
 
     @cached_property
@@ -111,9 +132,9 @@ class Plan:
         return f"<Plan of {asked}, {self.objective}: cost {self.cost}, bound {self.bound}>"
 
     def explain(self, width: int | None = None) -> str:
-        """What is cut how, what moves where, what that costs, and why not otherwise, as text.
+        """How vertices are cut, what moves where, what that costs, and the alternatives, as text.
 
-        Its lines are as wide as the terminal, or 120 characters, unless told otherwise.
+        Lines are as wide as the terminal, or 120 characters, unless `width` is given.
         """
         return from_above("show.explain").explain(self, width)
 

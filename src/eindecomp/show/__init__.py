@@ -1,1 +1,1 @@
-"""Plans made readable: what is cut how, what moves where, and why not otherwise."""
+"""Plans and runs made readable: explanations, comparisons, traces and progress bars."""

@@ -1,4 +1,4 @@
-"""Why a vertex is cut as it is: the best other partition of it alone, all other decisions fixed."""
+"""Alternatives: the next-best cut of a vertex, with everything else fixed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.ops import Input
+from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs import paper_bound as paper
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.price import partial_item
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.objectives import price_of
 from eindecomp.planner.space.choices import Choices, choices, refined
 from eindecomp.planner.space.decision import Decision, decided_choices
 from eindecomp.planner.space.pin import agrees, pinned_cuts
 from eindecomp.planner.space.strategy import strategy_of
 from eindecomp.planner.space.viable import some_parts
 from eindecomp.planner.space.view import view_of
+from eindecomp.show.rows import Row, row_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
     from numpy.typing import NDArray
 
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-ALL_AXES = 1024  # assignments that are looked at together; of more, those that move two axes
-MOST_VECTORS = 1 << 14  # partitions of one vertex that are weighed
+_SHOWN = 5  # vertices whose alternatives are shown
+ALL_AXES = 1024  # the most assignments considered together; beyond, two axes are reassigned
+MOST_VECTORS = 1 << 14  # the most partitions of one vertex that are considered
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerUp:
+class Alternative:
     """Another partition of a vertex, and how much more each part of the plan's cost would be."""
 
     vertex: str
@@ -49,7 +50,7 @@ class RunnerUp:
     repartition: Number
     compute: Number
     handover: Number
-    """What the vertices that read its result would pay more."""
+    """How much more the vertices that read its result would pay."""
 
     @property
     def more(self) -> Number:
@@ -57,25 +58,38 @@ class RunnerUp:
         return self.join + self.aggregate + self.repartition + self.compute + self.handover
 
 
-def price_of(plan: Plan) -> Price:
-    """The prices of a plan whose objective is not the paper's."""
-    if plan.objective == "time" and plan.machine is not None:
-        return PriceInSeconds(plan.mesh, plan.machine)
-    return PriceInBytes(plan.mesh)
+def plan_price(plan: Plan) -> Price:
+    """The prices of a plan whose objective is "bytes" or "time"."""
+    return price_of(plan.objective, plan.mesh, plan.machine)
 
 
-def runner_up(plan: Plan, name: str) -> RunnerUp | None:
-    """The best other partition of a vertex; None if there is no other.
+def alternatives(plan: Plan, rows: list[Row]) -> list[tuple[str, Alternative | None]]:
+    """For each of the vertices that cost most, its next-best partition, if it has another."""
+    ranked = sorted(rows, key=lambda row: (-row.cost * row.times, -_size(plan, row.vertex)))
+    different: dict[Hashable, str] = {}
+    for row in ranked:
+        different.setdefault(row_key(plan, row), row.vertex)
+    return [(name, next_best(plan, name)) for name in list(different.values())[:_SHOWN]]
 
-    Where a mesh has many axes, the best of those that move at most two of them.
+
+def _size(plan: Plan, name: str) -> int:
+    """The elements that a vertex reads and makes."""
+    vertex = plan.graph[name]
+    return vertex.elements + sum(plan.graph[source].elements for source in vertex.inputs)
+
+
+def next_best(plan: Plan, name: str) -> Alternative | None:
+    """The best other partition of a vertex; None if there is none.
+
+    On a mesh with many axes, the best one that reassigns at most two of them.
     """
     if plan.objective == "bound":
         return _of_pieces(plan, name)
     best: tuple[Number, Decision, tuple[int, ...]] | None = None
     for own in _candidates(plan, name):
-        found = _best_of(plan, name, own)
-        if found is not None and (best is None or found[0] < best[0]):
-            best = found
+        candidate = _best_of(plan, name, own)
+        if candidate is not None and (best is None or candidate[0] < best[0]):
+            best = candidate
     return None if best is None else _compared(plan, name, best[1], best[2])
 
 
@@ -85,7 +99,7 @@ def _readers(plan: Plan, name: str) -> list[tuple[str, int]]:
 
 
 def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Ints:
-    """Which partitions are other ones, and within the plan's strategy."""
+    """Which partitions differ from the plan's and are within its strategy."""
     current = np.array(list(plan.parts[name].values()), dtype=np.int64)
     mask = (rows != current).any(axis=1)
     if plan.strategy is not None and len(rows):
@@ -97,7 +111,7 @@ def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Ints:
 # The paper's objective
 
 
-def _of_pieces(plan: Plan, name: str) -> RunnerUp | None:
+def _of_pieces(plan: Plan, name: str) -> Alternative | None:
     graph, vertex = plan.graph, plan.graph[name]
     view = view_of(graph, vertex)
     rows = some_parts(view.sizes, plan.mesh.sizes, MOST_VECTORS)
@@ -119,7 +133,7 @@ def _of_pieces(plan: Plan, name: str) -> RunnerUp | None:
     join = paper.join_cost(graph, vertex, view, rows)
     aggregate = paper.aggregate_cost(view, rows)
     best = 1 + int((join + aggregate + fetched + handed)[1:].argmin())
-    return RunnerUp(
+    return Alternative(
         name,
         dict(zip(view.labels, rows[best].tolist(), strict=True)),
         join=int(join[best] - join[0]),
@@ -138,7 +152,7 @@ def _row(plan: Plan, name: str) -> Ints:
 
 
 def _candidates(plan: Plan, name: str) -> Iterator[Choices]:
-    """The choices of a vertex in portions of a bearable size."""
+    """The choices of a vertex, in portions of limited size."""
     mesh, decision = plan.mesh, plan.decisions[name]
     view = view_of(plan.graph, plan.graph[name])
     axes = range(len(mesh.sizes))
@@ -158,23 +172,23 @@ def _candidates(plan: Plan, name: str) -> Iterator[Choices]:
 def _best_of(
     plan: Plan, name: str, own: Choices
 ) -> tuple[Number, Decision, tuple[int, ...]] | None:
-    """The cheapest of some choices: what the vertex and its readers then pay."""
+    """The cheapest of some choices, by what the vertex and its readers would pay."""
     mask = _allowed(plan, name, own.view, own.parts)
     if not mask.any():
         return None
-    price, vertex = price_of(plan), plan.graph[name]
+    price, vertex = plan_price(plan), plan.graph[name]
     items = tuple(plan.graph[n].dtype.itemsize for n in vertex.inputs)
     unary = price.compute(vertex, own, items) + _fetched(plan, name, own, price)
     item = vertex.dtype.itemsize
-    scatter = price.scatter(own, vertex.elements, partial_item(vertex), item)
-    handed, further = _handed(plan, name, own, price)
+    scatter = price.reduce_scatter(own, vertex.elements, state_bytes(plan.graph, vertex), item)
+    handed, second = _handed(plan, name, own, price)
     total = np.where(own.reduced < 0, np.inf, unary[:, None] + scatter + handed[None])
     total[~mask] = np.inf
     total[:, _banned(plan, name, own)] = np.inf
     a, home = divmod(int(total.argmin()), total.shape[1])
     if not np.isfinite(total[a, home]):
         return None
-    decision = Decision(own.assignments[a], own.places[a, home], own.homes[home], further[home])
+    decision = Decision(own.assignments[a], own.places[a, home], own.homes[home], second[home])
     return float(total[a, home]), decision, tuple(own.parts[a].tolist())
 
 
@@ -207,12 +221,12 @@ def held_cuts(plan: Plan, source: str) -> list[Cut]:
     """The layouts that a tensor can be fetched from."""
     if source in plan.decisions:
         decision = plan.decisions[source]
-        return [cut for cut in (decision.home, decision.further) if cut is not None]
+        return [cut for cut in (decision.home, decision.second) if cut is not None]
     return [plan.given[source]] if source in plan.given else []
 
 
 def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, list[Cut | None]]:
-    """What its readers pay for each home, and the further layout that makes that least."""
+    """What its readers pay for each home, and the second layout with which they pay the least."""
     item = plan.graph[name].dtype.itemsize
     needs: list[Cut] = []
     for reader, k in _readers(plan, name):
@@ -220,22 +234,22 @@ def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, lis
         reads = decided_choices(view, plan.mesh, plan.decisions[reader]).reads[k]
         assert reads is not None  # noqa: S101 - it costs something, so it is read
         needs.append(reads.cuts[0])
-    further: list[Cut | None] = [None] * len(own.homes)
+    second: list[Cut | None] = [None] * len(own.homes)
     if not needs:
-        return np.zeros(len(own.homes), dtype=np.int64), further
+        return np.zeros(len(own.homes), dtype=np.int64), second
     from_home = price.fetch(own.homes, needs, item)
     least = from_home.sum(axis=1)
     for cut in dict.fromkeys(needs) if len(needs) > 1 else ():
         move = price.fetch(own.homes, [cut], item)[:, 0]
         cost = move + np.minimum(from_home, price.fetch([cut], needs, item)).sum(axis=1)
         for home in np.flatnonzero(cost < least).tolist():
-            further[home] = cut
+            second[home] = cut
         least = np.minimum(least, cost)
-    return least, further
+    return least, second
 
 
-def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) -> RunnerUp:
-    """What changes where the vertex takes the other decision, part by part."""
+def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) -> Alternative:
+    """How each part of the cost changes if the vertex takes the other decision."""
     readers = [reader for reader, _ in _readers(plan, name)]
     near = dict.fromkeys([*plan.graph[name].inputs, name, *readers])
     for reader in readers:
@@ -243,11 +257,11 @@ def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) ->
     before = {n: plan.decisions[n] for n in near if n in plan.decisions}
     costs: list[Cost] = []
     for decisions in (before, before | {name: other}):
-        price = price_of(plan)
+        price = plan_price(plan)
         costs.append(decided_cost(plan.graph, price, decisions, plan.given, plan.inputs))
     old, new = costs
     labels = plan.parts[name]
-    found = RunnerUp(
+    alternative = Alternative(
         name,
         dict(zip(labels, parts, strict=True)),
         new.join[name] - old.join[name],
@@ -256,4 +270,4 @@ def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) ->
         new.compute[name] - old.compute[name],
         0,
     )
-    return replace(found, handover=new.total - old.total - found.more)
+    return replace(alternative, handover=new.total - old.total - alternative.more)

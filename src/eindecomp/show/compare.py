@@ -1,4 +1,4 @@
-"""A plan against the usual strategies, priced by the same model."""
+"""Compares a plan with the usual strategies, under the same cost model."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ def compare(
 ) -> Comparison:
     """Plan the same graph under each strategy: those that apply to it, or the given ones by name.
 
-    `time_limit` is for each of them.
+    `time_limit` applies to each of them.
     """
     chosen = applicable(plan.graph) if strategies is None else strategies
     for strategy in chosen.values():
-        strategy_of(strategy, plan.graph)  # a mistake in the last one is known before the first
+        strategy_of(
+            strategy, plan.graph
+        )  # a mistake in the last one is found before the first is planned
     rows = [Compared(THIS, plan.strategy, plan.cost, 1.0, plan.gap)]
     for name, strategy in chosen.items():
         rows.append(_compared(plan, name, strategy, time_limit, on_event))

@@ -1,8 +1,7 @@
-"""A plan in words: what is cut how, what moves where, what that costs, and why not otherwise."""
+"""A plan in words: how vertices are cut, what moves where, what it costs, and the alternatives."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
@@ -11,47 +10,42 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eindecomp.graph.ops import Input
-from eindecomp.planner.space.decision import decided_choices
-from eindecomp.planner.space.view import view_of
-from eindecomp.show.alternatives import RunnerUp, held_cuts, price_of, runner_up
-from eindecomp.show.rows import Row, folded_rows, row_key
-from eindecomp.show.words import cuts, exact, is_proved, layout, mesh_words, percent, render, short
+from eindecomp.show.alternatives import Alternative, alternatives
+from eindecomp.show.movements import input_layouts, move_lines
+from eindecomp.show.rows import Row, folded_rows
+from eindecomp.show.words import cuts, exact, is_proved, mesh_words, percent, render, short
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
 
-    from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.view import Dims, View
 
 WIDTH = 120  # where there is no terminal
 _LEAST = 40
-_NARROW = 110  # below this, where results lie gets a list of its own
-_LINES, _RUNNERS_UP, _NAMES = 12, 5, 6
-_NOTHING = 1e-9  # of the cost: what rounding makes of equal seconds
+_NARROW = 110  # below this width, layouts of results get a list of their own
+_LINES, _NAMES = 12, 6
+_NOTHING = 1e-9  # relative to the cost: how far rounding sets equal seconds apart
 
 _MEANING = {
     "bytes": "that devices receive",
-    "bound": "as the paper bounds what moves",
+    "bound": "by the paper's bound on what moves",
     "time": "on the described machine",
 }
 _LEGEND = {
-    "bytes": "join: given inputs that devices receive. aggregate: partial results that devices "
-    "receive to reduce. repartition: results of other vertices that devices receive, further "
-    "layouts among them.",
-    "bound": "Elements, as the paper bounds them. join: what kernel calls read. aggregate: partial "
-    "results that are reduced. repartition: results that pass from one partition to another.",
-    "time": "join: fetching given inputs. aggregate: reducing. repartition: fetching results of "
-    "other vertices, further layouts among them. compute: kernel calls.",
+    "bytes": "join: inputs that devices receive. aggregate: partial results that devices receive "
+    "and reduce. repartition: results of other vertices that devices receive, second layouts "
+    "included.",
+    "bound": "In elements, by the paper's bound. join: what kernel calls read. aggregate: partial "
+    "results that are reduced. repartition: results that change from one partition to another.",
+    "time": "join: fetching inputs. aggregate: reducing. repartition: fetching results of other "
+    "vertices, second layouts included. compute: kernel calls.",
 }
 
 
 def explain(plan: Plan, width: int | None = None) -> str:
-    """The whole plan as text: summary, table, inputs, movements and runners-up."""
+    """The whole plan as text: summary, table, inputs, movements and alternatives."""
     width = get_terminal_size((WIDTH, 24)).columns if width is None else width
     rows, narrow = folded_rows(plan), width < _NARROW
     parts: list[RenderableType] = [Text(summary(plan))]
@@ -59,11 +53,11 @@ def explain(plan: Plan, width: int | None = None) -> str:
         parts += [_table(plan, rows, narrow=narrow), Text(_notes(plan, rows))]
         if narrow:
             results = _grouped({row.vertex: row.lies for row in rows})
-            parts += _section("Where results lie", results)
-        parts += _section("Where inputs are read", _grouped(_inputs(plan, rows)))
-        parts += _section("What moves", _move_lines(plan, rows), right=True)
-        title = "Why not otherwise: the best other cut of one vertex, all else as it is"
-        parts += _section(title, _runner_up_lines(plan, rows))
+            parts += _section("Result layouts", results)
+        parts += _section("Input layouts", _grouped(input_layouts(plan, rows)))
+        parts += _section("What moves", move_lines(plan, rows), right=True)
+        title = "Alternatives: the next-best cut of each vertex, everything else fixed"
+        parts += _section(title, _alternative_lines(plan, rows))
     return render(max(width, _LEAST), *parts)
 
 
@@ -98,11 +92,11 @@ def _proof(plan: Plan) -> str:
     if plan.devices > 1 and plan.objective != "time":
         within += " that divides every vertex among all devices"
         if plan.objective == "bytes":
-            within += " and keeps a tensor in two layouts at most"
+            within += " and keeps each tensor in at most two layouts"
     if is_proved(plan.gap):
         return f"Proved optimal: no plan{within} costs less."
     bound = exact(plan.bound, plan.objective)
-    return f"No plan{within} costs less than {bound}, by proof: gap {percent(plan.gap)}."
+    return f"Proved: no plan{within} costs less than {bound}; gap {percent(plan.gap)}."
 
 
 # The table
@@ -122,7 +116,7 @@ def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
         table.add_column(name, short(total, plan.objective), justify="right", no_wrap=True)
     table.add_column("share", percent(float(plan.cost > 0)), justify="right", no_wrap=True)
     if not narrow:
-        table.add_column("the result lies", overflow="fold", min_width=14)
+        table.add_column("result layout", overflow="fold", min_width=14)
     for row in rows:
         share = row.cost * row.times / plan.cost if plan.cost else 0.0
         table.add_row(
@@ -140,23 +134,24 @@ def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
 def _notes(plan: Plan, rows: list[Row]) -> str:
     """What the columns mean."""
     notes = [
-        "cut: pieces of each label, `h/8` is h in 8. calls: kernel calls, one for each piece.",
+        "cut: pieces of each label, `h/8` is h in 8 pieces. calls: kernel calls, one for each "
+        "piece.",
         _LEGEND[plan.objective],
     ]
     if any(row.copies > 1 for row in rows):
         notes[0] += " `4×2`: 4 pieces, each computed by 2 devices."
     if any(row.times > 1 for row in rows):
-        notes.append("`×n`: n such vertices; costs are those of one, shares and totals of all.")
+        notes.append("`×n`: n such vertices; costs are for one of them, shares and totals for all.")
     if plan.objective != "bytes":
         moved = exact(plan.traffic.total, "bytes")
-        notes.append(f"When it runs, devices receive {moved} in all.")
+        notes.append(f"When the plan runs, devices receive {moved} in total.")
     return "\n".join(notes)
 
 
 def _section(
     title: str, lines: Sequence[tuple[str, str]], *, right: bool = False
 ) -> list[RenderableType]:
-    """A titled list in two columns, of a bearable length."""
+    """A titled list in two columns, cut off at a readable length."""
     if not lines:
         return []
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -164,150 +159,34 @@ def _section(
     table.add_column(overflow="fold")
     for left, words in lines[:_LINES]:
         table.add_row(Text(left), Text(words))
-    found: list[RenderableType] = [Text(f"\n{title}"), Padding(table, (0, 0, 0, 2), expand=False)]
+    section: list[RenderableType] = [Text(f"\n{title}"), Padding(table, (0, 0, 0, 2), expand=False)]
     if len(lines) > _LINES:
-        found.append(Text(f"  and {len(lines) - _LINES} more"))
-    return found
+        section.append(Text(f"  and {len(lines) - _LINES} more"))
+    return section
 
 
 def _grouped(words: dict[str, str]) -> list[tuple[str, str]]:
-    """Names of which the same is said, together."""
+    """Names that share a description, together."""
     names: dict[str, list[str]] = {}
     for name, said in words.items():
         names.setdefault(said, []).append(name)
     return [(", ".join(alike), said) for said, alike in names.items()]
 
 
-# What is read, and what moves
+# Alternatives
 
 
-def _inputs(plan: Plan, rows: list[Row]) -> dict[str, str]:
-    """The layouts in which the shown vertices read inputs."""
-    found: dict[str, dict[str, None]] = {}
-    for row in rows:
-        for k, source in enumerate(plan.graph[row.vertex].inputs):
-            if isinstance(plan.graph[source].op, Input) and _need(plan, row.vertex, k):
-                found.setdefault(source, {})[_read_words(plan, row.vertex, k)] = None
-    return {source: "; ".join(words) for source, words in found.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Something that moves: what it costs, what it is in words, and how often there is such."""
-
-    cost: Number
-    what: str
-    times: int
-
-
-def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Move]:
-    """Every movement of the vertices that are shown."""
-    edges: dict[str, list[tuple[str, int, Number]]] = {}
-    for (maker, reader, k), cost in plan.costs.edges.items():
-        edges.setdefault(reader, []).append((maker, k, cost))
-    for row in rows:
-        fetched = 0
-        for maker, k, cost in edges.get(row.vertex, ()):
-            fetched += cost
-            if cost:
-                yield Move(cost, _fetch_words(plan, row.vertex, maker, k), row.times)
-        if row.aggregate:
-            yield Move(row.aggregate, _reduce_words(plan, row), row.times)
-        kept = row.join + row.repartition - fetched
-        if row.further is not None and kept > 0:
-            yield Move(kept, f"{row.vertex} is also kept {row.further}", row.times)
-
-
-def _move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
-    moves = sorted(moves_of(plan, rows), key=lambda move: -move.cost * move.times)
+def _alternative_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
     return [
-        (
-            short(move.cost, plan.objective) + (f" ×{move.times}" if move.times > 1 else ""),
-            move.what,
-        )
-        for move in moves
+        (f"{name} {cuts(plan.parts[name])}", _alternative_words(plan, other))
+        for name, other in alternatives(plan, rows)
     ]
 
 
-def _need(plan: Plan, reader: str, k: int) -> Cut | None:
-    """The layout in which a vertex reads an input; None if it does not look at it."""
-    view = view_of(plan.graph, plan.graph[reader])
-    reads = decided_choices(view, plan.mesh, plan.decisions[reader]).reads[k]
-    return None if reads is None else reads.cuts[0]
-
-
-def _read_words(plan: Plan, reader: str, k: int) -> str:
-    tensor = plan.graph[plan.graph[reader].inputs[k]]
-    need = _need(plan, reader, k)
-    return "" if need is None else layout(plan.mesh, tensor.labels, tensor.shape, need)
-
-
-def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
-    if plan.objective == "bound":
-        return _repartition_words(plan, reader, maker, k)
-    tensor, need, held = plan.graph[maker], _need(plan, reader, k), held_cuts(plan, maker)
-    where = "it is stored once over all devices"
-    if held and need:
-        fetched = price_of(plan).fetch(held, [need], tensor.dtype.itemsize)[:, 0]
-        nearest = int(fetched.argmin())
-        words = layout(plan.mesh, tensor.labels, tensor.shape, held[nearest])
-        where = f"{'its further layout is' if nearest else 'it lies'} {words}"
-    return f"{maker} to {reader}: {where}; {reader} reads it {_read_words(plan, reader, k)}"
-
-
-def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:
-    """The paper knows pieces only."""
-    tensor = plan.graph[maker]
-
-    def words(name: str, view: View, dims: Dims | None) -> str:
-        numbers = list(plan.parts[name].values())
-        pieces = {
-            label: 1 if (i := view.index(dim)) is None else numbers[i]
-            for label, dim in zip(tensor.labels, dims or (), strict=True)
-        }
-        return cuts(pieces)
-
-    made, read = view_of(plan.graph, tensor), view_of(plan.graph, plan.graph[reader])
-    held, need = words(maker, made, made.output), words(reader, read, read.reads[k])
-    return f"{maker} to {reader}: it is made {held}; {reader} reads it {need}"
-
-
-def _reduce_words(plan: Plan, row: Row) -> str:
-    view = view_of(plan.graph, plan.graph[row.vertex])
-    ways = cuts({view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated})
-    end = "" if plan.objective == "bound" else f"; they end {row.home}"
-    return f"{row.vertex}: partial results over {ways} are reduced{end}"
-
-
-# Why not otherwise
-
-
-def runners_up(plan: Plan, rows: list[Row]) -> list[tuple[str, RunnerUp | None]]:
-    """For the vertices that cost most, the best other partition if there is one."""
-    ranked = sorted(rows, key=lambda row: (-row.cost * row.times, -_size(plan, row.vertex)))
-    different: dict[Hashable, str] = {}
-    for row in ranked:
-        different.setdefault(row_key(plan, row), row.vertex)
-    return [(name, runner_up(plan, name)) for name in list(different.values())[:_RUNNERS_UP]]
-
-
-def _size(plan: Plan, name: str) -> int:
-    """The elements that a vertex reads and makes."""
-    vertex = plan.graph[name]
-    return vertex.elements + sum(plan.graph[source].elements for source in vertex.inputs)
-
-
-def _runner_up_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
-    return [
-        (f"{name} {cuts(plan.parts[name])}", _runner_up_words(plan, other))
-        for name, other in runners_up(plan, rows)
-    ]
-
-
-def _runner_up_words(plan: Plan, other: RunnerUp | None) -> str:
+def _alternative_words(plan: Plan, other: Alternative | None) -> str:
     if other is None:
-        within = "" if plan.strategy is None else " within the strategy"
-        return f"no other is possible{within}{' with the pins' if plan.pin else ''}"
+        within = "" if plan.strategy is None else " within this strategy"
+        return f"no other cut is possible{within}{' with these pins' if plan.pin else ''}"
     nothing = _NOTHING * plan.cost if plan.objective == "time" else 0
     named = {
         "join": other.join,
@@ -327,5 +206,5 @@ def _runner_up_words(plan: Plan, other: RunnerUp | None) -> str:
         return f"{cut} would cost the same{why}"
     if other.more > 0:
         return f"{cut} would cost {amount} more{why}"
-    limited = ", or what was asked for forbids that" if plan.memory is not None else ""
+    limited = ", or the memory limit forbids that" if plan.memory is not None else ""
     return f"{cut} would cost {amount} less{why}: this plan is not optimal{limited}"

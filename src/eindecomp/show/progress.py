@@ -1,4 +1,4 @@
-"""A bar for long runs, on a terminal."""
+"""A progress bar for long runs, on a terminal."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _PATIENCE = 1.0  # seconds before a run counts as long
-_PAUSE = 0.1  # seconds between two looks of the bar
+_PAUSE = 0.1  # seconds between updates of the bar
+
+
+def is_wanted(wanted: bool | None) -> bool:
+    """Whether to show a bar: as said, otherwise where there is a terminal."""
+    return wanted is True or (wanted is None and sys.stderr.isatty())
 
 
 @contextmanager
 def showing(wanted: bool | None) -> Generator[Callable[[Event], None] | None]:
-    """What follows the events of a run; None where there is no terminal and no wish for a bar."""
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+    """A listener for the events of a run; None where no bar is wanted, or there is no terminal."""
+    if not is_wanted(wanted):
         yield None
         return
     started = last = monotonic()
@@ -52,7 +57,7 @@ def showing(wanted: bool | None) -> Generator[Callable[[Event], None] | None]:
 
 
 def _bar(total: int | None) -> Progress:
-    # Most runs are over before they need one, and rich takes long to import.
+    # Most runs end before they need a bar, and rich takes long to import.
     from rich.console import Console
     from rich.progress import Progress
 

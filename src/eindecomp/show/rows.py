@@ -1,4 +1,4 @@
-"""A plan as rows: one for each planned vertex, those of repeated layers folded into one."""
+"""A plan as rows: one for each planned vertex, with repeated layers folded into one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.cut import Cut
 
-_FOLD = 8  # rows that folding must save
+_FOLD = 8  # rows that folding must save at least
 _TRIES = 16  # periods that are tried at each row
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One planned vertex, or `times` equal ones of which it is the first."""
+    """One planned vertex, or the first of `times` equal ones."""
 
     vertex: str
     statement: str
@@ -35,7 +35,7 @@ class Row:
     repartition: Number
     compute: Number
     home: str
-    further: str | None
+    second: str | None
     times: int = 1
 
     @property
@@ -45,8 +45,8 @@ class Row:
 
     @property
     def lies(self) -> str:
-        """Where the result lies."""
-        return self.home if self.further is None else f"{self.home}; also {self.further}"
+        """The layouts of the result."""
+        return self.home if self.second is None else f"{self.home}; also {self.second}"
 
 
 def rows_of(plan: Plan) -> list[Row]:
@@ -55,7 +55,7 @@ def rows_of(plan: Plan) -> list[Row]:
 
 
 def folded_rows(plan: Plan) -> list[Row]:
-    """The rows with repetitions folded: blocks that say the same but for names and axes."""
+    """The rows with repeated blocks folded: those that differ only in names and axes."""
     rows = rows_of(plan)
     keys = [row_key(plan, row) for row in rows]
     return [
@@ -77,12 +77,12 @@ def _row(plan: Plan, name: str) -> Row:
         name, write_vertex(vertex), parts, pieces, plan.devices // pieces,
         costs.join[name], costs.aggregate[name], costs.repartition[name],
         costs.compute.get(name, 0), words(decision.home),
-        None if decision.further is None else words(decision.further),
+        None if decision.second is None else words(decision.second),
     )  # fmt: skip
 
 
 def row_key(plan: Plan, row: Row) -> Hashable:
-    """Equal for rows that say the same but for names and axes."""
+    """Equal for rows that differ only in names and axes."""
     vertex = plan.graph[row.vertex]
     shapes = tuple(plan.graph[name].shape for name in vertex.inputs)
     costs = (row.join, row.aggregate, row.repartition, row.compute)
@@ -90,13 +90,13 @@ def row_key(plan: Plan, row: Row) -> Hashable:
 
 
 def _merged(rows: Sequence[Row]) -> Row:
-    """One row for equal ones; of layouts that differ, the first and a word that they do."""
-    home, further = rows[0].home, rows[0].further
+    """One row for equal ones; where layouts differ, it has the first and says so."""
+    home, second = rows[0].home, rows[0].second
     if any(row.home != home for row in rows):
-        home += " (others on other axes)"
-    if any(row.further != further for row in rows):
-        further = f"{further or 'nowhere'} (others otherwise)"
-    return replace(rows[0], home=home, further=further, times=len(rows))
+        home += " (others: other axes)"
+    if any(row.second != second for row in rows):
+        second = f"{second or 'nowhere'} (others differ)"
+    return replace(rows[0], home=home, second=second, times=len(rows))
 
 
 def fold(keys: Sequence[Hashable]) -> Iterator[tuple[int, int, int]]:

@@ -20,7 +20,7 @@ _BYTES = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")
 _ELEMENTS = [(10**12, "T"), (10**9, "G"), (10**6, "M")]
 _SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
 _ROUNDING = 1e-8
-_RUN = 4  # so many neighbouring axes are written as "first…last"
+_RUN = 4  # this many neighbouring axes are written as "first…last"
 
 
 def short(amount: Number, objective: str) -> str:
@@ -128,13 +128,13 @@ def axes_words(mesh: Mesh, axes: int, inner: int = 0) -> str:
 
 def _runs(numbers: list[int]) -> list[list[int]]:
     """The numbers in groups of neighbours."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for number in numbers:
-        if found and found[-1][-1] == number - 1:
-            found[-1].append(number)
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
         else:
-            found.append([number])
-    return found
+            runs.append([number])
+    return runs
 
 
 def layout(mesh: Mesh, labels: Sequence[str], shape: Sequence[int], cut: Cut) -> str:

@@ -1,4 +1,4 @@
-"""Minimum-cost choices over a graph: exact where possible, bounded always, within a usage limit."""
+"""The solver: minimum-cost choices with a proved bound, optionally within a usage limit."""
 
 from eindecomp.errors import InfeasibleError, ProblemError, UnsolvedError
 from eindecomp.solve.contest import parse_contest, read_contest, solution_json

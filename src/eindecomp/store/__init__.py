@@ -1,1 +1,1 @@
-"""Plans as files, which are not trusted when they are read."""
+"""Files: saved plans, and writing any file completely or not at all."""

@@ -1,4 +1,4 @@
-"""The decisions of a plan file: which axes cut which label, and where everything lies."""
+"""Reads the decisions of a plan file: which axes cut which label, and where everything lies."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import quote, suggest
 from eindecomp.graph.ops import Input
-from eindecomp.planner.space.choices import REPLICATED, UNUSED, choices
+from eindecomp.planner.space.choices import UNUSED, choices
 from eindecomp.planner.space.cut import parts_of, span_of
 from eindecomp.planner.space.decision import Decision
+from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.view import Dim, is_planned, view_of
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 def read_decisions(graph: Graph, mesh: Mesh, field: Field, *, whole: bool) -> dict[str, Decision]:
     """The decision of every planned vertex.
 
-    `whole` says that devices may only be left idle if no label can be cut further.
+    With `whole`, an axis may be left unused only if it could not cut any label.
     """
     planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]
     names = [vertex.name for vertex in planned]
-    field.check_names(names, "the graph computes no")
+    field.check_names(names, "the graph has no computed vertex")
     return {vertex.name: _decision(graph, mesh, vertex, field, whole=whole) for vertex in planned}
 
 
@@ -40,13 +41,13 @@ def _decision(graph: Graph, mesh: Mesh, vertex: Vertex, fields: Field, *, whole:
     places = _places(mesh, vertex, view, assignment, field["summed"])
     own = choices(view, mesh, (assignment,), tuple(enumerate(places)))
     if own.places[0, 0] != places:
-        raise field["summed"].wrong(f"{vertex} is too small to be cut so")
-    further = field["further"]
+        raise field["summed"].wrong(f"{vertex} is too small to be cut like that")
+    second = field["further"]
     return Decision(
         assignment,
         own.places[0, 0],
         own.homes[0],
-        None if further.value is None else _cut(mesh, vertex, further),
+        None if second.value is None else _cut(mesh, vertex, second),
     )
 
 
@@ -59,53 +60,53 @@ def axis_number(mesh: Mesh, field: Field) -> int:
 
 
 def _assignment(mesh: Mesh, view: View, field: Field, *, whole: bool) -> tuple[int, ...]:
-    found = [UNUSED] * len(mesh.sizes)
+    assignment = [UNUSED] * len(mesh.sizes)
     for label, axes in field.members():
         if label not in view.labels:
             raise axes.wrong(
                 f"there is no label {quote(label)} to cut{suggest(label[:60], view.labels)}"
             )
         for axis in axes.items():
-            if found[number := axis_number(mesh, axis)] != UNUSED:
+            if assignment[number := axis_number(mesh, axis)] != UNUSED:
                 raise axis.wrong(f"axis {mesh.names[number]!r} is used twice")
-            found[number] = view.labels.index(label)
+            assignment[number] = view.labels.index(label)
     for k, (label, size) in enumerate(zip(view.labels, view.sizes, strict=True)):
-        pieces = prod(n for n, chosen in zip(mesh.sizes, found, strict=True) if chosen == k)
+        pieces = prod(n for n, chosen in zip(mesh.sizes, assignment, strict=True) if chosen == k)
         if pieces > size:
             raise field.wrong(f"label {label!r} of size {size} cannot be cut into {pieces}")
-        for axis, chosen in enumerate(found):
+        for axis, chosen in enumerate(assignment):
             if whole and chosen == UNUSED and pieces * mesh.sizes[axis] <= size:
                 raise field.wrong(f"axis {mesh.names[axis]!r} is left out, but could cut {label!r}")
-    return tuple(found)
+    return tuple(assignment)
 
 
 def _places(
     mesh: Mesh, vertex: Vertex, view: View, assignment: tuple[int, ...], field: Field
 ) -> tuple[int, ...]:
-    """Where the axes that are summed over go: a dimension each, or to replicate."""
+    """Where each summed axis ends: it cuts a dimension of the result or replicates it."""
     summed = [mesh.names[a] for a, label in enumerate(assignment) if label in view.aggregated]
     field.check_names(summed, "nothing is summed over")
-    found = [0] * len(mesh.sizes)
+    places = [0] * len(mesh.sizes)
     for name in summed:
         place = field[name]
         if place.value is not None and place.value not in vertex.labels:
             raise place.wrong(f"must be null or a label of {vertex}, not {quote(place.value)}")
         to = REPLICATED if place.value is None else vertex.labels.index(place.value)
-        found[mesh.names.index(name)] = to
-    return tuple(found)
+        places[mesh.names.index(name)] = to
+    return tuple(places)
 
 
 def read_given(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Cut]:
     """The layouts of pinned inputs."""
-    found: dict[str, Cut] = {}
+    given: dict[str, Cut] = {}
     for name, own in field.members():
         if name not in graph or not isinstance(graph[name].op, Input):
             raise own.wrong(f"the graph has no input {quote(name)}")
-        found[name] = _cut(mesh, graph[name], own)
-        for span, size in zip(found[name], graph[name].shape, strict=True):
+        given[name] = _cut(mesh, graph[name], own)
+        for span, size in zip(given[name], graph[name].shape, strict=True):
             if (span.start, span.stop) != (0, size):
                 raise own.wrong("an input's layout must cover all of it")
-    return found
+    return given
 
 
 def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
@@ -114,7 +115,7 @@ def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
     if len(spans) != len(vertex.shape):
         raise field.wrong(f"{vertex} needs {len(vertex.shape)} spans, not {len(spans)}")
     used = 0
-    found: list[Any] = []
+    cut: list[Any] = []
     for span, size in zip(spans, vertex.shape, strict=True):
         span.check_names(("axes", "inner", "start", "stop", "scale"))
         start = span["start"].whole(0, size)
@@ -130,6 +131,8 @@ def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
                 masks[which] |= bit
         units, rest = divmod(stop - start, scale)
         if rest or parts_of(mesh, masks[0] | masks[1]) > max(units, 1):
-            raise span.wrong(f"{stop - start} elements in blocks of {scale} cannot be cut so")
-        found.append(span_of(Dim(None, start, stop, scale), *masks))
-    return tuple(found)
+            raise span.wrong(
+                f"{stop - start} elements in blocks of {scale} cannot be cut like that"
+            )
+        cut.append(span_of(Dim(None, start, stop, scale), *masks))
+    return tuple(cut)

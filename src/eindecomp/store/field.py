@@ -1,4 +1,4 @@
-"""A value of a JSON file that nobody vouches for, and where it stands in the file."""
+"""An unchecked value of a JSON file, and its place in the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Each method gives the value as what it has to be, or raises an error that names its place.
+    """Each method returns the value as the type it must have, or raises an error naming its place.
 
     >>> Field({"mesh": [["gpu", 2.5]]})["mesh"].items()[0].items()[1].whole(1)
     Traceback (most recent call last):
@@ -29,7 +29,7 @@ class Field:
 
     def wrong(self, why: str) -> PlanError:
         """The error that says what is wrong here."""
-        why = shorten(why, 1000)  # which may pass on what others say of the file's own words
+        why = shorten(why, 1000)  # it may quote the file
         return PlanError(f"{self.place}: {why}" if self.place else why)
 
     def __getitem__(self, name: str) -> Field:

@@ -1,4 +1,4 @@
-"""What a plan file says was pinned, and that its layouts are so."""
+"""The pins of a plan file, and the check that its layouts agree with them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 def read_pin(graph: Graph, mesh: Mesh, field: Field) -> Pins:
     """Pieces or axes for labels of tensors."""
-    found: Pins = {}
+    pins: Pins = {}
     for name, wanted in field.members():
         if name not in graph:
             raise wanted.wrong("the graph has no such tensor")
-        found[name] = {}
+        pins[name] = {}
         for label, own in wanted.members():
             if label not in graph[name].labels:
                 raise own.wrong(f"{graph[name]} has no such label")
-            found[name][label] = _pieces_or_axes(mesh, own)
-    return found
+            pins[name][label] = _pieces_or_axes(mesh, own)
+    return pins
 
 
 def _pieces_or_axes(mesh: Mesh, field: Field) -> int | tuple[str, ...]:
@@ -39,12 +39,12 @@ def _pieces_or_axes(mesh: Mesh, field: Field) -> int | tuple[str, ...]:
         return field.whole(1)
     axes = [axis_number(mesh, axis) for axis in field.items()]
     if len(set(axes)) < len(axes):
-        raise field.wrong("an axis stands twice")
+        raise field.wrong("an axis appears twice")
     return tuple(mesh.names[a] for a in axes)
 
 
 def pin_of_given(graph: Graph, mesh: Mesh, given: Mapping[str, Cut]) -> Pins:
-    """What files that do not say what was pinned tell of it: the layouts of inputs."""
+    """The pins of a file that has none: the layouts of inputs."""
     return {
         name: {
             label: tuple(axis for a, axis in enumerate(mesh.names) if span.axes >> a & 1)
@@ -62,9 +62,9 @@ def check_pin(
     decisions: Mapping[str, Decision],
     given: Mapping[str, Cut],
 ) -> None:
-    """Check that tensors lie as they are pinned, and that only pinned inputs have a layout."""
+    """Check that tensors lie where they are pinned, and that only pinned inputs have a layout."""
     if pin and objective == "bound":
-        raise PlanError("pin: objective 'bound' knows no layouts")
+        raise PlanError("pin: objective 'bound' has no layouts")
     for name, cuts in pinned_cuts(graph, mesh, pin).items():
         is_input = isinstance(graph[name].op, Input)
         if is_input and name not in given:
@@ -72,7 +72,9 @@ def check_pin(
         cut = given[name] if is_input else decisions[name].home
         if not agrees(mesh, cut, cuts):
             place = "given" if is_input else "vertices"
-            raise PlanError(f"{place}.{name}: {graph[name]} does not lie as pin says, {pin[name]}")
+            raise PlanError(
+                f"{place}.{name}: {graph[name]} does not lie where it is pinned, {pin[name]}"
+            )
     for name in given:
         if name not in pin:
             raise PlanError(f"given.{name}: has a layout, but pin does not name it")

@@ -17,15 +17,15 @@ import orjson
 from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.read import MAX_TEXT
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
 from eindecomp.planner.costs.machine import Machine
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.objectives import price_of
 from eindecomp.planner.options import INPUTS, OBJECTIVES, SOLVERS
 from eindecomp.planner.plan import Plan
-from eindecomp.planner.space.choices import REPLICATED, UNUSED
+from eindecomp.planner.space.choices import UNUSED
 from eindecomp.planner.space.decision import parts_by_label
 from eindecomp.planner.space.mesh import Mesh
+from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.strategy import strategy_of
 from eindecomp.planner.space.view import view_of
 from eindecomp.store.decisions import read_decisions, read_given
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.costs.cost import Cost
-    from eindecomp.planner.costs.price import Price
     from eindecomp.planner.space.cut import Cut
 
 FORMAT = "eindecomp plan"
@@ -56,7 +55,7 @@ _ROUNDING = 1e-9
 
 
 def save(plan: Plan, path: str | Path) -> None:
-    """Write a plan to a file, as a whole or not at all."""
+    """Write a plan to a file, completely or not at all."""
     write_whole(Path(path), to_json(plan))
 
 
@@ -65,7 +64,7 @@ def to_json(plan: Plan) -> bytes:
     text = str(plan.graph)
     if len(text) > MAX_TEXT:
         raise PlanError(f"the graph's text is longer than {MAX_TEXT:,} characters")
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "objective": plan.objective,
@@ -84,7 +83,7 @@ def to_json(plan: Plan) -> bytes:
         "given": {name: _cut_json(plan.mesh, cut) for name, cut in plan.given.items()},
         "graph": text,
     }
-    return orjson.dumps(found, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2)
+    return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2)
 
 
 def _machine_json(machine: Machine) -> dict[str, Any]:
@@ -94,8 +93,8 @@ def _machine_json(machine: Machine) -> dict[str, Any]:
         return {name: number(value) for name, value in given.items()}
 
     rates = ("flops", "memory_bandwidth", "bandwidth", "latency")
-    found = {name: number(getattr(machine, name)) for name in rates}
-    return found | {"mesh": list(machine.mesh.items())}
+    rates_json = {name: number(getattr(machine, name)) for name in rates}
+    return rates_json | {"mesh": list(machine.mesh.items())}
 
 
 def _decision_json(plan: Plan, name: str) -> dict[str, Any]:
@@ -108,11 +107,11 @@ def _decision_json(plan: Plan, name: str) -> dict[str, Any]:
             assignment.setdefault(view.labels[label], []).append(axis)
         if label in view.aggregated:
             summed[axis] = None if place == REPLICATED else vertex.labels[place]
-    further = decision.further
+    second = decision.second
     return {
         "assignment": assignment,
         "summed": summed,
-        "further": None if further is None else _cut_json(plan.mesh, further),
+        "further": None if second is None else _cut_json(plan.mesh, second),
     }
 
 
@@ -181,9 +180,7 @@ def _plan(root: Field) -> Plan:
     if objective == "bound":
         costs = paper_cost(graph, {name: tuple(own.values()) for name, own in parts.items()})
     else:
-        price: Price = PriceInBytes(mesh)
-        if objective == "time" and machine is not None:
-            price = PriceInSeconds(mesh, machine)
+        price = price_of(objective, mesh, machine)
         costs = decided_cost(graph, price, decisions, given, inputs)
     memory = root["memory"]
     return Plan(

@@ -1,4 +1,4 @@
-"""Writes files as a whole or not at all; what goes wrong is told with the file's name."""
+"""Writes files completely or not at all; errors name the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_writable(output: Path) -> None:
-    """Raise now what would keep a result from being written later."""
+    """Raise now any error that would keep a result from being written later."""
     with _naming(output):
         if output.exists():
             output.open("ab").close()
@@ -25,9 +25,9 @@ def check_writable(output: Path) -> None:
 
 
 def write_whole(output: Path, content: bytes | Callable[[IO[bytes]], object]) -> None:
-    """Write a file as a whole or not at all; a pipe or a device is just written to.
+    """Write a file completely or not at all; a pipe or a device is simply written to.
 
-    Large content is given as a function that writes it to the file it is handed.
+    Large content is given as a function that writes to the file it is passed.
     """
     with _naming(output):
         if output.exists() and not output.is_file():
@@ -50,10 +50,10 @@ def _write(path: Path, content: bytes | Callable[[IO[bytes]], object]) -> None:
 
 @contextmanager
 def replacing(output: Path) -> Generator[Path, None, None]:
-    """A new file to write, which takes the output's place once it is safely on the disk.
+    """A new file to write, which replaces the output once it is safely on disk.
 
-    Where writing it fails or is interrupted, the output stays as it was. Who may read it is who may
-    read the output, or what the umask says of a new file, whatever the writer makes of it.
+    If writing fails or is interrupted, the output stays as it was. The file gets the permissions of
+    the output, or those that the umask gives a new file, whatever the writer sets.
     """
     with _naming(output), _beside(output) as fresh:
         mode = _mode(output if output.exists() else fresh)
@@ -61,7 +61,7 @@ def replacing(output: Path) -> Generator[Path, None, None]:
         fresh.chmod(mode)
         _flush(fresh)
         fresh.replace(output.resolve())
-        if os.name == "posix":  # where a folder is a file, whose entries are to be flushed as well
+        if os.name == "posix":  # where a folder is a file, whose entries must be flushed as well
             _flush(fresh.parent)
 
 
@@ -71,7 +71,7 @@ def _mode(path: Path) -> int:
 
 @contextmanager
 def _naming(output: Path) -> Generator[None, None, None]:
-    """Puts the output's name to errors of the system, which know of none or of the new file."""
+    """Names the output in errors of the system, which name the temporary file or none."""
     try:
         yield
     except OSError as error:
@@ -90,7 +90,7 @@ def _flush(path: Path) -> None:
 
 @contextmanager
 def _beside(output: Path) -> Generator[Path, None, None]:
-    """A new file in the output's folder, removed in the end if it is still there."""
+    """A new file in the output's folder, removed at the end if it is still there."""
     fresh = output.resolve().with_name(f".eindecomp-{token_hex(8)}")
     fresh.touch(exist_ok=False)
     try:

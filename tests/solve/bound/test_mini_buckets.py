@@ -51,12 +51,12 @@ def test_a_bound_by_mini_buckets_is_a_bound(seed, integral, cells):
     problem = random_problem(seed, limited=False, integral=integral, factors=True)
     best = brute_force(problem)
     plain, terms = _terms(problem, integral)
-    found = bound_by_mini_buckets(plain.sizes, terms, cells, inf, integral=integral)
-    assert found.value <= best + (0 if integral else 1e-9)
-    assert np.isinf(best) or _cost(plain.tables, found.choice) >= best - 1e-9
-    if found.exact and np.isfinite(best):
-        assert found.value == pytest.approx(best)
-        assert problem.cost_of(found.choice) == pytest.approx(best)
+    bound = bound_by_mini_buckets(plain.sizes, terms, cells, inf, integral=integral)
+    assert bound.value <= best + (0 if integral else 1e-9)
+    assert np.isinf(best) or _cost(plain.tables, bound.choice) >= best - 1e-9
+    if bound.exact and np.isfinite(best):
+        assert bound.value == pytest.approx(best)
+        assert problem.cost_of(bound.choice) == pytest.approx(best)
 
 
 @given(seed=SEEDS)
@@ -90,10 +90,10 @@ def test_tightening_raises_the_bound_up_to_the_goal():
 
 def test_minimize_takes_its_bound_where_elimination_is_too_much():
     problem = _grid(10, 12)
-    found = minimize(problem, time_limit=12)  # 5 do on a quiet machine
-    assert "split" in found.method
-    assert found.bound <= found.cost
-    assert found.bound >= 0.9 * found.cost
+    solution = minimize(problem, time_limit=12)  # 5 do on a quiet machine
+    assert "split" in solution.method
+    assert solution.bound <= solution.cost
+    assert solution.bound >= 0.9 * solution.cost
 
 
 def test_no_time_leaves_no_bound_and_no_error():

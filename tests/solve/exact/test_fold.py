@@ -78,9 +78,9 @@ def test_equal_tables_that_are_held_apart_fold_too():
     tables = [shared.tables[starts[t] : starts[t + 1]].reshape(3, 3) for t in shared.table_of]
     unary = [shared.unary[a:b] for a, b in itertools.pairwise(shared.offset)]
     apart = Problem.of(unary, shared.edges, tables)
-    found = minimize(apart)
-    assert "fold" in found.method
-    assert found.cost == minimize(shared).cost == apart.cost_of(found.choice)
+    solution = minimize(apart)
+    assert "fold" in solution.method
+    assert solution.cost == minimize(shared).cost == apart.cost_of(solution.choice)
 
 
 def test_a_problem_that_does_not_repeat_is_not_folded():
@@ -96,9 +96,9 @@ def test_layers_stay_free_to_differ():
     problem = Problem.of(
         [[0, 0]] * 50, [(i, i + 1) for i in range(49)], [[[1, 0], [0, 1]]], table_of=[0] * 49
     )
-    found = minimize(problem)
-    assert found.cost == 0
-    assert np.all(found.choice[1:] != found.choice[:-1])
+    solution = minimize(problem)
+    assert solution.cost == 0
+    assert np.all(solution.choice[1:] != solution.choice[:-1])
 
 
 @pytest.mark.parametrize("exponent", [1, 2, 3, 7, 12])

@@ -238,7 +238,7 @@ JUNK: list[Any] = [
 
 
 def made(make: Any, arguments: dict[str, Any]) -> Problem | str:
-    """The problem, or why it is none."""
+    """The problem, or the message of the error it raises."""
     try:
         return make(**arguments)
     except ProblemError as error:
@@ -253,19 +253,19 @@ def junk(names: list[str]) -> st.SearchStrategy[dict[str, int]]:
 @settings(max_examples=settings.default.max_examples * 3)
 @given(changes=junk(list(raw())))
 def test_junk_is_refused_or_is_a_problem(changes: dict[str, int]) -> None:
-    found = made(Problem, raw(**{name: JUNK[which] for name, which in changes.items()}))
-    if isinstance(found, str):
-        assert not re.search(r"np\.|array\(", found)
+    outcome = made(Problem, raw(**{name: JUNK[which] for name, which in changes.items()}))
+    if isinstance(outcome, str):
+        assert not re.search(r"np\.|array\(", outcome)
     else:
-        assert found.cost_of(np.zeros(found.size, dtype=np.int64)) >= found.least
+        assert outcome.cost_of(np.zeros(outcome.size, dtype=np.int64)) >= outcome.least
 
 
 @settings(max_examples=settings.default.max_examples * 3)
 @given(changes=junk(["unary", "edges", "tables", "factors", "table_of", *list(raw())[-3:]]))
 def test_junk_to_pack_is_refused_or_is_a_problem(changes: dict[str, int]) -> None:
     parts = {name: JUNK[which] for name, which in changes.items()}
-    found = made(Problem.of, {"unary": ROWS} | parts)
-    if isinstance(found, str):
-        assert not re.search(r"np\.|array\(", found)
+    outcome = made(Problem.of, {"unary": ROWS} | parts)
+    if isinstance(outcome, str):
+        assert not re.search(r"np\.|array\(", outcome)
     else:
-        assert found.cost_of(np.zeros(found.size, dtype=np.int64)) >= found.least
+        assert outcome.cost_of(np.zeros(outcome.size, dtype=np.int64)) >= outcome.least

@@ -37,13 +37,13 @@ from eindecomp.tra.program.steps import (
     ReduceScatter,
     kind_of,
 )
+from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.row import DeviceStep
-    from eindecomp.tra.program.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
     Blocks = dict[Tiling, list[Array]]
@@ -138,10 +138,9 @@ class ApartProgram:
             given = inputs[name]
             if isinstance(given, Tensor):
                 return given
-            whole = np.array(given[...])
-            return Tensor(
-                name, whole.shape, whole.dtype, "apart", self.program.mesh, (), whole, np.array
-            )
+            # Every device has all of it, as the caller does.
+            whole = Tiling(uncut(self.program.graph[name].shape))
+            return self._tensor(name, {whole: [np.array(given[...])] * self.program.devices})
         blocks = [device.buffers[number].arrays[0] for device in devices]
         return self._tensor(name, {self.program.buffers[number].tiling: blocks})
 
@@ -307,6 +306,8 @@ class _Run:
 
 def _block(given: Any, box: Any) -> Array:
     """A device's own copy of a block of what the caller has."""
+    if not volume(box):
+        return np.empty(shape_of(box), given.dtype)
     return np.array(given[tuple(slice(low, high) for low, high in box)] if box else given[...])
 
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eindecomp.engines.threads.call import Block, Call
-    from eindecomp.engines.threads.memory import Memory
+    from eindecomp.engines.threads.memory import Arrays
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
 
     Array = np.ndarray[Any, Any]
-    Bound = Callable[[Memory], None]
+    Bound = Callable[[Arrays], None]
 
 
 def bind(graph: Graph, call: Call) -> Bound:
@@ -37,17 +37,17 @@ def _compute(graph: Graph, vertex: Vertex, call: Call) -> Bound:
     key, where = call.writes[0]
     if call.adds:
 
-        def run(memory: Memory) -> None:
+        def run(memory: Arrays) -> None:
             kernel.add(read(memory), memory.write(key, where))
 
     elif not call.is_partial:
 
-        def run(memory: Memory) -> None:
+        def run(memory: Arrays) -> None:
             kernel.whole(read(memory), memory.write(key, where), memory.scalars)
 
     else:
 
-        def run(memory: Memory) -> None:
+        def run(memory: Arrays) -> None:
             operands = read(memory)
             state = [memory.write(*block) for block in call.writes]
             kernel.partial(operands, state, memory.scalars)
@@ -57,7 +57,7 @@ def _compute(graph: Graph, vertex: Vertex, call: Call) -> Bound:
 
 def _reader(
     vertex: Vertex, reads: tuple[Block | None, ...]
-) -> Callable[[Memory], list[Array | None]]:
+) -> Callable[[Arrays], list[Array | None]]:
     """What gives a kernel its operands."""
     blocks = [block for block in reads if block is not None]
     if isinstance(vertex.op, Gather):
@@ -74,7 +74,7 @@ def _reduce(graph: Graph, vertex: Vertex, call: Call) -> Bound:
     states = [call.reads[k : k + width] for k in range(0, len(call.reads), width)]
     key, where = call.writes[0]
 
-    def run(memory: Memory) -> None:
+    def run(memory: Arrays) -> None:
         result = memory.write(key, where)
         # No other reduction reads this block, so that the first part may take up the sum.
         parts = [[memory.read(*block) for block in state if block is not None] for state in states]
@@ -91,7 +91,7 @@ def _fill(graph: Graph, op: Fill, call: Call) -> Bound:
     library, types = library_of(np.ndarray), dict(graph.scalars)
     key, where = call.writes[0]
 
-    def run(memory: Memory) -> None:
+    def run(memory: Arrays) -> None:
         scalars = dict(zip(types, memory.scalars, strict=True))
         library.fill(op, memory.write(key, where), call.box, scalars, types)
 

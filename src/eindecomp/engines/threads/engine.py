@@ -5,40 +5,33 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+
+import numpy as np
 
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
-from eindecomp.engines.threads.bind import bind
+from eindecomp.engines.threads.alone import run_alone
 from eindecomp.engines.threads.job import Job
-from eindecomp.engines.threads.memory import Memory
-from eindecomp.engines.threads.passes import PASSES
+from eindecomp.engines.threads.memory import Memory, is_in_memory
 from eindecomp.engines.threads.pool import WORKERS
+from eindecomp.engines.threads.prepare import ALONE, PASSES, prepared
 from eindecomp.engines.threads.report import RunReport
-from eindecomp.engines.threads.schedule import schedule
-from eindecomp.engines.threads.space import check_space, largest_load, needed_space
+from eindecomp.engines.threads.space import check_space, largest_load
 from eindecomp.engines.threads.spare import Spare
-from eindecomp.engines.threads.tiled import tile_program
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
-from eindecomp.kernels.cache import limit
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
-from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from eindecomp.engines.engine import Listener
-    from eindecomp.engines.threads.bind import Bound
+    from eindecomp.engines.threads.memory import Key
+    from eindecomp.engines.threads.prepare import ReadyToRun
     from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.planner.plan import Plan
-    from eindecomp.tra.program.memory import Peak
-    from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
@@ -49,55 +42,20 @@ NAME = "threads"
 class ThreadsEngine:
     """Runs plans on threads that share memory; devices are more than threads if need be.
 
-    Without `workers` there is a thread for each core, and one alone for what is small.
+    Without `workers` there is a thread for each core, and one alone for what is small. Without
+    `shortcuts` every tile is computed as the plan cuts it; with them tiles are joined where memory
+    is shared, which rounds differently.
     """
 
     name = NAME
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(self, workers: int | None = None, shortcuts: bool = True) -> None:
         self.workers = None if workers is None else _workers(workers)
+        self.shortcuts = bool(shortcuts)
 
     def prepare(self, plan: Plan) -> ThreadsProgram:
         """Make a plan ready to run."""
-        return ThreadsProgram(_prepared(plan), self.workers)
-
-
-class _Ready:
-    """What does not change from run to run; it does not hold the plan, which it is kept for."""
-
-    def __init__(self, plan: Plan) -> None:
-        limit()  # a setting that is wrong is no fault of the vertex whose kernel is compiled first
-        self.program: Program = program_of(plan)
-        tiled = tile_program(self.program)
-        for each in PASSES:
-            tiled = each(tiled)
-        self.schedule: Schedule = schedule(tiled)
-        graph = self.schedule.graph
-        self.bound: tuple[Bound, ...] = tuple(bind(graph, call) for call in self.schedule.calls)
-        self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
-        self.layouts = {
-            name: tuple(buffer.tiling for buffer in buffers)
-            for name, buffers in self.program.inputs.items()
-        }
-
-    @cached_property
-    def space(self) -> Peak:
-        """The most bytes that are held at once beside the inputs, and where."""
-        return needed_space(self.schedule)
-
-
-_KEPT: dict[int, tuple[ref[Any], _Ready]] = {}
-
-
-def _prepared(plan: Plan) -> _Ready:
-    """The program of a plan, made once for as long as the plan lives."""
-    known = _KEPT.get(id(plan))
-    if known is not None and known[0]() is plan:
-        return known[1]
-    ready = _Ready(plan)
-    key = id(plan)
-    _KEPT[key] = (ref(plan, lambda _: _KEPT.pop(key, None)), ready)
-    return ready
+        return ThreadsProgram(plan, self.workers, self.shortcuts)
 
 
 @dataclass(slots=True)
@@ -117,10 +75,22 @@ class SharedArray:
 class ThreadsProgram:
     """A plan made ready: its calls, and arrays that runs leave for the next."""
 
-    def __init__(self, ready: _Ready, workers: int | None) -> None:
-        self.ready = ready
-        self._asked = workers
+    def __init__(self, plan: Plan, workers: int | None, shortcuts: bool) -> None:
+        self._plan, self._asked = plan, workers
+        self._passes = PASSES if shortcuts else ()
         self._spare = Spare()
+        self._ready: ReadyToRun | None = None
+        short = prepared(plan, ALONE) if workers is None and shortcuts else None
+        self._alone = short if short is not None and short.schedule.is_short else None
+        """How the calling thread computes what is short, if nobody listens."""
+
+    # `cached_property` holds a lock meanwhile, which a fork would leave locked in the child.
+    @property
+    def ready(self) -> ReadyToRun:
+        """How threads compute the plan, tile by tile."""
+        if self._ready is None:
+            self._ready = prepared(self._plan, self._passes)
+        return self._ready
 
     @property
     def schedule(self) -> Schedule:
@@ -129,15 +99,17 @@ class ThreadsProgram:
 
     def place(self, name: str, given: Any) -> Tensor:
         """Keep an input where it is: threads read the caller's memory."""
+        ready = self._alone or self.ready
         data = given.held() if isinstance(given, Tensor) else SharedArray(given, is_own=False)
-        return self._tensor(name, self.ready.layouts[name], data)
+        return self._tensor(ready, name, ready.wanted[name], data)
 
-    def _tensor(self, name: str, tilings: tuple[Tiling, ...], data: SharedArray) -> Tensor:
-        vertex = self.schedule.graph[name]
-        mesh = self.ready.program.mesh
-        return Tensor(name, vertex.shape, vertex.dtype, NAME, mesh, tilings, data, _gather)
+    def _tensor(
+        self, ready: ReadyToRun, name: str, tilings: tuple[Tiling, ...], data: SharedArray
+    ) -> Tensor:
+        array, mesh = data.array, ready.program.mesh
+        return Tensor(name, array.shape, array.dtype, NAME, mesh, tilings, data, _gather)
 
-    @cached_property
+    @property
     def workers(self) -> int:
         """How many threads take part."""
         usual = 1 if self.schedule.is_small else cores()
@@ -152,6 +124,10 @@ class ThreadsProgram:
     ) -> Result:
         """Carry the calls out."""
         start = perf_counter()
+        if self._alone is not None and on_event is None and not donated:
+            result = self._run_alone(self._alone, inputs, scalars, start)
+            if result is not None:
+                return result
         schedule, workers = self.schedule, self.workers
         arrays, placed = self._arrays(inputs)
         loads = workers * largest_load(schedule, arrays)
@@ -171,42 +147,68 @@ class ThreadsProgram:
             data = inputs[name].held()
             if data.is_own:
                 self._spare.give(data.array)
+        outputs = memory.outputs(self.ready.outputs)
+        return self._result(self.ready, outputs, memory.peak, start, workers, placed)
+
+    def _run_alone(
+        self,
+        ready: ReadyToRun,
+        inputs: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        start: float,
+    ) -> Result | None:
+        """Compute a short program; None if its inputs are not all arrays in memory."""
+        arrays: dict[Key, Any] = {}
+        held = placed = 0
+        for name, given in inputs.items():
+            array = given
+            if isinstance(given, Tensor):
+                array = given.held().array
+                if given.tilings is not ready.wanted[name]:
+                    placed += placing_bytes(ready.program, name, given)
+            if type(array) is not np.ndarray or not is_in_memory(array):
+                return None
+            arrays[name] = array
+            held += array.nbytes
+        left = run_alone(ready.schedule, ready.bound, arrays, tuple(scalars.values()))
+        outputs = {
+            name: np.array(left[key]) if key in inputs else left[key]
+            for name, key in ready.outputs.items()
+        }
+        return self._result(ready, outputs, held + ready.space.bytes, start, 1, placed)
+
+    def _result(
+        self,
+        ready: ReadyToRun,
+        outputs: Mapping[str, Array],
+        peak: int,
+        start: float,
+        workers: int,
+        placed: int,
+    ) -> Result:
+        schedule = ready.schedule
+        tensors = {
+            name: self._tensor(ready, name, ready.lies[name], SharedArray(array, is_own=True))
+            for name, array in outputs.items()
+        }
+        seconds = perf_counter() - start
+        moved, by_vertex = schedule.moved, schedule.bytes_by_vertex
         stats = Stats(
-            perf_counter() - start,
-            schedule.flops,
-            schedule.moved,
-            schedule.bytes_by_vertex,
-            memory.peak,
-            schedule.tasks,
-            workers,
-            placed,
+            seconds, schedule.flops, moved, by_vertex, peak, schedule.tasks, workers, placed
         )
-        return Result(self._outputs(memory), stats)
+        return Result(tensors, stats)
 
     def _arrays(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
         """The arrays of all inputs, and what bringing tensors to where they are wanted moves."""
-        arrays, layouts = dict(inputs), self.ready.layouts
+        arrays, ready = dict(inputs), self.ready
         placed = 0
         for name, given in inputs.items():
             if isinstance(given, Tensor):
                 arrays[name] = given.held().array
                 # What was placed for this plan, as weights are, has these very layouts.
-                if given.tilings is not layouts[name]:
-                    placed += placing_bytes(self.ready.program, name, given)
+                if given.tilings is not ready.wanted[name]:
+                    placed += placing_bytes(ready.program, name, given)
         return arrays, placed
-
-    def _outputs(self, memory: Memory) -> dict[str, Tensor]:
-        program = self.ready.program
-        found = memory.outputs(self.ready.outputs)
-        tensors: dict[str, Tensor] = {}
-        for name, array in found.items():
-            number = program.outputs.get(name)
-            if number is None:  # an input: it lies as it was given
-                tilings = self.ready.layouts[name]
-            else:
-                tilings = (program.buffers[number].tiling,)
-            tensors[name] = self._tensor(name, tilings, SharedArray(array, is_own=True))
-        return tensors
 
     def close(self) -> None:
         """Let go of the arrays that are kept for the next run."""

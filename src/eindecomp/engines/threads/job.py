@@ -101,7 +101,7 @@ class Job:
         try:
             self._bound[number](self.memory)
         except Exception as error:
-            raise _named(error, call, self.schedule) from error
+            raise named(error, call, self.schedule) from error
         finally:
             mark.at_work = False
 
@@ -139,7 +139,7 @@ class Job:
             del error
 
 
-def _named(error: Exception, call: Call, schedule: Schedule) -> RunError:
+def named(error: Exception, call: Call, schedule: Schedule) -> RunError:
     """What a kernel raised, with the vertex and the tile it was at."""
     tile = ", ".join(f"{low}:{high}" for low, high in call.box)
     where = f"{schedule.graph[call.vertex]}, tile [{tile}] on device {call.devices[0]}"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import count
 from mmap import mmap
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -50,6 +50,27 @@ def _reading(key: Key) -> Generator[None]:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{reason}, when input {key!r} was read") from error
+
+
+class Arrays(Protocol):
+    """What calls see of a run's memory."""
+
+    @property
+    def scalars(self) -> Sequence[object]:
+        """The values of run-time scalars."""
+        ...
+
+    def read(self, key: Key, where: Where) -> Array:
+        """A tile."""
+        ...
+
+    def read_rows(self, key: Key, where: Where, axis: int, index: Array) -> tuple[Array, Array]:
+        """A tile to look rows up in, and the index to do so."""
+        ...
+
+    def write(self, key: Key, where: Where) -> Array:
+        """The place of a tile."""
+        ...
 
 
 class Memory:

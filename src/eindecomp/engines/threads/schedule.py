@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.threads.call import Call
+from eindecomp.engines.threads.estimate import SHORT, seconds_of
 from eindecomp.graph.ops import Fill, Gather, Input
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
     from eindecomp.lang.dtypes import DType
     from eindecomp.tra.boxes import Box
 
-_SMALL = 200_000  # operations that take one thread about as long as waking another
 _LONG = 0.25  # seconds after which a person could want to interrupt a run
-_PRODUCTS, _LOOPS = 5e10, 2e9  # operations a second of any core, about
 _TINY = 5_000  # operations of a call below which threads wait for the interpreter more than work
 
 
@@ -78,7 +77,12 @@ class Schedule:
     @cached_property
     def is_small(self) -> bool:
         """Whether handing calls to other threads would take longer than the calls."""
-        return self.work < max(_SMALL, _TINY * len(self.calls))
+        return self.is_short or self.work < _TINY * len(self.calls)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether one thread has done all of it before two could have."""
+        return self.seconds < SHORT
 
     @cached_property
     def is_long(self) -> bool:
@@ -99,6 +103,16 @@ class Schedule:
         kept = {self.key_of(vertex.name) for vertex in self.graph.outputs}
         counts = Counter(key for call in self.calls for key in call.uses)
         return {key: n for key, n in counts.items() if key not in kept}
+
+    @cached_property
+    def dropped_after(self) -> tuple[tuple[Key, ...], ...]:
+        """For each call the arrays that nobody uses after it, if calls come one after another."""
+        last = {key: number for number, call in enumerate(self.calls) for key in call.uses}
+        dropped: list[list[Key]] = [[] for _ in self.calls]
+        for key, number in last.items():
+            if key in self.uses:
+                dropped[number].append(key)
+        return tuple(map(tuple, dropped))
 
     def key_of(self, name: str) -> str:
         """The tensor whose array a tensor is in: itself, but for sums made in place."""
@@ -194,9 +208,8 @@ class _Making:
 
     def _compute(self, vertex: Vertex, tiled: TiledVertex) -> None:
         kernel = library_of(np.ndarray).kernel(self.graph, vertex)
-        work = operations(self.graph, vertex)
-        self.flops += work
-        self.seconds += work / (_PRODUCTS if kernel.is_product else _LOOPS)
+        self.flops += operations(self.graph, vertex)
+        self.seconds += seconds_of(self.graph, vertex)
         reads = [k for k, box in enumerate(tiled.tiles[0].reads) if box is not None]
         waits = [self._waits(vertex.inputs[k], [t.reads[k] for t in tiled.tiles]) for k in reads]
         if tiled.added is not None:

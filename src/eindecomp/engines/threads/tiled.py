@@ -6,9 +6,10 @@ does. Moves cost nothing but are counted: they are those of the program.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from eindecomp.planner.space.view import is_planned, view_of
 from eindecomp.tra.boxes import volume
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.row import step_on
@@ -166,3 +167,16 @@ def _generated(program: Program, step: Generate) -> TiledVertex:
 def whole_box(shape: Sequence[int]) -> Box:
     """All of a tensor."""
     return tuple((0, size) for size in shape)
+
+
+def undivided(graph: Graph, tiled: TiledVertex) -> TiledVertex:
+    """A vertex as one tile, however it was cut: memory is shared."""
+    vertex = graph[tiled.name]
+    reads: tuple[Box | None, ...] = ()
+    if is_planned(vertex):
+        reads = tuple(
+            None if dims is None else tuple((dim.start, dim.stop) for dim in dims)
+            for dims in view_of(graph, vertex).reads
+        )
+    devices = tuple(sorted(device for tile in tiled.tiles for device in tile.devices))
+    return replace(tiled, tiles=(Tile(whole_box(vertex.shape), reads, devices),), reductions=())

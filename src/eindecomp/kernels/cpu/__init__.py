@@ -2,6 +2,6 @@
 
 from eindecomp.kernels.interrupts import uninterrupted
 
-# An import of numba that ends halfway leaves modules behind that no later one can use.
+# An interrupted import of numba leaves modules behind that make every later import fail.
 with uninterrupted():
     import numba as _numba  # noqa: F401 # pyright: ignore[reportUnusedImport]

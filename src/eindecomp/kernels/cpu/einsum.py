@@ -48,7 +48,9 @@ class EinSumKernel:
     """
 
     state: tuple[DType, ...]
-    """The types in which partial results are held: wide ones, as sums are rounded once."""
+    """The types in which partial results are held: wide ones, so that sums are rounded once."""
+    state_is_result: bool
+    """Whether a state is the result: one array of its type, with nothing to finish."""
 
     def __init__(
         self,
@@ -75,7 +77,6 @@ class EinSumKernel:
         if finish is not None:
             self._whole = self._loops(program.finished(finish))
         self.state_is_result = plain and self.state == (out,)
-        """Whether a state is the result."""
         self._gemm = Gemm(op, dtypes, out) if Gemm.suits(op, dtypes, out) else None
         self._combine = self._finish = None
         labels = op.output
@@ -97,7 +98,7 @@ class EinSumKernel:
 
     @property
     def adds(self) -> bool:
-        """Whether `add` may be called: sums of low precision are rounded once, not twice."""
+        """Whether `add` may be called: not where low precision would be rounded twice."""
         return self._gemm is not None and not self._gemm.low
 
     def _loops(self, program: Any) -> Loops:
@@ -139,7 +140,7 @@ class EinSumKernel:
     def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:
         """Combine two tiles' states, element by element, into the first."""
         if self._combine is None:
-            raise InputError(f"{self.op} aggregates nothing: there is nothing to combine")
+            raise InputError(f"{self.op} aggregates nothing, so there are no states to combine")
         self._combine.run([*into, *other], into)
 
     def finish(self, state: Sequence[Array], out: Array) -> None:
@@ -175,14 +176,14 @@ class EinSumKernel:
     ) -> Launch | None:
         """How tiles of a layout are computed; None if there is nothing to compute.
 
-        With `add`: how they are added to what is there, None if not in one call.
+        With `add`: how they are added to what the output holds; None if not in one call.
         """
         arrays = (*operands, *outputs)
         key = (loops, add, *[None if x is None else (x.shape, x.strides, x.dtype) for x in arrays])
-        known = self._known.get(key, ...)  # None is a way, too: there is nothing to compute
+        known = self._known.get(key, ...)  # None means that there is nothing to compute
         if known is not ...:
             return known
-        # Tiles of one layout come again and again: what is checked once need not be again.
+        # Tiles of one layout come again and again, so that they are checked only once.
         self._check(operands, outputs, types)
         read: Any = operands[: self._read]
         sizes = self._lent | sizes_of([*self.op.inputs, self.op.output], [*operands, outputs[0]])
@@ -204,10 +205,10 @@ class EinSumKernel:
                 continue
             if array is None or array.dtype != of:
                 given = "nothing" if array is None else array.dtype
-                raise InputError(f"operand {k} of {self.op} is of {of}, got {given}")
+                raise InputError(f"operand {k} of {self.op} has type {of}, not {given}")
         for array, of in zip(outputs, types, strict=True):
             if array.dtype != of:
-                raise InputError(f"a result of {self.op} is of {of}, got {array.dtype}")
+                raise InputError(f"a result of {self.op} has type {of}, not {array.dtype}")
 
 
 @lru_cache(maxsize=2**12)

@@ -70,7 +70,7 @@ class CpuLibrary:
 
 
 def _lent(graph: Graph, vertex: Vertex, op: EinSum) -> tuple[tuple[str, int], ...]:
-    """The sizes of labels that only inputs have which are never read; such labels are not cut."""
+    """The sizes of labels that occur only in inputs that are never read; these are never cut."""
     read = len(used_args(op.join))
     if read == len(op.inputs):
         return ()

@@ -1,6 +1,6 @@
-"""Tiles of the vertices that are no EinSum: they move data, or sum rows into a table.
+"""Tiles of the other vertices: they move data, or sum rows into a table.
 
-The reference does the same to whole tensors, and shares no code with this: each checks the other.
+The reference shares no code with this module, so that each checks the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MoveKernel:
-    """One such operation; tiles are given as arrays, as they are to an `EinSumKernel`."""
+    """A gather, scatter, concatenation, slice or reshape."""
 
     op: Op
     out: DType
@@ -55,7 +55,7 @@ class MoveKernel:
             case Concat() as op:
                 np.concatenate(operands, axis=op.axis, out=out, casting="unsafe")
             case Slice():
-                out[...] = operands[0].reshape(out.shape)  # an index takes a window of one
+                out[...] = operands[0].reshape(out.shape)  # an index is a window of size 1
             case Reshape() as op:
                 _reshape(op, operands[0], out)
             case _:
@@ -83,14 +83,14 @@ class MoveKernel:
 
 @lru_cache(maxsize=2**12)
 def move_kernel(op: Op, out: DType) -> MoveKernel:
-    """The kernel of such an operation for results of type `out`."""
+    """The kernel of a move for results of type `out`."""
     return MoveKernel(op, out)
 
 
 def _gather(op: Gather, table: Array, index: Array, out: Array) -> None:
     check_index(index, table.shape[op.axis])
     if set(op.table).isdisjoint(op.index):
-        # `np.take` would copy the whole of a table that is cut along its other labels.
+        # `np.take` would copy all of a table that is not contiguous.
         found = table[(*([slice(None)] * op.axis), index)]
         labels = (*op.table[: op.axis], *op.index, *op.table[op.axis :])
         out[...] = found.transpose([labels.index(label) for label in op.output])
@@ -139,7 +139,7 @@ def _spread(array: Array, labels: Labels, space: Labels) -> Array:
 
 
 def check_index(index: Array, size: int) -> None:
-    """Raise if an index is outside a table of so many rows."""
+    """Raise if an index is out of range for a table of `size` rows."""
     if index.size and (index.min() < 0 or index.max() >= size):
         bad = index.min() if index.min() < 0 else index.max()
         raise InputError(f"index {bad} is outside 0 to {size - 1}")

@@ -1,1 +1,1 @@
-"""What each objective charges: the paper's bound, bytes moved, seconds."""
+"""What plans cost: the paper's bound, the bytes that move, seconds on a machine."""

@@ -1,4 +1,4 @@
-"""Amounts of memory as users write them."""
+"""Amounts of memory as users write and read them: `70GB`, `1.5 KiB`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def parse_bytes(given: int | str) -> int:
             return int(float(match[1]) * _UNITS[unit])
     if not isinstance(given, str) and is_whole(given) and given >= 0:
         return int(given)
-    raise PlanError(f"memory is an integer, in bytes, or such as '70GB', not {given!r}")
+    raise PlanError(f"memory must be a number of bytes or a text such as '70GB', not {given!r}")
 
 
 def show_bytes(size: float) -> str:
-    """An amount of memory to read.
+    """An amount of memory in words.
 
     >>> show_bytes(1536), show_bytes(17)
     ('1.5 KiB', '17 B')

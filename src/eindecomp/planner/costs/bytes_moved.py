@@ -1,4 +1,7 @@
-"""What a movement costs: the prices that the model of real movement is built from."""
+"""Objective "bytes": what really moves, counted from cuts.
+
+A reduce-scatter is counted in `space/reduce_scatter.py`, overlaps of cuts in `space/overlaps.py`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PriceInBytes:
-    """Bytes that devices receive; computing is free."""
+    """The bytes that devices receive; computing is free."""
 
     mesh: Mesh
 
@@ -35,16 +38,16 @@ class PriceInBytes:
         return PriceInBytes(mesh)
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Costs:
-        """What a device needs less what it holds."""
+        """What each device needs, less what it holds."""
         return infinite_where(~covers(held, needed), item * moved(self.mesh, held, needed))
 
-    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
-        """As often as the elements move."""
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
+        """The elements of partial results, then those of results, as often as they move."""
         moved = partial * elements * choices.reduced + item * elements * choices.gathered
         return infinite_where(choices.reduced < 0, moved)
 
     def gather_input(self, needed: Sequence[Cut], item: int) -> Costs:
-        """What all devices need, less each piece once."""
+        """What all devices need, less one copy of each piece."""
         total = totals(self.mesh, needed)
         pieces = np.array([parts_of(self.mesh, used_axes(cut)) for cut in needed], dtype=np.int64)
         return item * (total - total * pieces // self.mesh.devices)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.ops import Input
+from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs import paper_bound as paper
-from eindecomp.planner.costs.price import partial_item
 from eindecomp.planner.space.decision import Decision, decided_choices
 from eindecomp.planner.space.view import is_planned, view_of
 
@@ -25,11 +25,11 @@ Number = int | float
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The parts of a cost: in elements, bytes or seconds, as the objective has it.
+    """A cost by its parts, in elements, bytes or seconds, depending on the objective.
 
-    `join` is what reading given inputs costs (for the paper's objective, all that kernels read),
-    `aggregate` reducing, `repartition` fetching what other vertices made and keeping a further
-    layout, `compute` the kernel calls.
+    `join` is what reading inputs costs (under the paper's objective, everything that kernels read),
+    `aggregate` is reducing partial results, `repartition` fetching what other vertices made and
+    keeping a second layout, `compute` the kernel calls.
     """
 
     join: dict[str, Number] = field(default_factory=dict[str, Number])
@@ -54,10 +54,10 @@ class Cost:
 
 def paper_cost(graph: Graph, parts: Mapping[str, tuple[int, ...]]) -> Cost:
     """The paper's cost of partition vectors, given in the order of each view's labels."""
-    found = Cost()
+    costs = Cost()
     views = {v.name: view_of(graph, v) for v in graph.vertices.values() if is_planned(v)}
     rows = {name: np.array([parts[name]], dtype=np.int64).reshape(1, -1) for name in views}
-    # Models repeat themselves: equal vertices cost the same.
+    # Models repeat layers: equal vertices cost the same.
     known: dict[Any, int] = {}
     for name, view in views.items():
         vertex, own = graph[name], parts[name]
@@ -66,8 +66,8 @@ def paper_cost(graph: Graph, parts: Mapping[str, tuple[int, ...]]) -> Cost:
         if key not in known:
             known[key] = int(paper.join_cost(graph, vertex, view, rows[name])[0])
             known[view, own] = int(paper.aggregate_cost(view, rows[name])[0])
-        found.join[name], found.aggregate[name] = known[key], known[view, own]
-        found.repartition[name] = 0
+        costs.join[name], costs.aggregate[name] = known[key], known[view, own]
+        costs.repartition[name] = 0
         for k, (source, dims) in enumerate(zip(vertex.inputs, view.reads, strict=True)):
             if dims is None or source not in views:
                 continue
@@ -76,9 +76,9 @@ def paper_cost(graph: Graph, parts: Mapping[str, tuple[int, ...]]) -> Cost:
                 made = (views[source], rows[source])
                 table = paper.repartition_table(made, (view, dims, rows[name]))
                 known[edge] = int(table[0, 0])
-            found.edges[source, name, k] = known[edge]
-            found.repartition[name] += known[edge]
-    return found
+            costs.edges[source, name, k] = known[edge]
+            costs.repartition[name] += known[edge]
+    return costs
 
 
 def decided_cost(
@@ -89,36 +89,36 @@ def decided_cost(
     inputs: str,
 ) -> Cost:
     """What decisions cost at given prices."""
-    found = Cost()
+    costs = Cost()
     for name, decision in decisions.items():
         vertex = graph[name]
         view = view_of(graph, vertex)
         own = decided_choices(view, price.mesh, decision)
         items = tuple(graph[n].dtype.itemsize for n in vertex.inputs)
-        found.compute[name] = price.compute(vertex, own, items)[0].item()
+        costs.compute[name] = price.compute(vertex, own, items)[0].item()
         item = vertex.dtype.itemsize
-        scatter = price.scatter(own, vertex.elements, partial_item(vertex), item)
-        found.aggregate[name] = scatter[0, 0].item()
-        found.join[name] = found.repartition[name] = 0
-        if decision.further is not None:
-            move = price.fetch([decision.home], [decision.further], vertex.dtype.itemsize)
-            found.repartition[name] += move[0, 0].item()
+        scatter = price.reduce_scatter(own, vertex.elements, state_bytes(graph, vertex), item)
+        costs.aggregate[name] = scatter[0, 0].item()
+        costs.join[name] = costs.repartition[name] = 0
+        if decision.second is not None:
+            move = price.fetch([decision.home], [decision.second], vertex.dtype.itemsize)
+            costs.repartition[name] += move[0, 0].item()
         for k, (source, reads) in enumerate(zip(vertex.inputs, own.reads, strict=True)):
             if reads is None:
                 continue
             if source in decisions:
                 held = [decisions[source].home]
-                if (further := decisions[source].further) is not None:
-                    held.append(further)
+                if (second := decisions[source].second) is not None:
+                    held.append(second)
                 cost = price.fetch(held, reads.cuts, items[k]).min().item()
-                found.repartition[name] += cost
+                costs.repartition[name] += cost
             elif source in given:
                 cost = price.fetch([given[source]], reads.cuts, items[k])[0, 0].item()
-                found.join[name] += cost
+                costs.join[name] += cost
             elif isinstance(graph[source].op, Input) and inputs == "sharded":
                 cost = price.gather_input(reads.cuts, items[k])[0].item()
-                found.join[name] += cost
+                costs.join[name] += cost
             else:
                 continue
-            found.edges[source, name, k] = cost
-    return found
+            costs.edges[source, name, k] = cost
+    return costs

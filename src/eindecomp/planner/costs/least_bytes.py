@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PieceCount(NamedTuple):
-    """A dimension cut into a number of pieces, by whatever axes."""
+    """A dimension cut into a number of pieces, whichever axes cut it."""
 
     parts: int
     units: int
@@ -37,7 +37,7 @@ PieceCounts = tuple[PieceCount, ...]
 
 @dataclass(frozen=True)
 class LeastBytes:
-    """The bytes that a movement takes at best, however axes are given to labels."""
+    """The fewest bytes that a movement can take, whichever axes cut which labels."""
 
     mesh: Mesh
 
@@ -53,13 +53,13 @@ class LeastBytes:
             shared *= np.minimum(_tiles(own)[:, None], _tiles(other)[None])
         return item * np.maximum(total[None] - shared, 0).astype(np.int64)
 
-    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
-        """As for given axes: it is the same for all."""
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+        """The same whichever axes are chosen."""
         moved = partial * elements * choices.reduced + item * elements * choices.gathered
         return infinite_where(choices.reduced < 0, moved)
 
     def gather_input(self, needed: Sequence[PieceCounts], item: int) -> Any:
-        """As for given axes: it is the same for all."""
+        """The same whichever axes are chosen."""
         total = self._needed(needed)
         pieces = np.array([prod(s.parts for s in sides) for sides in needed], dtype=np.int64)
         return item * np.maximum(total - total * pieces // self.mesh.devices, 0)
@@ -70,20 +70,20 @@ class LeastBytes:
         return np.zeros(len(choices.assignments), dtype=np.int64)
 
     def held(self, cuts: Sequence[PieceCounts], item: int) -> Any:
-        """As for given axes: it is the same for all."""
+        """The same whichever axes are chosen."""
         tiles = [prod(_tile(side) for side in sides) for sides in cuts]
         return item * self.mesh.devices * np.array(tiles, dtype=np.int64)
 
     def _needed(self, needed: Sequence[PieceCounts]) -> Ints:
-        """The elements that all devices need; of a diagonal at least nothing."""
-        found: list[int] = []
+        """The fewest elements that all devices can need; for a diagonal, none."""
+        elements: list[int] = []
         for sides in needed:
             labels = [side.label for side in sides if side.label is not None]
             whole = prod(side.stop for side in sides)
             pieces = prod(side.parts for side in sides)
             is_diagonal = len(set(labels)) < len(labels)
-            found.append(0 if is_diagonal else whole * self.mesh.devices // pieces)
-        return np.array(found, dtype=np.int64)
+            elements.append(0 if is_diagonal else whole * self.mesh.devices // pieces)
+        return np.array(elements, dtype=np.int64)
 
 
 def _tiles(sides: Sequence[PieceCount]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from eindecomp.planner.space.mesh import Mesh, check_axis_name
 
 @dataclass(frozen=True)
 class Machine:
-    """A described machine; links are given for all axes alike or for each by name.
+    """A machine; its links are described for all axes alike, or axis by axis, by name.
 
     >>> Machine(flops=1e12, memory_bandwidth=1e11, bandwidth={"node": 1e9, "gpu": 1e11})
     Machine(flops=1000000000000.0, memory_bandwidth=100000000000.0, ...
@@ -28,7 +28,7 @@ class Machine:
     latency: float | Mapping[str, float] = 0.0
     """Seconds before the first byte arrives along an axis."""
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The axes it has, outermost first, where they are its own."""
+    """The machine's own axes, outermost first, if it has any."""
 
     def __post_init__(self) -> None:
         named = [("flops", self.flops), ("memory_bandwidth", self.memory_bandwidth)]
@@ -39,7 +39,7 @@ class Machine:
         for name, value in _by_name(self.latency).items():
             if not _is_number(value) or not (value >= 0 and isfinite(value)):
                 raise PlanError(f"a machine's latency of {name} must be 0 or more, not {value!r}")
-        # Plain numbers, whatever kind was given: they are written to files and compared.
+        # Plain numbers, whatever types were given: they are written to files and compared.
         axes = Mesh.of_axes(self.mesh)
         plain = {name: _plain(getattr(self, name)) for name in _RATES}
         plain["mesh"] = dict(zip(axes.names, axes.sizes, strict=True))

@@ -2,7 +2,8 @@
 
 For a vertex cut into p kernel calls whose tiles have n_X, n_Y, n_Z elements, joining costs
 p·(n_X + n_Y) and aggregating over n_agg pieces (p / n_agg)·(n_agg - 1)·n_Z. Moving a tensor from
-one partition to another costs what `repartition` says. Given inputs come as they are wanted.
+one partition to another costs what `repartition` says. Inputs are free: they come in whatever
+partition their readers want.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def is_read(graph: Graph, name: str) -> bool:
-    """Whether reading a tensor costs anything: a fill is made where it is read."""
+    """Whether reading a tensor costs anything: a fill is generated where it is read."""
     return not isinstance(graph[name].op, Fill)
 
 
@@ -46,7 +47,7 @@ def aggregate_cost(view: View, parts: Ints) -> Ints:
 
 
 def repartition_table(made: tuple[View, Ints], read: tuple[View, Dims, Ints]) -> Ints:
-    """The cost of handing a tensor over: a table of the maker's vectors × the reader's."""
+    """The cost of passing a tensor on: a table of the maker's vectors × the reader's."""
     (maker, made_parts), (reader, dims, read_parts) = made, read
     held, of_held = _distinct(dim_parts(maker, maker.output, made_parts))
     need, of_need = _distinct(dim_parts(reader, dims, read_parts))
@@ -55,14 +56,14 @@ def repartition_table(made: tuple[View, Ints], read: tuple[View, Dims, Ints]) ->
 
 
 def repartition(held: Ints, held_tile: Ints, need: Ints, need_tile: Ints) -> Ints:
-    """From every row of pieces (and sides of tiles) to every other.
+    """The cost from every held partition to every needed one, given by pieces and sides of tiles.
 
-    `pairs` counts the tiles of both sides that meet, dimension by dimension.
+    `pairs` counts the pairs of tiles that intersect, dimension by dimension.
     """
     shape = (len(held), len(need))
     pairs, n_int = np.ones(shape, np.int64), np.ones(shape, np.int64)
     same = np.ones(shape, bool)
-    # One dimension at a time: all at once would take the memory of as many tables.
+    # One dimension at a time, to hold one table in memory instead of one for each dimension.
     for k in range(held.shape[1]):
         a, c = held[:, k, None], need[None, :, k]
         ours, theirs = held_tile[:, k, None], need_tile[None, :, k]
@@ -78,5 +79,5 @@ def repartition(held: Ints, held_tile: Ints, need: Ints, need_tile: Ints) -> Int
 def _distinct(rows: Ints) -> tuple[Ints, Ints]:
     if rows.shape[1] == 0:
         return rows[:1], np.zeros(len(rows), dtype=np.int64)
-    found: Any = np.unique(rows, axis=0, return_inverse=True)
-    return found[0], found[1].ravel()
+    distinct: Any = np.unique(rows, axis=0, return_inverse=True)
+    return distinct[0], distinct[1].ravel()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from eindecomp.lang.dtypes import widen
 from eindecomp.planner.space.cut import Cut, largest_side
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Price(Protocol):
-    """An objective, as prices of what a plan does."""
+    """An objective: the price of everything that a plan does."""
 
     @property
     def mesh(self) -> Mesh:
@@ -38,8 +37,8 @@ class Price(Protocol):
         """From each held cut to each needed one; ∞ where what is needed is not held."""
         ...
 
-    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
-        """From each assignment's partial results to each home; ∞ where there is no way.
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
+        """From each assignment's partial results to each home; ∞ where it cannot be reached.
 
         `partial` is the item size of partial results, `item` that of results.
         """
@@ -50,26 +49,15 @@ class Price(Protocol):
         ...
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Costs:
-        """Of the kernel calls of each assignment; `items` are the inputs' item sizes."""
+        """The kernel calls of each assignment; `items` are the inputs' item sizes."""
         ...
 
     def held(self, cuts: Sequence[Cut], item: int) -> Costs:
-        """The bytes of each cut on all devices, if all had the largest piece."""
+        """The bytes of each cut on all devices, as if each had the largest piece."""
         ...
 
 
 def held_elements(mesh: Mesh, cuts: Sequence[Cut]) -> Costs:
-    """The elements of each cut on all devices, if all had the largest piece."""
+    """The elements of each cut on all devices, as if each had the largest piece."""
     tiles = [prod(largest_side(mesh, span) for span in cut) for cut in cuts]
     return mesh.devices * np.array(tiles, dtype=np.int64)
-
-
-def partial_item(vertex: Vertex) -> int:
-    """The bytes of one partial result: what travels where several devices sum.
-
-    Low precision is rounded once, after the last sum: until then it is float32 that moves.
-    """
-    agg = getattr(vertex.op, "agg", None)
-    if agg is None or agg.finish is None:
-        return widen(vertex.dtype).itemsize
-    return agg.width * max(vertex.dtype.itemsize, 4)

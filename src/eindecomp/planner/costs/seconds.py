@@ -1,7 +1,7 @@
-"""Seconds on a described machine, as prices: kernel calls by the roofline, movement axis by axis.
+"""Objective "time": seconds on a machine, kernel calls by the roofline, movement axis by axis.
 
-An element that a device needs comes from as near as it is held: it crosses axis j if it is held by
-devices that differ from this one at axis j but at no axis outside it. Bytes are those of the
+An element that a device needs comes from the nearest device that holds it: it crosses axis j if
+that device differs from this one at axis j but at no axis outside it. Bytes are those of the
 average device.
 """
 
@@ -16,9 +16,9 @@ import numpy as np
 from eindecomp.graph.work import operations_per_point
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.price import held_elements
-from eindecomp.planner.space.choices import REPLICATED
 from eindecomp.planner.space.cut import Cut, outer_cut, used_axes
 from eindecomp.planner.space.overlaps import covers, overlaps, totals
+from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PriceInSeconds:
-    """The time of everything, one thing after another."""
+    """The seconds that everything takes, one thing after another."""
 
     mesh: Mesh
     machine: Machine
@@ -62,8 +62,8 @@ class PriceInSeconds:
             before = np.maximum(before, missing)
         return infinite_where(~covers(held, needed), seconds)
 
-    def scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
-        """A reduce-scatter from the innermost axis out, then gathers where it is replicated."""
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+        """Reduce-scatters from the innermost axis out, then all-gathers over replicating axes."""
         seconds = np.zeros(choices.reduced.shape)
         aggregated = set(choices.view.aggregated)
         out = [i for i in range(len(choices.view.labels)) if i not in aggregated]
@@ -83,7 +83,7 @@ class PriceInSeconds:
         return infinite_where(choices.reduced < 0, seconds)
 
     def gather_input(self, needed: Sequence[Cut], item: int) -> Any:
-        """A gather over the axes that do not cut the input, from the innermost out."""
+        """An all-gather over the axes that do not cut the input, from the innermost out."""
         seconds = np.zeros(len(needed))
         sizes = totals(self.mesh, needed) / self.mesh.devices * item
         for i, cut in enumerate(needed):
@@ -97,7 +97,7 @@ class PriceInSeconds:
         return seconds
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
-        """The longer of computing and of reading and writing memory, on the largest tile."""
+        """The longer of computing the largest tile and of reading and writing its memory."""
         view, parts = choices.view, choices.parts
         sizes = np.array(view.sizes, dtype=np.int64)
         points = (-(-sizes // parts)).astype(np.float64).prod(axis=1)
@@ -115,12 +115,12 @@ class PriceInSeconds:
         return item * held_elements(self.mesh, cuts)
 
     def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
-        """What computing a vertex takes at least: every device does an equal part, and no more."""
+        """The least seconds that computing a vertex can take: devices share it equally."""
         points = float(prod(view.sizes)) * operations_per_point(vertex.op)
         traffic = float(vertex.elements * vertex.dtype.itemsize)
         for dims, item in zip(view.reads, items, strict=True):
             labels = [dim.label for dim in dims or () if dim.label is not None]
-            if dims is not None and len(set(labels)) == len(labels):  # of a diagonal little is read
+            if dims is not None and len(set(labels)) == len(labels):  # little is read of a diagonal
                 traffic += float(prod(dim.stop - dim.start for dim in dims)) * item
         most = max(points / self.machine.flops, traffic / self.machine.memory_bandwidth)
         return most / self.mesh.devices

@@ -1,4 +1,4 @@
-"""What it costs to have an input where it is needed, as tables over the problem's variables."""
+"""What it costs a reader to fetch an input, as tables over the problem's variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Holder(NamedTuple):
-    """The variable that chooses a tensor's home, among these."""
+    """The variable that chooses a tensor's home, and the homes it chooses from."""
 
     variable: int
     homes: tuple[Cut, ...]
@@ -38,20 +38,20 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputRead:
-    """One input of a vertex: from where it comes and how each choice of its reader needs it."""
+    """One input of a vertex: where it lies, and which cut of it each choice of the reader needs."""
 
     price: Price
     item: int
     holder: Holder
-    further: tuple[Cut, ...]
-    """The further layouts that the input may be kept in."""
+    second_layouts: tuple[Cut, ...]
+    """The second layouts that the input may be kept in."""
     reads: Reads
     flags: int
     """How many choices of the reader stand for one assignment."""
     bit: int | None
-    """The bit of the reader's choice that says to read the further layout, if there is one."""
+    """The bit of the reader's choice that says to read the second layout, if there is one."""
     sharers: int = 1
-    """Among how many readers what is fetched from home is shared out."""
+    """The number of readers among which the cost of fetching from home is divided."""
 
     @property
     def _needs(self) -> Ints:
@@ -59,8 +59,8 @@ class InputRead:
         return np.repeat(self.reads.of, self.flags)
 
     @property
-    def _from_further(self) -> NDArray[np.bool_]:
-        """Which choices of the reader read the further layout."""
+    def _from_second(self) -> NDArray[np.bool_]:
+        """Which choices of the reader read the second layout."""
         if self.bit is None:
             return np.zeros(self.flags * len(self.reads.of), dtype=bool)
         return np.tile(np.arange(self.flags) >> self.bit & 1 == 1, len(self.reads.of))
@@ -69,18 +69,18 @@ class InputRead:
         """From the home: the holder's choices × the reader's."""
         price = self.price.fetch(self.holder.homes, self.reads.cuts, self.item)
         price = price // self.sharers if self.sharers > 1 else price
-        return np.where(self._from_further[None], 0, self.holder.spread(price)[:, self._needs])
+        return np.where(self._from_second[None], 0, self.holder.spread(price)[:, self._needs])
 
-    def further_table(self) -> Any:
-        """From the further layout, where the reader's choice says so; row 0 is to have none."""
-        price = self.price.fetch(self.further, self.reads.cuts, self.item)
-        said = self._from_further[None]
+    def second_table(self) -> Any:
+        """From the second layout, where the reader's choice says so; row 0 means there is none."""
+        price = self.price.fetch(self.second_layouts, self.reads.cuts, self.item)
+        said = self._from_second[None]
         none = infinite_where(said, np.zeros((1, 1), price.dtype))
         return np.concatenate([none, np.where(said, price[:, self._needs], 0)])
 
     def cheaper_table(self) -> Any:
-        """From whichever costs less: the holder's choices × further layouts × the reader's."""
+        """From whichever costs less: the holder's choices × second layouts × the reader's."""
         from_home = self.home_table()
-        further = self.price.fetch(self.further, self.reads.cuts, self.item)[:, self._needs]
-        none = infinite_where(np.ones(further[:1].shape, dtype=bool), further[:1])
-        return np.minimum(from_home[:, None], np.concatenate([none, further])[None])
+        second = self.price.fetch(self.second_layouts, self.reads.cuts, self.item)[:, self._needs]
+        none = infinite_where(np.ones(second[:1].shape, dtype=bool), second[:1])
+        return np.minimum(from_home[:, None], np.concatenate([none, second])[None])

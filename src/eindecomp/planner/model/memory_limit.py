@@ -1,28 +1,30 @@
-"""What a device must hold, step by step: one vertex is computed after another.
+"""The memory limit: what the fullest device must hold at each step, one vertex after another.
 
-At its step a vertex holds the tile it makes and copies of the pieces it reads; its result is held
-from then to its last reader, outputs to the end. A piece that lies inside what its device holds of
-that tensor anyway, in its home or in its further layout, is a view and no copy; any other is put
-together as a whole, since kernels read one array. Inputs are held throughout: stored ones as some
-reader wants them, or anyhow, and free ones as one piece that readers share, with a lasting copy for
-each reader that wants another. Each amount is that of the fullest device, and their sum is kept
-under the limit.
+At its step, a vertex holds the tile it makes and copies of the pieces it reads. Its result is held
+from then until its last reader, an output until the end. A piece that lies inside what the device
+holds of that tensor anyway, in its home or in its second layout, is a view and needs no copy; any
+other piece is assembled as a whole, because a kernel reads one array. Inputs are held throughout:
+sharded ones in a layout that some reader wants, or in any; free ones as one piece that readers
+share, with a lasting copy for each reader that needs another one. Each amount is that of the
+fullest device, and at every step their sum must stay within the limit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs.infinite import infinite_where
-from eindecomp.planner.costs.price import partial_item
-from eindecomp.planner.model.movement import Site, Traffic
-from eindecomp.planner.space.cut import parts_of, used_axes
+from eindecomp.planner.model.movement import MovementModel, Site
+from eindecomp.planner.space.cut import largest_side, parts_of, used_axes
 from eindecomp.planner.space.overlaps import copied, fullest
+from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.choices import Choices
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.mesh import Mesh
 
@@ -50,130 +53,150 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copies:
-    """The states in which a reader may be: how much of a piece it holds for itself.
+    """The states that a reader can be in: how much of a piece it holds as a copy of its own.
 
-    First any whole piece up to a size, then less than that of some pieces because one of the
-    tensor's own layouts has the rest.
+    First come whole pieces up to some size, then states that take less, because one of the tensor's
+    own layouts already holds some of the pieces.
     """
 
     amount: Ints
     fits: Mask
-    """Pieces × states: for which pieces a state is enough."""
+    """Pieces × states: for which pieces a state suffices."""
     allowed: tuple[Mask, ...]
     """For each variable that chooses layouts, its choices × states: which it makes possible."""
 
 
-def add_usage(traffic: Traffic) -> int:
-    """Say what every choice holds and when; what is held whatever is chosen.
+def add_usage(model: MovementModel) -> int:
+    """Tell the model what every choice holds and when; returns what is held whatever is chosen.
 
-    The model must keep homes apart from assignments.
+    The model must have been built with `apart`: a home needs a variable of its own.
     """
-    steps = {name: t for t, name in enumerate(traffic.sites)}
-    _add_results(traffic, steps)
-    for name, reading in _readers(traffic).items():
-        held = _add_held(traffic, traffic.graph[name], reading)
+    steps = {name: t for t, name in enumerate(model.sites)}
+    _add_results(model, steps)
+    for name, reading in _readers(model).items():
+        held = _add_held(model, model.graph[name], reading)
         for site, k in reading:
             now = steps[site.vertex.name]
-            lasts = _is_free(traffic, name)
-            _add_copy(traffic, site, k, held, (0, len(steps)) if lasts else (now, now + 1))
-    return sum(_share(traffic, vertex) for vertex in traffic.graph.inputs)
+            lasts = _is_free(model, name)
+            _add_copy(model, site, k, held, (0, len(steps)) if lasts else (now, now + 1))
+    return sum(_share(model, vertex) for vertex in model.graph.inputs)
 
 
-def _add_results(traffic: Traffic, steps: dict[str, int]) -> None:
-    """For each vertex the tile at its step, then its layouts until they are last read."""
+def _add_results(model: MovementModel, steps: dict[str, int]) -> None:
+    """For each vertex what its step takes, and its layouts until they are last read."""
     end = len(steps)
-    outputs = {vertex.name for vertex in traffic.graph.outputs}
+    outputs = {vertex.name for vertex in model.graph.outputs}
     last = dict(steps)
     for reader, t in steps.items():
-        last.update({name: t for name in traffic.graph[reader].inputs if name in steps})
-    for name, site in traffic.sites.items():
+        last.update({name: t for name in model.graph[reader].inputs if name in steps})
+    for name, site in model.sites.items():
         stop = end if name in outputs else last[name] + 1
         item = site.vertex.dtype.itemsize
         now = steps[name]
-        traffic.network.use(traffic.assign[name], _working(traffic, site), now, now + 1)
-        homes = item * _fullest(traffic, site.choices.homes)
-        traffic.network.use(traffic.home[name], homes, now + 1, stop)
-        if name in traffic.further:
-            sizes = np.append(0, item * _fullest(traffic, site.further))
-            traffic.network.use(traffic.further[name], sizes, now + 1, stop)
+        model.tables.use(model.assign[name], _working(model, site), now, now + 1)
+        homes = item * _fullest(model, site.choices.homes)
+        model.tables.use(model.home[name], homes, now, max(stop, now + 1))
+        if name in model.second:
+            sizes = np.append(0, item * _fullest(model, site.second_layouts))
+            model.tables.use(model.second[name], sizes, now + 1, stop)
 
 
-def _fullest(traffic: Traffic, cuts: Sequence[Cut]) -> Ints:
-    return fullest(traffic.price.mesh, cuts)
+def _fullest(model: MovementModel, cuts: Sequence[Cut]) -> Ints:
+    return fullest(model.price.mesh, cuts)
 
 
-def _working(traffic: Traffic, site: Site) -> Ints:
-    """The tile made and the pieces of fills, which nobody holds, for each choice."""
+def _working(model: MovementModel, site: Site) -> Ints:
+    """What a choice holds beside the result: partial results, and the pieces of fills.
+
+    Reducing takes two blocks more: the sum so far, and what has just arrived.
+    """
     view, parts = site.choices.view, site.choices.parts
     tile = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
     summed = parts[:, list(view.aggregated)].prod(axis=1) > 1
-    total = tile * np.where(summed, partial_item(site.vertex), site.vertex.dtype.itemsize)
+    state = state_bytes(model.graph, site.vertex)
+    total = np.where(summed, state * (tile + 2 * _largest_shares(site.choices)), 0)
     for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
-        source = traffic.graph[name]
+        source = model.graph[name]
         if reads is not None and isinstance(source.op, Fill):
-            total = total + source.dtype.itemsize * _fullest(traffic, reads.cuts)[reads.of]
+            total = total + source.dtype.itemsize * _fullest(model, reads.cuts)[reads.of]
     return np.repeat(total, 1 << len(site.shared))
+
+
+def _largest_shares(choices: Choices) -> Ints:
+    """The elements that a device reduces, for each assignment, in whichever home they are most."""
+    mesh = choices.mesh
+    largest = np.zeros(len(choices.assignments), dtype=np.int64)
+    for (a, h), places in choices.places.items():
+        sides = [largest_side(mesh, span) for span in choices.homes[h]]
+        copies = 1
+        for axis, label in enumerate(choices.assignments[a]):
+            if label in choices.view.aggregated and places[axis] == REPLICATED:
+                copies *= mesh.sizes[axis]
+        longest = max(sides, default=1)
+        share = prod(sides) // max(longest, 1) * -(-longest // copies)
+        largest[a] = max(largest[a], share)
+    return largest
 
 
 # Inputs
 
 
-def _is_free(traffic: Traffic, name: str) -> bool:
-    """Whether an input lies wherever it is wanted."""
-    is_input = isinstance(traffic.graph[name].op, Input)
-    return is_input and traffic.inputs == "free" and name not in traffic.pinned
+def _is_free(model: MovementModel, name: str) -> bool:
+    """Whether an input is available in any layout at no cost."""
+    is_input = isinstance(model.graph[name].op, Input)
+    return is_input and model.inputs == "free" and name not in model.pinned
 
 
-def _share(traffic: Traffic, vertex: Vertex) -> int:
-    """What a device holds at least of an input that is stored once over all of them."""
-    if traffic.inputs == "free" or vertex.name in traffic.pinned:
+def _share(model: MovementModel, vertex: Vertex) -> int:
+    """The least that a device holds of an input that is stored once over all devices."""
+    if model.inputs == "free" or vertex.name in model.pinned:
         return 0
-    return vertex.dtype.itemsize * -(-vertex.elements // traffic.price.mesh.devices)
+    return vertex.dtype.itemsize * -(-vertex.elements // model.price.mesh.devices)
 
 
-def _readers(traffic: Traffic) -> dict[str, list[tuple[Site, int]]]:
-    """For each tensor that is held, and each pinned input, who reads it and as which input."""
-    found: dict[str, list[tuple[Site, int]]] = {name: [] for name in traffic.pinned}
-    for site in traffic.sites.values():
+def _readers(model: MovementModel) -> dict[str, list[tuple[Site, int]]]:
+    """For each tensor that is held, and each pinned input: its readers, and as which input."""
+    readers: dict[str, list[tuple[Site, int]]] = {name: [] for name in model.pinned}
+    for site in model.sites.values():
         for k, (name, reads) in enumerate(zip(site.vertex.inputs, site.choices.reads, strict=True)):
-            if reads is not None and not isinstance(traffic.graph[name].op, Fill):
-                found.setdefault(name, []).append((site, k))
-    return found
+            if reads is not None and not isinstance(model.graph[name].op, Fill):
+                readers.setdefault(name, []).append((site, k))
+    return readers
 
 
 def _add_held(
-    traffic: Traffic, vertex: Vertex, reading: Sequence[tuple[Site, int]]
+    model: MovementModel, vertex: Vertex, reading: Sequence[tuple[Site, int]]
 ) -> tuple[Held, ...]:
-    """The layouts in which a tensor is held; those of inputs are held throughout."""
-    name, end = vertex.name, len(traffic.sites)
-    if name in traffic.sites:
-        holder = traffic.holder(name)
+    """The layouts in which a tensor is held; inputs are held throughout."""
+    name, end = vertex.name, len(model.sites)
+    if name in model.sites:
+        holder = model.holder(name)
         home = Held(holder.variable, holder.homes)
-        if name not in traffic.further:
+        if name not in model.second:
             return (home,)
-        return home, Held(traffic.further[name], traffic.sites[name].further, optional=True)
+        return home, Held(model.second[name], model.sites[name].second_layouts, optional=True)
     item = vertex.dtype.itemsize
-    if name in traffic.pinned:
-        cuts = traffic.pinned[name]
-        traffic.network.use(traffic.home[name], item * _fullest(traffic, cuts), 0, end)
-        return (Held(traffic.home[name], cuts),)
-    if _is_free(traffic, name) and len(reading) == 1:
+    if name in model.pinned:
+        cuts = model.pinned[name]
+        model.tables.use(model.home[name], item * _fullest(model, cuts), 0, end)
+        return (Held(model.home[name], cuts),)
+    if _is_free(model, name) and len(reading) == 1:
         return ()  # whatever its one reader wants
     wanted = [site.choices.reads[k] for site, k in reading]
     cuts = tuple(dict.fromkeys(cut for reads in wanted if reads for cut in reads.cuts))
-    if not _is_free(traffic, name):
-        cuts = tuple(cut for cut in cuts if _holds_once(traffic, vertex, cut))
+    if not _is_free(model, name):
+        cuts = tuple(cut for cut in cuts if _holds_once(model, vertex, cut))
     if not cuts:
         return ()
-    beyond = item * _fullest(traffic, cuts) - _share(traffic, vertex)
-    variable = traffic.network.variable(np.zeros(1 + len(cuts), dtype=np.int64))
-    traffic.network.use(variable, np.append(0, beyond), 0, end)
+    beyond = item * _fullest(model, cuts) - _share(model, vertex)
+    variable = model.tables.variable(np.zeros(1 + len(cuts), dtype=np.int64))
+    model.tables.use(variable, np.append(0, beyond), 0, end)
     return (Held(variable, cuts, optional=True),)
 
 
-def _holds_once(traffic: Traffic, vertex: Vertex, cut: Cut) -> bool:
-    """Whether a layout has every element of a tensor on one device."""
-    mesh = traffic.price.mesh
+def _holds_once(model: MovementModel, vertex: Vertex, cut: Cut) -> bool:
+    """Whether a layout holds every element of a tensor on exactly one device."""
+    mesh = model.price.mesh
     whole = all(
         (span.start, span.stop) == (0, n) for span, n in zip(cut, vertex.shape, strict=True)
     )
@@ -184,26 +207,26 @@ def _holds_once(traffic: Traffic, vertex: Vertex, cut: Cut) -> bool:
 
 
 def _add_copy(
-    traffic: Traffic, site: Site, k: int, held: tuple[Held, ...], life: tuple[int, int]
+    model: MovementModel, site: Site, k: int, held: tuple[Held, ...], life: tuple[int, int]
 ) -> None:
-    """A variable for what one reader holds of an input beside the input's own layouts."""
+    """A variable for what one reader holds of an input in addition to the input's own layouts."""
     reads = site.choices.reads[k]
     assert reads is not None  # noqa: S101 - only inputs that are read come here
-    network = traffic.network
-    item = traffic.graph[site.vertex.inputs[k]].dtype.itemsize
+    tables = model.tables
+    item = model.graph[site.vertex.inputs[k]].dtype.itemsize
     layouts = tuple((each.cuts, each.optional) for each in held)
-    copies = _copies(traffic.price.mesh, layouts, reads.cuts)
-    own = network.variable(np.zeros(len(copies.amount), dtype=np.int64))
-    network.use(own, item * copies.amount, *life)
+    copies = _copies(model.price.mesh, layouts, reads.cuts)
+    own = tables.variable(np.zeros(len(copies.amount), dtype=np.int64))
+    tables.use(own, item * copies.amount, *life)
     flags = 1 << len(site.shared)
     zero = np.zeros((1, 1), dtype=np.int64)
     key = (layouts, reads.cuts)
-    network.edge(
-        traffic.assign[site.vertex.name], own, (*key, id(site.choices), k, flags),
+    tables.edge(
+        model.assign[site.vertex.name], own, (*key, id(site.choices), k, flags),
         lambda: infinite_where(~copies.fits[np.repeat(reads.of, flags)], zero),
     )  # fmt: skip
     for kind, (variable, _, _) in enumerate(held):
-        network.edge(
+        tables.edge(
             variable, own, (*key, kind),
             lambda kind=kind: infinite_where(~copies.allowed[kind], zero),
         )  # fmt: skip
@@ -211,7 +234,7 @@ def _add_copy(
 
 @lru_cache(maxsize=1 << 12)
 def _copies(mesh: Mesh, held: tuple[tuple[Cuts, bool], ...], needed: Cuts) -> Copies:
-    """The states of a reader that needs one of these pieces while such layouts are held."""
+    """The states of a reader that needs one of these pieces while one of these layouts is held."""
     whole = fullest(mesh, needed)
     sizes: list[int] = np.unique(whole).tolist()
     states = [_State(size, whole <= size) for size in sizes]
@@ -227,7 +250,7 @@ def _copies(mesh: Mesh, held: tuple[tuple[Cuts, bool], ...], needed: Cuts) -> Co
 
 
 class _State(NamedTuple):
-    """An amount that is enough for some pieces, with some choices of one variable or with all."""
+    """An amount that suffices for some pieces, under some choices of one variable, or under any."""
 
     amount: int
     fits: Mask
@@ -236,10 +259,10 @@ class _State(NamedTuple):
 
 
 def _views(kind: int, left: Ints, whole: Ints, optional: bool) -> Iterator[_State]:
-    """The states in which a layout has some or all of a piece, of which this much is left."""
+    """The states in which a layout holds a piece or a part of it; `left` must be copied."""
     columns, of = np.unique(left, axis=1, return_inverse=True)
     for i, column in enumerate(columns.T):
-        alike = of.reshape(-1) == i  # pieces of which every layout leaves as much
+        alike = of.reshape(-1) == i  # pieces of which every layout leaves the same to copy
         for amount in np.unique(column[column < whole[alike].max()]).tolist():
             enough = column <= amount
             yield _State(amount, alike, kind, np.append(False, enough) if optional else enough)

@@ -1,9 +1,10 @@
 """The model of real movement: a choice problem whose cost is what an engine counts.
 
-Variables, in the order of the graph: each vertex's assignment; its home, where reducing leaves a
-choice; and the further layout of a tensor that is read more than once. Which of the two layouts a
-reader fetches from makes a table over three variables: the narrowest form for elimination. Methods
-that work on pairs take the other form, where an assignment comes with the layouts that it reads.
+Its variables, in the order of the graph, are each vertex's assignment; its home, where reducing
+leaves a choice; and the second layout of a tensor that is read more than once. Which of the two
+layouts a reader fetches from is a table over three variables, the narrowest form for elimination.
+Methods that work on pairs take another form, in which an assignment also says which layouts it
+reads.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs.infinite import infinite_where, is_infinite
-from eindecomp.planner.costs.price import partial_item
 from eindecomp.planner.model.input_read import Holder, InputRead
 from eindecomp.planner.model.tables import CostTables
 from eindecomp.planner.space.cut import boxes_key
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-LARGEST = 1 << 23  # cells of a table over three variables
-SHARED = 1 << 20  # cells from which on a relaxed problem shares fetches out instead
+LARGEST = 1 << 23  # the most costs in a table over three variables
+SHARED = 1 << 20  # costs above which a relaxed problem divides fetches among readers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,11 +52,11 @@ class Site:
     vertex: Vertex
     choices: Choices
     shared: tuple[int, ...]
-    """Of which of its inputs its choices say the layout that is read."""
-    further: tuple[Cut, ...]
-    """Layouts that its result may further be kept in; none if it is read at most once."""
+    """The inputs for which its choices say which of the two layouts is read."""
+    second_layouts: tuple[Cut, ...]
+    """Second layouts that its result may be kept in; none if it is read at most once."""
     sharers: int = 1
-    """Among how many readers the fetches of its result are shared out, in place of those."""
+    """The number of readers among which fetches of its result are divided, instead of those."""
 
     @property
     def home_of(self) -> Ints:
@@ -64,7 +65,7 @@ class Site:
 
 
 @dataclass(slots=True)
-class Traffic:
+class MovementModel:
     """The problem over a graph, and what its variables mean."""
 
     graph: Graph
@@ -76,10 +77,10 @@ class Traffic:
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
     """Whether every home has a variable of its own, as counting memory needs it."""
-    network: CostTables = field(default_factory=CostTables)
+    tables: CostTables = field(default_factory=CostTables)
     assign: dict[str, int] = field(default_factory=dict[str, int])
     home: dict[str, int] = field(default_factory=dict[str, int])
-    further: dict[str, int] = field(default_factory=dict[str, int])
+    second: dict[str, int] = field(default_factory=dict[str, int])
     _loads: dict[Any, Ints] = field(default_factory=dict[Any, Any])
 
     @staticmethod
@@ -94,39 +95,40 @@ class Traffic:
         apart: bool = False,
         shared: bool = False,
         deadline: float = inf,
-    ) -> Traffic:
+    ) -> MovementModel:
         """Build the problem over the choices of each vertex.
 
-        With `shared` it is relaxed where a table would be too large: instead of keeping a further
-        layout, each of n readers pays an n-th of what it fetches from home. No plan pays less. Nor
-        does any if a vertex has None for choices: what it reads and what is read of it is free.
+        With `shared`, the problem is relaxed where a table would be too large: instead of keeping a
+        second layout, each of n readers pays 1/n of what it fetches from home. No plan pays less.
+        Nor does any plan pay less where a vertex's choices are None: then reading for it, and from
+        it, is free.
         """
         sites = _sites(graph, choices_of, pairs=pairs)
         if shared:
             sites = _with_shares(graph, sites)
-        network = CostTables(deadline)
-        traffic = Traffic(graph, price, inputs, sites, pinned or {}, pairs, apart, network)
-        for name in traffic.pinned:
+        tables = CostTables(deadline)
+        model = MovementModel(graph, price, inputs, sites, pinned or {}, pairs, apart, tables)
+        for name in model.pinned:
             if isinstance(graph[name].op, Input):
-                unary = np.zeros(len(traffic.pinned[name]), dtype=np.int64)
-                traffic.home[name] = traffic.network.variable(unary)
-        for site in traffic.sites.values():
-            traffic._add(site)
-        return traffic
+                unary = np.zeros(len(model.pinned[name]), dtype=np.int64)
+                model.home[name] = model.tables.variable(unary)
+        for site in model.sites.values():
+            model._add(site)
+        return model
 
     def problem(self, limit: int | None = None) -> Problem:
         """What the solver takes."""
-        return self.network.problem(limit)
+        return self.tables.problem(limit)
 
     @property
     def load(self) -> Ints:
-        """What each choice makes devices read and hold, packed as the problem's unary costs."""
-        return np.concatenate([np.zeros(0, dtype=np.int64), *self.network.load])
+        """What each choice makes devices read and hold, packed like the problem's unary costs."""
+        return np.concatenate([np.zeros(0, dtype=np.int64), *self.tables.load])
 
     def load_of(self, choice: Ints) -> int:
         """What devices read and hold under a choice."""
         picked: list[int] = choice.tolist()
-        return sum(int(own[k]) for own, k in zip(self.network.load, picked, strict=True))
+        return sum(int(own[k]) for own, k in zip(self.tables.load, picked, strict=True))
 
     def assignments(self, choice: Ints) -> dict[str, Assignment]:
         """The assignment of every vertex under a choice of the problem."""
@@ -140,18 +142,18 @@ class Traffic:
 
     def decisions(self, choice: Ints) -> dict[str, Decision]:
         """What a choice of the problem means."""
-        found: dict[str, Decision] = {}
+        decided: dict[str, Decision] = {}
         for name, site in self.sites.items():
             a = self._chosen(site, choice)
             home = int(choice[self.home[name]]) if name in self.home else int(site.home_of[a])
-            further = int(choice[self.further[name]]) if name in self.further else 0
-            found[name] = Decision(
+            second = int(choice[self.second[name]]) if name in self.second else 0
+            decided[name] = Decision(
                 site.choices.assignments[a],
                 site.choices.places[a, home],
                 site.choices.homes[home],
-                site.further[further - 1] if further else None,
+                site.second_layouts[second - 1] if second else None,
             )
-        return found
+        return decided
 
     def pinned_cuts(self, choice: Ints) -> dict[str, Cut]:
         """The layouts of pinned inputs under a choice."""
@@ -168,32 +170,32 @@ class Traffic:
         flags = 1 << len(site.shared)
         items = tuple(self.graph[n].dtype.itemsize for n in site.vertex.inputs)
         unary = self.price.compute(site.vertex, own, items) + self._given_inputs(site)
-        scatter = self._scatter(site)
+        scatter = self._reduce_scatter(site)
         merged = own.is_settled and not self.apart
         if merged:
             settled = scatter[np.arange(len(scatter)), site.home_of]
-            # A pin forbids homes, and what is added to ∞ must not count as more than that.
+            # A pin forbids homes, and ∞ plus something must still be ∞.
             unary = infinite_where(is_infinite(settled), unary + settled)
         load = self._read_load(site)
         held = self._held(own, own.homes, item)
         load = load + held[site.home_of] if merged else load
-        self.assign[name] = self.network.variable(np.repeat(unary, flags), np.repeat(load, flags))
+        self.assign[name] = self.tables.variable(np.repeat(unary, flags), np.repeat(load, flags))
         if not merged:
             zeros = np.zeros(len(own.homes), dtype=np.int64)
-            self.home[name] = self.network.variable(zeros, held)
+            self.home[name] = self.tables.variable(zeros, held)
             key = (id(own), "scatter", flags, item, scatter.tobytes())
-            self.network.edge(
+            self.tables.edge(
                 self.assign[name], self.home[name], key, lambda: np.repeat(scatter, flags, axis=0)
             )
-        if site.further:
-            self._add_further(site)
+        if site.second_layouts:
+            self._add_second_layout(site)
         for k in range(len(site.vertex.inputs)):
             self._add_read(site, k)
 
     def _read_load(self, site: Site) -> Ints:
         """The bytes that devices read for each assignment: the paper's cost of a join.
 
-        Fills are made where they are read.
+        Fills are generated where they are read.
         """
         total = np.zeros(len(site.choices.assignments), dtype=np.int64)
         for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
@@ -209,11 +211,11 @@ class Traffic:
             self._loads[key] = self.price.held(cuts, item)
         return self._loads[key]
 
-    def _scatter(self, site: Site) -> Any:
+    def _reduce_scatter(self, site: Site) -> Any:
         own = site.choices
         vertex = site.vertex
-        table = self.price.scatter(
-            own, vertex.elements, partial_item(vertex), vertex.dtype.itemsize
+        table = self.price.reduce_scatter(
+            own, vertex.elements, state_bytes(self.graph, vertex), vertex.dtype.itemsize
         )
         if vertex.name in self.pinned:
             mesh = self.price.mesh
@@ -244,24 +246,24 @@ class Traffic:
         flags = 1 << len(site.shared)
         return Holder(self.assign[name], site.choices.homes, site.home_of, flags)
 
-    def _add_further(self, site: Site) -> None:
-        """The further layout, moved from the home once; choice 0 is to have none."""
+    def _add_second_layout(self, site: Site) -> None:
+        """The second layout, moved from the home once; choice 0 means there is none."""
         name = site.vertex.name
         item = site.vertex.dtype.itemsize
-        zeros = np.zeros(1 + len(site.further), dtype=np.int64)
-        load = np.append(0, self.price.held(site.further, item))
-        self.further[name] = self.network.variable(zeros, load)
+        zeros = np.zeros(1 + len(site.second_layouts), dtype=np.int64)
+        load = np.append(0, self.price.held(site.second_layouts, item))
+        self.second[name] = self.tables.variable(zeros, load)
         holder = self.holder(name)
 
         def table() -> Any:
-            rows = holder.spread(self.price.fetch(holder.homes, site.further, item))
+            rows = holder.spread(self.price.fetch(holder.homes, site.second_layouts, item))
             return np.concatenate([np.zeros((len(rows), 1), rows.dtype), rows], axis=1)
 
-        key = (id(site.choices), holder.flags, "further", site.further, item)
-        self.network.edge(holder.variable, self.further[name], key, table)
+        key = (id(site.choices), holder.flags, "second", site.second_layouts, item)
+        self.tables.edge(holder.variable, self.second[name], key, table)
 
     def _add_read(self, site: Site, k: int) -> None:
-        """The fetch of an input from its home, or from its further layout."""
+        """The fetch of an input from its home, or from its second layout."""
         name, reads = site.vertex.inputs[k], site.choices.reads[k]
         if reads is None or (name not in self.sites and name not in self.pinned):
             return
@@ -269,7 +271,7 @@ class Traffic:
             self.price,
             self.graph[name].dtype.itemsize,
             self.holder(name),
-            self.sites[name].further if name in self.sites else (),
+            self.sites[name].second_layouts if name in self.sites else (),
             reads,
             1 << len(site.shared),
             site.shared.index(k) if k in site.shared else None,
@@ -279,16 +281,16 @@ class Traffic:
         read = (id(site.choices), k, fetch.flags, fetch.bit)
         key = (maker, fetch.holder.flags, *read, fetch.item, fetch.sharers)
         reader = self.assign[site.vertex.name]
-        if name in self.further and not self.pairs:
-            scope = (fetch.holder.variable, self.further[name], reader)
-            if prod(len(self.network.unary[v]) for v in scope) > LARGEST:
+        if name in self.second and not self.pairs:
+            scope = (fetch.holder.variable, self.second[name], reader)
+            if prod(len(self.tables.unary[v]) for v in scope) > LARGEST:
                 raise UnsolvedError(f"too many ways for {site.vertex} to read {self.graph[name]}")
-            self.network.factor(scope, (*key, fetch.further), fetch.cheaper_table)
+            self.tables.factor(scope, (*key, fetch.second_layouts), fetch.cheaper_table)
             return
-        self.network.edge(fetch.holder.variable, reader, (*key, "home"), fetch.home_table)
+        self.tables.edge(fetch.holder.variable, reader, (*key, "home"), fetch.home_table)
         if fetch.bit is not None:
-            further_key = (*key, "further", fetch.further)
-            self.network.edge(self.further[name], reader, further_key, fetch.further_table)
+            second_key = (*key, "second", fetch.second_layouts)
+            self.tables.edge(self.second[name], reader, second_key, fetch.second_table)
 
 
 def _sites(
@@ -301,20 +303,20 @@ def _sites(
         if not is_planned(vertex):
             continue
         view = view_of(graph, vertex)
-        found = choices_of(vertex, view)
-        if found is None:
+        choices = choices_of(vertex, view)
+        if choices is None:
             continue
         planned.append(vertex)
-        own[vertex.name] = found
+        own[vertex.name] = choices
         for k, name in enumerate(vertex.inputs):
             if view.reads[k] is not None:
                 readers.setdefault(name, []).append((vertex.name, k))
-    further: dict[str, tuple[Cut, ...]] = {}
+    layouts: dict[str, tuple[Cut, ...]] = {}
     for vertex in planned:
         reading = readers.get(vertex.name, [])
         if len(reading) > 1:
             cuts = [own[name].reads[k] for name, k in reading]
-            further[vertex.name] = tuple(dict.fromkeys(c for r in cuts if r for c in r.cuts))
+            layouts[vertex.name] = tuple(dict.fromkeys(c for r in cuts if r for c in r.cuts))
     return {
         v.name: Site(
             v,
@@ -322,18 +324,18 @@ def _sites(
             tuple(
                 k
                 for k, name in enumerate(v.inputs)
-                if pairs and name in further and own[v.name].reads[k] is not None
+                if pairs and name in layouts and own[v.name].reads[k] is not None
             ),
-            further.get(v.name, ()),
+            layouts.get(v.name, ()),
         )
         for v in planned
     }
 
 
 def _with_shares(graph: Graph, sites: dict[str, Site]) -> dict[str, Site]:
-    """The sites with shares instead of further layouts where a read's table would be too large.
+    """The sites, with fetches divided among readers where second layouts make too large tables.
 
-    So it is, too, where some reader is left out: the further layout may be one that it wants.
+    The same where some reader is left out: the second layout may be one that it wants.
     """
     left_out = [v for v in graph.vertices.values() if is_planned(v) and v.name not in sites]
     unseen = {name for vertex in left_out for name in vertex.inputs}
@@ -342,10 +344,10 @@ def _with_shares(graph: Graph, sites: dict[str, Site]) -> dict[str, Site]:
         for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
             if name in sites and reads is not None:
                 most.setdefault(name, []).append(len(site.choices.assignments))
-    found: dict[str, Site] = {}
+    shared: dict[str, Site] = {}
     for name, site in sites.items():
         held = len(site.choices.assignments if site.choices.is_settled else site.choices.homes)
-        cells = held * (1 + len(site.further)) * max(most.get(name, [0]))
-        shares = name in most and (name in unseen or (site.further and cells > SHARED))
-        found[name] = replace(site, further=(), sharers=len(most[name])) if shares else site
-    return found
+        cells = held * (1 + len(site.second_layouts)) * max(most.get(name, [0]))
+        shares = name in most and (name in unseen or (site.second_layouts and cells > SHARED))
+        shared[name] = replace(site, second_layouts=(), sharers=len(most[name])) if shares else site
+    return shared

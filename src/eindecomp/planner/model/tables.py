@@ -23,9 +23,9 @@ MOST_CELLS = 1 << 26  # costs in all tables together: half a gigabyte
 
 @dataclass(slots=True)
 class CostTables:
-    """Variables with unary costs, and edges whose equal tables are made once.
+    """Variables with unary costs, and edges, whose tables are made once where they are equal.
 
-    Raises `UnsolvedError` rather than make more tables than memory or time allow.
+    Raises `UnsolvedError` before tables take more memory or time than there is.
     """
 
     deadline: float = inf
@@ -44,7 +44,7 @@ class CostTables:
     _larger: dict[Hashable, Costs] = field(default_factory=dict[Hashable, Any])
 
     def variable(self, unary: Costs, load: Costs | None = None) -> int:
-        """Add a variable; its number."""
+        """Add a variable and return its number."""
         self.unary.append(unary)
         self.load.append(np.zeros(len(unary), dtype=np.int64) if load is None else load)
         self.usage.append(np.zeros(len(unary), dtype=np.int64))
@@ -57,7 +57,7 @@ class CostTables:
         self.intervals[variable] = (start, stop)
 
     def edge(self, u: int, v: int, key: Hashable, make: Callable[[], Costs]) -> None:
-        """Add a table over the choices of two variables; one that is all 0 is left out."""
+        """Add a table over the choices of two variables, unless it is all zeros."""
         if key not in self._known:
             self._make_room((u, v))
             table = make()
@@ -76,10 +76,10 @@ class CostTables:
         self.factors.append((scope, self._larger[key]))
 
     def _make_room(self, scope: tuple[int, ...]) -> None:
-        """Refuse a table that there is no room or no time for."""
+        """Refuse a table for which there is no memory or no time."""
         self.cells += prod(len(self.unary[v]) for v in scope)
         if self.cells > MOST_CELLS:
-            raise UnsolvedError(f"tables of more than {MOST_CELLS} costs")
+            raise UnsolvedError(f"the cost tables have more than {MOST_CELLS} entries")
         if monotonic() > self.deadline:
             raise UnsolvedError("time is up")
 

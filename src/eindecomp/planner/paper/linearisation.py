@@ -10,28 +10,28 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eindecomp.planner.model.piece_counts import Pieces
+    from eindecomp.planner.model.bound import BoundModel
 
     Ints = NDArray[np.int64]
 
 
-def choose_linearly(pieces: Pieces) -> Ints:
+def choose_linearly(model: BoundModel) -> Ints:
     """The paper's linearisation: the longest path first, then the longest of what is left.
 
-    Along a path the dynamic program is exact; costs between paths are not looked at.
+    Along a path the dynamic program is exact; costs between paths are ignored.
     """
-    before: dict[str, dict[str, list[int]]] = {name: {} for name in pieces.views}
-    for maker, reader, k in pieces.edges:
+    before: dict[str, dict[str, list[int]]] = {name: {} for name in model.views}
+    for maker, reader, k in model.edges:
         before[reader].setdefault(maker, []).append(k)
     chosen: dict[str, int] = {}
-    while len(chosen) < len(pieces.views):
+    while len(chosen) < len(model.views):
         path = _longest_path(before, chosen)
-        chosen.update(_along(pieces, before, path))
-    return np.array([chosen[name] for name in pieces.views], dtype=np.int64)
+        chosen.update(_along(model, before, path))
+    return np.array([chosen[name] for name in model.views], dtype=np.int64)
 
 
 def _longest_path(before: dict[str, dict[str, list[int]]], chosen: dict[str, int]) -> list[str]:
-    """The path with most vertices that are not chosen yet."""
+    """The path with the most vertices that have not been chosen yet."""
     length: dict[str, int] = {}
     came: dict[str, str | None] = {}
     for name, makers in before.items():
@@ -49,17 +49,17 @@ def _longest_path(before: dict[str, dict[str, list[int]]], chosen: dict[str, int
 
 
 def _along(
-    pieces: Pieces, before: dict[str, dict[str, list[int]]], path: list[str]
+    model: BoundModel, before: dict[str, dict[str, list[int]]], path: list[str]
 ) -> dict[str, int]:
     """The best choices along a path, by dynamic programming."""
-    least = pieces.unary(path[0])
+    least = model.unary(path[0])
     came: list[Ints] = []
     for maker, reader in pairwise(path):
         total = least[:, None] + sum(
-            pieces.handover(maker, reader, k) for k in before[reader][maker]
+            model.handover(maker, reader, k) for k in before[reader][maker]
         )
         came.append(total.argmin(axis=0))
-        least = total.min(axis=0) + pieces.unary(reader)
+        least = total.min(axis=0) + model.unary(reader)
     chosen = {path[-1]: int(least.argmin())}
     for name, after, best in zip(path[-2::-1], path[:0:-1], reversed(came), strict=True):
         chosen[name] = int(best[chosen[after]])

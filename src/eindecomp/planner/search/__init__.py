@@ -1,1 +1,4 @@
-"""Searches for mesh axes, where a problem is too large for one solution."""
+"""The search for mesh axes: a lower bound first, then larger and larger parts of the problem.
+
+`choose.py` tells the order in which the others are tried.
+"""

@@ -1,8 +1,8 @@
-"""A bound on all plans from the whole choice of axes, raised with larger and larger tables.
+"""A bound on all plans from choosing all axes at once, raised with larger and larger tables.
 
-Numbers of pieces leave out which pieces overlap, and how: where sizes are uneven, or axes unequal,
-that is most of what a plan pays. Here every vertex has all its assignments and every movement costs
-what it costs; only elimination is relaxed, and choices found on the way are plans.
+Numbers of pieces do not say which pieces overlap, and how. Where sizes are uneven, or axes differ
+in size, that is most of what a plan pays. Here every vertex has all its assignments and every
+movement has its true cost; only elimination is relaxed, and the choices found on the way are plans.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.planner.model.movement import Traffic
+from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.search.solve import outcome_of
 from eindecomp.planner.space.choices import UNUSED, Choices, choices
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Whole:
+class AllAxes:
     """The problem of all axes at once, and what is known of it."""
 
-    traffic: Traffic
+    model: MovementModel
     bounding: Bounding
 
     @staticmethod
-    def of(search: Search) -> Whole | None:
-        """None if that is too much, or if memory is limited, which elimination knows nothing of."""
+    def of(search: Search) -> AllAxes | None:
+        """None if that is too large, or if memory is limited, which elimination cannot handle."""
         if search.memory is not None:
             return None
         axes = all_axes(search)
@@ -41,15 +41,15 @@ class Whole:
             return choices(view, search.mesh, search.assignments(vertex, view, blank, axes))
 
         try:
-            traffic = Traffic.of(
+            model = MovementModel.of(
                 search.graph, search.price, every, search.inputs, search.pinned,
                 deadline=search.deadline,
             )  # fmt: skip
         except UnsolvedError:
             return None
-        bounding = Bounding.begin(traffic.problem(), search.deadline)
+        bounding = Bounding.begin(model.problem(), search.deadline)
         bounding.run.enter("split")
-        return Whole(traffic, bounding)
+        return AllAxes(model, bounding)
 
     @property
     def bound(self) -> float:
@@ -57,7 +57,7 @@ class Whole:
         return self.bounding.value
 
     def tighten(self, goal: float, deadline: float, levels: int | None = None) -> Outcome | None:
-        """Raise the bound, as far as the goal, tables and time allow; the best plan on the way."""
+        """Raise the bound as far as goal, tables and time allow; the best plan found on the way."""
         self.bounding.tighten(goal, deadline, len(LEVELS) if levels is None else levels)
         run = self.bounding.run
-        return None if run.choice is None else outcome_of(self.traffic, run.solution(proved=False))
+        return None if run.choice is None else outcome_of(self.model, run.solution(proved=False))

@@ -1,4 +1,8 @@
-"""Chains the ways to choose axes: by blocks, from the relaxed problem, by regions, all together."""
+"""The order in which ways to choose axes are tried.
+
+Numbers of pieces from the relaxed problem are tried first, then blocks of axes, then regions of the
+graph, then all axes at once, until the cost meets the bound or time is up.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
-from eindecomp.planner.search.all_at_once import Whole
-from eindecomp.planner.search.axes import (
+from eindecomp.planner.search.all_at_once import AllAxes
+from eindecomp.planner.search.blocks import (
     block_sizes,
     choose_block,
     choose_by_blocks,
@@ -26,24 +30,25 @@ from eindecomp.planner.space.strategy import FixedParts
 if TYPE_CHECKING:
     from eindecomp.planner.search.relaxation import Relaxed
 
-JOINT = 1300  # the most assignments of one vertex that are looked at together
-NARROW = 50  # the most with which bounding all axes at once is quick
-SMALL = 200  # vertices of a graph for which everything is tried at once
-_IMPROVE = 0.25  # the part of the time left that improving blocks may take before all at once
-_BOUND = 0.6  # the part that raising the bound may take
+JOINT = 1300  # the most assignments of one vertex that are considered together
+NARROW = 50  # the most assignments with which bounding all axes at once is quick
+SMALL = 200  # the most vertices of a graph for which all axes are tried at once
+_IMPROVE = 0.25  # fraction of the remaining time for improving blocks before all axes at once
+_BOUND = 0.6  # fraction for raising the bound
 _FIRST = 3  # levels of tables that come before elimination
-_REGIONS = 0.15  # the part that improving regions may take before the bound is raised
-_MAKE = 0.4  # the part that making the tables of all axes at once may take
-_TABLES = 0.8  # the part that raising the bound over all axes at once may take
-_WHOLE = 0.7  # the part that searching all at once may take
-_LIGHTEN = 0.05  # the part of the time that goes into what does not change the cost
-LISTED = 5000  # the most that are listed to pick those that agree with numbers of pieces
+_REGIONS = 0.15  # fraction for improving regions before the bound is raised
+_MAKE = 0.4  # fraction for making the tables of all axes at once
+_TABLES = 0.8  # fraction for raising the bound over all axes at once
+_WHOLE = 0.7  # fraction for searching all axes at once
+_LIGHTEN = 0.05  # fraction of the time for what does not change the cost
+LISTED = 5000  # the most assignments among which those with given numbers of pieces are picked
 
 
 def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
-    """The best choice of axes that can be found in time, given what relaxing it has shown.
+    """The best choice of axes that is found in time, given what the relaxed problem has shown.
 
-    Of plans that cost the same, one whose devices read and hold least, as far as is easily found.
+    Of plans that cost the same, it is one whose devices read and hold the least, as far as such a
+    plan is easily found.
     """
     started = monotonic()
     deadline = started + time_limit
@@ -54,8 +59,8 @@ def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
     if light is not None and light.cost <= light.bound:
         return light
     if small and light is None and _is_ranked(search) and len(sizes) > 1:
-        sizes = sizes[1:]  # all axes together have just been found to be too many
-    # Where numbers of pieces do not tell costs apart, others may lead further.
+        sizes = sizes[1:]  # all axes together have just turned out to be too many
+    # Where several numbers of pieces cost the same, others may lead to better axes.
     relaxed = relaxed.otherwise(search.deadline)
     outcome = _cheapest(search, sizes, relaxed, small=small)
     if light is not None:
@@ -70,9 +75,9 @@ def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
 def _lightest(
     search: Search, sizes: tuple[int, ...], relaxed: Relaxed, *, small: bool
 ) -> Outcome | None:
-    """A plan that reads and holds least of those that cost least, where one solution gives it.
+    """The plan that reads and holds the least among the cheapest, where one solution gives it.
 
-    That is, where all axes can be chosen at once, or numbers of pieces were ranked.
+    It does where all axes can be chosen at once, or where numbers of pieces were ranked.
     """
     if not _is_ranked(search):
         return None
@@ -81,8 +86,8 @@ def _lightest(
         with suppress(UnsolvedError):
             return choose_block(search, all_axes(search), {})
     if relaxed.is_light and not small:
-        found = _hinted(search, sizes, relaxed)
-        return None if found is None else replace(found, bound=relaxed.bound)
+        hinted = _hinted(search, sizes, relaxed)
+        return None if hinted is None else replace(hinted, bound=relaxed.bound)
     return None
 
 
@@ -92,13 +97,13 @@ def _is_ranked(search: Search) -> bool:
 
 
 def _cheapest(search: Search, sizes: tuple[int, ...], relaxed: Relaxed, *, small: bool) -> Outcome:
-    """The cheapest choice, whatever else is to be said of it."""
+    """The cheapest choice, whatever devices read and hold."""
     joint = _ways(search) <= JOINT
     outcome = None if small else _hinted(search, sizes, relaxed)
     bound = relaxed.bound
-    whole: Whole | None = None
+    whole: AllAxes | None = None
     narrow = joint and _is_narrow(search) and (outcome is None or outcome.cost > bound)
-    if narrow and (whole := Whole.of(search)) is not None:
+    if narrow and (whole := AllAxes.of(search)) is not None:
         outcome = _tighten(_hurried(search, _BOUND), whole, outcome, _FIRST)
         bound = max(bound, whole.bound)
     elif outcome is not None and outcome.cost > bound:
@@ -120,16 +125,16 @@ def _cheapest(search: Search, sizes: tuple[int, ...], relaxed: Relaxed, *, small
 
 
 def _at_once(
-    search: Search, whole: Whole | None, outcome: Outcome, bound: float
+    search: Search, whole: AllAxes | None, outcome: Outcome, bound: float
 ) -> tuple[float, Outcome]:
-    """A better plan and a higher bound from looking at all axes at once, while time is left."""
+    """A better plan and a higher bound from considering all axes at once, while time is left."""
     free = search.memory is None
     search = replace(search, bound=bound)
     if free and monotonic() < search.deadline:
         outcome = improve_regions(_hurried(search, _REGIONS), outcome, bound)
     if free and whole is None and outcome.cost > bound and monotonic() < search.deadline:
         search.tell("tables", outcome.cost)
-        whole = Whole.of(_hurried(search, _MAKE))
+        whole = AllAxes.of(_hurried(search, _MAKE))
     if whole is not None and outcome.cost > bound and monotonic() < search.deadline:
         outcome = _better(_tighten(_hurried(search, _TABLES), whole, outcome), outcome)
         bound = max(bound, whole.bound)
@@ -142,35 +147,35 @@ def _at_once(
 
 
 def _hurried(search: Search, part: float) -> Search:
-    """The same with a part of the time that is left."""
+    """The same search with a fraction of the time that is left."""
     now = monotonic()
     return replace(search, deadline=now + part * max(search.deadline - now, 0))
 
 
 def _tighten(
-    search: Search, whole: Whole, outcome: Outcome | None, levels: int | None = None
+    search: Search, whole: AllAxes, outcome: Outcome | None, levels: int | None = None
 ) -> Outcome | None:
-    """Raise the bound over all axes at once; the best plan by then, if there is one."""
+    """Raise the bound over all axes at once; the best plan known then, if there is one."""
     goal = inf if outcome is None else outcome.cost
     search.tell("bound", goal)
-    found = whole.tighten(goal, search.deadline, levels)
-    return found if outcome is None else _better(found, outcome)
+    tightened = whole.tighten(goal, search.deadline, levels)
+    return tightened if outcome is None else _better(tightened, outcome)
 
 
 def _searched(search: Search, outcome: Outcome, bound: float) -> tuple[float, Outcome]:
-    """Search and bound over all axes at once: a higher bound, a better plan, often the proof."""
+    """Search all axes at once: a higher bound, a better plan, often the proof of optimality."""
     search.tell("search", outcome.cost)
     try:
         whole = choose_block(search, all_axes(search), {}, pairs=True)
     except UnsolvedError:
-        return bound, outcome  # too many choices for the time or the memory there is
+        return bound, outcome  # too many choices for the time or the memory available
     return max(whole.bound, bound), min(whole, outcome, key=lambda each: each.cost)
 
 
 def _tightened(
     search: Search, sizes: tuple[int, ...], relaxed: Relaxed, outcome: Outcome
 ) -> tuple[Relaxed, Outcome]:
-    """A higher bound, given what a plan costs, and what that leads to."""
+    """The relaxed problem with a higher bound, and the better of two plans."""
     search.tell("bound", outcome.cost)
     now = monotonic()
     tight = relaxed.tightened(outcome.cost, now + _BOUND * (search.deadline - now))
@@ -180,11 +185,11 @@ def _tightened(
 
 
 def _hinted(search: Search, sizes: tuple[int, ...], relaxed: Relaxed) -> Outcome | None:
-    """What the relaxed problem's numbers of pieces lead to; None without any or under limits."""
+    """The plan that the relaxed problem's pieces lead to; None with pins or a memory limit."""
     if relaxed.parts is None or search.memory is not None or search.pinned:
         return None
     search = replace(search, restriction=FixedParts(relaxed.parts, search.mesh.devices))
-    # With the numbers of pieces given, an axis has few labels to choose from.
+    # With given numbers of pieces, an axis has few labels to choose from.
     every = (max(len(search.mesh.sizes), 1),) if _ways(search) <= LISTED else ()
     return replace(choose_by_blocks(search, (*every, *sizes)), bound=0)
 
@@ -194,7 +199,7 @@ def _better(one: Outcome | None, other: Outcome) -> Outcome:
 
 
 def _start(search: Search, sizes: tuple[int, ...]) -> Outcome:
-    """By blocks; where outer axes leave the inner ones no way out, all axes at once."""
+    """Choose by blocks or, where outer axes leave inner ones no choice, all axes at once."""
     try:
         return choose_by_blocks(search, sizes)
     except PlanError:
@@ -204,7 +209,7 @@ def _start(search: Search, sizes: tuple[int, ...]) -> Outcome:
 
 
 def _is_narrow(search: Search) -> bool:
-    """Whether numbers of pieces leave a vertex no fewer choices than axes do, or both are few."""
+    """Whether a vertex has no more assignments than partition vectors, or few of either."""
     sizes = search.mesh.sizes
     return len(set(sizes)) == len(sizes) or _ways(search) <= NARROW
 

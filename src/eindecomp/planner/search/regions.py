@@ -1,6 +1,6 @@
-"""Improves a plan region by region: a few vertices choose anew, all axes at once, the rest stays.
+"""Improves a plan region by region: a few vertices choose all their axes again, the rest is fixed.
 
-A region is what surrounds one kind of vertex: all that are cut alike, in every layer, with their
+A region surrounds one kind of vertex: all vertices that are cut alike, in every layer, and their
 neighbours. So a better way to do one part of a layer is taken in all layers at once.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def improve_regions(search: Search, outcome: Outcome, goal: float) -> Outcome:
-    """Choose regions anew, the costliest first, until none improves or time is up."""
+    """Choose regions again, the costliest first, until none improves or time is up."""
     near = _neighbours(search)
     tried: set[frozenset[str]] = set()
     improved = True
@@ -34,16 +34,16 @@ def improve_regions(search: Search, outcome: Outcome, goal: float) -> Outcome:
                 continue
             tried.add(region)
             search.tell("regions", outcome.cost)
-            found = _choose_region(search, outcome, region)
-            if found is not None and found.cost < outcome.cost:
-                outcome, improved = found, True
+            other = _choose_region(search, outcome, region)
+            if other is not None and other.cost < outcome.cost:
+                outcome, improved = other, True
                 tried = {region}
                 break
     return outcome
 
 
 def _neighbours(search: Search) -> dict[str, set[str]]:
-    """For each planned vertex those it reads and those that read it."""
+    """For each planned vertex, those it reads and those that read it."""
     graph = search.graph
     near: dict[str, set[str]] = {v.name: set() for v in graph.vertices.values() if is_planned(v)}
     for reader in near:
@@ -55,7 +55,7 @@ def _neighbours(search: Search) -> dict[str, set[str]]:
 
 
 def _kinds(search: Search, outcome: Outcome) -> list[list[str]]:
-    """Vertices that are alike and cut alike, the costliest together first."""
+    """Groups of equal vertices that are cut alike, the costliest group first."""
     graph = search.graph
     costs = decided_cost(graph, search.price, outcome.decisions, outcome.given, search.inputs)
     kinds: dict[object, list[str]] = {}
@@ -65,7 +65,7 @@ def _kinds(search: Search, outcome: Outcome) -> list[list[str]]:
 
 
 def _choose_region(search: Search, outcome: Outcome, region: frozenset[str]) -> Outcome | None:
-    """The best choice of a region's vertices, the others' as they are; None if that is too much."""
+    """The best choice for a region's vertices, all others fixed; None if that is too large."""
 
     def of(vertex: Vertex, view: View) -> Choices:
         decided = outcome.decisions[vertex.name]

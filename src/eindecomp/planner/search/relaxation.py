@@ -1,7 +1,7 @@
-"""A lower bound on real movement, by numbers of pieces alone.
+"""The relaxation: a lower bound on real movement, by numbers of pieces alone.
 
-Each vertex chooses how many pieces every label is cut into, and every movement costs what it costs
-at best, however mesh axes are given to labels. What no such choice can undercut, no plan can.
+Each vertex chooses how many pieces every label is cut into, and every movement costs the least that
+any choice of mesh axes allows. No plan costs less than the cheapest such choice.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.costs.least_bytes import LeastBytes, PieceCount, PieceCounts
-from eindecomp.planner.model.movement import Traffic
+from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.space.choices import Choices, Reads
-from eindecomp.planner.space.interchangeable import Groups, alike_labels
+from eindecomp.planner.space.interchangeable import Groups, interchangeable_labels
 from eindecomp.planner.space.tiles import dim_parts
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import is_planned
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_ROWS = (1 << 15, 1 << 12, 1 << 9)  # the most vectors of a vertex, fewer where those are too many
+_ROWS = (1 << 15, 1 << 12, 1 << 9)  # the most vectors of a vertex, tried in turn
 _CELLS = 1 << 23  # the most pairs of a vector and a home that a vertex can have
 
 
 def relaxed_choices(view: View, mesh: Mesh, parts: Ints) -> Choices:
-    """Partition vectors in the place of assignments, homes and needed cuts."""
+    """A vertex's choices with partition vectors in place of assignments, homes and needed cuts."""
     return _choices(view, mesh, tuple(tuple(row) for row in parts.tolist()))
 
 
@@ -69,9 +69,9 @@ def _choices(view: View, mesh: Mesh, vectors: tuple[tuple[int, ...], ...]) -> Ch
     gathered = np.where(fits, copies[:, None] * (replicated - 1), -1)
     kept = fits.any(axis=0)
     rows = [_sides(view.output, row) for row in homes[kept].tolist()]
-    # Numbers of pieces stand in the places of assignments and cuts, for prices that take them.
-    found: Any = Choices
-    return found(
+    # Numbers of pieces stand in for assignments and cuts; `LeastBytes` takes them.
+    make: Any = Choices
+    return make(
         view,
         mesh,
         tuple(vectors),
@@ -88,8 +88,8 @@ def _reads(view: View, dims: Dims, parts: Ints) -> Any:
     index: dict[PieceCounts, int] = {}
     rows: list[list[int]] = dim_parts(view, dims, parts).tolist()
     of = [index.setdefault(_sides(dims, row), len(index)) for row in rows]
-    found: Any = Reads
-    return found(tuple(index), np.array(of, dtype=np.int64))
+    make: Any = Reads
+    return make(tuple(index), np.array(of, dtype=np.int64))
 
 
 def _sides(dims: Dims, row: Sequence[int]) -> PieceCounts:
@@ -100,7 +100,7 @@ def _sides(dims: Dims, row: Sequence[int]) -> PieceCounts:
 
 
 def _homes(view: View, mesh: Mesh, tile: Ints, reduced: bool) -> Ints:
-    """The pieces of the result's dimensions in which it can be left."""
+    """The numbers of pieces of each dimension in which the result can be left."""
     if not reduced or tile.shape[1] == 0:
         return np.unique(tile, axis=0) if tile.shape[1] else tile[:1]
     units = tuple((d.stop - d.start) // d.scale for d in view.output)
@@ -111,32 +111,32 @@ def _homes(view: View, mesh: Mesh, tile: Ints, reduced: bool) -> Ints:
 
 @dataclass(frozen=True)
 class Relaxed:
-    """A bound that no plan undercuts, and the partition vectors that come nearest to it."""
+    """A bound that no plan undercuts, and the partition vectors that come closest to it."""
 
     bound: float
     parts: dict[str, tuple[int, ...]] | None = None
     solved: bool = False
     """Whether the partition vectors reach the bound."""
     is_light: bool = False
-    """Whether they are, of those that do, the ones by which devices read and hold least."""
-    traffic: Traffic | None = None
+    """Whether, among all that do, they make devices read and hold the least."""
+    model: MovementModel | None = None
     """What was relaxed."""
     bounding: Bounding | None = None
     """What is known of it, if its bound can be raised further."""
 
     def tightened(self, goal: float, deadline: float) -> Relaxed:
         """The same with a higher bound, as far as the goal, time and memory allow."""
-        if self.traffic is None or self.bounding is None:
+        if self.model is None or self.bounding is None:
             return self
         self.bounding.tighten(goal, deadline)
-        return _relaxed(self.traffic, self.bounding)
+        return _relaxed(self.model, self.bounding)
 
     def otherwise(self, deadline: float) -> Relaxed:
-        """The same with any vectors that reach the bound, not those that read least."""
-        if not self.is_light or self.traffic is None:
+        """The same with any vectors that reach the bound, not those that read the least."""
+        if not self.is_light or self.model is None:
             return self
-        found = _relaxed(self.traffic, Bounding.of(self.traffic.problem(), deadline))
-        return found if found.solved else self
+        relaxed = _relaxed(self.model, Bounding.of(self.model.problem(), deadline))
+        return relaxed if relaxed.solved else self
 
 
 Rows = Callable[["Vertex", "View"], "Ints | None"]
@@ -144,12 +144,12 @@ Rows = Callable[["Vertex", "View"], "Ints | None"]
 
 
 def relax(graph: Graph, mesh: Mesh, inputs: str, rows_of: Rows, time_limit: float) -> Relaxed:
-    """Solve the relaxed problem over some partition vectors, or bound it at once.
+    """Solve the relaxed problem, or bound it if it is too large.
 
-    Vertices that can be cut in too many ways are left out, which bounds all plans no less.
+    Vertices that can be cut in too many ways are left out; the bound stays valid.
     """
     deadline = monotonic() + time_limit
-    alike = alike_labels(graph)
+    alike = interchangeable_labels(graph)
     for most in _ROWS:
         relaxed = _relax(graph, mesh, inputs, rows_of, alike, most, deadline)
         if relaxed is not None:
@@ -168,7 +168,7 @@ def _relax(
     most: int,
     deadline: float,
 ) -> Relaxed | None:
-    """The relaxed problem over vertices with at most so many vectors; None if that is too much."""
+    """The relaxed problem over vertices with at most `most` vectors; None if it is too large."""
 
     def of(vertex: Vertex, view: View) -> Choices | None:
         try:
@@ -177,34 +177,34 @@ def _relax(
                 rows = viable_parts(view.sizes, mesh.sizes, alike[vertex.name])
             return relaxed_choices(view, mesh, rows) if len(rows) <= most else None
         except PlanError:
-            return None  # more than can be listed
+            return None  # too many to list
 
     price: Any = LeastBytes(mesh)
     try:
-        traffic = Traffic.of(graph, price, of, inputs, shared=True, deadline=deadline)
+        model = MovementModel.of(graph, price, of, inputs, shared=True, deadline=deadline)
     except UnsolvedError:
         return None
-    problem = traffic.problem()
-    ranked = rank(problem, traffic.load)
+    problem = model.problem()
+    ranked = rank(problem, model.load)
     if ranked is not None:
         bounding = Bounding.of(ranked, deadline)
         if bounding.solved and bounding.choice is not None:
-            parts = _parts(traffic, bounding.choice)
+            parts = _parts(model, bounding.choice)
             cost = problem.cost_of(bounding.choice)
-            return Relaxed(cost, parts, solved=True, is_light=True, traffic=traffic)
+            return Relaxed(cost, parts, solved=True, is_light=True, model=model)
     bounding = Bounding.of(problem, deadline)
     bounding.tighten(inf, deadline, levels=1)
-    return _relaxed(traffic, bounding)
+    return _relaxed(model, bounding)
 
 
-def _relaxed(traffic: Traffic, bounding: Bounding) -> Relaxed:
+def _relaxed(model: MovementModel, bounding: Bounding) -> Relaxed:
     choice = bounding.choice
-    parts = None if choice is None else _parts(traffic, choice)
+    parts = None if choice is None else _parts(model, choice)
     bound = int(max(bounding.value, 0))
-    return Relaxed(bound, parts, bounding.solved, traffic=traffic, bounding=bounding)
+    return Relaxed(bound, parts, bounding.solved, model=model, bounding=bounding)
 
 
-def _parts(traffic: Traffic, choice: Any) -> Any:
+def _parts(model: MovementModel, choice: Any) -> Any:
     """The numbers of pieces of all vertices; None where some were left out."""
-    whole = all(v.name in traffic.sites for v in traffic.graph.vertices.values() if is_planned(v))
-    return traffic.assignments(choice) if whole else None
+    whole = all(v.name in model.sites for v in model.graph.vertices.values() if is_planned(v))
+    return model.assignments(choice) if whole else None

@@ -1,10 +1,10 @@
-"""One search for axes: what is planned, at which prices, within which time, and what it finds."""
+"""`Search`: what is planned, at which prices and for how long; `Outcome`: what was found."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,17 +25,10 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.decision import Decision
     from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.strategy import Restriction
     from eindecomp.planner.space.view import View
 
     Ints = NDArray[np.int64]
-
-
-class Restriction(Protocol):
-    """Which partition vectors a vertex may take."""
-
-    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> NDArray[np.bool_]:
-        """A mask over rows of parts; `mesh` may hold only the outer axes."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -49,25 +42,25 @@ class Search:
     restriction: Restriction | None = None
     redundant: bool = False
     loose: frozenset[str] = frozenset()
-    """Pinned results of which several devices must compute the same pieces."""
+    """The pinned results whose pieces must each be computed by several devices."""
     memory: int | None = None
     ranks: bool = False
     """Whether what devices read and hold decides between equal costs."""
     devices: int = 0
-    """Of the whole mesh, where this one holds only its outer axes."""
+    """The devices of the whole mesh, where this one has only its outer axes."""
     started: float = 0.0
     deadline: float = np.inf
     bound: float = 0
     on_event: Callable[[Progress], None] | None = None
 
     def tell(self, stage: str, cost: float = np.inf) -> None:
-        """Report the stage and the cost of the best whole plan so far."""
+        """Report the stage and the cost of the best complete plan so far."""
         if self.on_event is not None:
             self.on_event(Progress(monotonic() - self.started, stage, cost, self.bound))
 
     def on(self, mesh: Mesh) -> Search:
         """The same on another mesh."""
-        # A group of devices that further axes will cut has the memory of all of them.
+        # A group of devices that inner axes will divide has the memory of all of them.
         outer = len(mesh.sizes)
         pinned = {
             name: tuple(dict.fromkeys(outer_cut(cut, outer) for cut in cuts))
@@ -91,7 +84,7 @@ class Search:
     def assignments(
         self, vertex: Vertex, view: View, base: Assignment, axes: tuple[int, ...]
     ) -> tuple[Assignment, ...]:
-        """All that agree with `base` but for some axes, as far as restriction and pins leave them.
+        """Those that agree with `base` on all but some axes and that restriction and pins allow.
 
         A loose result is cut into as many pieces as its pin allows.
         """
@@ -107,7 +100,7 @@ class Search:
     def restricted(
         self, vertex: Vertex, view: View, rows: tuple[Assignment, ...]
     ) -> tuple[Assignment, ...]:
-        """The assignments that the restriction leaves."""
+        """The assignments that the restriction allows."""
         if self.restriction is None or not rows:
             return rows
         table = np.array(rows).reshape(len(rows), len(self.mesh.sizes))
@@ -118,7 +111,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Decisions for every planned vertex and pinned input, what they cost, and whether at least."""
+    """Decisions for every planned vertex and pinned input, their cost, and a lower bound."""
 
     decisions: dict[str, Decision]
     given: dict[str, Cut]
@@ -126,11 +119,11 @@ class Outcome:
     bound: float
     method: str
     load: int
-    """What devices read and hold, all together: it decides between plans of equal cost."""
+    """What all devices together read and hold: it decides between plans of equal cost."""
 
     @property
     def rank(self) -> tuple[float, int]:
-        """What is least for the best plan."""
+        """What the best plan minimizes."""
         return self.cost, self.load
 
 

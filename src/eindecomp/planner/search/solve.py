@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import InfeasibleError, PlanError
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.planner.model.memory_limit import add_usage
-from eindecomp.planner.model.movement import Traffic
+from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.search import Outcome, Search
 from eindecomp.solve.minimize import minimize
 from eindecomp.solve.tie_break import minimize_ranked
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool = False) -> Outcome:
-    """By elimination; by search and bound where pairs are asked for or memory is limited."""
+    """Solve one problem by elimination, or by branch and bound with `pairs` or a memory limit."""
     limited = search.memory is not None
     pairs = pairs or limited
-    traffic = Traffic.of(
+    model = MovementModel.of(
         search.graph,
         search.price,
         of,
@@ -36,48 +36,48 @@ def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool 
         apart=limited,
         deadline=search.deadline,
     )
-    return outcome_of(traffic, _minimize(search, traffic, pairs=pairs))
+    return outcome_of(model, _minimize(search, model, pairs=pairs))
 
 
-def outcome_of(traffic: Traffic, found: Solution) -> Outcome:
-    """What a choice of the problem means for the plan."""
+def outcome_of(model: MovementModel, solution: Solution) -> Outcome:
+    """The outcome that a solution of the problem stands for."""
     return Outcome(
-        traffic.decisions(found.choice),
-        traffic.pinned_cuts(found.choice),
-        found.cost,
-        found.bound,
-        found.method,
-        traffic.load_of(found.choice),
+        model.decisions(solution.choice),
+        model.pinned_cuts(solution.choice),
+        solution.cost,
+        solution.bound,
+        solution.method,
+        model.load_of(solution.choice),
     )
 
 
-def _minimize(search: Search, traffic: Traffic, *, pairs: bool) -> Solution:
+def _minimize(search: Search, model: MovementModel, *, pairs: bool) -> Solution:
     limit: int | None = None
     if search.memory is not None:
-        limit = max(search.memory - add_usage(traffic), 0)
+        limit = max(search.memory - add_usage(model), 0)
     left = max(search.deadline - monotonic(), 1.0)
     try:
         if search.ranks and not pairs:
-            return minimize_ranked(traffic.problem(), traffic.load, time_limit=left)
+            return minimize_ranked(model.problem(), model.load, time_limit=left)
         return minimize(
-            traffic.problem(limit),
+            model.problem(limit),
             method="auto" if pairs else "exact",
             time_limit=left,
             keep_on_interrupt=False,
         )
     except InfeasibleError as error:
         if search.memory is None:
-            raise PlanError("no plan found that agrees with what is pinned") from None
-        raise _too_little_memory(search, traffic, error) from None
+            raise PlanError("found no plan that agrees with the pins") from None
+        raise _too_little_memory(search, model, error) from None
 
 
-def _too_little_memory(search: Search, traffic: Traffic, error: InfeasibleError) -> PlanError:
-    names = list(traffic.sites)
+def _too_little_memory(search: Search, model: MovementModel, error: InfeasibleError) -> PlanError:
+    names = list(model.sites)
     step = "" if error.step is None else f" at step {error.step + 1} of {len(names)}"
     if error.step is not None and error.step < len(names):
         step += f", which computes {search.graph[names[error.step]]}"
     lacking = "" if error.excess is None else f": {show_bytes(error.excess)} are missing"
     return PlanError(
-        f"found no plan that keeps to {show_bytes(search.memory or 0)} of memory per device"
+        f"found no plan that fits into {show_bytes(search.memory or 0)} of memory per device"
         f"{step}{lacking}"
     )

@@ -1,8 +1,9 @@
-"""What a vertex can choose when real bytes count: an axis for each label, a home for its result.
+"""What a vertex can choose when real bytes count: mesh axes for its labels, a home for its result.
 
-An *assignment* gives every mesh axis to a label, or leaves it unused where the labels are too small
-for all axes (the tile is then computed along that axis several times over). What is summed over
-several devices is reduce-scattered into the home: each such axis cuts a dimension or replicates.
+An *assignment* gives every mesh axis to one label. Where the labels are too small for all axes,
+some axes stay unused, and all devices along an unused axis compute the same tile. Partial sums on
+several devices are reduce-scattered into the home: each summed axis cuts a dimension of it or
+replicates it.
 """
 
 from __future__ import annotations
@@ -10,16 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.planner.space.cut import Cut, Span, parts_of, span_of
+from eindecomp.planner.space.cut import Cut, span_of
+from eindecomp.planner.space.reduce_scatter import REPLICATED, Places, ReduceScatter, homes_of
 from eindecomp.planner.space.viable import most_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from eindecomp.planner.space.mesh import Mesh
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 UNUSED = -1
 Assignment = tuple[int, ...]
 """For each axis the index of the label it cuts, or UNUSED."""
-REPLICATED = -1
-Places = tuple[int, ...]
-"""For each axis that is summed over, the dimension of the result it cuts, or REPLICATED; else 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +42,10 @@ class Reads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """All that a vertex can choose.
+    """Everything that a vertex can choose.
 
-    To leave home h, assignment a moves the partial result's elements `reduced[a, h]` times and then
-    the result's `gathered[a, h]` times; both are -1 if it cannot.
+    To leave its result in home h, assignment a moves the partial result's elements `reduced[a, h]`
+    times, then the result's elements `gathered[a, h]` times; both are -1 where h cannot be reached.
     """
 
     view: View
@@ -64,7 +61,7 @@ class Choices:
 
     @property
     def is_settled(self) -> bool:
-        """Whether each assignment leaves one home."""
+        """Whether each assignment can reach only one home."""
         return bool(((self.reduced >= 0).sum(axis=1) == 1).all())
 
 
@@ -72,7 +69,7 @@ class Choices:
 def all_assignments(
     sizes: tuple[int, ...], mesh: Mesh, redundant: bool = False
 ) -> tuple[Assignment, ...]:
-    """Every assignment with the most pieces; with `redundant` every one with any number."""
+    """Every assignment into the most pieces; with `redundant`, into any number of pieces."""
     axes = tuple(range(len(mesh.sizes)))
     return refined(sizes, mesh, (UNUSED,) * len(axes), axes, redundant)
 
@@ -85,7 +82,7 @@ def refined(
     axes: tuple[int, ...],
     redundant: bool = False,
 ) -> tuple[Assignment, ...]:
-    """Every assignment that agrees with `base` but for the given axes."""
+    """Every assignment that agrees with `base` on all but the given axes."""
     most = most_pieces(sizes, mesh.sizes)
     labels = range(UNUSED if redundant or most < mesh.devices else 0, len(sizes))
     rows = np.array(list(product(labels, repeat=len(axes))), dtype=np.int64)
@@ -117,28 +114,28 @@ def choices(
 ) -> Choices:
     """The choices that these assignments leave a vertex.
 
-    `settled` gives the places of axes that are not to be chosen again.
+    `settled` gives the places of axes whose places are already decided.
     """
     rows = np.array(assignments, dtype=np.int64).reshape(len(assignments), len(mesh.sizes))
     axes = _masks(rows, len(view.labels))
     reads = tuple(None if dims is None else _reads(view, dims, axes) for dims in view.reads)
     homes: dict[Cut, int] = {}
-    ways: dict[tuple[int, int], _Way] = {}
+    ways: dict[tuple[int, int], ReduceScatter] = {}
     fixed = dict(settled)
     for a, own in enumerate(axes.tolist()):
-        found = list(_homes(view, mesh, tuple(own), fixed))
-        if not found:
-            # What is settled for some axes has no room for what others have come to cut.
-            found = list(_homes(view, mesh, tuple(own), dict.fromkeys(fixed, REPLICATED)))
-        for home, way in found:
+        reached = list(homes_of(view, mesh, tuple(own), fixed))
+        if not reached:
+            # The places that are settled for some axes leave no room for what others now cut.
+            replicated = dict.fromkeys(fixed, REPLICATED)
+            reached = list(homes_of(view, mesh, tuple(own), replicated))
+        for home, way in reached:
             key = (a, homes.setdefault(home, len(homes)))
             if key not in ways or way.copies < ways[key].copies:
                 ways[key] = way
     reduced = np.full((len(rows), len(homes)), -1, dtype=np.int64)
     gathered = reduced.copy()
-    for (a, h), way in ways.items():
-        groups = mesh.devices // parts_of(mesh, int(axes[a].sum()))
-        reduced[a, h], gathered[a, h] = groups * (way.summed - 1), groups * (way.copies - 1)
+    for key, way in ways.items():
+        reduced[key], gathered[key] = way.reduced, way.gathered
     places = {key: way.places for key, way in ways.items()}
     parts = parts_of_assignments(rows, mesh, len(view.labels))
     return Choices(view, mesh, assignments, parts, reads, tuple(homes), reduced, gathered, places)
@@ -161,39 +158,3 @@ def _reads(view: View, dims: Dims, axes: Ints) -> Reads:
         )
         of.append(index.setdefault(cut, len(index)))
     return Reads(tuple(index), np.array(of, dtype=np.int64))
-
-
-class _Way(NamedTuple):
-    """How a home is reached: by so many devices summing up, so many ending with one piece."""
-
-    summed: int
-    copies: int
-    places: Places
-
-
-def _homes(
-    view: View, mesh: Mesh, own: tuple[int, ...], fixed: dict[int, int]
-) -> Iterable[tuple[Cut, _Way]]:
-    """The homes of one assignment and the ways there."""
-    tile = [0 if (i := view.index(dim)) is None else own[i] for dim in view.output]
-    summed = sum(own[i] for i in view.aggregated)
-    axes = [a for a in range(len(mesh.sizes)) if summed >> a & 1]
-    options = [(fixed[axis],) if axis in fixed else range(REPLICATED, len(tile)) for axis in axes]
-    for places in product(*options):
-        inner = [0] * len(tile)
-        copies = 1
-        placed = [0] * len(mesh.sizes)
-        for axis, place in zip(axes, places, strict=True):
-            placed[axis] = place
-            if place == REPLICATED:
-                copies *= mesh.sizes[axis]
-            else:
-                inner[place] |= 1 << axis
-        home = tuple(map(span_of, view.output, tile, inner))
-        if all(_fits(mesh, span) for span in home):
-            yield home, _Way(parts_of(mesh, summed), copies, tuple(placed))
-
-
-def _fits(mesh: Mesh, span: Span) -> bool:
-    axes = span.axes | span.inner
-    return axes == 0 or parts_of(mesh, axes) <= span.units

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-KEPT = 1 << 13  # devices up to which intervals are kept for the next time
+KEPT = 1 << 13  # the most devices for which intervals are cached
 
 
 class Span(NamedTuple):
     """A dimension on every device: a piece of `units` blocks of `scale` elements, or a window.
 
-    `axes` are those that cut it, as bits, `inner` those that then cut the pieces again; without
-    any, it is `start:stop` everywhere.
+    `axes` are the mesh axes that cut it, as bits; `inner` are those that then cut its pieces again.
+    Without any, it is `start:stop` on every device.
     """
 
     axes: int
@@ -97,7 +97,7 @@ def _interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
 
 
 def largest_side(mesh: Mesh, span: Span) -> int:
-    """How many elements of a dimension the device with the most of them has."""
+    """The most elements of a dimension that any device holds."""
     return -(-span.units // parts_of(mesh, span.axes | span.inner)) * span.scale
 
 
@@ -108,6 +108,6 @@ def boxes_key(mesh: Mesh, cut: Cut) -> tuple[bytes, ...]:
 
 
 def outer_cut(cut: Cut, axes: int) -> Cut:
-    """What devices that agree on this many outer axes hold together."""
+    """What all devices with the same coordinates on this many outer axes hold together."""
     kept = (1 << axes) - 1
     return tuple(span._replace(axes=span.axes & kept, inner=span.inner & kept) for span in cut)

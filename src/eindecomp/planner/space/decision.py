@@ -1,4 +1,4 @@
-"""What was chosen for one vertex."""
+"""`Decision`: the axes, the home and the second layout that were chosen for one vertex."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from eindecomp.planner.space.choices import Choices, choices
 
 if TYPE_CHECKING:
-    from eindecomp.planner.space.choices import Assignment, Places
+    from eindecomp.planner.space.choices import Assignment
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.reduce_scatter import Places
     from eindecomp.planner.space.view import View
 
 
@@ -22,11 +23,11 @@ class Decision:
     assignment: Assignment
     places: Places
     home: Cut
-    further: Cut | None = None
+    second: Cut | None = None
 
 
 def decided_choices(view: View, mesh: Mesh, decision: Decision) -> Choices:
-    """The one choice that a decision leaves a vertex."""
+    """A vertex's choices when a decision leaves only one."""
     settled = tuple(enumerate(decision.places))
     return choices(view, mesh, (decision.assignment,), settled)
 

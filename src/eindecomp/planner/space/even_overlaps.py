@@ -1,10 +1,10 @@
-"""Overlaps of layouts on meshes of any size, where every cut is even: by digits, not by devices.
+"""Overlaps of even cuts, on meshes of any size: counted by digits, not device by device.
 
 An even piece of a dimension is named by the coordinates of the axes that cut it, outermost first,
-as a number is by its digits. Two pieces overlap, and one then lies inside the other, if the digits
-that both have are equal. So a device holds something of what it needs if certain pairs of its
-coordinates are equal: with each axis in one pair as holder and in one as reader at most, the pairs
-make paths and rings of axes, and counting those counts devices.
+as a number is by its digits. Two pieces overlap if the digits that both have are equal; one of them
+then lies inside the other. So a device holds part of what it needs if certain pairs of its
+coordinates are equal. Each axis is in at most one pair as holder and in at most one as reader, so
+the pairs form paths and cycles of axes, and the number of devices follows from those.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_CELLS = 1 << 22  # of maps from axes to axes that are held at once
+_CELLS = 1 << 22  # entries of the maps between axes that are held at once
 
 
 def aligned_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints | None:
     """The elements that devices need and hold, summed: a table held × needed.
 
-    None where some cut is uneven, a diagonal or of a part of the tensor, or where axes of different
-    sizes meet.
+    None where some cut is uneven, of a diagonal or of a part of the tensor, or where axes of
+    different sizes stand for the same digit.
     """
     ours, theirs = _digits(mesh, held), _digits(mesh, needed)
     if ours is None or theirs is None or not _agree(mesh, ours, theirs):
@@ -44,13 +44,13 @@ def aligned_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> 
     for ends in zip(*(_ends(cut) for cut in (*held, *needed)), strict=True):
         if len(set(ends)) > 1:
             return None
-    found = np.empty((len(held), len(needed)), dtype=np.int64)
+    overlaps = np.empty((len(held), len(needed)), dtype=np.int64)
     rows = max(1, _CELLS // (max(len(needed), 1) * (len(mesh.sizes) + 1)))
     for at in range(0, len(held), rows):
         part = slice(at, at + rows)
         common = np.minimum(tiles[0][part, None], tiles[1][None]).prod(axis=2)
-        found[part] = common * _devices(mesh, ours[part], theirs)
-    return found
+        overlaps[part] = common * _devices(mesh, ours[part], theirs)
+    return overlaps
 
 
 def _ends(cut: Cut) -> list[tuple[int, int]]:
@@ -67,7 +67,7 @@ def _tile(mesh: Mesh, span: Span) -> int:
 def _digits(mesh: Mesh, cuts: Sequence[Cut]) -> Ints | None:
     """Cuts × dimensions × digits: the axis of each, -1 beyond the last; None for uneven cuts."""
     rank = len(cuts[0]) if cuts else 0
-    found = np.full((len(cuts), rank, len(mesh.sizes)), -1, dtype=np.int64)
+    digits = np.full((len(cuts), rank, len(mesh.sizes)), -1, dtype=np.int64)
     known: dict[Span, list[int] | None] = {}
     for i, cut in enumerate(cuts):
         used = 0
@@ -78,8 +78,8 @@ def _digits(mesh: Mesh, cuts: Sequence[Cut]) -> Ints | None:
             if axes is None or used & (span.axes | span.inner):
                 return None
             used |= span.axes | span.inner
-            found[i, d, : len(axes)] = axes
-    return found
+            digits[i, d, : len(axes)] = axes
+    return digits
 
 
 def _even_axes(mesh: Mesh, span: Span) -> list[int] | None:
@@ -115,7 +115,7 @@ def _devices(mesh: Mesh, ours: Ints, theirs: Ints) -> Ints:
             own, other = ours[rows, d, k], theirs[columns, d, k]
             after[rows[:, None], columns[None], own[:, None]] = other[None]
             devices[rows[:, None], columns[None]] //= sizes[own][:, None]
-    # A ring of equalities has one that follows from the others.
+    # In a cycle of equalities, one follows from the others.
     first = np.broadcast_to(np.arange(count + 1, dtype=np.int8), after.shape)
     steps = 1
     while steps <= count:

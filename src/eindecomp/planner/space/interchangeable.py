@@ -1,7 +1,7 @@
-"""Labels of one vertex that can be swapped without any other vertex noticing.
+"""Labels of one vertex that can be interchanged without any other vertex noticing.
 
-Nobody else sees how a label is cut that is in no tensor which another vertex makes or reads: of a
-sum over thirty labels of a given tensor, which six are cut in two makes no difference.
+If no tensor that other vertices make or read has a label, no other vertex sees how it is cut. In a
+sum over thirty labels of an input, it makes no difference which six of them are cut in two.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 Groups = tuple[tuple[int, ...], ...]
 
 
-def alike_labels(graph: Graph, pinned: Collection[str] = ()) -> dict[str, Groups]:
-    """For each planned vertex the groups of two and more labels that are alike.
+def interchangeable_labels(graph: Graph, pinned: Collection[str] = ()) -> dict[str, Groups]:
+    """For each planned vertex, its groups of two or more interchangeable labels.
 
     >>> import eindecomp as ed
     >>> graph = ed.parse("input X[i: 8, j: 8, k: 4]\\nS[] <- sum X[i,j,k]\\noutput S")
-    >>> alike_labels(graph)
+    >>> interchangeable_labels(graph)
     {'S': ((0, 1),)}
     """
     planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]

@@ -24,7 +24,7 @@ NAME_LENGTH = 1000  # of an axis's name
 
 @dataclass(frozen=True)
 class Mesh:
-    """Named axes with their sizes, outermost first; devices are numbered with the last fastest.
+    """Named axes with their sizes, outermost first; the last axis varies fastest in device numbers.
 
     >>> Mesh.of_devices(12).sizes
     (2, 2, 3)
@@ -71,7 +71,7 @@ class Mesh:
 
     @cached_property
     def classes(self) -> tuple[tuple[int, ...], ...]:
-        """The axes grouped by size: those of one group are alike."""
+        """The axes grouped by size."""
         return tuple(
             tuple(a for a, size in enumerate(self.sizes) if size == kind)
             for kind in sorted(set(self.sizes))
@@ -84,7 +84,7 @@ def is_whole(number: object) -> TypeGuard[int]:
 
 
 def check_axis_name(name: object) -> None:
-    """Refuse a name that could not be shown, or not be read back from a plan's file."""
+    """Refuse a name that could not be shown, or could not be read back from a plan file."""
     if not isinstance(name, str) or not name or not name.isprintable() or len(name) > NAME_LENGTH:
         shown = repr(name)
         shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
@@ -106,11 +106,11 @@ def prime_factors(number: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _prime_factors(number: int) -> tuple[int, ...]:
-    found: list[int] = []
+    factors: list[int] = []
     factor = 2
     while number > 1:
         while number % factor == 0:
-            found.append(factor)
+            factors.append(factor)
             number //= factor
         factor = factor + 1 if factor * factor <= number else max(number, 2)
-    return tuple(found)
+    return tuple(factors)

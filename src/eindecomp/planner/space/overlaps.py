@@ -19,40 +19,40 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_CELLS = 1 << 22  # of overlaps held at once
-_MOST = 1 << 31  # overlaps of pairs of cuts that are counted device by device
-_MOST_LINKED = 1 << 25  # devices that are counted where dimensions are linked
-_COUNTED = 1 << 7  # devices from which on digits are quicker, where they can be compared
+_CELLS = 1 << 22  # overlaps held at once
+_MOST = 1 << 31  # the most overlaps that are counted device by device
+_MOST_LINKED = 1 << 25  # the most devices that are counted where dimensions share axes
+_COUNTED = 1 << 7  # devices above which comparing digits is quicker
 
 
 def covers(held: Sequence[Cut], needed: Sequence[Cut]) -> NDArray[np.bool_]:
     """Whether all devices together hold what is needed: a table held × needed.
 
-    A layout that some slice reads is a window of its tensor.
+    They may not: a layout that a slice reads is only a window of its tensor.
     """
-    found = np.ones((len(held), len(needed)), dtype=bool)
+    covered = np.ones((len(held), len(needed)), dtype=bool)
     for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
         low, high = np.array([(s.start, s.stop) for s in ours]).T
         low2, high2 = np.array([(s.start, s.stop) for s in theirs]).T
-        found &= (low[:, None] <= low2[None]) & (high2[None] <= high[:, None])
-    return found
+        covered &= (low[:, None] <= low2[None]) & (high2[None] <= high[:, None])
+    return covered
 
 
 def totals(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut, summed over all devices."""
-    found = [_sum_of_volumes(mesh, cut) for cut in cuts]
-    return np.array(found, dtype=np.int64)
+    volumes = [_sum_of_volumes(mesh, cut) for cut in cuts]
+    return np.array(volumes, dtype=np.int64)
 
 
 def fullest(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
-    """The elements of each cut on the device that has most."""
-    found = [
+    """The elements of each cut on the device that has the most."""
+    largest = [
         prod(_largest(mesh, span) for span in cut)
         if _is_plain(cut)
         else int(_volumes(mesh, cut).max())
         for cut in cuts
     ]
-    return np.array(found, dtype=np.int64)
+    return np.array(largest, dtype=np.int64)
 
 
 def _sum_of_volumes(mesh: Mesh, cut: Cut) -> int:
@@ -70,7 +70,7 @@ def _largest(mesh: Mesh, span: Span) -> int:
 
 
 def _is_plain(cut: Cut) -> bool:
-    """Whether no axis cuts two dimensions, as on a diagonal."""
+    """Whether no axis cuts two dimensions, as it does on a diagonal."""
     used = 0
     for span in cut:
         if used & (span.axes | span.inner):
@@ -81,11 +81,11 @@ def _is_plain(cut: Cut) -> bool:
 
 def _volumes(mesh: Mesh, cut: Cut) -> Ints:
     """The elements of a cut on every device."""
-    found = np.ones(mesh.devices, dtype=np.int64)
+    volumes = np.ones(mesh.devices, dtype=np.int64)
     for span in cut:
         low, high = interval(mesh, span)
-        found *= high - low
-    return found
+        volumes *= high - low
+    return volumes
 
 
 def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
@@ -94,16 +94,16 @@ def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
         return digits
     if mesh.devices > KEPT:
         return _overlaps_by_groups(mesh, held, needed)
-    found = np.zeros((len(held), len(needed)), dtype=np.int64)
+    shared_in_all = np.zeros((len(held), len(needed)), dtype=np.int64)
     for rows, shared, _ in _shared(mesh, held, needed):
-        found[rows] += shared.sum(axis=2)
-    return found
+        shared_in_all[rows] += shared.sum(axis=2)
+    return shared_in_all
 
 
 def _overlaps_by_groups(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
-    """The same for large meshes: only dimensions that axes link are looked at together."""
+    """The same for large meshes: only dimensions that share an axis are looked at together."""
     known: dict[tuple[tuple[Span, Span], ...], tuple[int, int]] = {}
-    found = np.ones((len(held), len(needed)), dtype=np.int64)
+    table = np.ones((len(held), len(needed)), dtype=np.int64)
     counted = 0
     for i, ours in enumerate(held):
         for j, theirs in enumerate(needed):
@@ -114,14 +114,14 @@ def _overlaps_by_groups(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) 
                     counted += known[group][1]
                 shared *= known[group][0]
                 left //= known[group][1]
-            found[i, j] = shared * left
+            table[i, j] = shared * left
             if counted > _MOST_LINKED:
                 raise _too_many(mesh, held, needed)
-    return found
+    return table
 
 
 def _linked(dims: list[tuple[Span, Span]]) -> Iterator[tuple[tuple[Span, Span], ...]]:
-    """The dimensions in groups: those of different ones have no axis in common."""
+    """The dimensions in groups; dimensions of different groups have no axis in common."""
     left = [(used_axes(pair), pair) for pair in dims]
     while left:
         axes, first = left.pop()
@@ -134,7 +134,7 @@ def _linked(dims: list[tuple[Span, Span]]) -> Iterator[tuple[tuple[Span, Span], 
 
 
 def _overlap_of_group(mesh: Mesh, group: tuple[tuple[Span, Span], ...]) -> tuple[int, int]:
-    """What is needed and held over the axes of a group, and the devices that those make."""
+    """The elements needed and held along the axes of a group, and the number of devices there."""
     used = used_axes(tuple(span for pair in group for span in pair))
     axes = [a for a in range(len(mesh.sizes)) if used >> a & 1]
     own = Mesh(tuple(mesh.names[a] for a in axes), tuple(mesh.sizes[a] for a in axes))
@@ -154,20 +154,20 @@ def _overlap_of_group(mesh: Mesh, group: tuple[tuple[Span, Span], ...]) -> tuple
 
 
 def copied(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
-    """The elements that the fullest device must hold besides: a table held × needed.
+    """The elements that the fullest device must copy: a table held × needed.
 
-    What lies inside the held box is a view of it; what does not is put together as a whole.
+    What lies inside the held box is a view of it; anything else is assembled as a whole.
     """
-    found = np.zeros((len(held), len(needed)), dtype=np.int64)
+    most = np.zeros((len(held), len(needed)), dtype=np.int64)
     for rows, shared, wanted in _shared(mesh, held, needed):
-        found[rows] = np.maximum(found[rows], np.where(shared == wanted, 0, wanted).max(axis=2))
-    return found
+        most[rows] = np.maximum(most[rows], np.where(shared == wanted, 0, wanted).max(axis=2))
+    return most
 
 
 def _shared(
     mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]
 ) -> Iterator[tuple[slice, Ints, Ints]]:
-    """What devices need and hold, held × needed × devices, and need, a portion at a time.
+    """What devices need and hold, held × needed × devices, and what they need, a portion at a time.
 
     A portion is some rows of some of the devices.
     """

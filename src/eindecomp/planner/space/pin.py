@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.view import View
 
-_LISTED = 5000  # the most assignments that are listed to look for one that a pin allows
+_LISTED = 5000  # the most assignments that are searched for one that a pin allows
 _MOST = 2000  # layouts that one pin may leave open
 
 Pin = Mapping[str, Mapping[str, int | str | Sequence[str]]]
@@ -37,7 +37,7 @@ Pins = dict[str, dict[str, int | tuple[str, ...]]]
 
 
 def pins_of(pin: Pin | None) -> Pins:
-    """A checked pin in one form.
+    """A checked pin in its normal form.
 
     >>> pins_of({"X": {"i": 2, "j": "gpu"}})
     {'X': {'i': 2, 'j': ('gpu',)}}
@@ -46,7 +46,9 @@ def pins_of(pin: Pin | None) -> Pins:
     def form(given: int | str | Sequence[str]) -> int | tuple[str, ...]:
         if isinstance(given, str):
             return (given,)
-        return tuple(given) if isinstance(given, Sequence) else int(given)  # also of NumPy's
+        return (
+            tuple(given) if isinstance(given, Sequence) else int(given)
+        )  # NumPy's integers included
 
     return {
         name: {label: form(given) for label, given in wanted.items()}
@@ -57,25 +59,25 @@ def pins_of(pin: Pin | None) -> Pins:
 def pinned_cuts(
     graph: Graph, mesh: Mesh, pin: Pin | None, written: Graph | None = None
 ) -> dict[str, tuple[Cut, ...]]:
-    """For each pinned tensor the layouts that agree with its pin; labels not named are whole.
+    """For each pinned tensor, the layouts that agree with its pin; labels not named are whole.
 
-    `written` is the graph as it was before it was rewritten.
+    `written` is the graph before it was rewritten.
     """
     if pin is not None and not isinstance(pin, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a pin is {{tensor: {{label: pieces or axis}}}}, not {pin!r}")
-    found: dict[str, tuple[Cut, ...]] = {}
+    cuts: dict[str, tuple[Cut, ...]] = {}
     for name, wanted in (pin or {}).items():
         if name not in graph:
             if written is not None and name in written:
-                raise PlanError(f"pin: rewriting leaves no tensor {name!r}; plan it as written")
+                raise PlanError(f"pin: rewriting removes the tensor {name!r}; use rewrite=False")
             raise PlanError(f"pin: the graph has no tensor {name!r}{suggest(name, graph.vertices)}")
-        found[name] = _cuts(graph[name], mesh, wanted)
-        _check_can_be_cut(graph, mesh, graph[name], found[name])
-    return found
+        cuts[name] = _cuts(graph[name], mesh, wanted)
+        _check_can_be_cut(graph, mesh, graph[name], cuts[name])
+    return cuts
 
 
 def _check_can_be_cut(graph: Graph, mesh: Mesh, vertex: Vertex, cuts: tuple[Cut, ...]) -> None:
-    """Refuse pins along dimensions that no piece of the vertex is a block of."""
+    """Refuse pins along dimensions that the vertex cannot compute in blocks."""
     if not is_planned(vertex):
         return
     dims = zip(vertex.labels, view_of(graph, vertex).output, strict=True)
@@ -83,29 +85,29 @@ def _check_can_be_cut(graph: Graph, mesh: Mesh, vertex: Vertex, cuts: tuple[Cut,
         pieces = min(parts_of(mesh, cut[k].axes | cut[k].inner) for cut in cuts)
         if dim.label is None and pieces > 1:
             raise PlanError(
-                f"pin: {vertex} cannot be cut along {label!r}, as it puts its pieces together from "
-                "parts of what it reads there: leave that whole, or pin what is computed of it"
+                f"pin: {vertex} cannot be cut along {label!r}, because its elements there come "
+                "from several inputs or positions: leave it whole, or pin a vertex that reads it"
             )
 
 
 def agrees(mesh: Mesh, cut: Cut, pinned: Sequence[Cut]) -> bool:
-    """Whether a layout puts everything where one of the pinned ones does."""
+    """Whether a layout puts every element where one of the pinned layouts does."""
     key = boxes_key(mesh, cut)
     return any(boxes_key(mesh, other) == key for other in pinned)
 
 
 def loosely_cut(graph: Graph, mesh: Mesh, pinned: Mapping[str, tuple[Cut, ...]]) -> frozenset[str]:
-    """The pinned results that cannot be cut among all devices and then lie as the pin says.
+    """The pinned results that cannot be divided among all devices and still lie as pinned.
 
-    Several devices must compute the same pieces of those.
+    Each of their pieces must be computed by several devices.
     """
-    found: set[str] = set()
+    loose: set[str] = set()
     for name, cuts in pinned.items():
         if is_planned(graph[name]):
             view = view_of(graph, graph[name])
             if not _can_be_cut(view, mesh, cuts):
-                found.add(name)
-    return frozenset(found)
+                loose.add(name)
+    return frozenset(loose)
 
 
 def _can_be_cut(view: View, mesh: Mesh, cuts: tuple[Cut, ...]) -> bool:
@@ -136,7 +138,7 @@ def _cuts(
     vertex: Vertex, mesh: Mesh, wanted: Mapping[str, int | str | Sequence[str]]
 ) -> tuple[Cut, ...]:
     if isinstance(vertex.op, Fill):
-        raise PlanError(f"pin: {vertex} is a fill, which is made wherever it is read")
+        raise PlanError(f"pin: {vertex} is a fill, which is generated wherever it is read")
     if not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"pin: {vertex} needs {{label: pieces or axis}}, not {wanted!r}")
     for label in wanted:
@@ -172,7 +174,7 @@ def _asked(
             near = suggest(name, mesh.names)
             raise PlanError(f"pin: no mesh axis {name!r} to cut {vertex} along {label!r}{near}")
     if len(set(names)) < len(names):
-        raise PlanError(f"pin: an axis stands twice in {list(names)}, along {label!r} of {vertex}")
+        raise PlanError(f"pin: an axis appears twice in {list(names)}, along {label!r} of {vertex}")
     axes = tuple(mesh.names.index(name) for name in names)
     if (pieces := prod(mesh.sizes[a] for a in axes)) > size:
         raise PlanError(
@@ -183,9 +185,9 @@ def _asked(
 
 
 def _can_be(mesh: Mesh, asked: Sequence[int | tuple[int, ...]]) -> bool:
-    """Whether each dimension alone, and all by their numbers, can have what is asked for.
+    """Whether each dimension alone can be cut as asked, and all together into that many pieces.
 
-    On axes of prime sizes nothing else can fail, so that looking for ways comes to an end soon.
+    On axes of prime sizes nothing else can fail, so the enumeration of all ways ends soon.
     """
     axes = tuple(range(len(mesh.sizes)))
     pieces = [n if isinstance(n, int) else prod(mesh.sizes[a] for a in n) for n in asked]
@@ -194,7 +196,7 @@ def _can_be(mesh: Mesh, asked: Sequence[int | tuple[int, ...]]) -> bool:
 
 
 def _masks(mesh: Mesh, asked: Sequence[int | tuple[int, ...]], used: int) -> Iterator[list[int]]:
-    """Every way to give the dimensions what is asked for, as bits of axes."""
+    """Every way to cut the dimensions as asked, as bits of axes."""
     if not asked:
         yield []
         return
@@ -211,7 +213,7 @@ def _masks(mesh: Mesh, asked: Sequence[int | tuple[int, ...]], used: int) -> Ite
 
 
 def _groups(mesh: Mesh, axes: tuple[int, ...], pieces: int) -> Iterator[tuple[int, ...]]:
-    """The groups of these axes that cut into so many pieces."""
+    """The groups of these axes that cut into this many pieces."""
     if pieces == 1:
         yield ()
         return

@@ -1,10 +1,10 @@
-"""Strategies to compare with: restrictions on how vertices are cut, priced like any plan."""
+"""Strategies: restrictions on how vertices are cut, under which plans are made like any other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -31,17 +31,25 @@ NAMED: dict[str, list[str]] = {
     "attention": ["h"],
     "megatron": ["h", "f"],
 }
-"""The usual ways to split a transformer whose labels are b, s, h and f."""
+"""The usual ways to parallelize a transformer whose labels are b, s, h and f."""
+
+
+class Restriction(Protocol):
+    """Which partition vectors a vertex may take."""
+
+    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> NDArray[np.bool_]:
+        """A mask over rows of parts; `mesh` may hold only the outer axes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class ByLabels:
-    """Cuts every vertex along the first of these labels that it has, as far as that goes."""
+    """Cuts every vertex along the first of these labels that it has, as far as its size allows."""
 
     labels: tuple[str, ...]
 
     def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
-        """Vertices that have none of the labels are free to be cut as suits the others."""
+        """Vertices that have none of the labels are cut optimally."""
         del vertex
         columns = [view.labels.index(label) for label in self.labels if label in view.labels]
         rows = parts_along(view.sizes, mesh.sizes, tuple(columns))
@@ -74,13 +82,13 @@ class SquareRoot:
 
 @dataclass(frozen=True)
 class FixedParts:
-    """Cuts every vertex as a given decomposition for so many devices says."""
+    """Cuts every vertex as a given decomposition for `devices` devices says."""
 
     parts: Mapping[str, tuple[int, ...]]
     devices: int
 
     def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
-        """On a mesh of the outer axes, whatever can still become that."""
+        """On a mesh of only the outer axes, whatever inner axes can still turn into that."""
         del view
         wanted = np.array(self.parts[vertex.name], dtype=np.int64)
         if mesh.devices == self.devices:
@@ -98,7 +106,7 @@ def strategy_of(given: str | Sequence[str], graph: Graph) -> Strategy:
     if isinstance(given, str):
         if given not in NAMED:
             known = ", ".join(["sqrt", *NAMED])
-            raise PlanError(f"strategy {given!r} is none of {known}, nor a list of labels")
+            raise PlanError(f"strategy {given!r} is not one of {known}, nor a list of labels")
         given = NAMED[given]
     if not isinstance(given, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a strategy is 'sqrt', a name or a list of labels, not {given!r}")
@@ -106,12 +114,12 @@ def strategy_of(given: str | Sequence[str], graph: Graph) -> Strategy:
     if not labels or not all(isinstance(label, str) for label in labels):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a strategy is 'sqrt', a name or a list of labels, not {given!r}")
     if not _labels(graph) & set(labels):
-        raise PlanError(f"no tensor has a label of the strategy {list(labels)}")
+        raise PlanError(f"no tensor has any label of the strategy {list(labels)}")
     return ByLabels(labels)
 
 
 def applicable(graph: Graph, without: Collection[str] = ()) -> dict[str, str | list[str]]:
-    """The strategies that a graph's labels allow, by name; not those that would cut nothing."""
+    """The named strategies that apply to a graph's labels and would cut something."""
     labels = _labels(graph)
     vertices = graph.vertices.values()
     long = {t for v in vertices for t, size in zip(v.labels, v.shape, strict=True) if size > 1}
@@ -124,10 +132,10 @@ def applicable(graph: Graph, without: Collection[str] = ()) -> dict[str, str | l
 
 
 def _labels(graph: Graph) -> set[str]:
-    """Every label of a tensor, and every one that some vertex can be cut along."""
+    """Every label of a tensor, and every label that some vertex can be cut along."""
     vertices = graph.vertices.values()
-    found = {label for vertex in vertices for label in vertex.labels}
+    labels = {label for vertex in vertices for label in vertex.labels}
     for vertex in vertices:
         if is_planned(vertex):
-            found.update(view_of(graph, vertex).labels)
-    return found
+            labels.update(view_of(graph, vertex).labels)
+    return labels

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def dim_parts(view: View, dims: Dims, parts: Ints) -> Ints:
-    """Into how many pieces each dimension is cut, one row per partition vector."""
+    """The number of pieces of each dimension, one row per partition vector."""
     ones = np.ones(len(parts), dtype=np.int64)
     columns = [ones if (i := view.index(dim)) is None else parts[:, i] for dim in dims]
     return np.stack(columns, axis=1) if columns else np.ones((len(parts), 0), dtype=np.int64)

@@ -1,9 +1,9 @@
 """Viable partition vectors: the ways to cut labels into as many pieces as there are devices.
 
-The prime factors of p are balls, the labels buckets: each way to throw all balls is one vector, if
-no label is cut into more pieces than it has elements. A table over the balls that are left says how
-many ways the labels still to come can take them, so vectors are counted without being listed, and
-listed without a step that leads nowhere.
+The prime factors of p are balls, the labels are buckets: each way to throw all balls is one vector,
+as long as no label is cut into more pieces than it has elements. A table over the balls that are
+left says in how many ways the remaining labels can take them, so vectors are counted without being
+listed, and listed without dead ends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def viable(sizes: Mapping[str, int], devices: int) -> list[dict[str, int]]:
 
 
 def most_pieces(sizes: tuple[int, ...], factors: tuple[int, ...]) -> int:
-    """Into how many pieces the labels can be cut at most."""
+    """The most pieces that the labels can be cut into."""
     return _throws(sizes, factors).most
 
 
@@ -61,12 +61,11 @@ def viable_parts(
     factors: tuple[int, ...],
     alike: tuple[tuple[int, ...], ...] = (),
 ) -> Ints:
-    """One row per viable vector, those that divide the sizes first.
+    """One row per viable vector, those that divide the sizes evenly first.
 
-    If the labels cannot take all factors, the vectors with the most pieces of those they can. Of
-    vectors that differ only by which of some labels that are `alike` is cut how, one is kept: the
-    one that cuts the earlier labels into more pieces. Raises `PlanError` for more than can be
-    listed.
+    If the labels cannot take all factors, these are the vectors with the most pieces. Of vectors
+    that differ only in how they treat labels that are `alike`, one is kept: the one that cuts the
+    earlier labels into more pieces. Raises `PlanError` if there are too many to list.
     """
     rows = _listed(sizes, factors, len(sizes), alike)
     uneven: Ints = np.sum(np.array(sizes, dtype=np.int64) % rows != 0, axis=1)
@@ -74,7 +73,7 @@ def viable_parts(
 
 
 def some_parts(sizes: tuple[int, ...], factors: tuple[int, ...], count: int) -> Ints:
-    """All viable vectors, or so many of them where there are more."""
+    """All viable vectors, or `count` of them where there are more."""
     if count_parts(sizes, factors) <= count:
         return viable_parts(sizes, factors)
     return _listed(sizes, factors, len(sizes), most=count)
@@ -82,7 +81,7 @@ def some_parts(sizes: tuple[int, ...], factors: tuple[int, ...], count: int) -> 
 
 @lru_cache(maxsize=4096)
 def parts_along(sizes: tuple[int, ...], factors: tuple[int, ...], labels: tuple[int, ...]) -> Ints:
-    """What viable vectors say of some of the labels, each once.
+    """The distinct values that viable vectors have for some of the labels.
 
     >>> parts_along((2,) * 50, (2,) * 6, (7, 3)).tolist()
     [[1, 1], [1, 2], [2, 1], [2, 2]]
@@ -112,7 +111,7 @@ def _throws(sizes: tuple[int, ...], factors: tuple[int, ...]) -> _Throws:
         (taken, prod(kind**n for (kind, _), n in zip(kinds, taken, strict=True)))
         for taken in product(*(range(n + 1) for n in balls))
     ]
-    # What is empty stays in one piece.
+    # An empty label stays in one piece.
     rooms = (max(size, 1) for size in sizes)
     options = tuple([option for option in every if option[1] <= room] for room in rooms)
     pieces = np.array([n for _, n in every], dtype=np.int64).reshape([n + 1 for n in balls])
@@ -130,7 +129,7 @@ def _throws(sizes: tuple[int, ...], factors: tuple[int, ...]) -> _Throws:
 def _forward(
     thrown: NDArray[np.bool_], options: Sequence[tuple[tuple[int, ...], int]]
 ) -> NDArray[np.bool_]:
-    """Which balls can have been thrown after one more bucket."""
+    """Which numbers of balls can have been thrown after one more bucket."""
     after = np.zeros_like(thrown)
     for taken, _ in options:
         before = tuple(slice(0, n - k) for n, k in zip(thrown.shape, taken, strict=True))
@@ -139,7 +138,7 @@ def _forward(
 
 
 def _backward(ways: Counts, options: Sequence[tuple[tuple[int, ...], int]]) -> Counts:
-    """In how many ways a bucket and those after it can go on."""
+    """In how many ways a bucket and those after it can take the remaining balls."""
     before = np.zeros_like(ways)
     for taken, _ in options:
         rest = tuple(slice(0, n - k) for n, k in zip(ways.shape, taken, strict=True))
@@ -154,7 +153,7 @@ def _listed(
     alike: tuple[tuple[int, ...], ...] = (),
     most: int | None = None,
 ) -> Ints:
-    """What vectors say of the first buckets; with `most`, no more than so many."""
+    """The values of vectors for the first buckets; with `most`, no more than that many rows."""
     throws = _throws(sizes, factors)
     rows = np.ones((1, 0), dtype=np.int64)
     thrown = np.zeros((1, len(throws.balls)), dtype=np.int64)
@@ -172,11 +171,11 @@ def _listed(
             if most is None and sum(part.size for part, _ in grown) > LISTED:
                 raise PlanError(
                     f"labels of sizes {_shortly(sizes)} can be cut into {throws.most} pieces in "
-                    f"{count_parts(sizes, factors):,} ways, too many to be listed"
+                    f"{count_parts(sizes, factors):,} ways, too many to list"
                 )
         rows = np.concatenate([part for part, _ in grown])[:most]
         thrown = np.concatenate([part for _, part in grown])[:most]
-    # Balls of unlike kinds can make the same number of pieces.
+    # Different balls can multiply to the same number of pieces.
     return np.unique(rows, axis=0) if buckets else rows
 
 

@@ -53,9 +53,9 @@ class View:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Costs are looked up by views, many times by each.
-        found = hash((self.labels, self.sizes, self.reads, self.output))
-        object.__setattr__(self, "_hash", found)
+        # Costs are looked up by view, many times for each.
+        own_hash = hash((self.labels, self.sizes, self.reads, self.output))
+        object.__setattr__(self, "_hash", own_hash)
 
     def __hash__(self) -> int:
         return self._hash
@@ -76,7 +76,7 @@ class View:
 
 
 def is_planned(vertex: Vertex) -> bool:
-    """Whether a vertex is computed by tiles; inputs are given, fills made where they are read."""
+    """Whether a vertex is computed by tiles; inputs are given, fills generated where read."""
     return not isinstance(vertex.op, Input | Fill)
 
 
@@ -84,6 +84,11 @@ def view_of(graph: Graph, vertex: Vertex) -> View:
     """The view of a planned vertex."""
     shapes = tuple(graph[name].shape for name in vertex.inputs)
     return _view_of(vertex.op, shapes, vertex.shape)
+
+
+def planned_views(graph: Graph) -> list[tuple[str, View]]:
+    """The vertices that are planned, by name, with their views."""
+    return [(v.name, view_of(graph, v)) for v in graph.vertices.values() if is_planned(v)]
 
 
 @lru_cache(maxsize=1 << 12)
@@ -144,7 +149,7 @@ def _plain(labels: Labels | list[str | None], shape: tuple[int, ...]) -> Dims:
 def _view(
     labels: Labels, sizes: dict[str, int], reads: list[Dims | None] | list[Dims], output: Dims
 ) -> View:
-    """The view over the labels that some dimension carries; there is nothing to cut of size 0."""
+    """The view over the labels that some dimension carries; a label of size 0 cannot be cut."""
     empty = {label for label in labels if sizes[label] == 0}
     if empty:
         reads = [_without(empty, dims) for dims in reads]
@@ -161,17 +166,17 @@ def _without(labels: set[str], dims: Dims | None) -> Dims | None:
 
 
 def _reshape(op: Reshape) -> View:
-    """A label is cut where it is outermost in its groups: then a piece of it is one block."""
+    """A label can be cut if it is outermost in its groups: then a piece of it is one block."""
     sizes = dict(op.sizes)
     outermost = {g[0] for g in op.input} & {g[0] for g in op.groups}
 
     def dims(groups: tuple[Labels, ...]) -> Dims:
-        found: list[Dim] = []
+        made: list[Dim] = []
         for group in groups:
             size = prod(sizes[label] for label in group)
             head = group[0] if group[0] in outermost and size else None
-            found.append(Dim(head, 0, size, size // max(sizes[group[0]], 1) if head else 1))
-        return tuple(found)
+            made.append(Dim(head, 0, size, size // max(sizes[group[0]], 1) if head else 1))
+        return tuple(made)
 
     labels = tuple(label for label in sizes if label in outermost)
     return _view(labels, sizes, [dims(op.input)], dims(op.groups))

@@ -79,7 +79,7 @@ class Bounding:
             if self.terms is None:
                 self.terms = self._terms(whole)
                 largest = max((term[0][1].size for term in self.terms), default=0)
-                # No larger than the largest table, a cap joins nothing more than the first one did.
+                # A cap below the largest given table joins nothing, so the bound would not rise.
                 self.levels[1:] = [cells for cells in self.levels[1:] if cells > largest]
             cells = self.levels.pop(0)
             bound = bound_by_mini_buckets(

@@ -24,9 +24,9 @@ from eindecomp.solve.problem.problem import Problem
 CELLS = 1 << 25  # the most cells of a table: 256 MiB, and 128 MiB for its argmin
 TOTAL_BYTES = 1 << 30  # the most bytes of all argmin tables, which back-tracking needs
 WORK = 1 << 33  # the most cells summed over all eliminations
-QUICK_WORK = 1 << 31  # the same where reductions or bounds would come next
+QUICK_WORK = 1 << 31  # the same, if bounds and reductions can be tried instead
 _COMPILED_WORK = 1 << 27  # from here on, compiled loops save more time than loading them takes
-_AT_ONCE = 1 << 16  # a joined table of up to so many cells is held whole
+_AT_ONCE = 1 << 16  # joined tables of up to so many cells are built as a whole
 _COMPRESSED = 1 << 21  # from so many cells on, look for choices that are alike
 _SPARSE = 4  # ... if the joined table has so many times the cells of all its parts
 

@@ -112,7 +112,7 @@ def fold_all(run: Run) -> tuple[CostNetwork, Lift]:
             choice = step.lift(choice)
         return choice
 
-    # Powers of tables add up costs many times over: they must be exact.
+    # Folding adds up costs in float64: integers that it cannot hold exactly stay unfolded.
     if problem.integral and not problem.exact_in_floats:
         return network, unfold
     while (smaller := fold(network, run.deadline)) is not None:

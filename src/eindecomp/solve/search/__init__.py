@@ -1,1 +1,1 @@
-"""Search where exact methods are too much: local search, then branch and bound."""
+"""Search, for what exact methods cannot finish: local search, then branch and bound."""

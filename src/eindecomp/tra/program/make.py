@@ -12,7 +12,7 @@ from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.space.cut import span_of, used_axes
 from eindecomp.planner.space.decision import decided_choices
 from eindecomp.planner.space.overlaps import overlaps, totals
-from eindecomp.planner.space.view import Dim, view_of
+from eindecomp.planner.space.view import view_of
 from eindecomp.tra.program.buffers import Buffer, Role
 from eindecomp.tra.program.patterns import pattern_of
 from eindecomp.tra.program.program import Program
@@ -26,7 +26,7 @@ from eindecomp.tra.program.steps import (
     Read,
     ReduceScatter,
 )
-from eindecomp.tra.program.tiling import Tiling, replicated_axes
+from eindecomp.tra.program.tiling import Tiling, replicated_axes, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,8 +143,8 @@ class _Making:
             if split:
                 self.steps.append(AllGather(vertex.name, home, split))
         self.lies[vertex.name] = [home]
-        if decision.further is not None:
-            second = self.buffer(vertex, Role.SECOND, Tiling(decision.further))
+        if decision.second is not None:
+            second = self.buffer(vertex, Role.SECOND, Tiling(decision.second))
             self._move(vertex.name, home, second)
             self.lies[vertex.name].append(second)
 
@@ -185,8 +185,7 @@ class _Making:
     def add_output(self, vertex: Vertex) -> None:
         """Where an output is gathered from."""
         if isinstance(vertex.op, Fill):
-            whole = tuple(span_of(Dim(None, 0, size), 0) for size in vertex.shape)
-            made = self.buffer(vertex, Role.HOME, Tiling(whole))
+            made = self.buffer(vertex, Role.HOME, Tiling(uncut(vertex.shape)))
             self.steps.append(Generate(made, None))
             self.outputs[vertex.name] = made
         elif not isinstance(vertex.op, Input):

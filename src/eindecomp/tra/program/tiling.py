@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import Cut, nested_axes, parts_of, used_axes
+from eindecomp.planner.space.cut import Cut, nested_axes, parts_of, span_of, used_axes
 from eindecomp.planner.space.overlaps import totals
-from eindecomp.tra.boxes import Box, shares, volume
+from eindecomp.planner.space.view import Dim
+from eindecomp.tra.boxes import Box, shares
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eindecomp.planner.space.cut import Span
     from eindecomp.planner.space.mesh import Mesh
 
@@ -117,6 +120,6 @@ def replicated_axes(mesh: Mesh, cut: Cut) -> int:
     return ((1 << len(mesh.sizes)) - 1) & ~used_axes(cut)
 
 
-def nbytes(tiling: Tiling, mesh: Mesh, device: int, item: int) -> int:
-    """The bytes of a device's block."""
-    return volume(tiling.box(mesh, device)) * item
+def uncut(shape: Sequence[int]) -> Cut:
+    """The cut that gives every device the whole tensor."""
+    return tuple(span_of(Dim(None, 0, size), 0) for size in shape)

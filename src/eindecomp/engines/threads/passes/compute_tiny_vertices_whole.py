@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from eindecomp.engines.threads.tiled import Tile, whole_box
+from eindecomp.engines.threads.tiled import undivided
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.work import operations
 from eindecomp.lang.einsum import EinSum
 
 if TYPE_CHECKING:
-    from eindecomp.engines.threads.tiled import TiledProgram, TiledVertex
-    from eindecomp.graph.graph import Graph
+    from eindecomp.engines.threads.tiled import TiledProgram
     from eindecomp.graph.vertex import Vertex
 
 _TINY = 50_000  # operations that one thread is done with before another has woken up
@@ -30,19 +29,9 @@ def compute_tiny_vertices_whole(program: TiledProgram) -> TiledProgram:
     least = min(_TINY, sum(work.values()) // _SHARE)
     tiny = {name for name, operations in work.items() if operations < least}
     tiny |= {each.name for each in program.vertices if _is_small_fill(graph[each.name])}
-    vertices = (_undivided(graph, v) if v.name in tiny else v for v in program.vertices)
+    vertices = (undivided(graph, v) if v.name in tiny else v for v in program.vertices)
     return replace(program, vertices=tuple(vertices))
 
 
 def _is_small_fill(vertex: Vertex) -> bool:
     return isinstance(vertex.op, Fill) and vertex.elements < _TINY
-
-
-def _undivided(graph: Graph, tiled: TiledVertex) -> TiledVertex:
-    vertex = graph[tiled.name]
-    reads = tuple(
-        None if box is None else whole_box(graph[name].shape)
-        for name, box in zip(vertex.inputs, tiled.tiles[0].reads, strict=True)
-    )
-    devices = tuple(sorted(device for tile in tiled.tiles for device in tile.devices))
-    return replace(tiled, tiles=(Tile(whole_box(vertex.shape), reads, devices),), reductions=())

@@ -1,4 +1,4 @@
-"""Compiling generated loops once a machine: in memory, and on disk for the processes to come."""
+"""Compiling generated source once per machine: kept in memory, and on disk for later processes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compile_source(
 def _compile(source: str, description: str, names: Mapping[str, Any]) -> Callable[[int], None]:
     key = versions() + source
     name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:32]}"
-    # Anything may be wrong with a file; whatever it is, compiling mends it.
+    # Whatever is wrong with the file, compiling again repairs it.
     with suppress(Exception):
         if (code := load(key)) is not None:
             return link(code, name)

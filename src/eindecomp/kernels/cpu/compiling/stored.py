@@ -45,7 +45,7 @@ class Stored:
     def load_overload(self, signature: Any, target: Any) -> CompileResult | None:
         """The function from disk, or None."""
         make_ready()  # whether it is loaded or compiled then
-        # Anything may be wrong with a file; whatever it is, compiling mends it.
+        # Whatever is wrong with the file, compiling again repairs it.
         with suppress(Exception):
             data = load(self._key_of(signature))
             if data is not None:
@@ -95,7 +95,7 @@ def sources_of(folder: Path) -> str | None:
 
 @cache
 def make_ready() -> None:
-    """Load what numba loads at the first use: halfway it would be of no use ever after."""
+    """Load what numba loads at its first use; interrupted there, it would stay broken."""
     target: Any = cpu_target
     with uninterrupted():
         target.typing_context.refresh()

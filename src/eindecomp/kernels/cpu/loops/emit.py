@@ -44,7 +44,7 @@ _MAX_SIGNED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class NamedValue:
     """The name of a computed value and its type; a weak one only lends its kind."""
 
     name: str
@@ -53,40 +53,40 @@ class Value:
 
 
 @dataclass(slots=True)
-class Lines:
+class ScalarLines:
     """Lines of one block, in which equal expressions are computed once."""
 
     prefix: str
-    args: Callable[[int], Value]
-    scalars: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    args: Callable[[int], NamedValue]
+    scalars: Mapping[str, NamedValue] = field(default_factory=dict[str, NamedValue])
     lines: list[str] = field(default_factory=list[str])
-    _known: dict[Expr | tuple[str, DType], Value] = field(
-        default_factory=dict["Expr | tuple[str, DType]", Value]
+    _known: dict[Expr | tuple[str, DType], NamedValue] = field(
+        default_factory=dict["Expr | tuple[str, DType]", NamedValue]
     )
 
-    def value(self, expr: Expr) -> Value:
+    def value(self, expr: Expr) -> NamedValue:
         """Compute an expression whose conversions are explicit (`with_casts`)."""
         found = self._known.get(expr)
         if found is None:
             found = self._known[expr] = self._make(expr)
         return found
 
-    def cast(self, value: Value, to: DType) -> Value:
+    def cast(self, value: NamedValue, to: DType) -> NamedValue:
         """Convert a value; a low-precision type rounds and stays in float32."""
         if value.type == to:
-            return Value(value.name, to)
+            return NamedValue(value.name, to)
         key = (value.name, to)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._name(cast_text(value, to), widen(to))
         return found
 
-    def _name(self, text: str, of: DType, weak: bool = False) -> Value:
+    def _name(self, text: str, of: DType, weak: bool = False) -> NamedValue:
         name = f"{self.prefix}{len(self.lines)}"
         self.lines.append(f"{name} = {text}")
-        return Value(name, of, weak)
+        return NamedValue(name, of, weak)
 
-    def _make(self, expr: Expr) -> Value:
+    def _make(self, expr: Expr) -> NamedValue:
         match expr:
             case Arg(index):
                 return self.args(index)
@@ -98,7 +98,7 @@ class Lines:
                     of = UNSIGNED
                 return self._name(literal(number, of), of, True)
             case Tuple():
-                raise AssertionError("a tuple is taken apart before")
+                raise AssertionError("tuples are taken apart by the caller")
             case Call(op, args) if FUNCTIONS[op].result is Result.CAST:
                 return self.cast(self.value(args[0]), dtype(op))
             case Call("where", (condition, first, second)):
@@ -109,7 +109,7 @@ class Lines:
             case Call(op, args):
                 return self._call(op, args)
 
-    def _call(self, op: str, args: tuple[Expr, ...]) -> Value:
+    def _call(self, op: str, args: tuple[Expr, ...]) -> NamedValue:
         match op, args:
             case "pow", (base, Const(number)):
                 operand = self.value(base)
@@ -131,7 +131,7 @@ class Lines:
                 result = of
         return self._name(call_text(op, names, of, result), result, weak)
 
-    def _meet(self, args: tuple[Expr, ...]) -> list[Value]:
+    def _meet(self, args: tuple[Expr, ...]) -> list[NamedValue]:
         """Compute operands in one type: that of those which are not literals."""
         found = [self.value(arg) for arg in args]
         strong = [value.type for value in found if not value.weak]
@@ -139,7 +139,7 @@ class Lines:
         return [
             self._name(literal(arg.value, to), to, value.weak)
             if isinstance(arg, Const) and value.type != to
-            else Value(self.cast(value, to).name, to, value.weak)
+            else NamedValue(self.cast(value, to).name, to, value.weak)
             for arg, value in zip(args, found, strict=True)
         ]
 
@@ -156,7 +156,7 @@ def literal(number: Number | np.generic, of: DType) -> str:
     return f"{caster(widen(of))}({float(np.real(number))!r})"
 
 
-def cast_text(value: Value, to: DType) -> str:
+def cast_text(value: NamedValue, to: DType) -> str:
     """The conversion of a value to a type, as `numpy_backend.cast` does it."""
     name, of = value.name, value.type
     if to == BOOL:
@@ -269,7 +269,7 @@ def _power_text(x: str, y: str, of: DType) -> str:
     return f"{to}({'power_complex' if of.kind == 'c' else 'math.pow'}({x}, {y}))"
 
 
-def _short_power(base: Value, number: Number) -> str | None:
+def _short_power(base: NamedValue, number: Number) -> str | None:
     """Small whole powers by multiplication, which is as exact as calling a library, and fast."""
     if isinstance(number, complex) or number not in (1, 2, 3, 4) or base.type == BOOL:
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from eindecomp.kernels.cpu.loops.emit import Lines, Value, literal
+from eindecomp.kernels.cpu.loops.emit import NamedValue, ScalarLines, literal
 from eindecomp.lang.dtypes import widen
 from eindecomp.lang.scalar import Call, Const, Expr
 
@@ -104,9 +104,9 @@ class _Writer:
             return f"store_{access.type.name}({pointer}, {index}, {value})"
         return f"store_bytes_{access.type.name}({pointer}, {index} * {pointer}_step, {value})"
 
-    def _computing(self, args: Callable[[int], Value]) -> Lines:
-        scalars = {f"s{k}": Value(f"s{k}", t, True) for k, t in enumerate(self.nest.scalars)}
-        return Lines(self._fresh(), args, scalars)
+    def _computing(self, args: Callable[[int], NamedValue]) -> ScalarLines:
+        scalars = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(self.nest.scalars)}
+        return ScalarLines(self._fresh(), args, scalars)
 
     def _open(self, prefix: str, name: str, access: Access, index: dict[int, str]) -> str:
         """Name the address of one array where the loops stand, and its step along the vector."""
@@ -119,11 +119,11 @@ class _Writer:
 
     def _loader(
         self, prefix: str, index: dict[int, str], inside: list[str], at: str = "j"
-    ) -> Callable[[int], Value]:
+    ) -> Callable[[int], NamedValue]:
         """Read inputs: those without the vector loop ahead of it, the others in the list given."""
-        known: dict[int, Value] = {}
+        known: dict[int, NamedValue] = {}
 
-        def load(k: int) -> Value:
+        def load(k: int) -> NamedValue:
             if k not in known:
                 access = self.nest.inputs[k]
                 pointer = self._open(prefix, f"a{k}", access, index)
@@ -134,7 +134,7 @@ class _Writer:
                     inside.append(text)
                 else:
                     self._put(text)
-                known[k] = Value(name, widen(access.type))
+                known[k] = NamedValue(name, widen(access.type))
             return known[k]
 
         return load
@@ -148,18 +148,23 @@ class _Writer:
         found = [lines.value(expr) for expr in self.program.join]
         state = [lines.cast(v, t) for v, t in zip(found, self.program.state, strict=True)]
         if self.program.combine is not None:
-            # One value is aggregated: the neutral state with it, as wherever there are more.
+            # A single value is combined with the neutral state, as several values are.
             pairs = zip(self.program.identity, self.program.state, strict=True)
-            neutral = [Value(literal(x, t), t) for x, t in pairs]
+            neutral = [NamedValue(literal(x, t), t) for x, t in pairs]
             state = self._combine(neutral, state, lines.lines)
         stores = self._stores(lines, state, index, "q_", "j")
         with self._under(f"for j in range(n{self.nest.vector}):"):
             self._put(*reads, *lines.lines, *stores)
 
     def _stores(
-        self, lines: Lines, state: list[Value], index: dict[int, str], prefix: str, at: str
+        self,
+        lines: ScalarLines,
+        state: list[NamedValue],
+        index: dict[int, str],
+        prefix: str,
+        at: str,
     ) -> list[str]:
-        """Finish a state if it is to be, and store it; returns the stores."""
+        """Finish a state if the program does, and return the lines that store it."""
         if self.program.finish is not None:
             own = self._computing(lambda k: state[k])
             finished = [own.value(expr) for expr in self.program.finish]
@@ -264,10 +269,10 @@ class _Writer:
     ) -> None:
         """Combine the values of `unroll` steps of the innermost loop with the states."""
         body: list[str] = []
-        shared: dict[tuple[int, int, int], Value] = {}
+        shared: dict[tuple[int, int, int], NamedValue] = {}
         [(inner, step)] = stepping.items()
         for row in range(rows):
-            state = [Value(f"w{row}_{k}", of) for k, of in enumerate(self.program.state)]
+            state = [NamedValue(f"w{row}_{k}", of) for k, of in enumerate(self.program.state)]
             body += [
                 f"w{row}_{k} = reload_{of.name}({self._slot(k, row, rows)})"
                 for k, of in enumerate(self.program.state)
@@ -291,12 +296,12 @@ class _Writer:
         row: int,
         step: int,
         inner: int,
-        load: Callable[[int], Value],
-        shared: dict[tuple[int, int, int], Value],
-    ) -> Callable[[int], Value]:
+        load: Callable[[int], NamedValue],
+        shared: dict[tuple[int, int, int], NamedValue],
+    ) -> Callable[[int], NamedValue]:
         """Read an input once for all rows and steps that see the same element of it."""
 
-        def args(k: int) -> Value:
+        def args(k: int) -> NamedValue:
             loops = self.nest.inputs[k].loops
             key = (k, row if self.nest.row in loops else 0, step if inner in loops else 0)
             if key not in shared:
@@ -306,8 +311,8 @@ class _Writer:
         return args
 
     def _combined(
-        self, state: list[Value], args: Callable[[int], Value], body: list[str]
-    ) -> list[Value]:
+        self, state: list[NamedValue], args: Callable[[int], NamedValue], body: list[str]
+    ) -> list[NamedValue]:
         program = self.program
         lines = self._computing(args)
         lines.lines = body
@@ -317,14 +322,16 @@ class _Writer:
             if a.type == b.type == program.state[0]:
                 name = f"{lines.prefix}{len(body)}"
                 body.append(f"{name} = muladd({a.name}, {b.name}, {state[0].name})")
-                return [Value(name, program.state[0])]
+                return [NamedValue(name, program.state[0])]
         joined = [
             lines.cast(lines.value(expr), of)
             for expr, of in zip(program.join, program.state, strict=True)
         ]
         return self._combine(state, joined, body)
 
-    def _combine(self, left: list[Value], right: list[Value], body: list[str]) -> list[Value]:
+    def _combine(
+        self, left: list[NamedValue], right: list[NamedValue], body: list[str]
+    ) -> list[NamedValue]:
         both = [*left, *right]
         lines = self._computing(lambda k: both[k])
         lines.lines = body
@@ -341,14 +348,14 @@ class _Writer:
             with self._under("for j in range(half):"):
                 for row in range(rows):
                     body: list[str] = []
-                    sides: list[list[Value]] = []
+                    sides: list[list[NamedValue]] = []
                     for side, at in (("l", "j"), ("h", "j + half")):
                         sides.append([])
                         for k, of in enumerate(self.program.state):
                             name = f"{side}{row}_{k}"
                             slot = self._slot(k, row, rows, at)
                             body.append(f"{name} = reload_{of.name}({slot})")
-                            sides[-1].append(Value(name, of))
+                            sides[-1].append(NamedValue(name, of))
                     folded = self._combine(sides[0], sides[1], body)
                     self._put(*body)
                     for k, (of, value) in enumerate(zip(self.program.state, folded, strict=True)):
@@ -363,7 +370,7 @@ class _Writer:
 
     def _finish_row(self, row: int, rows: int, index: dict[int, str], count: str) -> None:
         """Finish the states of so many lanes of one row and store them."""
-        state = [Value(f"e{k}", of) for k, of in enumerate(self.program.state)]
+        state = [NamedValue(f"e{k}", of) for k, of in enumerate(self.program.state)]
         lines = self._computing(lambda k: state[k])
         lines.lines += [
             f"e{k} = reload_{of.name}({self._slot(k, row, rows)})"

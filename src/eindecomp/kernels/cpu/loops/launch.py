@@ -13,13 +13,13 @@ from numpy.lib.stride_tricks import as_strided
 from eindecomp.kernels.cpu.compiling.compile import compile_source
 from eindecomp.kernels.cpu.loops.generate import source_of
 from eindecomp.kernels.cpu.loops.nest import LANES, Access, Nest
-from eindecomp.kernels.cpu.loops.strides import Layout, lay_out, sizes_of, strides_of
+from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, sizes_of, strides_of
 from eindecomp.lang.scalar import Call, Const
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eindecomp.kernels.cpu.loops.point_program import Program
+    from eindecomp.kernels.cpu.loops.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 SMALL = 2**17
-"""Points below which blocking a nest is not worth compiling another one."""
+"""Number of points below which a blocked nest is not worth compiling."""
 LARGE = 2**27
-"""Points from which on a few percent are worth compiling a tile of twice as many rows."""
+"""Number of points from which a few percent justify compiling a tile of twice as many rows."""
 KEPT = 256
-"""Layouts a program remembers: a vertex has a handful, unless its tiles differ a lot."""
+"""How many array layouts a kernel remembers; a vertex usually has a handful."""
 _INTEGERS = 1 << 13  # more than the sizes, strides and addresses of any nest
 
 
@@ -45,7 +45,7 @@ class Pack:
 
 
 def packed(inputs: Sequence[Array], packs: Sequence[Pack]) -> list[Array]:
-    """The inputs, those that are to be copied first as copies."""
+    """The inputs, with copies in place of those that are packed."""
     found = list(inputs)
     for pack in packs:
         seen = as_strided(found[pack.which], pack.shape, pack.strides, writeable=False)
@@ -64,7 +64,7 @@ class Launch(Protocol):
 
 
 class _Space(local):
-    """Each thread's own memory for what a call is given: asking for an address takes long."""
+    """Each thread's buffer for the arguments of a call, since asking for an address is slow."""
 
     def __init__(self) -> None:
         self.integers = np.empty(_INTEGERS, np.int64)
@@ -73,7 +73,7 @@ class _Space(local):
         self._scratch_address = 0
 
     def scratch_for(self, size: int) -> int:
-        """The address of so many bytes."""
+        """The address of a buffer of at least `size` bytes."""
         if size > self._scratch.size:
             self._scratch = np.empty(size, np.uint8)
             self._scratch_address = self._scratch.__array_interface__["data"][0]
@@ -118,7 +118,7 @@ class Loops:
 
     def __init__(
         self,
-        program: Program,
+        program: PointProgram,
         inputs: Sequence[Labels],
         output: Labels,
         scalars: Sequence[DType] = (),
@@ -139,7 +139,7 @@ class Loops:
         outputs: Sequence[Array],
         scalars: Sequence[Array] = (),
     ) -> None:
-        """Compute the outputs, which overlap no input unless it was said."""
+        """Compute the outputs; they overlap no input unless `overlaps` is set."""
         key = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
         call = self._calls.get(key, ...)  # None where there is nothing to compute
         if call is ...:
@@ -199,7 +199,7 @@ def _packing(
     return pack, own
 
 
-def choose_vector(layout: Layout, itemsizes: Sequence[int]) -> tuple[str, list[int]]:
+def choose_vector(layout: Strides, itemsizes: Sequence[int]) -> tuple[str, list[int]]:
     """The loop for the machine's vectors, and the inputs worth copying for its sake."""
     loops = [*layout.results, *layout.aggregated]
     if not loops:
@@ -209,7 +209,7 @@ def choose_vector(layout: Layout, itemsizes: Sequence[int]) -> tuple[str, list[i
     return best, costs[best][1]
 
 
-def _cost(layout: Layout, vector: str, itemsizes: Sequence[int]) -> tuple[float, list[int]]:
+def _cost(layout: Strides, vector: str, itemsizes: Sequence[int]) -> tuple[float, list[int]]:
     """About how many cycles a nest takes with a vector loop, and the inputs copied for it."""
     points = prod(layout.sizes.values())
     size = max(1, layout.sizes[vector])
@@ -233,8 +233,8 @@ def _cost(layout: Layout, vector: str, itemsizes: Sequence[int]) -> tuple[float,
 
 
 def make_nest(
-    program: Program,
-    layout: Layout,
+    program: PointProgram,
+    layout: Strides,
     vector: str,
     input_types: Sequence[DType],
     output_types: Sequence[DType],
@@ -279,8 +279,8 @@ def make_nest(
 
 
 def _blocking(
-    program: Program,
-    layout: Layout,
+    program: PointProgram,
+    layout: Strides,
     vector: str,
     results: list[str],
     aggregated: list[str],
@@ -308,7 +308,7 @@ def _blocking(
 
 
 def _is_light(call: Call) -> bool:
-    """Whether a call is an instruction or two."""
+    """Whether a call takes only one or two instructions."""
     match call:
         case Call("add" | "sub" | "mul" | "abs" | "min" | "max"):
             return True
@@ -321,7 +321,7 @@ def _is_light(call: Call) -> bool:
 def _call(
     function: Callable[[int], None],
     nest: Nest,
-    layout: Layout,
+    layout: Strides,
     numbers: dict[str, int],
     packs: tuple[Pack, ...],
 ) -> LoopsCall:

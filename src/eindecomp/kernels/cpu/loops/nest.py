@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eindecomp.kernels.cpu.loops.point_program import Program
+    from eindecomp.kernels.cpu.loops.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
 
 BLOCK = 4096
@@ -38,7 +38,7 @@ class Access:
 class Nest:
     """A loop nest, complete but for addresses, sizes and strides."""
 
-    program: Program
+    program: PointProgram
     inputs: tuple[Access, ...]
     scalars: tuple[DType, ...]
     outputs: tuple[Access, ...]

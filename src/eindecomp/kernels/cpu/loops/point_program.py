@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class PointProgram:
     """The scalar functions of a loop, their conversions explicit.
 
     `join` reads inputs and gives the values of a state, `combine` two states, `finish` one state.
@@ -33,7 +33,7 @@ class Program:
     fuses: bool = False
     """Whether a state is a plain sum of floats, whose last multiplication may be fused with it."""
 
-    def finished(self, finish: tuple[Expr, ...]) -> Program:
+    def finished(self, finish: tuple[Expr, ...]) -> PointProgram:
         """The same program with its states finished."""
         return replace(self, finish=finish)
 
@@ -59,18 +59,18 @@ def number_scalars(expr: Expr, names: Sequence[str]) -> Expr:
     return substitute(expr, lambda leaf: position[leaf.name] if isinstance(leaf, Scalar) else leaf)
 
 
-def make_program(op: EinSum, types: Sequence[DType], scalars: Mapping[str, DType]) -> Program:
+def make_program(op: EinSum, types: Sequence[DType], scalars: Mapping[str, DType]) -> PointProgram:
     """The program of an EinSum over inputs of the given types, up to its unfinished state."""
     typed = [with_casts(value, types, scalars) for value in values(op.join)]
     join = tuple(expr for expr, _ in typed)
     if op.agg is None:
-        return Program(join, (concrete(typed[0][1]),))
+        return PointProgram(join, (concrete(typed[0][1]),))
     state = tuple(widen(concrete(t)) for t in op.agg.state_types([t for _, t in typed], scalars))
     both = [*state, *state]
     combine = tuple(with_casts(v, both, {})[0] for v in values(safe_combine(op.agg, state)))
     identity = tuple(op.agg.identity_for(state))
     fuses = op.agg == SUM and state[0].kind == "f"
-    return Program(join, state, combine, identity, None, fuses)
+    return PointProgram(join, state, combine, identity, None, fuses)
 
 
 def finish_of(agg: Monoid, state: Sequence[DType]) -> tuple[Expr, ...] | None:
@@ -78,13 +78,13 @@ def finish_of(agg: Monoid, state: Sequence[DType]) -> tuple[Expr, ...] | None:
     return None if agg.finish is None else (with_casts(agg.finish, state, {})[0],)
 
 
-def combine_program(program: Program) -> Program:
+def combine_program(program: PointProgram) -> PointProgram:
     """The map that combines two states, given as inputs, into one."""
     assert program.combine is not None  # noqa: S101
-    return Program(program.combine, program.state)
+    return PointProgram(program.combine, program.state)
 
 
-def finish_program(finish: tuple[Expr, ...], state: Sequence[DType]) -> Program:
+def finish_program(finish: tuple[Expr, ...], state: Sequence[DType]) -> PointProgram:
     """The map from states, given as inputs, to results."""
     kinds = tuple(concrete(with_casts(expr, state, {})[1]) for expr in finish)
-    return Program(finish, kinds)
+    return PointProgram(finish, kinds)

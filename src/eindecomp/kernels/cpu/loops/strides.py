@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Layout:
+class Strides:
     """Sizes of loops, and the byte stride along each loop that an array has.
 
     `results` are the loops of the result, `aggregated` the others, outermost first.
@@ -63,7 +63,7 @@ def lay_out(
     inputs: list[dict[str, int]],
     outputs: list[dict[str, int]],
     output: Labels,
-) -> Layout:
+) -> Strides:
     """Order and merge loops: those of the result as it lies in memory, the others as inputs do."""
     loops = {label for label, size in sizes.items() if size != 1}
     inputs, outputs = (
@@ -79,7 +79,7 @@ def lay_out(
     aggregated = sorted(
         (k for k in sizes if k in loops and k not in output), key=lambda k: -reach[k]
     )
-    layout = Layout(
+    layout = Strides(
         {k: sizes[k] for k in sizes if k in loops}, inputs, outputs, results, aggregated
     )
     for group in (layout.results, layout.aggregated):
@@ -88,7 +88,7 @@ def lay_out(
     return layout
 
 
-def _merge(layout: Layout, group: list[str]) -> bool:
+def _merge(layout: Strides, group: list[str]) -> bool:
     """Merge two loops that every array walks as one; whether there were such."""
     for outer in group:
         for inner in group:

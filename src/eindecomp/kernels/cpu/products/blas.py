@@ -15,14 +15,14 @@ from eindecomp.kernels.cpu.loops.launch import LoopsCall
 from eindecomp.kernels.cpu.products.stacks import over_stack
 
 if TYPE_CHECKING:
-    from eindecomp.kernels.cpu.products.blas_libraries import Library
-    from eindecomp.kernels.cpu.products.product import Product, Side
+    from eindecomp.kernels.cpu.products.blas_libraries import BlasLibrary
+    from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
 
 # Slots 0 to 12 are `call_gemm`'s, then come the arrays and the loops over the stack.
 _SOURCE = over_stack(["call_gemm(at, first, second, result)"], 13)
 
 
-def blas_call(product: Product, library: Library) -> LoopsCall | None:
+def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
     """A call for a product of one type; None if the library cannot take it.
 
     Every matrix has neighbours along its rows or columns.
@@ -50,7 +50,7 @@ def blas_call(product: Product, library: Library) -> LoopsCall | None:
     return LoopsCall(function, np.array(integers, np.int64), addresses, 0, product.packs)
 
 
-def _turn(side: Side, itemsize: int) -> tuple[int, int]:
+def _turn(side: MatrixSteps, itemsize: int) -> tuple[int, int]:
     """Whether Fortran is to transpose a matrix, as its letter, and the step between columns."""
     return (ord("N"), side.column) if side.row == itemsize else (ord("T"), side.row)
 

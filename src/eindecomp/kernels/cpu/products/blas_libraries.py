@@ -27,7 +27,7 @@ _SEQUENTIAL = 1  # MKL's number for a layer without threads
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class BlasLibrary:
     """One BLAS: where its matrix products are, by type, and the largest size it takes."""
 
     name: str
@@ -36,10 +36,10 @@ class Library:
 
 
 @cache
-def libraries() -> tuple[Library, ...]:
-    """All that there are, NumPy's before SciPy's."""
+def libraries() -> tuple[BlasLibrary, ...]:
+    """All BLAS libraries that can be called, NumPy's before SciPy's."""
     _load_mkl()
-    found: dict[str, Library] = {}
+    found: dict[str, BlasLibrary] = {}
     selected: Any = controller().select(user_api="blas")
     loaded: list[dict[str, Any]] = selected.info()
     for info in loaded:
@@ -48,7 +48,7 @@ def libraries() -> tuple[Library, ...]:
     return tuple(found[name] for name in sorted(found, reverse=True)) or (_scipy(),)
 
 
-def _read(info: Mapping[str, Any]) -> Library | None:
+def _read(info: Mapping[str, Any]) -> BlasLibrary | None:
     with suppress(OSError):
         opened = ctypes.CDLL(info["filepath"])
         for spelling, largest in _SPELLINGS.items():
@@ -58,12 +58,12 @@ def _read(info: Mapping[str, Any]) -> Library | None:
                     for dtype, name in _PRODUCTS.items()
                 }
                 addresses = {dtype: at.value or 0 for dtype, at in products.items()}
-                return Library(f"{info['internal_api']} {info['version']}", addresses, largest)
+                return BlasLibrary(f"{info['internal_api']} {info['version']}", addresses, largest)
     return None
 
 
-def _scipy() -> Library:
-    """SciPy's, through the addresses that it hands out: where libraries cannot be looked into."""
+def _scipy() -> BlasLibrary:
+    """SciPy's BLAS by the addresses it exports, where libraries cannot be searched."""
     offered: Any = import_module("scipy.linalg.cython_blas")  # a compiled module without types
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -71,7 +71,7 @@ def _scipy() -> Library:
     title.restype, title.argtypes = ctypes.c_char_p, [ctypes.py_object]
     capsules = {dtype: offered.__pyx_capi__[name] for dtype, name in _PRODUCTS.items()}
     addresses = {dtype: pointer(capsule, title(capsule)) for dtype, capsule in capsules.items()}
-    return Library("scipy", addresses, 2**31 - 1)
+    return BlasLibrary("scipy", addresses, 2**31 - 1)
 
 
 def _load_mkl() -> None:
@@ -84,6 +84,6 @@ def _load_mkl() -> None:
 
 @cache
 def controller() -> ThreadpoolController:
-    """What says which libraries there are, and how many threads each may use."""
+    """Lists the loaded libraries and sets how many threads each may use."""
     import_module("scipy.linalg.cython_blas")  # what is loaded later is not seen
     return ThreadpoolController()

@@ -16,7 +16,7 @@ LOCK = RLock()
 
 
 class _Limit:
-    """All libraries at one thread; threadpoolctl's own takes ten times as long to make."""
+    """Sets all libraries to one thread, ten times as fast as threadpoolctl's own limit."""
 
     def __init__(self) -> None:
         self._before = [(pool, pool.get_num_threads()) for pool in _pools()]
@@ -37,12 +37,12 @@ def _pools() -> list[Any]:
 
 
 _RUNNING: list[tuple[_Limit, int]] = []
-"""The runs that last: what the first has set, and the thread of each."""
+"""The runs in progress: the limit that the first has set, and the thread of each."""
 
 
 @contextmanager
 def one_thread_each() -> Generator[None]:
-    """Hold BLAS to one thread while anybody's run or measurement lasts."""
+    """Limit BLAS to one thread while any run or measurement is in progress."""
     with LOCK:
         # The setting belongs to the process: the first run makes it, the last undoes it.
         limit = _RUNNING[0][0] if _RUNNING else _Limit()
@@ -58,7 +58,7 @@ def one_thread_each() -> Generator[None]:
 
 
 def forget_others() -> None:
-    """Undo, in a process that was forked, what only runs of threads that it lacks have set."""
+    """In a forked process, undo limits set by runs whose threads were not copied."""
     before = [*_RUNNING]
     _RUNNING[:] = [run for run in before if run[1] == get_ident()]
     if before and not _RUNNING:

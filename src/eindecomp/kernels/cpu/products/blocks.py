@@ -1,4 +1,4 @@
-"""What kernels made of vector blocks share: products by one side, rows in blocks, the call."""
+"""What kernels made of vector blocks share: orientation, blocks of rows, and the call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eindecomp.kernels.cpu.products.stacks import over_stack
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eindecomp.kernels.cpu.products.product import Product, Side
+    from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
     from eindecomp.lang.dtypes import DType
 
     Loop = tuple[int, int, int, int]
@@ -38,9 +38,9 @@ class Oriented:
     rows: int
     columns: int
     depth: int
-    x: Side
-    y: Side
-    z: Side
+    x: MatrixSteps
+    y: MatrixSteps
+    z: MatrixSteps
     loops: tuple[Loop, ...]
     add: bool
 

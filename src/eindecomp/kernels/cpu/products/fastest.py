@@ -22,7 +22,7 @@ from eindecomp.kernels.cache import load, store
 from eindecomp.kernels.cpu.compiling.compile import versions
 from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
-from eindecomp.kernels.cpu.products.product import Product, Side
+from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,13 +98,13 @@ def _round(size: int) -> int:
     return min(_SIDE, 1 << (size - 1).bit_length())
 
 
-def _lie(side: Side, shape: tuple[int, int], item: int) -> Side:
+def _lie(side: MatrixSteps, shape: tuple[int, int], item: int) -> MatrixSteps:
     """A compact matrix with neighbours where another has them."""
     rows, columns = shape
     by_rows = side.column == item or (side.row != item and side.row >= side.column)
     if by_rows:
-        return Side(columns * item if side.row else 0, item if side.column else 0)
-    return Side(item if side.row else 0, rows * item if side.column else 0)
+        return MatrixSteps(columns * item if side.row else 0, item if side.column else 0)
+    return MatrixSteps(item if side.row else 0, rows * item if side.column else 0)
 
 
 def _title(sample: Product) -> str:

@@ -18,7 +18,7 @@ from eindecomp.kernels.cpu.compiling.vectors import (
 )
 from eindecomp.kernels.cpu.loops.launch import Pack
 from eindecomp.kernels.cpu.products.blocks import ROWS, Lines, Oriented, blocks_call, orient
-from eindecomp.kernels.cpu.products.product import Side
+from eindecomp.kernels.cpu.products.product import MatrixSteps
 from eindecomp.lang.dtypes import LOW_PRECISION
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _packed(view: Oriented) -> tuple[Oriented, Pack]:
         loops.insert(0, (size, step if of_x else 0, of_y, of_z))
         if of_x:
             shape, strides, step = (size, *shape), (of_x, *strides), step * size
-    side = Side(item * view.depth, item)
+    side = MatrixSteps(item * view.depth, item)
     return replace(view, x=side, loops=tuple(loops)), Pack(view.x_is, shape, strides)
 
 

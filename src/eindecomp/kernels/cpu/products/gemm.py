@@ -18,13 +18,13 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.cpu.loops.launch import Pack, packed
-from eindecomp.kernels.cpu.loops.strides import Layout, lay_out, sizes_of, strides_of
+from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, sizes_of, strides_of
 from eindecomp.kernels.cpu.products.blas import blas_call
 from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.fastest import fastest
 from eindecomp.kernels.cpu.products.few_rows import few_rows_call
 from eindecomp.kernels.cpu.products.panels import panels_call
-from eindecomp.kernels.cpu.products.product import Product, Side
+from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
 from eindecomp.kernels.cpu.products.tiles import tiles_call
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
@@ -53,7 +53,7 @@ _ROWS = 512
 class Matrices:
     """How arrays are seen as stacks of matrices: [batch…, m, n] and so on, each class in order."""
 
-    layout: Layout
+    layout: Strides
     batch: Labels
     rows: Labels
     columns: Labels
@@ -94,7 +94,7 @@ class Gemm:
 
     def classed(
         self, operands: Sequence[Array], out: Array
-    ) -> tuple[Layout, list[list[str]]] | None:
+    ) -> tuple[Strides, list[list[str]]] | None:
         """The loops by class: batch, rows, columns, summed; None if there are others."""
         op = self.op
         sizes = sizes_of([*op.inputs, op.output], [*operands, out])
@@ -110,7 +110,7 @@ class Gemm:
         return layout, classes
 
     def arrange(
-        self, layout: Layout, classes: list[list[str]], types: tuple[DType, DType, DType]
+        self, layout: Strides, classes: list[list[str]], types: tuple[DType, DType, DType]
     ) -> Matrices | None:
         """The cheapest matrices to see arrays as; None if loops are cheaper."""
         m, n, k = (prod(layout.sizes[label] for label in part) for part in classes[1:])
@@ -143,7 +143,7 @@ def product_ways(product: Product) -> dict[str, Launch]:
 
 
 def _cheapest(
-    layout: Layout, classes: list[list[str]], types: tuple[DType, DType, DType]
+    layout: Strides, classes: list[list[str]], types: tuple[DType, DType, DType]
 ) -> Matrices:
     x, y, z = layout.arrays
 
@@ -161,7 +161,7 @@ def _cheapest(
 
 
 def _candidates(
-    layout: Layout, classes: Sequence[Sequence[str]]
+    layout: Strides, classes: Sequence[Sequence[str]]
 ) -> tuple[list[tuple[Labels, Labels]], ...]:
     """For rows, columns and what is summed, the ways to cut loops into batch and matrix."""
     _, rows, columns, summed = classes
@@ -172,7 +172,7 @@ def _candidates(
     )
 
 
-def _cuts_of(layout: Layout, part: Sequence[str], *, looped: bool) -> list[tuple[Labels, Labels]]:
+def _cuts_of(layout: Strides, part: Sequence[str], *, looped: bool) -> list[tuple[Labels, Labels]]:
     """The runs of a class of loops that some array may see as one step, and the other loops.
 
     Loops of one step follow one another from the longest stride to the shortest.
@@ -190,7 +190,7 @@ def _cuts_of(layout: Layout, part: Sequence[str], *, looped: bool) -> list[tuple
     return [(rest, run) for run, rest in found.items()]
 
 
-def _step(layout: Layout, own: dict[str, int], loops: Sequence[str]) -> int | None:
+def _step(layout: Strides, own: dict[str, int], loops: Sequence[str]) -> int | None:
     """The one step of several loops in an array; None where there is none."""
     if not loops:
         return 0
@@ -203,7 +203,7 @@ def _step(layout: Layout, own: dict[str, int], loops: Sequence[str]) -> int | No
 
 
 def _fits(
-    layout: Layout, own: dict[str, int], rows: Sequence[str], columns: Sequence[str], itemsize: int
+    layout: Strides, own: dict[str, int], rows: Sequence[str], columns: Sequence[str], itemsize: int
 ) -> bool:
     """Whether BLAS takes an array's matrices as they lie."""
     m, n = (_step(layout, own, part) for part in (rows, columns))
@@ -271,7 +271,7 @@ def _product(matrices: Matrices, types: tuple[DType, DType, DType], add: bool) -
     layout, sizes = matrices.layout, matrices.layout.sizes
     parts = (matrices.rows, matrices.columns, matrices.summed)
     m, n, k = (prod(sizes[label] for label in part) for part in parts)
-    sides: list[Side] = []
+    sides: list[MatrixSteps] = []
     steps: list[dict[str, int]] = []
     packs: list[Pack] = []
     for which, ((rows, columns), of) in enumerate(zip(_pairs(matrices), types, strict=True)):
@@ -280,7 +280,7 @@ def _product(matrices: Matrices, types: tuple[DType, DType, DType], add: bool) -
             loops = [*(label for label in matrices.batch if label in own), *rows, *columns]
             packs.append(Pack(which, tuple(sizes[t] for t in loops), tuple(own[t] for t in loops)))
             own = _contiguous(loops, sizes, of.itemsize)
-        sides.append(Side(*(_step(layout, own, part) or 0 for part in (rows, columns))))
+        sides.append(MatrixSteps(*(_step(layout, own, part) or 0 for part in (rows, columns))))
         steps.append(own)
     x, y, z = steps
     loops = tuple((sizes[t], x.get(t, 0), y.get(t, 0), z.get(t, 0)) for t in matrices.batch)

@@ -1,4 +1,4 @@
-"""A matrix product as it lies in memory: what every way to compute it is told."""
+"""A matrix product as it lies in memory: the input of every way to compute it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class MatrixSteps:
     """A stack's matrices: byte steps along rows and columns."""
 
     row: int
     column: int
 
     @property
-    def turned(self) -> Side:
+    def turned(self) -> MatrixSteps:
         """The transposed matrices."""
-        return Side(self.column, self.row)
+        return MatrixSteps(self.column, self.row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Product:
     """Of the first input, the second and the result."""
     shape: tuple[int, int, int]
     """m, n and k."""
-    sides: tuple[Side, Side, Side]
+    sides: tuple[MatrixSteps, MatrixSteps, MatrixSteps]
     loops: tuple[tuple[int, int, int, int], ...] = ()
     """Those over the stack: the size, and the byte step of either input and of the result."""
     packs: tuple[Pack, ...] = ()

@@ -1,4 +1,4 @@
-"""Programs: what a plan's calls are, which arrays they use, and for how long."""
+"""Schedules: what a plan's calls are, which arrays they use, and for how long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp.engines.events import TaskFinished, TensorFreed
-from eindecomp.engines.threads.engine import ThreadsEngine, prepare
+from eindecomp.engines.threads.engine import ThreadsEngine
 
 
 def test_a_fill_that_only_lends_its_sizes_is_not_made():
@@ -22,7 +22,10 @@ def test_a_fill_that_only_lends_its_sizes_is_not_made():
     graph.fill({"i": 4}, 1, name="F")
     graph.output(graph.einsum("ij,i->ij", "X", "F", join="x*2", name="Z"))
     plan = ed.plan(graph, 2, rewrite=False)
-    assert [call.kind for call in prepare(plan).calls] == ["compute", "compute"]
+    assert [call.kind for call in ThreadsEngine().prepare(plan).schedule.calls] == [
+        "compute",
+        "compute",
+    ]
     x = np.ones((4, 3), np.float32)
     assert (ed.run(plan, {"X": x})["Z"] == 2).all()
 
@@ -30,7 +33,7 @@ def test_a_fill_that_only_lends_its_sizes_is_not_made():
 def test_a_tensor_is_made_once_though_a_tile_that_nobody_reads_is_written_last():
     text = "input X[i: 8]\nE[i] <- exp(X[i])\nA[i] <- E[i in 0:2]\noutput A"
     plan = ed.plan(ed.parse(text), 4, strategy=["i"], rewrite=False)
-    left = Counter(call.vertex for call in prepare(plan).calls)
+    left = Counter(call.vertex for call in ThreadsEngine().prepare(plan).schedule.calls)
     read = Event()
 
     def hold(where):
@@ -58,14 +61,14 @@ def test_arrays_live_from_the_first_use_to_the_last(seed, devices):
     plan = ed.plan(graph, devices)
     rng = np.random.default_rng(seed)
     arrays = {v.name: rng.uniform(-1, 1, v.shape).astype(v.dtype) for v in graph.inputs}
-    program = prepare(plan)
+    ready = ThreadsEngine().prepare(plan).ready
     given = sum(array.nbytes for array in arrays.values())
     outputs = {vertex.name for vertex in plan.graph.outputs}
-    made = Counter(key if isinstance(key, str) else key[0] for key in program.shapes)
+    made = Counter(key if isinstance(key, str) else key[0] for key in ready.schedule.shapes)
     for workers in (1, 4):
         events = []
         found = ed.run(plan, arrays, ThreadsEngine(workers), on_event=events.append)
         freed = Counter(event.tensor for event in events if isinstance(event, TensorFreed))
         assert freed == made - Counter(outputs)
         if workers == 1:
-            assert found.stats.peak_memory <= given + program.space[0]
+            assert found.stats.peak_memory <= given + ready.space.bytes

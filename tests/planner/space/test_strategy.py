@@ -125,14 +125,14 @@ def test_the_named_strategies_of_a_transformer():
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        ("magic", "strategy 'magic' is none of sqrt, .*, nor a list of labels"),
-        ("", "strategy '' is none of"),
-        (["nope"], r"no tensor has a label of the strategy \['nope'\]"),
+        ("magic", "strategy 'magic' is not one of sqrt, .*, nor a list of labels"),
+        ("", "strategy '' is not one of"),
+        (["nope"], r"no tensor has any label of the strategy \['nope'\]"),
         ([], "a list of labels"),
         ([3], "a list of labels"),
         (["i", None], "a list of labels"),
         (3, "a list of labels"),
-        ("megatron", "no tensor has a label of the strategy"),
+        ("megatron", "no tensor has any label of the strategy"),
     ],
 )
 @pytest.mark.parametrize("objective", ["bound", "bytes"])

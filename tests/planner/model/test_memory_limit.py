@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from brute_bytes import plans
 from brute_memory import frontier, kept_of, moved, peak
@@ -35,7 +36,7 @@ def test_every_limit_gets_its_best_plan(seed, inputs):
                 assert peak(graph, axes, inputs, kept) <= memory
                 reduced = sum(found.costs.aggregate.values())
                 assert moved(graph, axes, inputs, kept) + reduced == cost
-        with pytest.raises(ed.PlanError, match="found no plan that keeps to"):
+        with pytest.raises(ed.PlanError, match="found no plan that fits into"):
             ed.plan(graph, memory=best[0][0] - 1, **asked)
 
 
@@ -64,5 +65,44 @@ QUARTER = 64 * 64 * 4 // 4  # bytes of a matrix that four devices share
 def test_what_is_held_already_is_no_copy(text, asked, least):
     graph = ed.parse(f"input X[i: 64, j: 64]\n{text}\noutput Z")
     assert ed.plan(graph, 4, memory=least, rewrite=False, **asked).cost == 0
-    with pytest.raises(ed.PlanError, match="found no plan that keeps to"):
+    with pytest.raises(ed.PlanError, match="found no plan that fits into"):
         ed.plan(graph, 4, memory=least - 1, rewrite=False, **asked)
+
+
+CHAIN = ed.parse(
+    "input A[i: 64, j: 64], B[j, k: 64], C[k, l: 64]\n"
+    "Z[i,k] <- sum A[i,j] * B[j,k]\nY[i,l] <- sum Z[i,k] * C[k,l]\nS[l] <- sum Y[i,l]\noutput S"
+)
+MAP = ed.parse("input X[i: 8, j: 8]\nZ[i,j] <- exp(X[i,j])\noutput Z")
+
+
+def test_an_input_that_several_read_alike_is_held_once():
+    graph = ed.parse(
+        "input X[i: 64, j: 64]\nA[i] <- sum X[i,j]\nB[i] <- max X[i,j]\nC[i] <- min X[i,j]\n"
+        "output A, B, C"
+    )
+    quarter = 64 * 64 * 4 // 4
+    assert ed.plan(graph, 4, memory=quarter + 400).cost == 0
+    with pytest.raises(
+        ed.PlanError, match=r"found no plan .* at step 3 of 3, which computes C\[i\]"
+    ):
+        ed.plan(graph, 4, memory=quarter + 4)
+
+
+def test_less_memory_never_costs_less():
+    costs = [ed.plan(CHAIN, 8, memory=memory).cost for memory in ("50KB", "40KB", "32KB", "22KB")]
+    assert costs == sorted(costs)
+    assert costs[0] == ed.plan(CHAIN, 8).cost
+
+
+def test_what_is_missing_is_said():
+    with pytest.raises(ed.PlanError, match=r"1\.0 KiB of memory per device at step .* are missing"):
+        ed.plan(CHAIN, 8, memory=1024)
+
+
+@pytest.mark.parametrize("memory", ["lots", "70XB", -1, 1.5, 1e6, np.float64(1e6), True])
+def test_what_is_no_amount_of_memory_is_named(memory):
+    with pytest.raises(
+        ed.PlanError, match="memory must be a number of bytes or a text such as '70GB'"
+    ):
+        ed.plan(MAP, 4, memory=memory)

@@ -97,7 +97,7 @@ print(is_right())
 
 
 def lines(program: str) -> list[str]:
-    text = HEAD.format(folder=os.path.dirname(__file__)) + program
+    text = HEAD.format(folder=os.path.dirname(os.path.dirname(__file__))) + program
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-u", "-c", text], capture_output=True, text=True, check=False, timeout=300
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
 from eindecomp.kernels.cpu.products.gemm import product_ways
 from eindecomp.kernels.cpu.products.panels import panels_call
-from eindecomp.kernels.cpu.products.product import Product, Side
+from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
 from eindecomp.kernels.cpu.products.tiles import has_tiles
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum, Labels
@@ -89,7 +89,7 @@ def test_every_way_computes_every_product(data: st.DataObject) -> None:
     product = Product(
         (x.dtype, y.dtype, z.dtype),
         (rows, columns, depth),
-        (Side(*x.strides[1:]), Side(*y.strides[1:]), Side(*z.strides[1:])),
+        (MatrixSteps(*x.strides[1:]), MatrixSteps(*y.strides[1:]), MatrixSteps(*z.strides[1:])),
         ((stack, x.strides[0], y.strides[0], z.strides[0]),),
         add=add,
     )
@@ -116,8 +116,8 @@ def place(data: st.DataObject, array: Array) -> Array:
 def test_every_shape_has_a_way_without_blas(rows: int, way: str, second: Labels) -> None:
     f4 = dtype("float32")
     x, y, out = (np.ones(shape, f4) for shape in ((rows, 512), (512, 512), (rows, 512)))
-    steps = Side(*(y.strides if second == ("k", "c") else y.T.strides))
-    sides = (Side(*x.strides), steps, Side(*out.strides))
+    steps = MatrixSteps(*(y.strides if second == ("k", "c") else y.T.strides))
+    sides = (MatrixSteps(*x.strides), steps, MatrixSteps(*out.strides))
     assert way in product_ways(Product((f4, f4, f4), (rows, 512, 512), sides))
 
 
@@ -127,7 +127,7 @@ def test_panels_end_where_terms_do(depth: int, name: str) -> None:
     rng = np.random.default_rng(depth)
     x, y = random(rng, name, 12, depth), random(rng, name, 35, depth)
     out = np.zeros((12, 35), dtype(name))
-    sides = (Side(*x.strides), Side(*y.T.strides), Side(*out.strides))
+    sides = (MatrixSteps(*x.strides), MatrixSteps(*y.T.strides), MatrixSteps(*out.strides))
     panels_call(Product((x.dtype,) * 3, (12, 35, depth), sides)).launch([x, y], [out], ())
     wanted = x.astype(np.float32) @ y.astype(np.float32).T
     np.testing.assert_array_equal(out, wanted.astype(out.dtype))
@@ -146,7 +146,7 @@ def test_matrix_units_fill_up_what_is_left_of_blocks(
     wanted = x.astype(np.float32) @ y.astype(np.float32)
     for result in ("bfloat16", "float32"):
         out = np.zeros((m, n), dtype(result))
-        sides = (Side(*x.strides), Side(*y.strides), Side(*out.strides))
+        sides = (MatrixSteps(*x.strides), MatrixSteps(*y.strides), MatrixSteps(*out.strides))
         ways = product_ways(Product((x.dtype, y.dtype, out.dtype), (m, n, k), sides))
         assert ("tiles" in ways) == has_tiles()
         for way in ways.values():

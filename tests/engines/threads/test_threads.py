@@ -16,7 +16,7 @@ from transformer import small_transformer
 
 import eindecomp as ed
 from eindecomp.engines.events import KernelCompiled, TaskFinished
-from eindecomp.engines.threads.engine import ThreadsEngine, prepare
+from eindecomp.engines.threads.engine import ThreadsEngine
 
 SEEDS = st.integers(0, 2**32)
 DEVICES = st.integers(1, 16)
@@ -61,8 +61,8 @@ def test_nothing_is_kept_of_a_plan_that_is_gone():
     graph = ed.parse(MATMUL)
     plan = ed.plan(graph, 2)
     ed.run(plan, arrays_for(graph))
-    program = ref(prepare(plan))
-    assert prepare(plan) is program()
+    program = ref(ThreadsEngine().prepare(plan).ready)
+    assert ThreadsEngine().prepare(plan).ready is program()
     gone = ref(plan)
     del plan
     gc.collect()
@@ -210,7 +210,7 @@ def test_next_to_nothing_is_one_call_however_it_is_cut():
     close(result, ed.evaluate(graph, arrays))
     assert done["T"] == 2
     assert done["Z"] == 4
-    calls = Counter(call.vertex for call in prepare(plan).calls)
+    calls = Counter(call.vertex for call in ThreadsEngine().prepare(plan).schedule.calls)
     assert calls["T"] == 1
     assert calls["Z"] == 4
     assert result.stats.bytes_moved == plan.cost

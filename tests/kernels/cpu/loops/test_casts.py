@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import eindecomp as ed
 from eindecomp.kernels.cpu.loops.launch import Loops
-from eindecomp.kernels.cpu.loops.point_program import Program
+from eindecomp.kernels.cpu.loops.point_program import PointProgram
 from eindecomp.lang.dtypes import DType, Kind, dtype, kind, type_names, widen
 from eindecomp.lang.scalar import Arg, Expr, Scalar, call
 from eindecomp.lang.scalar_types import with_casts
@@ -78,7 +78,7 @@ def both(graph: ed.Graph, inputs: dict[str, Any]) -> tuple[Any, Any]:
 def loops(exprs: list[Expr], types: list[DType], x: Any, scalar: Any = None) -> list[Any]:
     """The values of several casts, as generated loops compute them all at once."""
     given = {} if scalar is None else {"s0": scalar.dtype}
-    program = Program(tuple(with_casts(e, [x.dtype], given)[0] for e in exprs), tuple(types))
+    program = PointProgram(tuple(with_casts(e, [x.dtype], given)[0] for e in exprs), tuple(types))
     scalars = [] if scalar is None else [scalar]
     run = Loops(program, [("i",)], ("i",), [s.dtype for s in scalars])
     outputs = [np.empty(x.shape, t) for t in types]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.engines.threads import program
 from eindecomp.engines.threads.engine import ThreadsEngine
-from eindecomp.engines.threads.folds import Fold, find_folds
-from eindecomp.engines.threads.merge import merge
-from eindecomp.engines.threads.program import Program
-from eindecomp.tra.lower import lower
+from eindecomp.engines.threads.passes import merge_product_tiles as merging
+from eindecomp.engines.threads.passes.add_products_in_place import find_sums
+from eindecomp.engines.threads.passes.merge_product_tiles import merge
+from eindecomp.engines.threads.tiled import SumInPlace, tile_program
+from eindecomp.tra.program.make import program_of
 
 HEAD = "input A[i: 40, j: 30], B[j, k: 50], C[i, j], D[j, k], E[k, n: 20]\n"
 CHAIN = "X[i,k] <- sum A[i,j] * B[j,k]\nP[i,k] <- sum C[i,j] * D[j,k]\nZ[i,k] <- X[i,k] + P[i,k]\n"
@@ -22,6 +22,10 @@ P[i,k] <- sum U[i,j] * D[j,k]
 Z[i,k] <- X[i,k] + P[i,k]
 Q[i,n] <- sum Z[i,k] * E[k,n]
 """
+
+
+def schedule_of(plan):
+    return ThreadsEngine().prepare(plan).schedule
 
 
 def run_both(text, devices, dtype="float32", **asked):
@@ -41,7 +45,7 @@ def run_both(text, devices, dtype="float32", **asked):
 @pytest.mark.parametrize("text", [CHAIN + "output Z", RESIDUAL + "output Q", RESIDUAL + "output Z"])
 def test_a_product_is_added_in_place(text, dtype, devices):
     plan = run_both(text, devices, dtype)
-    made = Program.of(plan)
+    made = schedule_of(plan)
     assert made.key_of("Z") == "X"
     assert not {"P", "Z"} & set(made.shapes)
 
@@ -53,7 +57,7 @@ def test_any_cut_gives_the_same(labels):
 
 def test_sums_are_made_in_place_one_after_another():
     text = CHAIN + "R[i,k] <- sum A[i,j] * D[j,k]\nY[i,k] <- R[i,k] + Z[i,k]\noutput Y"
-    made = Program.of(run_both(text, 2))
+    made = schedule_of(run_both(text, 2))
     assert made.key_of("Z") == made.key_of("Y") == "X"
 
 
@@ -75,30 +79,30 @@ def test_sums_are_made_in_place_one_after_another():
 )
 def test_what_is_still_needed_is_not_overwritten(text):
     plan = run_both(text, 2)
-    assert not Program.of(plan).lies_in
+    assert not schedule_of(plan).lies_in
 
 
 def test_a_product_reduced_over_devices_is_not_folded():
     graph = ed.parse(f"{HEAD}{CHAIN}output Z")
-    assert find_folds(graph, ()) == {"P": Fold("Z", "X")}
-    assert find_folds(graph, {"P"}) == {}
+    assert find_sums(graph, ()) == {"P": SumInPlace("Z", "X")}
+    assert find_sums(graph, {"P"}) == {}
 
 
 @pytest.mark.parametrize(("cores", "tiles"), [(1, 1), (2, 2), (3, 4), (8, 8)])
 def test_tiles_are_joined_to_no_fewer_than_cores(cores, tiles, monkeypatch):
     graph = ed.parse("input X[i: 64, j: 8], Y[j, k: 64]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z")
     plan = ed.plan(graph, 8, strategy="sqrt")
-    [tasks] = [step.tasks for step in lower(plan).steps if step.kind == "compute"]
-    merged = merge(tasks, graph["Z"].op, cores)
+    [tiled] = tile_program(program_of(plan)).vertices
+    merged = merge(tiled.tiles, graph["Z"].op, cores)
     assert cores <= len(merged) <= tiles
     assert sorted(device for tile in merged for device in tile.devices) == list(range(8))
     seen = np.zeros((64, 64), int)
     for tile in merged:
-        (a, b), (c, d) = tile.task.box
+        (a, b), (c, d) = tile.box
         seen[a:b, c:d] += 1
-        assert tile.task.reads == (((a, b), (0, 8)), ((0, 8), (c, d)))
+        assert tile.reads == (((a, b), (0, 8)), ((0, 8), (c, d)))
     assert (seen == 1).all()
-    monkeypatch.setattr(program, "cores", lambda: cores)
+    monkeypatch.setattr(merging, "cores", lambda: cores)
     arrays = {v.name: np.random.default_rng(0).random(v.shape, np.float32) for v in graph.inputs}
     finished = []
     found = ed.run(ed.plan(graph, 8, strategy="sqrt"), arrays, on_event=finished.append)

@@ -17,7 +17,7 @@ from eindecomp.cli import main, request
 from eindecomp.cli.plan import plan as plan_command
 from eindecomp.cli.run import largest_error, random_inputs, write_npz
 from eindecomp.cli.run import run as run_command
-from eindecomp.engines.threads.engine import ThreadsEngine
+from eindecomp.engines.threads.engine import ThreadsProgram
 from eindecomp.store.whole_file import write_whole
 
 TEXT = "input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
@@ -234,7 +234,7 @@ def test_an_interrupt_says_what_was_not_written(file, tmp_path, monkeypatch, cap
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ThreadsEngine, "carry_out", interrupt)
+    monkeypatch.setattr(ThreadsProgram, "run", interrupt)
     trace = tmp_path / "run.json"
     assert run(monkeypatch, file, "-p", 2, "--random", "--trace", trace) == 130
     assert trace.exists()

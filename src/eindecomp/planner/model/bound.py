@@ -1,4 +1,4 @@
-"""The model of the paper's objective: how many pieces each label is cut into, vertex by vertex."""
+"""The model of the paper's objective: each vertex chooses one of its partition vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from eindecomp.errors import PlanError
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.model.tables import CostTables
-from eindecomp.planner.space.interchangeable import alike_labels
+from eindecomp.planner.space.interchangeable import interchangeable_labels
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import View, is_planned, view_of
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class BoundModel:
     """The viable partition vectors of every planned vertex, and what they cost."""
 
     graph: Graph
@@ -38,11 +38,11 @@ class Pieces:
     _handovers: dict[Any, Ints] = field(default_factory=dict[Any, Any], compare=False)
 
     @staticmethod
-    def of(graph: Graph, factors: tuple[int, ...], restrict: Restrict | None = None) -> Pieces:
-        """All viable vectors, or those that `restrict` leaves of them."""
+    def of(graph: Graph, factors: tuple[int, ...], restrict: Restrict | None = None) -> BoundModel:
+        """All viable vectors, or those of them that `restrict` allows."""
         views = {v.name: view_of(graph, v) for v in graph.vertices.values() if is_planned(v)}
-        # A restriction may tell labels apart that are otherwise alike.
-        alike = alike_labels(graph) if restrict is None else dict.fromkeys(views, ())
+        # A restriction may tell apart labels that are otherwise interchangeable.
+        alike = interchangeable_labels(graph) if restrict is None else dict.fromkeys(views, ())
         vectors: dict[str, Ints] = {}
         for name, view in views.items():
             try:
@@ -50,25 +50,25 @@ class Pieces:
             except PlanError as error:
                 raise PlanError(f"{graph[name]}: {error}") from None
             vectors[name] = rows if restrict is None else restrict(graph[name], view, rows)
-        return Pieces(graph, views, vectors)
+        return BoundModel(graph, views, vectors)
 
     @property
     def cells(self) -> int:
-        """How many costs the tables of all tensors that are handed over have."""
+        """The number of costs in the tables of all tensors that one vertex passes to another."""
         own = {name: (view, len(self.vectors[name])) for name, view in self.views.items()}
         tables = {(own[maker], own[reader], k) for maker, reader, k in self.edges}
         return sum(made[1] * read[1] for made, read, _ in tables)
 
-    def fitting(self, cells: int) -> Pieces:
-        """The same with fewer vectors, the costliest left out, if all would make more costs."""
-        found, most = self, max(map(len, self.vectors.values()), default=0)
+    def fitting(self, cells: int) -> BoundModel:
+        """The same model, without its costliest vectors if its tables are larger than `cells`."""
+        kept, most = self, max(map(len, self.vectors.values()), default=0)
         keys = {name: self._key(name) for name in self.views}
-        while found.cells > cells and most > 1:
+        while kept.cells > cells and most > 1:
             most //= 2
             cheapest = {key: self._cheapest(name, most) for name, key in keys.items()}
             vectors = {name: cheapest[key] for name, key in keys.items()}
-            found = Pieces(self.graph, self.views, vectors)
-        return found
+            kept = BoundModel(self.graph, self.views, vectors)
+        return kept
 
     def _cheapest(self, name: str, most: int) -> Ints:
         rows = self.vectors[name]
@@ -84,7 +84,7 @@ class Pieces:
 
     @cached_property
     def edges(self) -> list[tuple[str, str, int]]:
-        """(maker, reader, which of its inputs) for every tensor handed over."""
+        """(maker, reader, which of its inputs) for every tensor that a planned vertex reads."""
         return [
             (name, reader, k)
             for reader, view in self.views.items()
@@ -103,13 +103,13 @@ class Pieces:
             self._handovers[key] = paper.repartition_table(made, (view, dims, rows))
         return self._handovers[key]
 
-    def problem(self, whole: Pieces | None = None) -> Problem:
+    def problem(self, whole: BoundModel | None = None) -> Problem:
         """What the solver takes: one variable per vertex, in the order of `views`.
 
-        With `whole`, of whose vectors these are some, it is one that no choice of all of them
-        undercuts: a vertex that has lost some costs what it costs at least by itself.
+        With `whole`, the model that these vectors were taken from, it is a problem whose optimum no
+        choice of all vectors undercuts: a vertex that has lost some pays its least own cost.
         """
-        network = CostTables()
+        tables = CostTables()
         unary: dict[Any, Ints] = {}
         variable: dict[str, int] = {}
         every = self if whole is None else whole
@@ -119,16 +119,16 @@ class Pieces:
             if key not in unary:
                 unary[key] = every.unary(name)
             costs = unary[key]
-            variable[name] = network.variable(costs.min(keepdims=True) if name in lossy else costs)
+            variable[name] = tables.variable(costs.min(keepdims=True) if name in lossy else costs)
         for maker, reader, k in self.edges:
             if maker not in lossy and reader not in lossy:
-                network.edge(
+                tables.edge(
                     variable[maker],
                     variable[reader],
                     (keys[maker], keys[reader], k),
                     lambda m=maker, r=reader, k=k: self.handover(m, r, k),
                 )
-        return network.problem()
+        return tables.problem()
 
     def _key(self, name: str) -> tuple[Any, ...]:
         """Equal for vertices with equal costs."""

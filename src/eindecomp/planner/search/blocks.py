@@ -1,8 +1,8 @@
-"""Chooses mesh axes for every vertex so that least is moved.
+"""Chooses mesh axes for every vertex, a block of axes at a time.
 
-All axes at once while the tables allow. Beyond that a few axes at a time: first coarse to fine, the
-outer axes on a mesh of their own and each further block inside what is settled; then blocks of axes
-are chosen anew, all others as they are, until nothing improves.
+All axes are one block where the tables allow it. Beyond that, a few axes are chosen at a time:
+first from coarse to fine, the outer axes on a mesh of their own and each following block inside
+what has been decided; then blocks are chosen again, with all others fixed, until nothing improves.
 """
 
 from __future__ import annotations
@@ -17,15 +17,10 @@ import numpy as np
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.search.solve import solve
-from eindecomp.planner.space.choices import (
-    REPLICATED,
-    UNUSED,
-    Assignment,
-    Choices,
-    choices,
-)
+from eindecomp.planner.space.choices import UNUSED, Assignment, Choices, choices
 from eindecomp.planner.space.decision import Decision
 from eindecomp.planner.space.mesh import Mesh
+from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.viable import some_parts
 from eindecomp.planner.space.view import is_planned, view_of
 
@@ -39,16 +34,16 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-BLOCK = 130  # the most assignments of one vertex that are looked at together
+BLOCK = 130  # the most assignments of one vertex that are considered together
 _GRACE = 20.0  # seconds beyond the deadline that a first plan may take
-_SOME = 1 << 14  # the most vectors among which any one is sought
+_SOME = 1 << 14  # the most vectors among which one is looked for
 
 
 def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
-    """A choice of axes block by block, in the largest blocks that elimination can take.
+    """Choose axes block by block, in the largest blocks that elimination can handle.
 
-    Its bound holds if all axes were one block. Once time is up, it is one axis at a time, which
-    takes little more.
+    The bound is valid if all axes were one block. Once time is up, axes are chosen one at a time,
+    which takes little longer.
     """
     for size in sizes:
         if monotonic() > search.deadline:
@@ -74,7 +69,7 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
         mesh = Mesh(search.mesh.names[:end], search.mesh.sizes[:end])
         base = {} if outcome is None else outcome.decisions
         search.tell(f"axes {block[0] + 1} to {end}" if block else "axes")
-        # What reads least while outer axes are chosen may leave the inner ones less to choose from.
+        # What reads the least on the outer axes may leave the inner ones less choice.
         ranks = search.ranks and len(blocks) == 1
         part = replace(search.on(mesh), ranks=ranks)
         outcome = choose_block(part, block, base, pairs=pairs)
@@ -83,7 +78,7 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
 
 
 def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int]) -> Outcome:
-    """Choose blocks of axes anew until nothing improves, the goal is met or time is up."""
+    """Choose blocks of axes again until nothing improves, the goal is met or time is up."""
     for size in sizes:
         windows = _windows(search, size)
         stale = turn = 0
@@ -93,21 +88,21 @@ def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int])
             if started + last > search.deadline:
                 return outcome
             try:
-                found = choose_block(search, windows[turn % len(windows)], outcome.decisions)
+                other = choose_block(search, windows[turn % len(windows)], outcome.decisions)
             except UnsolvedError:
                 break
             last = monotonic() - started
-            search.tell("improve", min(found.cost, outcome.cost))
-            stale = 0 if found.cost < outcome.cost else stale + 1
-            outcome = found if found.cost < outcome.cost else outcome
+            search.tell("improve", min(other.cost, outcome.cost))
+            stale = 0 if other.cost < outcome.cost else stale + 1
+            outcome = other if other.cost < outcome.cost else outcome
             turn += 1
         if stale == len(windows):
-            break  # smaller blocks would find no more
+            break  # smaller blocks would find nothing either
     return outcome
 
 
 def lighten(search: Search, outcome: Outcome) -> Outcome:
-    """Choose every axis anew, once, so that devices read and hold less at equal cost."""
+    """Choose every axis again, once, so that devices read and hold less at the same cost."""
     search = replace(search, ranks=True)
     last = 0.0
     for axis in all_axes(search):
@@ -115,23 +110,23 @@ def lighten(search: Search, outcome: Outcome) -> Outcome:
         if started + last > search.deadline:
             break
         try:
-            found = choose_block(search, (axis,), outcome.decisions)
+            other = choose_block(search, (axis,), outcome.decisions)
         except UnsolvedError:
             break
         last = monotonic() - started
-        outcome = min(outcome, found, key=lambda each: each.rank)
+        outcome = min(outcome, other, key=lambda each: each.rank)
     return outcome
 
 
 def most_labels(search: Search) -> int:
-    """Among how many labels an axis can choose."""
+    """The most labels that an axis can be given to."""
     planned = [v for v in search.graph.vertices.values() if is_planned(v)]
     labels = [len(view_of(search.graph, v).labels) for v in planned]
     return max([*labels, 1]) + search.redundant
 
 
 def block_sizes(search: Search) -> tuple[int, ...]:
-    """How many axes can be chosen together, at most first."""
+    """How many axes can be chosen together, the largest number first."""
     most, size = max(most_labels(search), 2), 1
     while most ** (size + 1) <= BLOCK:
         size += 1
@@ -139,7 +134,7 @@ def block_sizes(search: Search) -> tuple[int, ...]:
 
 
 def _windows(search: Search, size: int) -> list[tuple[int, ...]]:
-    """Blocks to choose anew: neighbouring axes first, then all other groups."""
+    """Blocks to choose again: neighbouring axes first, then all other groups."""
     axes = len(search.mesh.sizes)
     near = [tuple(range(a, a + size)) for a in range(axes - size + 1)]
     others = [block for block in combinations(range(axes), size) if block not in near]
@@ -153,7 +148,7 @@ def choose_block(
     *,
     pairs: bool = False,
 ) -> Outcome:
-    """Choose the axes of a block, those of all others as decided."""
+    """Choose the axes of one block, with all other axes as decided."""
 
     def of(vertex: Vertex, view: View) -> Choices:
         mesh = search.mesh
@@ -177,21 +172,21 @@ def choose_block(
 
 
 def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
-    """Some assignment with the most pieces, for a vertex that earlier blocks left no room."""
+    """Any assignment into the most pieces, for a vertex to which earlier blocks left no choice."""
     mesh = search.mesh
     parts = some_parts(view.sizes, mesh.sizes, _SOME)
     if search.restriction is not None:
         parts = parts[search.restriction(vertex, view, parts, mesh)]
     if not len(parts):
         if mesh.devices < search.devices:
-            return (UNUSED,) * len(mesh.sizes)  # the inner axes will do it
-        raise PlanError(f"{vertex} cannot be cut as asked")
+            return (UNUSED,) * len(mesh.sizes)  # the inner axes will cut it
+        raise PlanError(f"{vertex} cannot be cut as the strategy or decomposition asks")
     left: list[int] = parts[0].tolist()
-    found = [UNUSED] * len(mesh.sizes)
+    assignment = [UNUSED] * len(mesh.sizes)
     for axis in sorted(range(len(mesh.sizes)), key=lambda a: -mesh.sizes[a]):
         for label, pieces in enumerate(left):
             if pieces % mesh.sizes[axis] == 0 and pieces > 1:
-                found[axis] = label
+                assignment[axis] = label
                 left[label] //= mesh.sizes[axis]
                 break
-    return tuple(found)
+    return tuple(assignment)

@@ -27,7 +27,7 @@ def load(plan: ed.Plan) -> int:
         for k in used_args(vertex.op.join):
             labels, item = vertex.op.inputs[k], plan.graph[vertex.inputs[k]].dtype.itemsize
             total += item * prod(-(-sizes[label] // plan.parts[name][label]) for label in labels)
-        for cut in (decision.home, decision.further):
+        for cut in (decision.home, decision.second):
             if cut is not None:
                 total += vertex.dtype.itemsize * prod(side(plan, span) for span in cut)
     return total * plan.devices

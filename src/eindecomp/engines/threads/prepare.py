@@ -1,0 +1,83 @@
+"""Makes a plan ready for threads: program, tiles, passes, schedule, functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from eindecomp.engines.threads.bind import bind
+from eindecomp.engines.threads.passes.add_products_in_place import add_products_in_place
+from eindecomp.engines.threads.passes.compute_short_programs_whole import (
+    compute_short_programs_whole,
+)
+from eindecomp.engines.threads.passes.compute_tiny_vertices_whole import (
+    compute_tiny_vertices_whole,
+)
+from eindecomp.engines.threads.passes.merge_product_tiles import merge_product_tiles
+from eindecomp.engines.threads.schedule import schedule
+from eindecomp.engines.threads.space import needed_space
+from eindecomp.engines.threads.tiled import tile_program
+from eindecomp.kernels.cache import limit
+from eindecomp.tra.program.make import program_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eindecomp.engines.threads.bind import Bound
+    from eindecomp.engines.threads.schedule import Schedule
+    from eindecomp.engines.threads.tiled import TiledProgram
+    from eindecomp.planner.plan import Plan
+    from eindecomp.tra.program.memory import Peak
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.tiling import Tiling
+
+    Passes = tuple[Callable[[TiledProgram], TiledProgram], ...]
+
+PASSES = (add_products_in_place, compute_tiny_vertices_whole, merge_product_tiles)
+"""What sharing memory allows, applied in this order."""
+ALONE = (compute_short_programs_whole, *PASSES)
+"""The same for what one thread is to do by itself, if it is short."""
+
+
+class ReadyToRun:
+    """What does not change from run to run; it does not hold the plan, which it is kept for."""
+
+    def __init__(self, plan: Plan, passes: Passes) -> None:
+        limit()  # a setting that is wrong is no fault of the vertex whose kernel is compiled first
+        self.program: Program = program_of(plan)
+        tiled = tile_program(self.program)
+        for each in passes:
+            tiled = each(tiled)
+        self.schedule: Schedule = schedule(tiled)
+        graph = self.schedule.graph
+        self.bound: tuple[Bound, ...] = tuple(bind(graph, call) for call in self.schedule.calls)
+        self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
+        self.space: Peak = needed_space(self.schedule)
+        """The most bytes that are held at once beside the inputs, and where."""
+        self.wanted = {
+            name: tuple(buffer.tiling for buffer in buffers)
+            for name, buffers in self.program.inputs.items()
+        }
+        """The layouts in which inputs are read."""
+        self.lies = {name: _tilings(self.program, name) for name in self.outputs}
+
+
+def _tilings(program: Program, name: str) -> tuple[Tiling, ...]:
+    """The layouts in which an output lies; one that is an input lies as it was given."""
+    number = program.outputs.get(name)
+    given = tuple(buffer.tiling for buffer in program.inputs.get(name, ()))
+    return given if number is None else (program.buffers[number].tiling,)
+
+
+_KEPT: dict[tuple[int, Passes], tuple[ref[Any], ReadyToRun]] = {}
+
+
+def prepared(plan: Plan, passes: Passes) -> ReadyToRun:
+    """What a plan is run by, made once for as long as the plan lives."""
+    key = (id(plan), passes)
+    known = _KEPT.get(key)
+    if known is not None and known[0]() is plan:
+        return known[1]
+    ready = ReadyToRun(plan, passes)
+    _KEPT[key] = (ref(plan, lambda _: _KEPT.pop(key, None)), ready)
+    return ready

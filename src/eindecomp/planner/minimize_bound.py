@@ -1,0 +1,92 @@
+"""Plans for the paper's objective: numbers of pieces first, then mesh axes for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.errors import PlanError
+from eindecomp.planner.costs.bytes_moved import PriceInBytes
+from eindecomp.planner.costs.cost import paper_cost
+from eindecomp.planner.model.bound import BoundModel
+from eindecomp.planner.model.tables import MOST_CELLS
+from eindecomp.planner.paper.dynamic_program import choose_on_tree
+from eindecomp.planner.paper.linearisation import choose_linearly
+from eindecomp.planner.plan import Chosen, Deferred, unproved
+from eindecomp.planner.search.choose import choose
+from eindecomp.planner.search.relaxation import relax
+from eindecomp.planner.search.search import Search
+from eindecomp.planner.space.strategy import FixedParts
+from eindecomp.solve.minimize import minimize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.options import Options
+    from eindecomp.planner.space.decision import Decision
+    from eindecomp.planner.space.view import View
+
+    Ints = NDArray[np.int64]
+
+_AXES_TIME = 10.0  # seconds for choosing axes, which this objective does not count
+
+
+def minimize_bound(options: Options) -> Chosen:
+    """Choose how many pieces every label is cut into; axes are chosen when first needed."""
+    if options.pinned or options.memory is not None:
+        raise PlanError(
+            "objective 'bound' has no layouts: pin and memory need objective 'bytes' or 'time'"
+        )
+
+    def restrict(vertex: Vertex, view: View, rows: Ints) -> Ints:
+        kept = options.vectors(vertex, view)
+        return rows if kept is None else kept
+
+    restricted = options.restriction is not None
+    every = BoundModel.of(options.graph, options.mesh.sizes, restrict if restricted else None)
+    fitting = every.fitting(MOST_CELLS // 4)
+    half = options.time_limit / 2
+    choice, bound, method = _choose(
+        options, fitting, options.time_limit if fitting is every else half
+    )
+    vectors = fitting.parts(choice)
+    costs = paper_cost(options.graph, vectors)
+    if options.solver == "tree":
+        bound = costs.total
+    if fitting is not every:
+        bound = minimize(fitting.problem(every), time_limit=half, keep_on_interrupt=False).bound
+        if options.solver == "exact" and bound < costs.total:
+            raise unproved(costs.total, bound)
+    parts = {
+        name: dict(zip(view.labels, vectors[name], strict=True))
+        for name, view in fitting.views.items()
+    }
+    return Chosen(parts, Deferred(lambda: _axes(options, vectors)), {}, costs, bound, method)
+
+
+def _choose(options: Options, model: BoundModel, time_limit: float) -> tuple[Ints, float, str]:
+    """A choice of vectors, a bound on the cost of any choice, and the method that was used."""
+    if options.solver == "tree":
+        return choose_on_tree(model), 0, "tree"
+    if options.solver == "linear":
+        return choose_linearly(model), 0, "linear"
+    solution = minimize(
+        model.problem(),
+        method="exact" if options.solver == "exact" else "auto",
+        time_limit=time_limit,
+        on_event=options.on_event,
+        keep_on_interrupt=False,
+    )
+    return solution.choice, solution.bound, solution.method
+
+
+def _axes(options: Options, vectors: Mapping[str, tuple[int, ...]]) -> Mapping[str, Decision]:
+    """Axes and homes for given numbers of pieces, so that the fewest bytes move."""
+    graph, mesh = options.graph, options.mesh
+    search = Search(graph, PriceInBytes(mesh), restriction=FixedParts(vectors, mesh.devices))
+    relaxed = relax(graph, mesh, "free", lambda v, _: np.array([vectors[v.name]]), _AXES_TIME)
+    return choose(search, relaxed, _AXES_TIME).decisions

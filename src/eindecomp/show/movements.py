@@ -1,0 +1,120 @@
+"""What a plan reads and moves, in words: from which layout to which, and at what cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eindecomp.graph.ops import Input
+from eindecomp.planner.space.decision import decided_choices
+from eindecomp.planner.space.view import view_of
+from eindecomp.show.alternatives import held_cuts, plan_price
+from eindecomp.show.words import cuts, layout, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eindecomp.planner.costs.cost import Number
+    from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.view import Dims, View
+    from eindecomp.show.rows import Row
+
+
+def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:
+    """The layouts in which the shown vertices read inputs."""
+    layouts: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for k, source in enumerate(plan.graph[row.vertex].inputs):
+            if isinstance(plan.graph[source].op, Input) and _need(plan, row.vertex, k):
+                layouts.setdefault(source, {})[_read_words(plan, row.vertex, k)] = None
+    return {source: "; ".join(words) for source, words in layouts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One movement: its cost, its description, and how many vertices have one like it."""
+
+    cost: Number
+    what: str
+    times: int
+
+
+def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Move]:
+    """Every movement of the vertices that are shown."""
+    edges: dict[str, list[tuple[str, int, Number]]] = {}
+    for (maker, reader, k), cost in plan.costs.edges.items():
+        edges.setdefault(reader, []).append((maker, k, cost))
+    for row in rows:
+        fetched = 0
+        for maker, k, cost in edges.get(row.vertex, ()):
+            fetched += cost
+            if cost:
+                yield Move(cost, _fetch_words(plan, row.vertex, maker, k), row.times)
+        if row.aggregate:
+            yield Move(row.aggregate, _reduce_words(plan, row), row.times)
+        kept = row.join + row.repartition - fetched
+        if row.second is not None and kept > 0:
+            yield Move(kept, f"{row.vertex} to its second layout: {row.second}", row.times)
+
+
+def move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
+    """A line for every movement, the costliest first: what it costs and what it is."""
+    moves = sorted(moves_of(plan, rows), key=lambda move: -move.cost * move.times)
+    return [
+        (
+            short(move.cost, plan.objective) + (f" ×{move.times}" if move.times > 1 else ""),
+            move.what,
+        )
+        for move in moves
+    ]
+
+
+def _need(plan: Plan, reader: str, k: int) -> Cut | None:
+    """The layout in which a vertex reads an input; None if it never reads its elements."""
+    view = view_of(plan.graph, plan.graph[reader])
+    reads = decided_choices(view, plan.mesh, plan.decisions[reader]).reads[k]
+    return None if reads is None else reads.cuts[0]
+
+
+def _read_words(plan: Plan, reader: str, k: int) -> str:
+    tensor = plan.graph[plan.graph[reader].inputs[k]]
+    need = _need(plan, reader, k)
+    return "" if need is None else layout(plan.mesh, tensor.labels, tensor.shape, need)
+
+
+def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
+    if plan.objective == "bound":
+        return _repartition_words(plan, reader, maker, k)
+    tensor, need, held = plan.graph[maker], _need(plan, reader, k), held_cuts(plan, maker)
+    source = "one copy sharded over all devices"
+    if held and need:
+        fetched = plan_price(plan).fetch(held, [need], tensor.dtype.itemsize)[:, 0]
+        nearest = int(fetched.argmin())
+        words = layout(plan.mesh, tensor.labels, tensor.shape, held[nearest])
+        source = f"its second layout, {words}," if nearest else words
+    return f"{maker} to {reader}: from {source} to {_read_words(plan, reader, k)}"
+
+
+def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:
+    """A repartition in the paper's terms, by numbers of pieces alone."""
+    tensor = plan.graph[maker]
+
+    def words(name: str, view: View, dims: Dims | None) -> str:
+        numbers = list(plan.parts[name].values())
+        pieces = {
+            label: 1 if (i := view.index(dim)) is None else numbers[i]
+            for label, dim in zip(tensor.labels, dims or (), strict=True)
+        }
+        return cuts(pieces)
+
+    made, read = view_of(plan.graph, tensor), view_of(plan.graph, plan.graph[reader])
+    held, need = words(maker, made, made.output), words(reader, read, read.reads[k])
+    return f"{maker} to {reader}: from {held} to {need}"
+
+
+def _reduce_words(plan: Plan, row: Row) -> str:
+    view = view_of(plan.graph, plan.graph[row.vertex])
+    ways = cuts({view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated})
+    end = "" if plan.objective == "bound" else f"; result layout: {row.home}"
+    return f"{row.vertex}: partial results over {ways} are reduced{end}"

@@ -1,0 +1,31 @@
+"""Inputs for graphs of every kind, and how far results of different types may be apart."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def arrays_for(graph, seed=0):
+    """Numbers for every input and scalar; whole ones are 0 or 1, which index any table of two."""
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    for vertex in graph.inputs:
+        if vertex.dtype.kind in "iu":
+            arrays[vertex.name] = rng.integers(0, 2, vertex.shape).astype(vertex.dtype)
+        else:
+            arrays[vertex.name] = rng.uniform(-1, 1, vertex.shape).astype(vertex.dtype)
+    return arrays | dict.fromkeys(graph.scalars, 0.5)
+
+
+def agree(found, wanted, tolerance):
+    """Fail unless shapes, types and, within a tolerance, numbers are the same."""
+    for name, right in wanted.items():
+        left = found[name]
+        assert (left.shape, left.dtype) == (right.shape, right.dtype)
+        wide = np.complex128 if right.dtype.kind == "c" else np.float64
+        left, right = left.astype(wide), right.astype(wide)
+        scale = np.abs(right[np.isfinite(right)]).max(initial=1e-3)
+        # Graphs of float64 have results of other types as well.
+        real = wanted[name].dtype.itemsize // (2 if wide is np.complex128 else 1)
+        most = max(tolerance, {2: 2e-2, 4: 1e-5}.get(real, 0))
+        np.testing.assert_allclose(left, right, rtol=most, atol=most * scale)

@@ -1,0 +1,218 @@
+"""The protocol of kernel libraries: its laws, by NumPy's library, and how libraries are found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_tiles import assert_close
+
+import eindecomp as ed
+from eindecomp.errors import InputError
+from eindecomp.graph.evaluate import compute
+from eindecomp.graph.ops import Fill, Input, ScatterAdd, Slice
+from eindecomp.kernels import library as libraries
+from eindecomp.kernels.library import KernelLibrary, TileKernel, library_of
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.scalar import used_args
+from strategies import arrays, exprs, graphs
+
+Array = np.ndarray[Any, Any]
+Box = tuple[tuple[int, int], ...]
+CPU = library_of(np.ndarray)
+
+
+def boxes(shape: tuple[int, ...]) -> st.SearchStrategy[Box]:
+    ends = [st.tuples(st.integers(0, n), st.integers(0, n)) for n in shape]
+    return st.tuples(*ends).map(lambda box: tuple((min(ends), max(ends)) for ends in box))
+
+
+@given(exprs(2, ("add", "mul", "max", "where", "gt", "sin", "floordiv"), ("lr",)), st.data())
+def test_a_box_of_a_fill_is_a_slice_of_the_whole(value: Any, data: st.DataObject) -> None:
+    graph = ed.Graph()
+    graph.scalar("lr")
+    vertex = graph.fill({"s": 5, "t": 4}, value)
+    assert isinstance(vertex.op, Fill)
+    box = data.draw(boxes(vertex.shape))
+    scalars = {"lr": 0.75}
+    found = CPU.empty([high - low for low, high in box], vertex.dtype)
+    CPU.fill(vertex.op, found, box, scalars, graph.scalars)
+    with np.errstate(all="ignore"):
+        whole = compute(vertex, [], scalars, graph.scalars)
+    np.testing.assert_array_equal(found, whole[tuple(slice(*ends) for ends in box)])
+
+
+def test_a_fill_of_no_dimensions_is_a_number() -> None:
+    graph = ed.Graph()
+    vertex = graph.fill({}, "1.5")
+    assert isinstance(vertex.op, Fill)
+    found = CPU.empty((), vertex.dtype)
+    CPU.fill(vertex.op, found, (), {}, {})
+    assert found == 1.5
+
+
+def shares(vertex: ed.Vertex, operands: list[Any], at: int) -> list[list[Any]]:
+    """The operands cut in two along a label that is aggregated, if there is one."""
+    op = vertex.op
+    if isinstance(op, ScatterAdd):
+        labels: list[tuple[str, ...]] = [op.source, op.index]
+        summed = [label for label in op.index if label not in op.table]
+    elif isinstance(op, EinSum):
+        labels = list(op.inputs)
+        read = [own for own, x in zip(labels, operands, strict=True) if x is not None]
+        summed = [label for label in op.aggregated if any(label in own for own in read)]
+    else:
+        return [operands]
+    if not summed:
+        return [operands]
+    cut = (slice(None, at), slice(at, None))
+    return [
+        [
+            None if x is None else x[*(part if t == summed[0] else slice(None) for t in own), ...]
+            for own, x in zip(labels, operands, strict=True)
+        ]
+        for part in cut
+    ]
+
+
+def in_parts(
+    kernel: TileKernel, parts: list[list[Any]], shape: tuple[int, ...], out: Any, given_: list[Any]
+) -> Array:
+    states: list[list[Array]] = []
+    for operands in parts:
+        states.append([CPU.empty(shape, of) for of in kernel.state])
+        kernel.partial(operands, states[-1], given_)
+    for other in states[1:]:
+        kernel.combine(states[0], other)
+    found = CPU.empty(shape, out)
+    if kernel.state_is_result:
+        CPU.copy(found, states[0][0])
+    else:
+        kernel.finish(states[0], found)
+    return found
+
+
+@given(graphs(), st.integers(0, 3))
+def test_parts_make_the_whole_for_vertices_of_every_kind(graph: ed.Graph, at: int) -> None:
+    inputs = arrays(graph)
+    scalars = {name: inputs[name] for name in graph.scalars}
+    values: dict[str, Any] = {}
+    for vertex in graph.vertices.values():
+        name, op = vertex.name, vertex.op
+        if isinstance(op, Input):
+            values[name] = inputs[name]
+            continue
+        operands = [values[source] for source in vertex.inputs]
+        with np.errstate(all="ignore"):
+            values[name] = compute(vertex, operands, scalars, graph.scalars)
+            if isinstance(op, Fill):
+                continue
+            kernel = CPU.kernel(graph, vertex)
+            assert kernel is CPU.kernel(graph, vertex)
+            tiles = read_tiles(vertex, operands)
+            whole = CPU.empty(vertex.shape, vertex.dtype)
+            kernel.whole(tiles, whole, list(scalars.values()))
+            assert_close(whole, values[name], vertex.dtype)
+            parts = shares(vertex, tiles, at)
+            found = in_parts(kernel, parts, vertex.shape, vertex.dtype, list(scalars.values()))
+            assert_close(found, whole, vertex.dtype)
+
+
+def read_tiles(vertex: ed.Vertex, operands: list[Array]) -> list[Any]:
+    """What an engine gives a kernel: windows of what is sliced, nothing of what is not read."""
+    op = vertex.op
+    if isinstance(op, EinSum):
+        return [x if k in used_args(op.join) else None for k, x in enumerate(operands)]
+    if isinstance(op, Slice):
+        return [operands[0][tuple(slice(*window) for window in op.windows(operands[0].shape))]]
+    return operands
+
+
+def test_an_input_that_is_not_read_lends_the_size_of_a_label_that_is_summed() -> None:
+    graph = ed.Graph()
+    x, y = graph.input("X", {"i": 2}), graph.input("Y", {"j": 7})
+    vertex = graph.einsum("i, j -> i", x, y, join="x")
+    found = CPU.empty((2,), vertex.dtype)
+    CPU.kernel(graph, vertex).whole([np.array([1, 2], np.float32), None], found)
+    assert found.tolist() == [7, 14]
+
+
+def test_only_matrix_products_are_merged_and_added_in_place() -> None:
+    graph = ed.Graph()
+    x, y = (graph.input(name, {name: 8, "k": 8}) for name in "xy")
+    low = graph.input("low", {"x": 8, "k": 8}, "float16")
+    index = graph.input("n", {"i": 3}, "int32")
+    kernels = {
+        "product": CPU.kernel(graph, graph.einsum("x k, y k -> x y", x, y)),
+        "low": CPU.kernel(graph, graph.einsum("x k, y k -> x y", low, low)),
+        "sum": CPU.kernel(graph, graph.einsum("x k -> x", x)),
+        "gather": CPU.kernel(graph, graph.gather("x k, i -> i k", x, index)),
+    }
+    assert [name for name, kernel in kernels.items() if kernel.is_product] == ["product", "low"]
+    assert [name for name, kernel in kernels.items() if kernel.adds] == ["product"]
+    a = np.arange(64, dtype=np.float32).reshape(8, 8)
+    total = np.ones((8, 8), np.float32)
+    kernels["product"].add([a, a], total)
+    np.testing.assert_allclose(total, a @ a.T + 1)
+    with pytest.raises(InputError, match="cannot be added"):
+        kernels["gather"].add([a, np.zeros(3, np.int32)], total)
+
+
+@pytest.mark.parametrize("name", ["X", "F"])
+def test_what_is_not_computed_has_no_kernel(name: str) -> None:
+    graph = ed.parse("input X[i: 2]\nF[i: 2] <- fill i\noutput X, F")
+    with pytest.raises(InputError, match=f"{name}.*has no kernel"):
+        CPU.kernel(graph, graph[name])
+
+
+class Ours(np.ndarray):  # a subclass of NumPy's is NumPy's
+    pass
+
+
+@pytest.mark.parametrize("arrays", [np.ndarray, np.memmap, Ours, "numpy"])
+def test_a_library_is_found_by_type_and_by_name(arrays: type | str) -> None:
+    library = library_of(arrays)
+    assert library is CPU
+    assert library.name == "numpy"
+    given_ = np.arange(3.0)
+    np.testing.assert_array_equal(library.to_numpy(library.from_numpy(given_)), given_)
+
+
+def test_no_library_is_loaded_before_it_is_wanted() -> None:
+    text = "import sys, eindecomp.kernels.library; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout.strip() == "False"
+
+
+def test_unknown_libraries_are_refused() -> None:
+    with pytest.raises(InputError, match=r"no kernel library 'nunpy'; installed: numpy"):
+        library_of("nunpy")
+    with pytest.raises(InputError, match=r"computes arrays of type builtins\.list; installed: num"):
+        library_of(list)
+
+
+def test_a_package_adds_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toy_arrays.py").write_text(
+        "class ToyArray: pass\nclass ToyLibrary:\n    name = 'toy_arrays'\n"
+    )
+    info = tmp_path / "toy_arrays-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy_arrays\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[eindecomp.kernels]\ntoy_arrays = toy_arrays:ToyLibrary\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    libraries._installed.cache_clear()
+    try:
+        found: KernelLibrary = library_of("toy_arrays")
+        assert found.name == "toy_arrays"
+        assert library_of(sys.modules["toy_arrays"].ToyArray) is found
+    finally:
+        libraries._installed.cache_clear()
+        libraries._named.cache_clear()
