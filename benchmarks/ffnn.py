@@ -12,19 +12,18 @@ from itertools import islice
 import eindecomp as ed
 from eindecomp import models
 from eindecomp.engines.events import Event, TaskFinished
-from eindecomp.engines.threads.engine import ThreadsEngine, cores
-from eindecomp.engines.threads.spare import Spare
 from eindecomp.experiments import Record
 from eindecomp.experiments.ffnn import QUICK, RATES, SHAPE, ffnn
 from eindecomp.experiments.show import show
+from eindecomp.kernels.cores import cores
+from eindecomp.models.optimizers import carried
 
 
 def profile(shape: dict[str, int], optimizer: str) -> None:
-    """Where steps of ours spend their time; the second finds the memory of the first."""
+    """Where our steps spend their time; the third reuses the memory of the first."""
     graph = models.ffnn(**shape, optimizer=optimizer)
     plan, state = ed.plan(graph, cores()), models.initial(graph)
     data = models.Synthetic(shape["batch"], shape["features"], shape["classes"])
-    engine = ThreadsEngine(spare=Spare())
     spent: dict[str, float] = defaultdict(float)
 
     def add(event: Event) -> None:
@@ -33,11 +32,12 @@ def profile(shape: dict[str, int], optimizer: str) -> None:
 
     known = {"lr": RATES[optimizer], "step": 1}
     scalars = {name: known[name] for name in graph.scalars}
-    for batch in islice(data.batches(), 2):
-        spent.clear()
-        result = ed.run(plan, {**batch, **scalars, **state}, engine, on_event=add)
-        for array in result.values():
-            engine.spare.give(array)
+    with ed.compile(plan) as executable:
+        tensors = executable.place(state)
+        for batch in islice(data.batches(), 3):
+            spent.clear()
+            result = executable({**batch, **scalars, **tensors}, donate=tensors, on_event=add)
+            tensors = {name: result.tensor(new) for name, new in carried(graph).items()}
     slowest = sorted(spent.items(), key=lambda item: -item[1])[:9]
     print("ms a core:", ", ".join(f"{name} {1e3 * t / cores():.0f}" for name, t in slowest))
 

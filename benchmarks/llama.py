@@ -43,8 +43,9 @@ def profile(config: Config, kind: str, tokens: int) -> None:
                 if integer
                 else rng.standard_normal(vertex.shape, np.float32)
             )
-    ed.run(plan, inputs)
-    result = ed.run(plan, inputs, on_event=partial(count, spent))
+    with ed.compile(plan) as executable:
+        executable(inputs)
+        result = executable(inputs, on_event=partial(count, spent))
     print(f"{kind} of {tokens}: {result.stats.seconds:.3f} s, {result.stats.tasks} tasks")
     for name, total in sorted(spent.items(), key=lambda item: -item[1]):
         print(f"    {name:20} {total:8.4f}")

@@ -23,7 +23,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 import eindecomp as ed
-from eindecomp.experiments.record import Machine
+from eindecomp.experiments.record import Host
 
 Array = np.ndarray[Any, Any]
 Ways = dict[str, Callable[[], object]]
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", default=ROWS)
     parser.add_argument("--types", nargs="*", default=TYPES)
     asked = parser.parse_args()
-    here = Machine.here()
+    here = Host.here()
     blas = ", ".join(here.blas)
     print(f"{here.cpu}, {asked.cores} cores; {blas}; torch {torch.__version__}", flush=True)
     torch.set_num_threads(asked.cores)

@@ -13,7 +13,6 @@ import torch
 from scipy.spatial.distance import cdist
 
 import eindecomp as ed
-from eindecomp.engines.threads.engine import ThreadsEngine, prepare
 from eindecomp.experiments.measure import take_turns
 
 SOFTMAX = """
@@ -130,9 +129,9 @@ def trivial_tasks(vertices: int, devices: int) -> None:
         last = graph.einsum("i->i", last, join="x+1", name=f"Z{k}").name
     graph.output(last)
     plan = ed.plan(graph, devices, strategy=["i"], rewrite=False)
-    prepare(plan)
+    executable = ed.compile(plan)
     x = {"X": np.zeros(devices, np.float32)}
-    seconds = best({"run": lambda: ed.run(plan, x)}, 3)["run"]
+    seconds = best({"run": lambda: executable(x)}, 3)["run"]
     print(f"{vertices:,} vertices on {devices} devices, trivial tasks: {seconds:.2f} s")
 
 
@@ -154,8 +153,8 @@ def scaling() -> None:
     rng = np.random.default_rng(0)
     x = {v.name: rng.standard_normal(v.shape).astype(np.float32) for v in graph.inputs}
     plan = ed.plan(graph, 2)
-    one, two = ThreadsEngine(workers=1), ThreadsEngine(workers=2)
-    times = best({"one": lambda: ed.run(plan, x, one), "two": lambda: ed.run(plan, x, two)})
+    one, two = (ed.compile(plan, workers=workers) for workers in (1, 2))
+    times = best({"one": lambda: one(x), "two": lambda: two(x)})
     held = ed.run(plan, x).stats.peak_memory
     least = sum(v.elements * 4 for v in (*graph.inputs, *graph.outputs, graph["DE"]))
     print(f"two workers {times['one'] / times['two']:.2f} × one; memory {held / least:.2f} × least")

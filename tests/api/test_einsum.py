@@ -7,6 +7,7 @@ import pytest
 
 import eindecomp as ed
 from eindecomp.api.einsum import KEPT, _executable
+from eindecomp.engines.threads.engine import ThreadsEngine
 
 
 @pytest.mark.parametrize("devices", [1, 2, 5])
@@ -51,3 +52,14 @@ def test_einsum_refuses_what_equals_a_number_it_knows():
         ed.einsum("ij->ijk", x, devices=2.0, sizes={"k": 4})
     with pytest.raises(ed.GraphError, match="whole number"):
         ed.einsum("ij->ijk", x, devices=2, sizes={"k": 4.0})
+
+
+def test_any_engine_computes_it():
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((5, 7)), rng.standard_normal((7, 3))
+    for engine in ("apart", ThreadsEngine(workers=1)):
+        found = ed.einsum("ij,jk->ik", x, y, join="(x-y)**2", devices=4, engine=engine)
+        assert np.allclose(found, ((x[:, :, None] - y) ** 2).sum(axis=1))
+        assert np.allclose(ed.einsum("ij->j", x, agg="max", devices=3, engine=engine), x.max(0))
+    with pytest.raises(ed.InputError, match="there is no engine 'apartt'; did you mean 'apart'"):
+        ed.einsum("i->i", x[0], engine="apartt")

@@ -1,7 +1,7 @@
 """The command line: `eindecomp plan | run | explain | compare | solve | llama | bench | cache`.
 
-Exit status 0 is fine, 1 means that what was given is wrong (a message on standard error, no
-traceback), 2 that the command was used wrongly, 130 that it was interrupted before it had a result.
+Exit status 0 means success, 1 that the input was wrong (a message on standard error, no traceback),
+2 that the command was used wrongly, 130 that it was interrupted before it had a result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Split tensor computations over devices, run them, and solve the choice problems behind."""
+    """Split tensor computations over devices, run them, and solve cost networks."""
 
 
 def main() -> None:

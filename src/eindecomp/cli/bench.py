@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
 from eindecomp.cli.progress import interruptible, progress_console
 from eindecomp.cli.request import Json
 from eindecomp.experiments import EXPERIMENTS, Record
@@ -27,24 +28,27 @@ def bench(
         Experiment,
         typer.Argument(help="a matrix chain, a classifier's training, or LLaMA"),
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="small sizes, in seconds")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="small sizes, which take seconds")] = False,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="a folder for the JSON and the pictures")
+        Path, typer.Option("-o", "--output", help="the folder for the JSON and the pictures")
     ] = Path("bench-results"),
+    engine: EngineName = "threads",
+    option: EngineOptions = None,
     json: Json = False,
 ) -> None:
     """Measure one of the paper's experiments: time, bytes counted, plan cost, and peers.
 
-    Writes EXPERIMENT.json, .png and .svg. Peers that are not installed are said to be absent.
+    Writes EXPERIMENT.json, .png and .svg. Peers that are not installed are listed as absent.
     """
+    runner = engine_from(engine, option)
     output.mkdir(parents=True, exist_ok=True)
     for suffix in ("json", *FORMATS):
         check_writable(output / f"{experiment}.{suffix}")
     check_plots()
     start = perf_counter()
     with interruptible("nothing is written"), _saying() as say:
-        findings = EXPERIMENTS[experiment](quick, say)
-    record = Record.of(experiment, quick, perf_counter() - start, findings)
+        findings = EXPERIMENTS[experiment](quick, say, engine=runner)
+    record = Record.of(experiment, quick, perf_counter() - start, findings, runner.name)
     path = output / f"{experiment}.json"
     write_whole(path, record.json())
     pictures = plot(record, output / experiment)
@@ -57,7 +61,7 @@ def bench(
 
 @contextmanager
 def _saying() -> Generator[Callable[[str], None]]:
-    """A line that says what is being done, on a terminal."""
+    """A status line on a terminal."""
     if not progress_console.is_terminal:
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""`eindecomp cache`: what is kept of compiled code."""
+"""`eindecomp cache`: the compiled code that is kept on disk."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="remove everything that is kept")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="remove all of it")] = False,
     json: Json = False,
 ) -> None:
-    """Show where compiled code is kept and how much of it there is, or remove it.
+    """Show where compiled code is kept and how large it is, or remove it.
 
-    It is made anew when it is needed. The environment variable EINDECOMP_CACHE_MB is the most that
-    is kept, in MiB; what was not used for longest goes first. With 0 nothing is stored or loaded;
-    what is there stays until --clear.
+    It is compiled again when needed. The environment variable EINDECOMP_CACHE_MB is the limit in
+    MiB; the least recently used goes first. With 0 nothing is stored or loaded; what is there stays
+    until --clear.
     """
     before = kept.clear() if clear else kept.usage()
     if json:

@@ -31,13 +31,15 @@ def compare(
     time: ask.Time = 45,
     against: Annotated[
         list[str] | None,
-        typer.Option("--with", help="a strategy or labels to compare with; all that apply if none"),
+        typer.Option(
+            "--with", help="a strategy or labels to compare with; by default all that apply"
+        ),
     ] = None,
     json: ask.Json = False,
 ) -> None:
     """Compare a plan with the strategies that apply to its graph, priced by the same model.
 
-    Takes a saved plan, or plans a graph first. --time is for each plan.
+    Takes a saved plan, or plans a graph first. --time applies to each plan.
     """
     asked = ask.Request(
         devices, objective, solver, None, inputs, mesh, memory, machine, rewrite, time,

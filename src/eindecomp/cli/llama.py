@@ -1,4 +1,4 @@
-"""`eindecomp llama`: go on from a prompt with a model from a folder."""
+"""`eindecomp llama`: continue a prompt with a model from a folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
 from eindecomp.cli.progress import interruptible
 from eindecomp.cli.request import Json, strategy_from
 from eindecomp.errors import EinDecompError, InputError, quote
@@ -20,7 +21,7 @@ from eindecomp.planner.space.strategy import NAMED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eindecomp.models.llama import Piece
+    from eindecomp.models.llama import GeneratedToken
 
 
 def llama(
@@ -29,43 +30,49 @@ def llama(
     ],
     prompt: Annotated[
         str | None,
-        typer.Option("--prompt", help="what to go on from; lines of standard input unless given"),
+        typer.Option("--prompt", help="the text to continue; by default lines of standard input"),
     ] = None,
     ids: Annotated[
         bool,
         typer.Option(
-            "--ids", help="take and print token numbers, not text; so it is without tokenizer.json"
+            "--ids", help="read and print token numbers; the default without tokenizer.json"
         ),
     ] = False,
-    devices: Annotated[int, typer.Option("-p", "--devices", min=1, help="devices to use")] = 2,
-    tokens: Annotated[int, typer.Option(min=1, help="how many tokens to add at most")] = 128,
+    devices: Annotated[int, typer.Option("-p", "--devices", min=1, help="how many devices")] = 2,
+    tokens: Annotated[int, typer.Option(min=1, help="generate at most this many tokens")] = 128,
     temperature: Annotated[
-        float | None, typer.Option(min=0, help="0, as unless given, takes the likeliest token")
+        float | None, typer.Option(min=0, help="0, the default, chooses the likeliest token")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(min=1, help="draw from the k likeliest")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="draw from the k likeliest tokens")
+    ] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="draw from the fewest that are as likely as this together")
+        float | None,
+        typer.Option(help="draw from the fewest tokens whose probabilities add up to this"),
     ] = None,
     seed: Annotated[int, typer.Option(help="the same seed draws the same tokens")] = 0,
     dtype: Annotated[
-        str | None, typer.Option(help="float32 or bfloat16; as stored unless given")
+        str | None, typer.Option(help="float32 or bfloat16; by default as stored")
     ] = None,
     strategy: Annotated[
         str,
-        typer.Option(help=f"how work is cut: free, {', '.join(NAMED)}, or labels such as h,f"),
+        typer.Option(help=f"how work is split: free, {', '.join(NAMED)}, or labels such as h,f"),
     ] = ",".join(DEFAULT_STRATEGY),
     interleaved: Annotated[
         bool, typer.Option("--interleaved", help="rotate neighbours, as in Meta's own files")
     ] = False,
+    engine: EngineName = "threads",
+    option: EngineOptions = None,
     json: Json = False,
 ) -> None:
-    """Generate text with a LLaMA, streamed as it comes."""
+    """Generate text with a LLaMA, printed as it is generated."""
     asked = (temperature, top_k, top_p) != (None, None, None)
     sampling = Sampling(temperature or 0.0, top_k, top_p, seed) if asked else None
     chosen = None if strategy == "free" else strategy_from(strategy)
-    model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved)
+    runner = engine_from(engine, option)
+    model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved, engine=runner)
     as_numbers = ids or model.tokenizer is None
-    with interruptible("the text is what was written so far"):
+    with model, interruptible("the text ends here"):
         for line in [prompt] if prompt is not None else _lines(as_numbers):
             try:
                 given = _numbers(line) if as_numbers else line
@@ -77,7 +84,7 @@ def llama(
 
 
 def _lines(as_numbers: bool) -> Iterator[str]:
-    """The lines of standard input that are not blank; a terminal is asked for each."""
+    """The lines of standard input that are not blank, with a prompt on a terminal."""
     while True:
         if sys.stdin.isatty():
             typer.echo("token numbers> " if as_numbers else "prompt> ", err=True, nl=False)
@@ -89,18 +96,20 @@ def _lines(as_numbers: bool) -> Iterator[str]:
 
 
 def _numbers(text: str) -> list[int]:
-    """Token numbers with blanks or commas between them."""
+    """Token numbers, separated by blanks or commas."""
     words = [word for word in re.split(r"[\s,]+", text) if word]
     for word in words:
         if not (word.isascii() and word.isdecimal() and len(word) < 10):
             raise InputError(
-                f"the prompt is to be token numbers such as 1 306 4658, not {quote(word)}"
+                f"the prompt must be token numbers, such as 1 306 4658, not {quote(word)}"
             )
     return [int(word) for word in words]
 
 
-def _answer(model: Llama, generated: Iterator[Piece], as_numbers: bool, json: bool) -> None:
-    pieces: list[Piece] = []
+def _answer(
+    model: Llama, generated: Iterator[GeneratedToken], as_numbers: bool, json: bool
+) -> None:
+    pieces: list[GeneratedToken] = []
     for piece in generated:
         blank = " " if as_numbers and pieces else ""
         pieces.append(piece)

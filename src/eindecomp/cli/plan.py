@@ -28,14 +28,14 @@ def plan(
     rewrite: ask.Rewrite = True,
     time: ask.Time = 45,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="write the plan there, as JSON")
+        Path | None, typer.Option("-o", "--output", help="write the plan to this JSON file")
     ] = None,
     json: ask.Json = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="print the whole explanation even with -o")
     ] = False,
 ) -> None:
-    """Divide every vertex of a graph among devices so that least moves; bound what any plan moves.
+    """Split every vertex of a graph over devices so that the least data moves, with a proved bound.
 
     Prints the plan's explanation; with -o only its summary, with --json the plan itself.
     """

@@ -33,47 +33,53 @@ AnyFile = Annotated[
 ]
 Devices = Annotated[
     int | None,
-    typer.Option("-p", "--devices", min=1, help="how many devices there are; by default cores"),
+    typer.Option("-p", "--devices", min=1, help="how many devices; by default one for each core"),
 ]
 Objective = Annotated[
     ObjectiveName,
-    typer.Option(help="bytes that move, the paper's bound in elements, or time on a machine"),
+    typer.Option(help="bytes moved, the paper's bound in elements, or time on a machine"),
 ]
-Solver = Annotated[SolverName, typer.Option(help="tree and linear are the paper's, for bound")]
+Solver = Annotated[
+    SolverName, typer.Option(help="tree and linear are the paper's, for objective bound")
+]
 Strategy = Annotated[
     str | None,
     typer.Option(help=f"restrict the plan: sqrt, {', '.join(NAMED)}, or labels such as h,f"),
 ]
 Inputs = Annotated[
-    InputsName, typer.Option(help="placed as they are wanted, or each stored once over all devices")
+    InputsName,
+    typer.Option(help="inputs lie wherever they are read, or each is sharded over all devices"),
 ]
 MeshAxes = Annotated[
     str | None, typer.Option("--mesh", metavar="node=4,gpu=8", help="axes, outermost first")
 ]
 Memory = Annotated[
-    str | None, typer.Option(metavar="70GB", help="what a device may hold at any time")
+    str | None, typer.Option(metavar="70GB", help="the most memory a device may use")
 ]
 Pins = Annotated[
     list[str] | None,
     typer.Option(
         "--pin",
         metavar="X=i:2,j:gpu",
-        help="fix where a tensor lies: pieces or axes (node+gpu) of its labels, others are whole; "
-        "once for each tensor",
+        help="fix a tensor's layout: pieces or axes (node+gpu) for its labels, others stay whole; "
+        "repeat it for several tensors",
     ),
 ]
 MachineName = Annotated[
     str | None,
     typer.Option(
         "--machine",
-        help="what time is counted on; for any objective its axes, where it has some: "
+        help="the machine for objective time, whose axes are the mesh of any objective: "
         f"{', '.join(PRESETS)}",
     ),
 ]
 Rewrite = Annotated[
-    bool, typer.Option("--rewrite/--no-rewrite", help="plan the graph's rewritten form, or as is")
+    bool,
+    typer.Option(
+        "--rewrite/--no-rewrite", help="plan the rewritten graph, or the graph as written"
+    ),
 ]
-Time = Annotated[float, typer.Option("--time", min=0, help="seconds to work for")]
+Time = Annotated[float, typer.Option("--time", min=0, help="seconds to search for")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -196,7 +202,7 @@ def _pieces_or_axes(name: str, label: str, text: str) -> int | list[str]:
 
 
 def _number(text: str) -> int | None:
-    """A number that is not longer than numbers of devices or pieces ever are."""
+    """A whole number with no more digits than numbers of devices or pieces have."""
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 20 else None
 
 

@@ -18,6 +18,7 @@ from rich.table import Table
 from eindecomp.api.run import run as run_plan
 from eindecomp.cli import request as ask
 from eindecomp.cli.arrays import given_arrays
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
 from eindecomp.cli.progress import interruptible
 from eindecomp.errors import InputError
 from eindecomp.graph.evaluate import evaluate
@@ -45,7 +46,7 @@ def run(
     strategy: ask.Strategy = None,
     place: Annotated[
         ask.InputsName,
-        typer.Option("--place", help="where the plan has inputs: --inputs of the other commands"),
+        typer.Option("--place", help="where inputs lie: --inputs of the other commands"),
     ] = "free",
     mesh: ask.MeshAxes = None,
     memory: ask.Memory = None,
@@ -54,33 +55,36 @@ def run(
     rewrite: ask.Rewrite = True,
     time: ask.Time = 45,
     random: Annotated[
-        bool, typer.Option("--random", help="inputs of random numbers, the same for a seed")
+        bool, typer.Option("--random", help="draw random inputs, the same for the same seed")
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="of the random inputs; 0 unless given")
+        int | None, typer.Option(min=0, help="seed of the random inputs; 0 by default")
     ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option(
             "--inputs",
             metavar="data.npz|X=x.npy",
-            help="arrays by name, in one file or in one for each; s=0.5 for run-time scalars",
+            help="arrays by name, in one file or one file each; s=0.5 for run-time scalars",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="write the outputs there, as .npz")
+        Path | None, typer.Option("-o", "--output", help="write the outputs to this .npz file")
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="compare with the reference; slow for large inputs")
     ] = False,
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="write a trace for Perfetto or Chrome there")
+        Path | None,
+        typer.Option("--trace", help="write a trace for Perfetto or Chrome to this file"),
     ] = None,
+    engine: EngineName = "threads",
+    option: EngineOptions = None,
     json: ask.Json = False,
 ) -> None:
-    """Compute a graph's outputs on the cores of this machine, as planned.
+    """Compute a graph's outputs as planned, by default on the cores of this machine.
 
-    Prints what it took and a line for each output.
+    Prints time, bytes moved and peak memory, and a line for each output.
     """
     if random == bool(inputs):
         raise typer.BadParameter("say where inputs come from: --random, or --inputs data.npz")
@@ -88,6 +92,7 @@ def run(
         raise typer.BadParameter("--seed is for --random")
     _check_places(output, trace)
     limit()  # of the compiled code that is kept: refused before a plan is made
+    runner = engine_from(engine, option)  # so is an engine that does not exist
     asked = ask.Request(
         devices, objective, solver, strategy, place, mesh, memory, machine, rewrite, time,
         tuple(pin or ()),
@@ -103,7 +108,7 @@ def run(
                 arrays = random_inputs(plan.graph, seed or 0)
             else:
                 arrays = given_arrays(plan.graph, inputs or ())
-            result = run_plan(plan, arrays, on_event=on_event)
+            result = run_plan(plan, arrays, runner, on_event=on_event)
             worst = _errors(result, evaluate(written, arrays)) if check else {}
         if output is not None:
             write_whole(output, lambda opened: write_npz(opened, result))
@@ -210,7 +215,7 @@ def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
     typer.echo(
         f"{stats.tasks} tasks on {stats.workers} workers in {stats.seconds:.3g} s: "
         f"{speed:.3g} GFLOP/s, {show_bytes(stats.bytes_moved)} moved between devices, "
-        f"{show_bytes(stats.peak_memory)} of memory at most"
+        f"peak memory {show_bytes(stats.peak_memory)} on the fullest device"
     )
     table = Table("output", "shape", "dtype", *(["error"] if worst else []), box=None)
     for name, array in result.items():

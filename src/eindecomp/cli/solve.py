@@ -24,13 +24,13 @@ def solve(
     file: Annotated[
         str, typer.Argument(help="a contest file, JSON or gzipped; - reads it from standard input")
     ],
-    time: Annotated[float, typer.Option(min=0, help="seconds to work for, reading included")] = 60,
-    seed: Annotated[
-        int, typer.Option(min=0, help="of the random choices that the search makes")
-    ] = 0,
+    time: Annotated[
+        float, typer.Option(min=0, help="seconds to search for, reading included")
+    ] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the random search")] = 0,
     json: Annotated[bool, typer.Option("--json", help="print the solution as JSON")] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="write the solution there")
+        Path | None, typer.Option("-o", "--output", help="write the solution to this file")
     ] = None,
 ) -> None:
     """Find the cheapest choices of a sharding problem, with a bound on what any choices cost."""

@@ -48,7 +48,7 @@ class Executable:
         for name in donate:
             if not isinstance(inputs.get(name), Tensor):
                 raise InputError(f"{name!r} cannot be donated: it is no tensor on the devices")
-        arrays, scalars = check_inputs(self.plan.graph, inputs, self._read)
+        arrays, scalars = check_inputs(self.plan.graph, inputs, self._read, self._inputs)
         result = self._prepared.run(arrays, scalars, donate, on_event)
         for name in donate:
             arrays[name].release()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.api.run import run
+from eindecomp.api.compile import compile as compile_plan
 from eindecomp.experiments.measure import Contender, race
 from eindecomp.experiments.peers import dask, numpy, scalapack, torch
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
@@ -20,16 +21,18 @@ from eindecomp.planner.space.strategy import applicable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from eindecomp.engines.engine import Engine
+    from eindecomp.engines.executable import Executable
     from eindecomp.experiments.measure import Peer
     from eindecomp.graph.graph import Graph
 
     Array = np.ndarray[Any, Any]
 
 _ROWS = {"rows": ["i", "l"]}
-"""What a chain has for data parallelism: every product is cut along the rows of its result."""
+"""A chain's data parallelism: every product is cut along the rows of its result."""
 _MANY = 8
 _LONG = 2000
-"""Larger chains are not warmed up: a call takes many seconds, and smaller ones came before."""
+"""Larger chains are not warmed up: a call takes many seconds, and smaller ones ran before."""
 
 
 def chain(
@@ -38,8 +41,9 @@ def chain(
     *,
     sizes: Sequence[int] | None = None,
     devices: Sequence[int] | None = None,
+    engine: str | Engine = "threads",
 ) -> Findings:
-    """Time every size, and price plans of the largest; `quick` is one small size."""
+    """Time every size, and price plans of the largest; `quick` takes one small size."""
     chosen = sizes or ((500,) if quick else (1000, 2000, 4000))
     counts = devices or (FEW if quick else DEVICES)
     timed: list[Timed] = []
@@ -48,14 +52,14 @@ def chain(
         shape = "skewed" if skewed else "uniform"
         for s in chosen:
             say(f"{shape} {s}: measuring")
-            timed += _measure(f"{shape} {s}", chain_graph(s, skewed), s)
+            timed += _measure(f"{shape} {s}", chain_graph(s, skewed), s, engine)
         case = f"{shape} {max(chosen)}"
         graph = chain_graph(max(chosen), skewed)
         priced += price(case, graph, devices=counts, more=_ROWS, say=say)
     return Findings(tuple(timed), tuple(priced))
 
 
-def _measure(case: str, graph: Graph, s: int) -> list[Timed]:
+def _measure(case: str, graph: Graph, s: int, engine: str | Engine) -> list[Timed]:
     rng = np.random.default_rng(0)
     x = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
     plans = {
@@ -64,16 +68,18 @@ def _measure(case: str, graph: Graph, s: int) -> list[Timed]:
     }
     for name, strategy in {**applicable(graph), **_ROWS}.items():
         plans[name] = make_plan(graph, cores(), strategy=strategy)
-    ours = [
-        Contender(
-            name,
-            "ours" if name.startswith(OURS) else "strategy",
-            lambda plan=plan: run(plan, x, progress=False)["Z"],
-            plan,
-        )
-        for name, plan in plans.items()
-    ]
-    return race(case, ours, _peers(x), 3, warm_up=s <= _LONG)
+    with ExitStack() as stack:
+        ours: list[Contender] = []
+        for name, plan in plans.items():
+            executable = stack.enter_context(compile_plan(plan, engine))
+            kind = "ours" if name.startswith(OURS) else "strategy"
+            way = partial(_compute, executable, x)
+            ours.append(Contender(name, kind, way, plan))
+        return race(case, ours, _peers(x), 3, warm_up=s <= _LONG)
+
+
+def _compute(executable: Executable, x: Mapping[str, Array]) -> Array:
+    return executable(x)["Z"]
 
 
 def _peers(x: Mapping[str, Array]) -> dict[str, Peer]:

@@ -1,16 +1,17 @@
 """Experiment 2: training a large feed-forward classifier, against torch alone and data parallel.
 
-All begin with the same parameters and see the same few batches again and again, so that there is
+All start from the same parameters and see the same few batches repeatedly, so that there is
 something to learn in few steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.api.compile import compile as compile_plan
 from eindecomp.experiments.measure import Contender, Lapse, apart, race
 from eindecomp.experiments.peers import ddp
 from eindecomp.experiments.peers.torch import TorchNet
@@ -29,6 +30,7 @@ from eindecomp.planner.space.strategy import applicable
 if TYPE_CHECKING:
     import numpy as np
 
+    from eindecomp.engines.engine import Engine
     from eindecomp.experiments.measure import Peer, Way
     from eindecomp.graph.graph import Graph
 
@@ -42,7 +44,7 @@ _BATCHES = 4
 _FEW_STEPS = 6
 """For strategies, which all compute the same."""
 
-_WITHOUT = ("attention",)  # h is not heads here but the hidden layer: that would be megatron again
+_WITHOUT = ("attention",)  # h is the hidden layer here, not heads: it would be megatron again
 
 
 def ffnn(
@@ -53,20 +55,25 @@ def ffnn(
     optimizer: str = "sgd",
     steps: int = 20,
     devices: Sequence[int] | None = None,
+    engine: str | Engine = "threads",
 ) -> Findings:
-    """Time steps of training, compare the losses, and price plans; `quick` is a sixteenth."""
+    """Time steps of training, compare the losses, and price plans.
+
+    `quick` takes a sixteenth of the size.
+    """
     check_whole(2, steps=steps)  # the first is not timed
     chosen = dict(shape or (QUICK if quick else SHAPE))
     graph = ffnn_graph(**chosen, optimizer=optimizer)
     case = f"{optimizer}, " + " × ".join(map(str, chosen.values()))
     say(f"{case}: training")
-    training = _Training(graph, optimizer, chosen)
-    timed = race(case, training.ours({OURS: None}), training.peers(), steps - 1)
+    training = _Training(graph, optimizer, chosen, engine)
+    with training.ours({OURS: None}) as ours:
+        timed = race(case, ours, training.peers(), steps - 1)
     wanted = training.losses[OURS]
     say(f"{case}: training by strategies")
-    again = _Training(graph, optimizer, chosen)
-    strategies = again.ours({OURS: None, **applicable(graph, _WITHOUT)})
-    timed += race(f"{case}, by strategy", strategies, {}, min(steps, _FEW_STEPS) - 1)
+    again = _Training(graph, optimizer, chosen, engine)
+    with again.ours({OURS: None, **applicable(graph, _WITHOUT)}) as strategies:
+        timed += race(f"{case}, by strategy", strategies, {}, min(steps, _FEW_STEPS) - 1)
     curves = [
         Curve(name, tuple(losses), max(map(apart, losses, wanted)))
         for name, losses in {**again.losses, **training.losses}.items()
@@ -79,22 +86,28 @@ def ffnn(
 class _Training:
     """Everybody's training on the same batches, and the losses that they had."""
 
-    def __init__(self, graph: Graph, optimizer: str, shape: Mapping[str, int]) -> None:
+    def __init__(
+        self, graph: Graph, optimizer: str, shape: Mapping[str, int], engine: str | Engine
+    ) -> None:
         self.graph, self.optimizer, self.lr = graph, optimizer, RATES[optimizer]
+        self.engine = engine
         data = Synthetic(shape["batch"], shape["features"], shape["classes"])
         self.batches = list(islice(data.batches(), _BATCHES))
         self.state = initial(graph)
         self.losses: dict[str, list[float]] = {}
 
-    def ours(self, strategies: Mapping[str, str | list[str] | None]) -> list[Contender]:
-        found: list[Contender] = []
-        for name, strategy in strategies.items():
-            plan = make_plan(self.graph, cores(), strategy=strategy)
-            own = carried(self.graph)
-            loop = Loop(self.graph, plan, own, self.lr, "loss", dict(self.state), [])
-            way = self._noting(name, loop.take)
-            found.append(Contender(name, "ours" if name == OURS else "strategy", way, plan))
-        return found
+    @contextmanager
+    def ours(self, strategies: Mapping[str, str | list[str] | None]) -> Generator[list[Contender]]:
+        with ExitStack() as stack:
+            found: list[Contender] = []
+            for name, strategy in strategies.items():
+                plan = make_plan(self.graph, cores(), strategy=strategy)
+                executable = stack.enter_context(compile_plan(plan, self.engine))
+                own = carried(self.graph)
+                loop = Loop(self.graph, executable, own, self.lr, "loss", self.state, [])
+                way = self._noting(name, loop.take)
+                found.append(Contender(name, "ours" if name == OURS else "strategy", way, plan))
+            yield found
 
     def peers(self) -> dict[str, Peer]:
         return {

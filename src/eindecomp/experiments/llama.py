@@ -1,7 +1,8 @@
-"""Experiment 3: LLaMA, what reading prompts moves on many devices, and how long it takes here."""
+"""Experiment 3: LLaMA, the bytes that prefill moves on many devices, and its time here."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,16 +21,18 @@ from eindecomp.planner.space.strategy import applicable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from eindecomp.engines.engine import Engine
+
     Array = np.ndarray[Any, Any]
     Strategy = str | Sequence[str] | None
 
 TINY = Config(
     vocabulary=1000, width=128, layers=2, heads=8, kv_heads=4, head_size=16, hidden=352, tied=True
 )
-_BATCHES = (1, 2)  # one, as people ask; two, so that data parallelism has something to divide
+_BATCHES = (1, 2)  # one is the usual case; with two, data parallelism has something to divide
 _SEQUENCE = 4096
 _LAYERS = 4
-"""Of the 32 of 7B: all are alike, and plans of more take longer without saying more."""
+"""Of the 32 layers of 7B: they are all alike, and plans of more only take longer."""
 _HERE, _LEAST = f"{OURS}, one machine", f"{OURS}, fewest bytes"
 
 
@@ -43,10 +46,13 @@ def llama(
     say: Callable[[str], None] = lambda _: None,
     *,
     devices: Sequence[int] | None = None,
+    engine: str | Engine = "threads",
 ) -> Findings:
-    """Time a small model against transformers, and price plans of 7B; `quick` is a tiny one."""
+    """Time a small model against transformers, and price plans of 7B; `quick` takes a tiny one."""
     small = TINY if quick else one_billion()
-    timed = [row for batch in _BATCHES for row in measure_model(small, batch, 128, 3, say)]
+    timed: list[Timed] = []
+    for batch in _BATCHES:
+        timed += measure_model(small, batch, 128, 3, say, engine=engine)
     priced: list[Priced] = []
     config = replace(CONFIGS["7B"], layers=2 if quick else _LAYERS)
     counts = devices or (FEW if quick else DEVICES)
@@ -64,31 +70,35 @@ def measure_model(
     say: Callable[[str], None],
     *,
     strategies: bool = True,
+    engine: str | Engine = "threads",
 ) -> list[Timed]:
-    """Reading prompts at once, then one token more of each; the first is as `Llama` plans."""
+    """Read whole prompts, then one more token of each; the first plans as `Llama` does."""
     size = f"{config.parameters / 1e9:.2g} billion, b = {batch}"
-    first = Llama.random(config, cores())
+    first = Llama.random(config, cores(), engine=engine)
     models = {_HERE: first}
     if strategies:
         named: dict[str, Strategy] = {_LEAST: None}
         named |= applicable(prefill_graph(config, batch, tokens))
         for name, strategy in named.items():
-            models[name] = Llama(config, first.weights, cores(), strategy)
+            models[name] = Llama(config, first.weights, cores(), strategy, engine=engine)
     ids = np.random.default_rng(tokens).integers(0, config.vocabulary, (batch, tokens))
-    say(f"{size}: reading {tokens} tokens")
-    rows = race(
-        f"{size}, prefill of {tokens}",
-        [_prefill(name, model, ids) for name, model in models.items()],
-        {"transformers": partial(transformers.prefill, first, ids)},
-        repeats,
-    )
-    say(f"{size}: one token more after {tokens}")
-    return rows + race(
-        f"{size}, decode after {tokens}",
-        [_decode(name, model, ids) for name, model in models.items()],
-        {"transformers": partial(transformers.decode, first, ids, ids[:, 0])},
-        4 * repeats,
-    )
+    with ExitStack() as stack:
+        for model in models.values():
+            stack.enter_context(model)
+        say(f"{size}: reading {tokens} tokens")
+        rows = race(
+            f"{size}, prefill of {tokens}",
+            [_prefill(name, model, ids) for name, model in models.items()],
+            {"transformers": partial(transformers.prefill, first, ids)},
+            repeats,
+        )
+        say(f"{size}: one more token after {tokens}")
+        return rows + race(
+            f"{size}, decode after {tokens}",
+            [_decode(name, model, ids) for name, model in models.items()],
+            {"transformers": partial(transformers.decode, first, ids, ids[:, 0])},
+            4 * repeats,
+        )
 
 
 def _prefill(name: str, model: Llama, ids: Array) -> Contender:

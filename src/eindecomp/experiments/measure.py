@@ -1,4 +1,4 @@
-"""Contenders take turns, so that whatever else a machine does slows all of them alike."""
+"""Measures contenders in turn, so that other load on the machine slows all of them alike."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
 
 _PAUSE = 0.05
-"""Seconds before a turn: threads of the last library spin for a while, where the next would run."""
+"""Seconds before a turn: the threads of the library before may still spin on the cores."""
 
 Way = Callable[[], object]
 """One way to compute something: gives the result, or a `Lapse`."""
 Peer = Callable[[], AbstractContextManager[Way]]
-"""Makes a way ready and puts it away again; raises `Absent` where that cannot be."""
+"""Sets a way up and tears it down again; raises `Absent` if that is impossible."""
 
 
 class Absent(Exception):  # noqa: N818 - not an error: a peer that is not there

@@ -22,7 +22,7 @@ _PACKAGES = ("eindecomp", "numpy", "scipy", "numba", "torch", "dask", "transform
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds over so many repeats; the spread is the slowest over the fastest."""
+    """Seconds over a number of repeats; the spread is the slowest over the fastest."""
 
     best: float
     median: float
@@ -59,7 +59,7 @@ class Priced:
     name: str
     plan_cost: int
     bytes_counted: int
-    """By the tasks that an engine is given."""
+    """Counted from the program that an engine is given."""
     ratio: float
     """To EinDecomp's own plan: infinite where that moves nothing."""
     gap: float
@@ -77,7 +77,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class MachineRecord:
+class Host:
     """Where it was measured."""
 
     system: str
@@ -90,7 +90,7 @@ class MachineRecord:
     versions: dict[str, str]
 
     @staticmethod
-    def here() -> MachineRecord:
+    def here() -> Host:
         """This machine."""
         found = {"python": platform.python_version()}
         for package in _PACKAGES:
@@ -100,7 +100,7 @@ class MachineRecord:
                 continue
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         system = f"{platform.system()} {platform.machine()}"
-        return MachineRecord(system, _cpu(), cores(), memory, _blas(), found)
+        return Host(system, _cpu(), cores(), memory, _blas(), found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +118,20 @@ class Record:
 
     experiment: str
     quick: bool
+    engine: str
+    """The name of the engine that ours ran on."""
     date: str
     seconds: float
-    machine: MachineRecord
+    machine: Host
     findings: Findings
 
     @staticmethod
-    def of(experiment: str, quick: bool, seconds: float, findings: Findings) -> Record:
+    def of(
+        experiment: str, quick: bool, seconds: float, findings: Findings, engine: str = "threads"
+    ) -> Record:
         """What was found here and now."""
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        return Record(experiment, quick, date, seconds, MachineRecord.here(), findings)
+        return Record(experiment, quick, engine, date, seconds, Host.here(), findings)
 
     def json(self) -> bytes:
         """The record as JSON, infinite ratios as "inf"."""

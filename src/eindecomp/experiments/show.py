@@ -12,7 +12,7 @@ from eindecomp.experiments.price import OURS
 from eindecomp.show.words import ratio, render, short
 
 if TYPE_CHECKING:
-    from eindecomp.experiments.record import Curve, Machine, Priced, Record, Timed
+    from eindecomp.experiments.record import Curve, Host, Priced, Record, Timed
 
 _WIDTH = 128
 
@@ -27,11 +27,13 @@ def show(record: Record) -> str:
         tables += [Text(f"{title}{case}, inputs {inputs}"), _moves(rows)]
     if found.curves:
         tables += [Text("Losses"), _losses(found.curves)]
-    head = Text(f"{record.experiment}, {record.date}\n{describe(record.machine)}\n")
+    head = Text(
+        f"{record.experiment} on {record.engine}, {record.date}\n{describe(record.machine)}\n"
+    )
     return render(_WIDTH, head, *tables)
 
 
-def describe(machine: Machine) -> str:
+def describe(machine: Host) -> str:
     """A machine in a line."""
     memory = short(machine.memory, "bytes")
     blas = "; ".join(machine.blas)

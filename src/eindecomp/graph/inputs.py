@@ -14,22 +14,30 @@ if TYPE_CHECKING:
 
 
 def check_inputs(
-    graph: Graph, inputs: Mapping[str, object], read: Callable[[Any, Vertex], Any] = to_array
+    graph: Graph,
+    inputs: Mapping[str, object],
+    read: Callable[[Any, Vertex], Any] = to_array,
+    known: Mapping[str, Vertex] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the arrays and scalars that were given, refusing what does not fit the graph.
 
-    `read` takes what was given for an input; engines leave what is stored elsewhere there.
+    `read` takes what was given for an input; engines leave what is stored elsewhere there. `known`
+    are the graph's inputs by name, for callers that look them up once for many runs.
     """
     if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"inputs go by name, as a dict; got {type(inputs).__name__}")
-    known = {vertex.name: vertex for vertex in graph.inputs}
-    for name in inputs:
-        if name not in known and name not in graph.scalars:
-            expected = [*known, *graph.scalars]
-            raise InputError(f"{name!r} is no input of the graph{suggest(str(name), expected)}")
-    missing = [name for name in (*known, *graph.scalars) if name not in inputs]
-    if missing:
-        raise InputError(f"missing inputs: {', '.join(missing)}")
+    if known is None:
+        known = {vertex.name: vertex for vertex in graph.inputs}
+    if set(inputs) != {*known, *graph.scalars}:
+        _refuse_names(inputs, [*known, *graph.scalars])
     arrays = {name: read(inputs[name], vertex) for name, vertex in known.items()}
     scalars = {name: to_scalar(inputs[name], name, t) for name, t in graph.scalars.items()}
     return arrays, scalars
+
+
+def _refuse_names(inputs: Mapping[str, object], expected: list[str]) -> None:
+    for name in inputs:
+        if name not in expected:
+            raise InputError(f"{name!r} is no input of the graph{suggest(str(name), expected)}")
+    missing = ", ".join(name for name in expected if name not in inputs)
+    raise InputError(f"missing inputs: {missing}")

@@ -1,9 +1,9 @@
 """Checkpoints of training: one safetensors file, written as a whole or not at all.
 
-Tensors go by the names of the inputs that they are for; `fit.losses` are those of all steps so far.
-The metadata has the step, the graph as text (the optimiser is part of it) and what the user calls
-the configuration. So a file is all that training needs to go on. The text is parsed, as any graph,
-and never evaluated; what the file holds is believed only as far as it fits the graph.
+Tensors have the names of the inputs they belong to; `fit.losses` holds the losses of all steps so
+far. The metadata has the step, the graph as text (the optimiser is part of it) and the user's
+configuration, so a file is all that training needs to continue. The text is parsed like any graph
+and never evaluated, and every tensor is checked against the graph.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# How safetensors calls our types.
+# The names that safetensors has for our types.
 _STORED = {
     "bool": "BOOL",
     **{f"{kind}{n}": f"{kind[0].upper()}{n}" for kind in ("int", "uint") for n in (8, 16, 32, 64)},
@@ -37,20 +37,20 @@ _STORED = {
     "complex64": "C64",
 }
 FORMAT = "eindecomp checkpoint 1"
-LOSSES = "fit.losses"  # not an identifier, and so the name of no tensor
-Config = dict[str, str | int | float | bool | None]
+LOSSES = "fit.losses"  # not an identifier, so no tensor can have this name
+RunConfig = dict[str, str | int | float | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where training stands after a step."""
+    """The state of training after a step."""
 
     step: int
     state: Mapping[str, Array]
     losses: list[float]
-    config: Config = field(default_factory=Config)
+    config: RunConfig = field(default_factory=RunConfig)
     graph: Graph | None = None
-    """The step that was trained, where the checkpoint was read from a file."""
+    """The graph of one step, if the checkpoint was read from a file."""
 
 
 def check_storable(graph: Graph) -> None:
@@ -60,7 +60,7 @@ def check_storable(graph: Graph) -> None:
             raise InputError(f"{name}: no checkpoint can hold {graph[name].dtype.name}")
 
 
-def config_text(config: Config) -> str:
+def config_text(config: RunConfig) -> str:
     """A configuration as JSON."""
     try:
         return json.dumps(config, sort_keys=True, default=_plain_number)
@@ -69,14 +69,14 @@ def config_text(config: Config) -> str:
 
 
 def _plain_number(value: Any) -> Any:
-    """NumPy's numbers as Python's; JSON knows no others."""
+    """NumPy's numbers as Python's, the only ones that JSON knows."""
     if isinstance(value, np.bool_ | np.integer | np.floating):
         return cast("Any", value).item()
     raise TypeError(f"{quote(value)} is a {type(value).__name__}")
 
 
 def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint in place of the one before, which stays if this cannot be written."""
+    """Replace a checkpoint; the old one stays if the new one cannot be written."""
     library, arrays = extra("safetensors"), extra("safetensors.numpy")
     check_storable(graph)
     tensors = {name: np.asarray(array, order="C") for name, array in checkpoint.state.items()}
@@ -96,11 +96,11 @@ def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> N
 
 
 def load_checkpoint(
-    path: str | Path, graph: Graph | None = None, config: Config | None = None
+    path: str | Path, graph: Graph | None = None, config: RunConfig | None = None
 ) -> Checkpoint:
-    """Read a checkpoint: of the graph that it carries, which must be the given one, if one is.
+    """Read a checkpoint of the graph that it carries.
 
-    A given configuration must be the one it has.
+    A `graph` or a `config`, if given, must equal those in the file.
     """
     path = Path(path)
     library = extra("safetensors")
@@ -119,8 +119,8 @@ def load_checkpoint(
 
 
 def _read_metadata(
-    path: Path, metadata: dict[str, str], config: Config | None
-) -> tuple[int, Config]:
+    path: Path, metadata: dict[str, str], config: RunConfig | None
+) -> tuple[int, RunConfig]:
     if metadata.get("format") != FORMAT:
         raise InputError(f"{path}: not a checkpoint: its format is {quote(metadata.get('format'))}")
     text = metadata.get("step", "")
@@ -132,7 +132,7 @@ def _read_metadata(
         raise InputError(f"{path}: config: not JSON: {shorten(str(error))}") from error
     if not isinstance(found, dict):
         raise InputError(f"{path}: config: not an object")
-    own = cast("Config", found)
+    own = cast("RunConfig", found)
     # As texts: JSON makes lists of tuples, and NaN is not equal to itself.
     if config is not None and config_text(own) != config_text(config):
         differing = sorted(
@@ -149,7 +149,7 @@ def _read_metadata(
 
 
 def _read_graph(path: Path, metadata: dict[str, str], graph: Graph | None) -> Graph:
-    """The graph of the file, parsed unless it is to be one that is there already."""
+    """The graph of the file, parsed only if the caller has not given the same one."""
     text = metadata.get("graph", "")
     if graph is not None:
         if text != str(graph):
@@ -178,7 +178,7 @@ def _read_state(path: Path, file: Any, graph: Graph) -> dict[str, Array]:
         vertex = graph[name]
         if name not in names:
             raise InputError(f"{path}: has no tensor {name!r}")
-        # Asked for before it is read: NumPy has not all the types that files may have.
+        # Checked before it is read: files may have types that NumPy lacks.
         lies = file.get_slice(name)
         shape, stored = tuple(lies.get_shape()), str(lies.get_dtype())
         if shape != vertex.shape or stored != _STORED[vertex.dtype.name]:

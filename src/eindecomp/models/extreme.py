@@ -3,9 +3,9 @@
 The first line is `points features labels`; each further line is a point, `3,17 0:0.5 12:1.25 …`:
 its labels and the features that are not zero. The file is read from disk window by window, so that
 memory does not depend on its length. Points are shuffled within a window by the seed, and whatever
-is drawn depends on the seed, the epoch and the window alone: reading can begin at any batch.
+is drawn depends only on the seed, the epoch and the window, so reading can start at any batch.
 Points without a label teach nothing and are skipped; one pass over the file, when it is opened,
-finds out which those are.
+finds them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _CHUNK = 1 << 22  # bytes read at once
-_LONGEST = 1 << 24  # bytes of the longest line that is believed to be one
+_LONGEST = 1 << 24  # bytes of the longest line that is accepted
 _MOST = 2**31 - 1
 _LARGEST = float(np.finfo(np.float32).max)
 Target = Literal["first", "random"]
@@ -56,9 +56,9 @@ class ExtremeFile:
     path: Path
     batch: int
     points: int
-    """Those that have a label."""
+    """The points that have a label."""
     features: int
-    """How many features a batch has: all of the file's, or its first ones."""
+    """The number of features in a batch: all of the file's, or its first ones."""
     classes: int
     file_features: int
     window: int
@@ -67,7 +67,7 @@ class ExtremeFile:
     target: Target
     epochs: int | None
     skipped: NDArray[np.int64] = field(default_factory=_none, repr=False, compare=False)
-    """For each point without a label, how many with one stand before it."""
+    """For each point without a label, the number of labelled points before it."""
 
     def __post_init__(self) -> None:
         check_whole(batch=self.batch, window=self.window, features=self.features)
@@ -85,12 +85,12 @@ class ExtremeFile:
 
     @property
     def unlabelled(self) -> int:
-        """How many points have no label and are skipped."""
+        """The number of points without a label, which are skipped."""
         return len(self.skipped)
 
     @property
     def batches_per_epoch(self) -> int:
-        """Whole batches in one pass; the points that are left over are not used in it."""
+        """Whole batches in one pass; left-over points are not used in that pass."""
         return self.points // self.batch
 
     def batches(self, start: int = 0) -> Iterator[dict[str, Array]]:
@@ -115,8 +115,8 @@ class ExtremeFile:
             lines.take(1)
             for number in range(first):
                 lines.take(self._lines_of(number))
-            # Lines have numbers from 1 on. What is never written takes no memory, so that the
-            # number of features is not yet believed.
+            # Lines are numbered from 1. Pages that are never written take no memory, so a wrong
+            # number of features in the header does no harm.
             seen = np.zeros(self.file_features, np.int64)
             for number in range(first, -(-self.points // self.window)):
                 before = lines.taken
@@ -133,7 +133,7 @@ class ExtremeFile:
                 )
 
     def _lines_of(self, window: int) -> int:
-        """How many lines a window takes, with those that are skipped before its last point."""
+        """The number of lines of a window, skipped ones before its last point included."""
         first = window * self.window
         end = min(first + self.window, self.points)
         skips = np.searchsorted(self.skipped, [first, end])
@@ -153,7 +153,7 @@ class ExtremeFile:
             yield {"x": x, "y": classes[rows]}
 
     def _parse(self, text: bytes, before: int, seen: NDArray[np.int64]) -> _Points:
-        """The points of some lines; `before` is how many lines stand before them."""
+        """The points of some lines; `before` is the number of lines before them."""
         lines = text.count(b"\n") + (not text.endswith(b"\n"))
         pairs = text.count(b":")
         labels = np.empty(text.count(b",") + lines, np.int32)
@@ -202,7 +202,7 @@ class ExtremeFile:
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """Points one after another; `ends` and `label_ends` say where each one's part ends."""
+    """Points in flat arrays; `ends` and `label_ends` say where each point ends."""
 
     labels: NDArray[np.int32]
     label_ends: NDArray[np.int64]
@@ -211,7 +211,7 @@ class _Points:
     ends: NDArray[np.int64]
 
     def classes(self, rng: np.random.Generator | None) -> NDArray[np.int32]:
-        """One label of each point: its first, or one that is drawn."""
+        """One label of each point: its first, or a random one."""
         starts = np.concatenate([[0], self.label_ends[:-1]])
         if rng is None:
             return self.labels[starts]
@@ -220,7 +220,7 @@ class _Points:
 
 
 class _Lines:
-    """A file that is taken some lines at a time."""
+    """A file that is read a number of lines at a time."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self.file, self.path = file, path
@@ -228,7 +228,7 @@ class _Lines:
         self._buffer = b""
 
     def take(self, lines: int) -> bytes:
-        """So many lines; the last of the file need not end with a line break."""
+        """The next lines; the last line of the file need not end with a line break."""
         parts: list[bytes] = []
         left, unbroken = lines, 0
         while True:
@@ -257,7 +257,7 @@ class _Lines:
         return text
 
     def rest(self) -> bytes:
-        """Something of what follows; empty at the end of the file."""
+        """Some of what follows; empty at the end of the file."""
         return self._buffer + self.file.read(_CHUNK)
 
 
@@ -274,11 +274,11 @@ def extreme_file(
 ) -> ExtremeFile:
     """Open a file in the extreme-classification format as batches for `models.fit`.
 
-    Points with several labels become points of one class: of the `first` label they name, or of one
-    drawn at `random`, anew in every epoch. Points without a label are skipped, of which a warning
-    and `.unlabelled` give the number. `features` keeps only so many of them, from the first on.
-    Points are shuffled within windows of so many (made a multiple of the batch). Without
-    `epochs` the file is read again and again.
+    A point with several labels gets one class: its `first` label, or one drawn at `random`, afresh
+    in every epoch. Points without a label are skipped; a warning and `.unlabelled` give their
+    number. `features` keeps only that many, from the first. Points are shuffled within windows of
+    `window` points (rounded up to a multiple of the batch). Without `epochs` the file is read
+    endlessly.
     """
     path = Path(path)
     check_whole(batch=batch, window=window)
@@ -296,7 +296,7 @@ def extreme_file(
 
 
 def _unlabelled(path: Path, points: int) -> NDArray[np.int64]:
-    """For each point without a label, how many with one stand before it."""
+    """For each point without a label, the number of labelled points before it."""
     found: list[NDArray[np.int64]] = []
     place, line = START, 0
     with path.open("rb") as file:

@@ -12,10 +12,10 @@ from eindecomp.models.sizes import check_whole
 
 PARAMETERS = ("W1", "b1", "W2", "b2")
 
-# log_sum_exp is one pass over the logits, and its gradient needs nothing but its result; a weight
-# of 1 for the maximum itself keeps ∞ − ∞ away. Comparing class numbers with the targets costs no
-# memory and moves nothing, however the classes are cut. A target that is no class makes
-# the loss NaN, which stops training.
+# log_sum_exp is one pass over the logits, and its gradient needs only its result; a weight of 1 for
+# the maximum itself avoids ∞ − ∞. Comparing class indices with the targets takes no memory and
+# moves nothing, however the classes are cut. An out-of-range class index makes the loss NaN, which
+# stops training.
 _NET = """
 monoid log_sum_exp(m, s; n, t) = (
     max(m, n), s * where(m >= n, 1, exp(m - n)) + t * where(n >= m, 1, exp(n - m))
@@ -45,8 +45,8 @@ def ffnn(
 ) -> Graph:
     """One step of training a classifier with a hidden layer, relu(x·W1 + b1)·W2 + b2.
 
-    Inputs are `x`, the class numbers `y`, the parameters and what the optimiser remembers; outputs
-    are the mean cross-entropy `loss` and `new_W1`, … With `optimizer=None` it yields the gradients
+    Inputs are `x`, the class indices `y`, the parameters and the optimiser's state; outputs are the
+    mean cross-entropy `loss` and `new_W1`, … With `optimizer=None` the outputs are the gradients
     `grad_W1`, … instead. Labels: b the batch, f features, h hidden, c classes.
 
     >>> graph = ffnn(4, 5, 6, 7)

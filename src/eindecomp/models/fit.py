@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from eindecomp.api.run import run
-from eindecomp.engines.threads.engine import ThreadsEngine, cores
-from eindecomp.engines.threads.spare import Spare
+from eindecomp.api.compile import compile as compile_plan
 from eindecomp.errors import InputError, RunError
+from eindecomp.kernels.cores import cores
 from eindecomp.models.checkpoint import (
     Checkpoint,
-    Config,
+    RunConfig,
     check_storable,
     config_text,
     load_checkpoint,
@@ -32,13 +31,16 @@ from eindecomp.planner.make import plan as make_plan
 from eindecomp.store.whole_file import check_writable
 
 if TYPE_CHECKING:
+    from eindecomp.engines.engine import Engine
+    from eindecomp.engines.executable import Executable
+    from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.plan import Plan
 
     Array = np.ndarray[Any, Any]
 
 Batch = Mapping[str, object]
-"""Arrays for those inputs of a graph that a step does not make anew."""
+"""Arrays for the inputs of a graph that a step does not update."""
 
 
 @runtime_checkable
@@ -52,20 +54,24 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What training made: the state after the last step, and the loss of every step."""
+    """The result of training: the state after the last step, and the loss of every step."""
 
     state: Mapping[str, Array]
     losses: list[float]
     plan: Plan
+    bytes_moved: int = 0
+    """Between devices, for what the plan computes, over the steps that this call took."""
+    bytes_placed: int = 0
+    """Between devices, to bring each `new_X` into the layout in which the plan wants `X`."""
 
     @property
     def step(self) -> int:
-        """How many steps there were."""
+        """The number of steps, those before a resumed checkpoint included."""
         return len(self.losses)
 
 
 class NotSavedError(RunError):
-    """Training is done, but its checkpoint cannot be written; `fitted` is what it made."""
+    """Training is done, but its checkpoint cannot be written; `fitted` holds the result."""
 
     def __init__(self, message: str, fitted: Fitted) -> None:
         super().__init__(message)
@@ -81,26 +87,30 @@ def fit(
     steps: int | None = None,
     devices: int | None = None,
     plan: Plan | None = None,
+    engine: str | Engine = "threads",
+    options: Mapping[str, Any] | None = None,
     checkpoint: str | Path | None = None,
     every: int = 100,
     resume: bool = True,
-    config: Config | None = None,
+    config: RunConfig | None = None,
     loss: str = "loss",
     progress: bool | None = None,
     on_step: Callable[[int, float], None] | None = None,
 ) -> Fitted:
     """Train until step number `steps`, or until there is no more data.
 
-    `state` are the inputs that the graph makes anew, as `models.initial` gives them; its arrays are
+    `state` holds the inputs that the graph updates, as `models.initial` gives them; its arrays are
     only read. `lr` is a number or a function of the step, which counts from 1. The graph is planned
-    once, over `devices` (one for each core), unless a `plan` of it is given.
+    once, over `devices` (one for each core), unless a `plan` of it is given. `engine` is a name,
+    with `options` for it, or an engine: the state is placed on its devices once and stays there,
+    and only the loss is gathered after a step.
 
-    `checkpoint` is a file that is written every so many steps and after the last one. If it is
-    there already, training resumes from it and gives the same numbers as if it had not stopped:
-    `data` goes on where it was (an iterable is read from its beginning and skipped), and `config`
-    must be the same. `resume=False` begins anew. Where it cannot be written, as on a full disk,
-    training goes on with a warning and tries again after as many steps; if the last one fails,
-    `NotSavedError` has the state. A bar shows the progress on a terminal, unless `progress` says
+    `checkpoint` is a file that is written every `every` steps and after the last one. If it exists
+    already, training resumes from it and gives the same numbers as if it had not stopped: `data`
+    continues where it was (an iterable is read from its beginning and skipped), and `config` must
+    be the same. `resume=False` starts over. If the file cannot be written, as on a full disk,
+    training continues with a warning and tries again `every` steps later; if the last write fails,
+    `NotSavedError` holds the state. A bar shows the progress on a terminal, unless `progress` says
     otherwise.
     """
     own = carried(graph)
@@ -111,51 +121,53 @@ def fit(
     at = _begin(graph, own, state, path if resume else None, config)
     config = at.config if config is None else config
     made = make_plan(graph, cores() if devices is None else devices) if plan is None else plan
-    loop = Loop(graph, made, own, lr, loss, dict(at.state), at.losses)
-    saved = at.step
-    with _showing(progress, at.step, steps) as show:
-        for batch in _batches(data, at.step, steps):
-            value = loop.take(batch)
-            if path is not None and loop.done % every == 0:
-                wrong = loop.save(path, config)
-                if wrong is None:
-                    saved = loop.done
-                else:
-                    warnings.warn(f"{wrong}; training goes on", RuntimeWarning, stacklevel=2)
-            show(loop.done, value)
-            if on_step is not None:
-                on_step(loop.done, value)
-    fitted = Fitted(loop.state, loop.losses, made)
-    if path is not None and (saved < loop.done or not path.exists()):
-        wrong = loop.save(path, config)
-        if wrong is not None:
-            told = f"{wrong}; the state after step {loop.done} is this error's `fitted`"
-            raise NotSavedError(told, fitted)
+    with compile_plan(made, engine, **(options or {})) as executable:
+        loop = Loop(graph, executable, own, lr, loss, at.state, at.losses)
+        saved = at.step
+        with _showing(progress, at.step, steps) as show:
+            for batch in _batches(data, at.step, steps):
+                value = loop.take(batch)
+                if path is not None and loop.done % every == 0:
+                    wrong = loop.save(path, config)
+                    if wrong is None:
+                        saved = loop.done
+                    else:
+                        warnings.warn(f"{wrong}; training goes on", RuntimeWarning, stacklevel=2)
+                show(loop.done, value)
+                if on_step is not None:
+                    on_step(loop.done, value)
+        wrong = None
+        if path is not None and (saved < loop.done or not path.exists()):
+            wrong = loop.save(path, config)
+        fitted = Fitted(loop.gather(), loop.losses, made, loop.bytes_moved, loop.bytes_placed)
+    if wrong is not None:
+        told = f"{wrong}; the state after step {loop.done} is this error's `fitted`"
+        raise NotSavedError(told, fitted)
     return fitted
 
 
 class Loop:
-    """The state between two steps; the arrays of a step before are those of the step to come."""
+    """The state between two steps, which stays on the devices of an executable."""
 
     def __init__(
         self,
         graph: Graph,
-        plan: Plan,
+        executable: Executable,
         own: Mapping[str, str],
         lr: float | Callable[[int], float],
         loss: str,
-        state: dict[str, Array],
+        state: Mapping[str, Array],
         losses: list[float],
     ) -> None:
-        self.graph, self.plan, self.own, self.lr, self.loss = graph, plan, own, lr, loss
-        self.state, self.losses = state, losses
-        self.is_own = False  # the arrays to begin with are the caller's
-        self.spare = Spare()
-        self.engine = ThreadsEngine(spare=self.spare)
+        self.graph, self.own, self.lr, self.loss = graph, own, lr, loss
+        self.losses = losses
+        self.bytes_moved = self.bytes_placed = 0
+        self._executable = executable
+        self._tensors: dict[str, Tensor] = executable.place(state)
 
     @property
     def done(self) -> int:
-        """How many steps there were."""
+        """The number of steps so far."""
         return len(self.losses)
 
     def take(self, batch: Batch) -> float:
@@ -163,27 +175,32 @@ class Loop:
         step = self.done + 1
         known = {"lr": self.lr(step) if callable(self.lr) else self.lr, "step": step}
         scalars = {name: value for name, value in known.items() if name in self.graph.scalars}
-        found = run(self.plan, {**batch, **scalars, **self.state}, self.engine, progress=False)
-        value = float(found[self.loss])
+        inputs = {**batch, **scalars, **self._tensors}
+        # Nobody reads the state of the last step again: its memory is that of the step to come.
+        result = self._executable(inputs, donate=self.own)
+        self._tensors = {name: result.tensor(new) for name, new in self.own.items()}
+        self.bytes_moved += result.stats.bytes_moved
+        self.bytes_placed += result.stats.bytes_placed
+        value = float(result[self.loss])
         if not isfinite(value):
             raise RunError(f"the loss is {value} at step {step}")
-        if self.is_own:
-            for array in self.state.values():
-                self.spare.give(array)
-        self.state = {name: found[new] for name, new in self.own.items()}
-        self.is_own = True
         self.losses.append(value)
         return value
 
-    def save(self, path: Path, config: Config | None) -> InputError | None:
-        """Write a checkpoint, unless the last step ruined what training would go on from.
+    def gather(self) -> dict[str, Array]:
+        """The state as arrays of the caller's."""
+        return {name: tensor.numpy() for name, tensor in self._tensors.items()}
 
-        Returns why it cannot be written, if so.
+    def save(self, path: Path, config: RunConfig | None) -> InputError | None:
+        """Write a checkpoint, unless the last step left numbers that training cannot continue from.
+
+        Returns the reason if it cannot be written.
         """
-        for name, array in self.state.items():
+        state = self.gather()
+        for name, array in state.items():
             if array.dtype.kind != "i" and not np.isfinite(array).all():
                 raise RunError(f"{name} is not finite after step {self.done}: it is not saved")
-        at = Checkpoint(self.done, self.state, self.losses, config or {})
+        at = Checkpoint(self.done, state, self.losses, config or {})
         try:
             save_checkpoint(path, self.graph, at)
         except InputError as error:
@@ -191,8 +208,8 @@ class Loop:
         return None
 
 
-def _check(graph: Graph, loss: str, path: Path | None, config: Config | None) -> None:
-    """Refuse now what would fail after steps that took long."""
+def _check(graph: Graph, loss: str, path: Path | None, config: RunConfig | None) -> None:
+    """Refuse at once what would otherwise fail only after long training."""
     found = next((vertex for vertex in graph.outputs if vertex.name == loss), None)
     if found is None or found.shape:
         what = "no output" if found is None else f"of shape {found.shape}, not a number"
@@ -214,7 +231,7 @@ def _begin(
     own: Mapping[str, str],
     state: Mapping[str, Array],
     path: Path | None,
-    config: Config | None,
+    config: RunConfig | None,
 ) -> Checkpoint:
     if not own:
         raise InputError("nothing to train: no output is named `new_X` after an input X")
@@ -237,7 +254,7 @@ def _batches(data: Batches | Iterable[Batch], start: int, steps: int | None) -> 
 def _showing(
     wanted: bool | None, start: int, steps: int | None
 ) -> Generator[Callable[[int, float], None]]:
-    """A bar with the loss, where there is a terminal or a wish for one."""
+    """A progress bar with the loss, on a terminal or where one is asked for."""
     if wanted is False or (wanted is None and not sys.stderr.isatty()):
         yield lambda _step, _loss: None
         return

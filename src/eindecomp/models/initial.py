@@ -1,4 +1,4 @@
-"""What training begins with: numbers for the parameters of any graph, by how they are used.
+"""Initial values for the parameters of any graph, chosen by how they are used.
 
 A parameter's role is read from the vertices that make the loss: a weight is summed over against
 another tensor, a table is looked up, a gain is multiplied with, a bias is added.
@@ -36,9 +36,9 @@ def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """The state to begin with: an array for each input X with an output `new_X` or `grad_X`.
 
     Weights are drawn as torch draws those of a linear layer, uniform within ±1/√fan-in, where the
-    fan-in is the sizes of the labels that are summed over; biases of such a layer within the same.
-    Rows of a table have length 1 on average. Gains are 1; other biases, and what an optimiser
-    remembers, 0.
+    fan-in is the product of the sizes of the summed labels; biases of such a layer are drawn from
+    the same range. Rows of a table have length 1 on average. Gains are 1; other biases and the
+    optimiser's own state are 0.
 
     >>> from eindecomp.models.ffnn import ffnn
     >>> state = initial(ffnn(4, 100, 6, 7, optimizer="momentum"))
@@ -79,7 +79,7 @@ class _Reader:
     def __init__(self, graph: Graph, parameters: frozenset[str]) -> None:
         self.graph, self.parameters = graph, parameters
         made = {start + name for name in parameters for start in (NEW, GRADIENT)}
-        # Gradients and updates read parameters, too, but in other ways.
+        # Gradients and updates read parameters too, but in other ways.
         self.forward = {vertex.name for vertex in graph.outputs} - made
         for vertex in reversed(list(graph.vertices.values())):
             if vertex.name in self.forward:
@@ -87,14 +87,14 @@ class _Reader:
         self.users = graph.users()
 
     def reach(self, name: str) -> float | None:
-        """How far from 0 a parameter's numbers may lie; None for those that are 1."""
+        """The largest absolute value of a parameter; None for one that is all ones."""
         uses = list(self._uses(name))
         if fans := [fan for use in uses if (fan := self._fan_in(use))]:
             return fans[0] ** -0.5
         for vertex, at in uses:
             if isinstance(vertex.op, Gather) and at == 0:
                 sizes = vertex.sizes
-                # A uniform number within ±√3 has the deviation 1.
+                # Uniform numbers within ±√3 have standard deviation 1.
                 return (3 / prod(sizes[label] for label in vertex.op.table)) ** 0.5
         for vertex, at in uses:
             if isinstance(vertex.op, EinSum) and _combined(vertex.op.join, at) in ("mul", "div"):
@@ -102,7 +102,7 @@ class _Reader:
         return self._layer_reach(uses)
 
     def _layer_reach(self, uses: list[_Use]) -> float:
-        """The reach of the weights of the layer that a bias is added to; 0 if it is none."""
+        """The reach of the weights of the layer that a bias is added to; 0 without a layer."""
         for vertex, at in uses:
             for k, other in enumerate(vertex.inputs):
                 made = self.graph[other]
@@ -115,7 +115,7 @@ class _Reader:
         return 0.0
 
     def _uses(self, name: str) -> Iterator[_Use]:
-        """The vertices on the way to the loss that read a tensor, as it is or but mapped."""
+        """The vertices on the way to the loss that read a tensor, directly or through maps."""
         waiting = [name]
         while waiting:
             read = waiting.pop(0)
@@ -129,7 +129,7 @@ class _Reader:
                 yield from ((vertex, at) for at, one in enumerate(vertex.inputs) if one == read)
 
     def _fan_in(self, use: _Use) -> int:
-        """How many products a sum over an input against others has; 0 if it is no such sum."""
+        """The number of products that a sum over an input and others adds; 0 for no such sum."""
         vertex, at = use
         if not isinstance(vertex.op, EinSum):
             return 0
@@ -140,7 +140,7 @@ class _Reader:
 
 
 def _is_map(vertex: Vertex) -> bool:
-    """Whether it only maps its one input, or shows it in another form."""
+    """Whether it only maps, slices or reshapes its one input."""
     op = vertex.op
     if isinstance(op, EinSum):
         return len(vertex.inputs) == 1 and not op.aggregated
@@ -148,7 +148,7 @@ def _is_map(vertex: Vertex) -> bool:
 
 
 def _combined(join: Expr, at: int) -> str | None:
-    """The innermost function by which an input meets another one, or a number that is added."""
+    """The innermost function that combines an input with another, or adds a number to it."""
     for value in values(join):
         if isinstance(value, Call):
             for k, operand in enumerate(value.args):

@@ -1,10 +1,10 @@
 """Optimisers as vertices: an update of parameters, added to any graph that has their gradients.
 
 An update reads the run-time scalars `lr`, the learning rate, and where it needs one `step`, which
-counts from 1. For a parameter `W` it adds the output `new_W`; what an optimiser remembers of it is
-an input such as `W_mean` with an output `new_W_mean`, and is all zeros before the first step. So
-`new_X` of one step is `X` of the next, which is all that a training loop needs to know. The numbers
-are those of `torch.optim`, up to rounding.
+counts from 1. For a parameter `W` it adds the output `new_W`; the optimiser's own state is an input
+such as `W_mean` with an output `new_W_mean`, all zeros before the first step. `new_X` of one step
+is `X` of the next, which is all that a training loop needs to know. The numbers are those of
+`torch.optim`, up to rounding.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def momentum(
     nesterov: bool = False,
     weight_decay: float = 0.0,
 ) -> None:
-    """Gradient descent by a running sum of gradients, which shrinks by `factor` a step."""
+    """Gradient descent along a running sum of gradients, which decays by `factor` a step."""
     _declare(graph)
     keep = _within("factor", factor)
     for parameter, gradient in _pairs(graph, parameters, gradients):
@@ -80,7 +80,7 @@ def adam(
     eps: float = 1e-8,
     weight_decay: float = 0.0,
 ) -> None:
-    """Adam: steps scaled by running means of the gradient and its square; decay joins the slope."""
+    """Adam: running means of the gradient and its square; decay is added to the gradient."""
     _adam(graph, parameters, gradients, betas, eps, weight_decay, 0.0)
 
 
@@ -93,7 +93,7 @@ def adamw(
     eps: float = 1e-8,
     weight_decay: float = 1e-2,
 ) -> None:
-    """Adam with a decay of the weights themselves, whatever their gradients are."""
+    """Adam with weight decay applied to the weights directly, not through their gradients."""
     _adam(graph, parameters, gradients, betas, eps, 0.0, weight_decay)
 
 
@@ -106,7 +106,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
 
 
 def find_optimizer(given: str | Optimizer) -> Optimizer:
-    """The optimiser of a name; a function, such as a `partial` of one here, is one already."""
+    """The optimiser of a name; a function, such as a `partial` of one, is returned as it is."""
     if not isinstance(given, str):
         return given
     if given not in OPTIMIZERS:
@@ -133,7 +133,7 @@ def training_step(
 
 
 def carried(graph: Graph) -> dict[str, str]:
-    """The inputs that a step makes anew, each with the output that is its next value.
+    """The inputs that a step updates, each with the output that is its next value.
 
     >>> from eindecomp.graph.text.elaborate import parse
     >>> carried(parse("input W[i: 3], x[i]\\nnew_W[i] <- W[i] - x[i]\\noutput new_W"))
@@ -166,7 +166,7 @@ def _adam(
     _declare(graph, "step")
     first, second = (_within("a beta", beta) for beta in betas)
     keep = f"x * (1 - lr * {_number('weight_decay', in_weight)})" if in_weight else "x"
-    # The parentheses are torch's: corrections are numbers, which loops compute once.
+    # Grouped as in torch: the corrections are scalars, computed once outside the loops.
     step = f"(lr / (1 - {first}**step)) * y"
     scale = f"sqrt(z) / sqrt(1 - {second}**step) + {_number('eps', eps)}"
     for parameter, gradient in _pairs(graph, parameters, gradients):
@@ -182,7 +182,7 @@ def _adam(
 
 
 def _declare(graph: Graph, *more: str) -> None:
-    # The step is a float as well: an integer would meet floats as a float32.
+    # The step is a float64 too: an integer would be combined with floats as a float32.
     for name in ("lr", *more):
         if name not in graph.scalars:
             graph.scalar(name, "float64")
@@ -218,7 +218,7 @@ def _update(graph: Graph, of: Vertex, join: str, *read: str) -> Vertex:
 
 
 def _decayed(slope: str, weight_decay: float, of: str = "x") -> str:
-    """The gradient with what a decay adds to it; `of` is the parameter."""
+    """The gradient plus weight decay; `of` is the parameter."""
     if not weight_decay:
         return slope
     return f"({slope} + {_number('weight_decay', weight_decay)} * {of})"

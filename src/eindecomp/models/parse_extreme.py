@@ -1,7 +1,7 @@
 """Reading lines `label,label feature:value feature:value …` from bytes, in compiled code.
 
-Points go one after another into flat arrays; `ends` says where each one's part ends. What is wrong
-is returned as a code and a place, for the caller to say. Points without labels are left out.
+Points go into flat arrays; `ends` says where each point ends. An error is returned as a code and a
+place, for the caller to report. Points without labels are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FINE, NO_LABEL, LABEL, LABEL_RANGE, FEATURE, FEATURE_RANGE, TWICE, VALUE, NOT_FI
     range(10)
 )
 START, FIRST, REST = range(3)
-"""Where in a line one is: before it, within its first number, behind that."""
+"""The position in a line: before it, within its first number, after that."""
 MESSAGES = {
     LABEL: "labels are whole numbers with commas between them, not {token!r}",
     LABEL_RANGE: "label {token} is outside 0 to {labels}",

@@ -1,4 +1,4 @@
-"""The check of the numbers that models and data are made with."""
+"""Checks the sizes that models and data are made with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eindecomp.errors import InputError
 
 
 def check_whole(least: int = 1, **numbers: object) -> None:
-    """Refuse what is not a whole number of at least so much.
+    """Refuse what is not a whole number of at least `least`.
 
     >>> check_whole(batch=8, tokens=True)
     Traceback (most recent call last):

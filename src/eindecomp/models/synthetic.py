@@ -1,8 +1,8 @@
 """Made-up sparse points that can be learned, in the shape of AmazonCat: data where there is none.
 
 A class has words of its own, which a hash of its number picks; about half of a point's features are
-such words and the rest is noise. Small classes are rarer than large ones, as in real catalogues.
-A batch depends on the seed and its number alone.
+such words and the rest is noise. Some classes are much rarer than others, as in real catalogues.
+A batch depends only on the seed and its number.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _WORDS = 64
-"""Features that a class has for its own, if there are sixteen times as many."""
+"""Features that belong to a class, if there are at least sixteen times as many in all."""
 _MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """Batches `x` of points with about so many features each, and their classes `y`."""
+    """Batches `x` of points with about `nonzeros` features each, and their classes `y`."""
 
     batch: int
     features: int
@@ -54,7 +54,7 @@ class Synthetic:
             yield {"x": x, "y": classes}
 
     def write(self, path: str | Path, points: int) -> None:
-        """Write so many of the points as a file in the extreme-classification format."""
+        """Write the first `points` points as a file in the extreme-classification format."""
         check_whole(points=points)
         with replacing(Path(path)) as fresh, fresh.open("w", encoding="ascii") as file:
             file.write(f"{points} {self.features} {self.classes}\n")
@@ -63,7 +63,7 @@ class Synthetic:
                 for (features, values, label), _ in zip(
                     rows, range(points - number * self.batch), strict=False
                 ):
-                    # A feature that was drawn twice stands once, as it does in a dense row.
+                    # A feature that was drawn twice is written once, as in a dense row.
                     pairs = dict(zip(features.tolist(), values.tolist(), strict=True))
                     told = " ".join(f"{k}:{pairs[k]:.4f}" for k in sorted(pairs))
                     file.write(f"{label} {told}\n")

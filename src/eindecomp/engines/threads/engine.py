@@ -101,8 +101,7 @@ class ThreadsProgram:
         """Keep an input where it is: threads read the caller's memory."""
         ready = self._alone or self.ready
         data = given.held() if isinstance(given, Tensor) else SharedArray(given, is_own=False)
-        tilings = tuple(buffer.tiling for buffer in ready.program.inputs[name])
-        return self._tensor(ready, name, tilings, data)
+        return self._tensor(ready, name, ready.wanted[name], data)
 
     def _tensor(
         self, ready: ReadyToRun, name: str, tilings: tuple[Tiling, ...], data: SharedArray
@@ -165,7 +164,8 @@ class ThreadsProgram:
             array = given
             if isinstance(given, Tensor):
                 array = given.held().array
-                placed += placing_bytes(ready.program, name, given)
+                if given.tilings is not ready.wanted[name]:
+                    placed += placing_bytes(ready.program, name, given)
             if type(array) is not np.ndarray or not is_in_memory(array):
                 return None
             arrays[name] = array
@@ -200,12 +200,14 @@ class ThreadsProgram:
 
     def _arrays(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
         """The arrays of all inputs, and what bringing tensors to where they are wanted moves."""
-        arrays = dict(inputs)
+        arrays, ready = dict(inputs), self.ready
         placed = 0
         for name, given in inputs.items():
             if isinstance(given, Tensor):
                 arrays[name] = given.held().array
-                placed += placing_bytes(self.ready.program, name, given)
+                # What was placed for this plan, as weights are, has these very layouts.
+                if given.tilings is not ready.wanted[name]:
+                    placed += placing_bytes(ready.program, name, given)
         return arrays, placed
 
     def close(self) -> None:

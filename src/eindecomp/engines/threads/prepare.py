@@ -54,6 +54,11 @@ class ReadyToRun:
         self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
         self.space: Peak = needed_space(self.schedule)
         """The most bytes that are held at once beside the inputs, and where."""
+        self.wanted = {
+            name: tuple(buffer.tiling for buffer in buffers)
+            for name, buffers in self.program.inputs.items()
+        }
+        """The layouts in which inputs are read."""
         self.lies = {name: _tilings(self.program, name) for name in self.outputs}
 
 

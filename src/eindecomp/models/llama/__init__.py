@@ -1,9 +1,10 @@
 """LLaMA: its graphs, its weights from Hugging Face folders, reading prompts and generating text."""
 
 from eindecomp.models.llama.cache import Cache
-from eindecomp.models.llama.config import CONFIGS, Config, RopeScaling
+from eindecomp.models.llama.config import CONFIGS, Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph
-from eindecomp.models.llama.model import DEFAULT_STRATEGY, Counts, Llama, Piece
+from eindecomp.models.llama.model import DEFAULT_STRATEGY, Counts, GeneratedToken, Llama
+from eindecomp.models.llama.rope_scaling import RopeScaling
 from eindecomp.models.llama.sample import Sampling
 
 __all__ = [
@@ -12,8 +13,8 @@ __all__ = [
     "Cache",
     "Config",
     "Counts",
+    "GeneratedToken",
     "Llama",
-    "Piece",
     "RopeScaling",
     "Sampling",
     "prefill_graph",

@@ -1,4 +1,4 @@
-"""The keys and values of what was read so far, in arrays that later tokens are written into."""
+"""The keys and values of the tokens read so far, in arrays that new tokens are written to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST = 64
 
 
 def bucket(tokens: int) -> int:
-    """The room that so many tokens are read in: few sizes, so that few plans are made.
+    """The cache size used for that many tokens: few sizes, so that few plans are made.
 
     >>> [bucket(n) for n in (1, 64, 65, 1000, 1025)]
     [64, 64, 128, 1024, 1536]
@@ -31,7 +31,7 @@ def bucket(tokens: int) -> int:
 
 
 class Cache:
-    """Keys and values by layer, [sequence, head, position, …], and how long each sequence is."""
+    """Keys and values by layer, [sequence, head, position, …], and the sequence lengths."""
 
     def __init__(self, config: Config, batch: int, tokens: int) -> None:
         check_whole(batch=batch)
@@ -44,16 +44,16 @@ class Cache:
 
     @property
     def batch(self) -> int:
-        """How many sequences there are."""
+        """The number of sequences."""
         return len(self.lengths)
 
     @property
     def room(self) -> int:
-        """How many tokens of a sequence fit without growing."""
+        """The number of tokens of a sequence that fit without growing."""
         return self._room
 
     def reserve(self, tokens: int) -> None:
-        """Make room for so many tokens; what is there is kept."""
+        """Make room for that many tokens, keeping the contents."""
         if tokens <= self._room:
             return
         room = bucket(max(tokens, 2 * self._room))
@@ -61,7 +61,7 @@ class Cache:
         for layer in range(config.layers):
             for name, inner in ((f"KC{layer}", (2, half)), (f"VC{layer}", (config.head_size,))):
                 shape = (self.batch, config.kv_heads, room, *inner)
-                # Of what counts for nothing the graph wants that it is finite.
+                # The graph masks unused positions, which must be finite for that.
                 fresh = np.zeros(shape, DTYPES[config.dtype])
                 if name in self._arrays:
                     fresh[:, :, : self._room] = self._arrays[name]
@@ -69,11 +69,11 @@ class Cache:
         self._room = room
 
     def views(self, tokens: int) -> dict[str, Array]:
-        """The arrays as far as so many tokens, where they lie."""
+        """Views of the arrays up to that many tokens."""
         return {name: array[:, :, :tokens] for name, array in self._arrays.items()}
 
     def write(self, found: Mapping[str, Array], lengths: Array) -> None:
-        """Add the keys and values of new tokens, the first so many of each sequence."""
+        """Add the keys and values of the first `lengths` new tokens of each sequence."""
         self.reserve(int((self.lengths + lengths).max()))
         for layer in range(self.config.layers):
             for name, fresh in ((f"KC{layer}", f"KR{layer}"), (f"VC{layer}", f"V{layer}")):

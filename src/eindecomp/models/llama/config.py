@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError
 from eindecomp.lang.dtypes import BFLOAT16, FLOAT32
+from eindecomp.models.llama.read_config import read_config
+from eindecomp.models.llama.rope_scaling import RopeScaling
 from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
@@ -16,26 +18,6 @@ if TYPE_CHECKING:
 
 DTYPES: dict[str, DType] = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 """The types that a model computes in."""
-
-
-@dataclass(frozen=True, slots=True)
-class RopeScaling:
-    """LLaMA 3.1's stretching of slow rotations, so that more positions can be told apart."""
-
-    factor: float
-    low: float
-    """Rotations of fewer turns than this over `positions` are slowed down by the whole factor."""
-    high: float
-    """Rotations of more turns than this are left as they are."""
-    positions: int
-    """What the model was first trained on."""
-
-    def __post_init__(self) -> None:
-        if not self.factor >= 1 or not 0 < self.low < self.high or self.positions < 1:
-            raise InputError(
-                "rope scaling needs a factor of at least 1, 0 < low < high and 1 or more "
-                f"positions, not {self}"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +30,10 @@ class Config:
 
     vocabulary: int
     width: int
-    """Of the stream of activations between layers."""
+    """The width of the residual stream."""
     layers: int
     heads: int
-    """Of queries; each of the `kv_heads` serves `groups` of them."""
+    """Query heads; each of the `kv_heads` serves `groups` of them."""
     kv_heads: int
     head_size: int
     hidden: int
@@ -60,9 +42,9 @@ class Config:
     theta: float = 10000.0
     scaling: RopeScaling | None = None
     positions: int = 2048
-    """How long a sequence may become."""
+    """The longest possible sequence."""
     tied: bool = False
-    """Whether the table of embeddings is the output head too."""
+    """Whether the embedding table is also the output head."""
     interleaved: bool = False
     """Whether neighbours rotate together, as in Meta's files, or halves, as in Hugging Face's."""
     dtype: str = "float32"
@@ -82,12 +64,12 @@ class Config:
 
     @property
     def groups(self) -> int:
-        """How many heads of queries share one head of keys and values."""
+        """The number of query heads that share one head of keys and values."""
         return self.heads // self.kv_heads
 
     @property
     def parameters(self) -> int:
-        """How many numbers the weights are."""
+        """The number of parameters."""
         attention = 2 * self.width * self.head_size * (self.heads + self.kv_heads)
         layer = attention + 3 * self.width * self.hidden + 2 * self.width
         tables = self.vocabulary * self.width * (1 if self.tied else 2)
@@ -96,9 +78,13 @@ class Config:
     @staticmethod
     def from_folder(folder: str | Path) -> Config:
         """Read the `config.json` of a Hugging Face folder."""
-        from eindecomp.models.llama.read_config import read_config
-
-        return read_config(folder)
+        path, fields = read_config(folder)
+        if fields["dtype"] not in DTYPES:
+            fields["dtype"] = "float32"
+        try:
+            return Config(**fields)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
 
 
 _SIZES = ("vocabulary", "width", "layers", "heads", "kv_heads", "head_size", "hidden", "positions")

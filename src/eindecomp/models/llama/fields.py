@@ -1,4 +1,4 @@
-"""The JSON files of a Hugging Face folder, which may hold anything, read field by field."""
+"""Reads the JSON files of a Hugging Face folder field by field, as they may hold anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REQUIRED = object()
 
 
 def check_folder(folder: str | Path) -> Path:
-    """The folder, which must be one."""
+    """The path of a folder, which must exist."""
     try:
         path = Path(folder)
     except TypeError:
@@ -46,17 +46,17 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 class Fields:
-    """The fields of an object, each read as what it must be; null is as good as nothing."""
+    """The fields of an object, each checked for its type; null counts as absent."""
 
     def __init__(self, where: Path, values: dict[str, Any], prefix: str = "") -> None:
         self.where, self.values, self.prefix = where, values, prefix
 
     def __contains__(self, name: str) -> bool:
-        """Whether the field is there, be it null."""
+        """Whether the field is present, even if it is null."""
         return name in self.values
 
     def given(self, name: str) -> Any:
-        """The value as it is, None where there is none."""
+        """The value as it is, None if absent."""
         return self.values.get(name)
 
     def integer(self, name: str, default: object = _REQUIRED) -> int:
@@ -74,7 +74,7 @@ class Fields:
         try:
             return float(value)
         except OverflowError:
-            raise self.wrong(name, "a number of usual size") from None
+            raise self.wrong(name, "a number that fits a float") from None
 
     def text(self, name: str) -> str | None:
         """A text, or None."""
@@ -84,14 +84,14 @@ class Fields:
         return value
 
     def truth(self, name: str) -> bool:
-        """True or false; false where there is none."""
+        """True or false; false if absent."""
         value = self._value(name, False)
         if not isinstance(value, bool):
             raise self.wrong(name, "true or false")
         return value
 
     def inner(self, name: str) -> Fields:
-        """An object within this one, empty where there is none."""
+        """An object within this one, empty if absent."""
         value = self._value(name, {})
         if not isinstance(value, dict):
             raise self.wrong(name, "an object")
@@ -101,7 +101,7 @@ class Fields:
         return bool(self.values)
 
     def wrong(self, name: str, expected: str) -> InputError:
-        """The error that a field is not what it must be."""
+        """The error for a field that is not what it must be."""
         value = quote(self.values.get(name))
         return InputError(f"{self.where}: {self.prefix}{name} is {value}, not {expected}")
 

@@ -1,11 +1,11 @@
-"""LLaMA as a graph of EinSums: reading a prompt at once, and one token more with what is cached.
+"""LLaMA as a graph of EinSums: a whole prompt at once, or one more token with a cache.
 
 Labels: b sequences, s positions of the tokens that are read now, t positions of keys, a the width
-of the stream, h heads of keys and values, g the heads of queries that share one, d the size of a
-head, f the width of the feed-forward net, o what is added to the stream, v the vocabulary. A head
-that is rotated is seen as pairs e of two numbers, c before and k after the rotation. The two
-conventions of rotation differ only in which of c and e lies outside. Weights lie as Hugging Face
-stores them, what they make outermost.
+of the residual stream, h heads of keys and values, g the query heads that share one, d the size of
+a head, f the width of the feed-forward net, o what is added to the stream, v the vocabulary. A head
+that is rotated is viewed as pairs e of two numbers, c before and k after the rotation. The two
+conventions of rotation differ only in which of c and e is the outer dimension. Weights have Hugging
+Face's layout, output dimensions outermost.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ A{l}[b,s,h,g,d] <- sum P{l}[b,h,g,s,t] * V{l}[b,h,t,d]
 O{l}[b,s,h,g,d] <- {dtype}(A{l}[b,s,h,g,d] / Z{l}[b,h,g,s])
 """
 
-# The new key, U, is one column more: sharing the maximum and the sum spares putting it with the
-# cached ones, which are read where they lie.
+# U is the score of the new key, one more column. Because it shares the maximum and the sum, the new
+# key need not be appended to the cached ones, which are read in place.
 _ATTEND_CACHED = """
 input KC{l}[b, h, t: {t}, k, e] {dtype}, VC{l}[b, h, t, d] {dtype}
 T{l}[b,h,g,s,t] <- sum QR{l}[b,h,g,s,k,e] * KC{l}[b,h,t,k,e]
@@ -97,10 +97,10 @@ logits[b,s,v] <- sum LN[b,s,a] * {head}[v,a]
 def prefill_graph(config: Config, batch: int, tokens: int, *, every: bool = False) -> Graph:
     """Reads whole sequences: the logits after token `last` of each, and all keys and values.
 
-    Inputs beside the weights: `ids`, the rotations `R` of positions 0, 1, …, and `last`. Outputs:
+    Inputs besides the weights: `ids`, the rotations `R` of positions 0, 1, …, and `last`. Outputs:
     `logits`, and for layer l the rotated keys `KR{l}` and the values `V{l}`, by head and position.
-    With `every`, logits after every token. Tokens after `last` count for nothing, if only what they
-    make is finite.
+    With `every`, logits after every token. Tokens after `last` have no effect, as long as their
+    activations are finite.
     """
     check_whole(batch=batch, tokens=tokens)
     start = f"M[s: {tokens}, t: {tokens}] <- fill t <= s"
@@ -109,10 +109,10 @@ def prefill_graph(config: Config, batch: int, tokens: int, *, every: bool = Fals
 
 
 def step_graph(config: Config, batch: int, cached: int) -> Graph:
-    """Reads one token more of each sequence, after as many as `length` says.
+    """Reads one more token of each sequence, after the `length` tokens before it.
 
-    `KC{l}` and `VC{l}` have room for the keys and values of `cached` tokens; what they hold beyond
-    a sequence's length counts for nothing, but must be finite.
+    `KC{l}` and `VC{l}` have room for the keys and values of `cached` tokens; their contents beyond
+    a sequence's length have no effect, but must be finite.
     """
     check_whole(batch=batch, cached=cached)
     start = f"input length[b] int32\nI[t: {cached}] <- fill t\nM[b,t] <- I[t] < length[b]"

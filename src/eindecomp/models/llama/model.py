@@ -1,4 +1,4 @@
-"""`Llama`: a model from a folder, planned over devices, that goes on from prompts."""
+"""`Llama`: a model from a folder, planned over devices, that continues prompts."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import index
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from eindecomp.api.run import run
-from eindecomp.engines.engine import find_engine
 from eindecomp.errors import InputError, quote
 from eindecomp.models.llama.cache import Cache, bucket
-from eindecomp.models.llama.checkpoint import Checkpoint
 from eindecomp.models.llama.config import Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph
+from eindecomp.models.llama.placed import PlacedWeights
 from eindecomp.models.llama.read_generation import Generation, read_generation
 from eindecomp.models.llama.rope import rotations
 from eindecomp.models.llama.sample import Sampling
 from eindecomp.models.llama.tokenizer import NAME, Tokenizer
+from eindecomp.models.llama.weight_files import WeightFiles
 from eindecomp.models.llama.weights import load_weights, random_weights, tied_as_stored
 from eindecomp.models.sizes import check_whole
-from eindecomp.planner.make import plan
+from eindecomp.planner.make import plan as make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from eindecomp.engines.engine import Engine
     from eindecomp.engines.result import Result
     from eindecomp.graph.graph import Graph
     from eindecomp.models.llama.sample import Sampler
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 DEFAULT_STRATEGY = ("o", "v", "h", "f")
 """Every product is cut along the rows of its weight, as those lie in memory.
 
-Devices of one machine share memory, so that nothing is saved by moving less, but reading weights is
-what a token costs: so each device reads its own rows, one after another.
+Devices of one machine share memory, so moving less saves nothing, but most of a token's time goes
+into reading weights: each device reads its own rows, in order.
 """
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a model has done since it was loaded, and what it took."""
+    """What a model has computed since it was loaded, and how long it took."""
 
     prompt_tokens: int = 0
     step_tokens: int = 0
-    """Those that were read one by one: the first to be generated comes of the prompt."""
+    """Tokens read one by one: the first generated token follows from the prompt itself."""
     planning_seconds: float = 0.0
     prefill_seconds: float = 0.0
     step_seconds: float = 0.0
@@ -61,15 +61,18 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A token that was generated, and the text that is certain now that it came."""
+class GeneratedToken:
+    """A generated token, and the text that is certain once it is known."""
 
     token: int
     text: str
 
 
 class Llama:
-    """A model's weights, and plans for what it is asked to compute, made when first needed."""
+    """A model's weights on an engine's devices, and a plan for each batch and length it has met.
+
+    Weights are placed once, for all plans. `close`, or the end of a `with` block, frees them.
+    """
 
     def __init__(
         self,
@@ -79,12 +82,15 @@ class Llama:
         strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
         tokenizer: Tokenizer | None = None,
         generation: Generation | None = None,
+        *,
+        engine: str | Engine = "threads",
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.config, self.weights, self.devices, self.strategy = config, weights, devices, strategy
         self.tokenizer, self.generation = tokenizer, generation or Generation()
         self.counts = Counts()
         self._plans: dict[tuple[Any, ...], Plan] = {}
-        self._engine = find_engine("threads")
+        self._placed = PlacedWeights(weights, engine, options)
 
     @property
     def stops(self) -> frozenset[int]:
@@ -99,19 +105,26 @@ class Llama:
         strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
         *,
         interleaved: bool = False,
+        engine: str | Engine = "threads",
+        options: Mapping[str, Any] | None = None,
     ) -> Llama:
-        """Open a Hugging Face folder; weights stay in their files unless `dtype` is another.
+        """Open a Hugging Face folder; weights stay in their files unless `dtype` differs.
 
-        `strategy` restricts plans, as that of `ed.plan` does; None plans for the fewest bytes.
+        `strategy` restricts plans, as in `ed.plan`; None plans for the fewest bytes. `engine` is a
+        name, with `options` for it, or an engine.
         """
         config = replace(Config.from_folder(folder), interleaved=interleaved)
         if dtype is not None:
             config = replace(config, dtype=dtype)
-        checkpoint = Checkpoint(folder)
-        config = tied_as_stored(config, checkpoint)
-        weights = load_weights(config, checkpoint)
-        tokenizer = Tokenizer(folder) if (checkpoint.folder / NAME).exists() else None
-        return Llama(config, weights, devices, strategy, tokenizer, read_generation(folder))
+        files = WeightFiles(folder)
+        config = tied_as_stored(config, files)
+        weights = load_weights(config, files)
+        tokenizer = Tokenizer(folder) if (files.folder / NAME).exists() else None
+        generation = read_generation(folder)
+        return Llama(
+            config, weights, devices, strategy, tokenizer, generation,
+            engine=engine, options=options,
+        )  # fmt: skip
 
     @staticmethod
     def random(
@@ -119,16 +132,30 @@ class Llama:
         devices: int = 2,
         strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
         seed: int = 0,
+        *,
+        engine: str | Engine = "threads",
+        options: Mapping[str, Any] | None = None,
     ) -> Llama:
-        """A model of random weights."""
-        return Llama(config, random_weights(config, seed), devices, strategy)
+        """A model with random weights."""
+        weights = random_weights(config, seed)
+        return Llama(config, weights, devices, strategy, engine=engine, options=options)
+
+    def close(self) -> None:
+        """Free what the engine holds for this model; computing anything more is refused."""
+        self._placed.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def plan(self, kind: str, batch: int, tokens: int) -> Plan:
-        """The plan for `"prefill"` or `"every"` of so many tokens, or a `"step"` after them."""
+        """The plan for `"prefill"` or `"every"` of that many tokens, or a `"step"` after them."""
         key = (kind, batch, tokens)
         if key not in self._plans:
             start = perf_counter()
-            self._plans[key] = plan(
+            self._plans[key] = make_plan(
                 self._graph(kind, batch, tokens), self.devices, strategy=self.strategy
             )
             self.counts.planning_seconds += perf_counter() - start
@@ -143,7 +170,7 @@ class Llama:
         return prefill_graph(self.config, batch, tokens, every=kind == "every")
 
     def cache(self, batch: int = 1, tokens: int = 0) -> Cache:
-        """An empty cache; it grows, but room for so many tokens spares that."""
+        """An empty cache with room for that many tokens; it grows when it is full."""
         return Cache(self.config, batch, tokens)
 
     def prefill(
@@ -151,7 +178,7 @@ class Llama:
     ) -> Array:
         """Read a prompt, or several: the logits of what follows, [sequence, vocabulary].
 
-        An empty `cache` takes the keys and values, for `step` to go on from.
+        An empty `cache` receives the keys and values, for `step` to continue from.
         """
         rows = self._rows(ids)
         lengths = np.array([len(row) for row in rows], np.int32)
@@ -161,7 +188,7 @@ class Llama:
         table = np.zeros((len(rows), _padded(int(lengths.max()))), np.int32)
         for row, tokens in zip(table, rows, strict=True):
             row[: len(tokens)] = tokens
-            row[len(tokens) :] = tokens[-1]  # which the prompt has anyway, be it finite or not
+            row[len(tokens) :] = tokens[-1]  # a token of the prompt: its values are read anyway
         result = self._run("prefill", table, {"last": lengths - 1})
         if cache is not None:
             cache.write(result, lengths)
@@ -177,10 +204,10 @@ class Llama:
         return self._run("every", np.array(rows, np.int32), {})["logits"]
 
     def step(self, tokens: Sequence[int] | Array, cache: Cache) -> Array:
-        """Read one token more of each sequence: the logits of what follows."""
+        """Read one more token of each sequence: the logits of what follows."""
         ids = np.array(self._rows([[token] for token in _listed(tokens)]), np.int32)
         if cache is None:  # pyright: ignore[reportUnnecessaryComparison]
-            raise InputError("a step goes on from a cache: give prefill one, then step")
+            raise InputError("a step goes on from a cache: give one to prefill, then to step")
         self._check_cache(cache)
         if len(ids) != cache.batch or not cache.lengths.all():
             raise InputError(f"{len(ids)} tokens go on from a cache of as many prompts, once read")
@@ -202,12 +229,12 @@ class Llama:
         tokens: int = 128,
         sampling: Sampling | None = None,
         stops: Collection[int] | None = None,
-    ) -> Iterator[Piece]:
-        """Go on from a prompt until a stop token, or after `tokens` tokens.
+    ) -> Iterator[GeneratedToken]:
+        """Continue a prompt until a stop token, or for `tokens` tokens.
 
-        Without `sampling` the likeliest token is taken. A folder that asks for more than that
-        in generation_config.json, or config.json without one, such as a penalty on repetition, is
-        then refused.
+        Without `sampling` the likeliest token is chosen. A folder whose generation_config.json (or
+        config.json, if it has none) asks for more than that, such as a repetition penalty, is then
+        refused.
         """
         check_whole(0, tokens=tokens)
         tokens = int(tokens)
@@ -232,7 +259,7 @@ class Llama:
         sampler: Sampler,
         stops: frozenset[int],
         stream: TextStream | None,
-    ) -> Iterator[Piece]:
+    ) -> Iterator[GeneratedToken]:
         if tokens < 1:
             return
         cache = self.cache(1, len(ids) + min(tokens, 256))
@@ -244,7 +271,7 @@ class Llama:
             text = "" if stream is None or ended else stream.add(token)
             if last and stream is not None:
                 text += stream.end()
-            yield Piece(token, text)
+            yield GeneratedToken(token, text)
             if last:
                 return
             logits = self.step([token], cache)
@@ -268,14 +295,13 @@ class Llama:
         batch, count = int(ids.shape[0]), int(ids.shape[1])
         positions = np.arange(count) + (0 if starts is None else starts)
         table = rotations(self.config, np.broadcast_to(positions, ids.shape))
-        made = self.plan(kind, batch, room or count)
-        inputs = {"ids": ids, "R": table, **more, **self.weights}
-        result = run(made, inputs, self._engine, progress=False)
+        plan = self.plan(kind, batch, room or count)
+        result = self._placed.run(plan, {"ids": ids, "R": table, **more})
         self.counts.bytes_moved += result.stats.bytes_moved
         return result
 
     def _rows(self, ids: Sequence[int] | Sequence[Sequence[int]] | Array) -> list[list[int]]:
-        """Sequences of tokens, of which there is at least one in each."""
+        """Sequences of tokens, none of them empty."""
         given = _listed(ids)
         nested = bool(given) and isinstance(given[0], Sequence | np.ndarray)
         try:
@@ -332,6 +358,6 @@ def _stops(given: Collection[int]) -> frozenset[int]:
 
 
 def _padded(tokens: int) -> int:
-    """The length that a prompt is read at: few lengths, so that few plans are made."""
+    """The length to which a prompt is padded: few lengths, so that few plans are made."""
     step = 8 if tokens <= 64 else 32
     return -(-tokens // step) * step

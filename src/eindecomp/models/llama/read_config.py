@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import InputError, quote
-from eindecomp.models.llama.config import DTYPES, Config, RopeScaling
 from eindecomp.models.llama.fields import Fields, check_folder, read_json
+from eindecomp.models.llama.rope_scaling import RopeScaling
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Whatever transformers reads of a configuration and a LLaMA's numbers depend on, but the sizes: the
-# values at which it computes what we do. A field may be absent, `model_type` excepted.
+# All that transformers reads from a configuration and that changes a LLaMA's numbers, sizes
+# excepted, with the values for which it computes what we do. Only `model_type` is required.
 _ONLY: dict[str, tuple[object, ...]] = {
     "model_type": ("llama",),
     "attribute_map": (None, {}),
@@ -33,8 +33,8 @@ _ONLY: dict[str, tuple[object, ...]] = {
 }
 
 
-def read_config(folder: str | Path) -> Config:
-    """The configuration of the model in a folder."""
+def read_config(folder: str | Path) -> tuple[Path, dict[str, Any]]:
+    """The path of a folder's `config.json`, and the arguments of `Config` that it gives."""
     path = check_folder(folder) / "config.json"
     read = Fields(path, read_json(path))
     _refuse_what_is_not_llama(read)
@@ -43,28 +43,22 @@ def read_config(folder: str | Path) -> Config:
     if heads < 1 or (read.given("head_dim") is None and width % heads):
         raise InputError(f"{path}: hidden_size {width} is no multiple of {heads} heads")
     rope = read.inner("rope_scaling") or read.inner("rope_parameters")
-    stored = read.text("dtype") or read.text("torch_dtype") or "float32"
     positions = read.integer("max_position_embeddings", 2048)
-    try:
-        return Config(
-            vocabulary=read.integer("vocab_size"),
-            width=width,
-            layers=read.integer("num_hidden_layers"),
-            heads=heads,
-            kv_heads=read.integer("num_key_value_heads", heads),
-            head_size=read.integer("head_dim", width // heads),
-            hidden=read.integer("intermediate_size"),
-            epsilon=read.number("rms_norm_eps", 1e-6),
-            theta=_theta(read, rope),
-            scaling=_scaling(read, rope, positions),
-            positions=positions,
-            tied=read.truth("tie_word_embeddings"),
-            dtype=stored if stored in DTYPES else "float32",
-        )
-    except InputError as error:
-        if str(error).startswith(str(path)):
-            raise
-        raise InputError(f"{path}: {error}") from None
+    return path, {
+        "vocabulary": read.integer("vocab_size"),
+        "width": width,
+        "layers": read.integer("num_hidden_layers"),
+        "heads": heads,
+        "kv_heads": read.integer("num_key_value_heads", heads),
+        "head_size": read.integer("head_dim", width // heads),
+        "hidden": read.integer("intermediate_size"),
+        "epsilon": read.number("rms_norm_eps", 1e-6),
+        "theta": _theta(read, rope),
+        "scaling": _scaling(read, rope, positions),
+        "positions": positions,
+        "tied": read.truth("tie_word_embeddings"),
+        "dtype": read.text("dtype") or read.text("torch_dtype") or "float32",
+    }
 
 
 def _refuse_what_is_not_llama(read: Fields) -> None:
@@ -75,8 +69,8 @@ def _refuse_what_is_not_llama(read: Fields) -> None:
             raise InputError(
                 f"{read.where}: {name} is {quote(read.given(name))}; only {known[0]!r} is supported"
             )
-    # Tokens see all those before them. Kinds of layers, where they stand, decide that, and a window
-    # only where they do not.
+    # Tokens attend to all tokens before them: `layer_types` decides that, and a window only if
+    # there are no layer types.
     kinds: Any = read.given("layer_types")
     if kinds is not None:
         if not isinstance(kinds, list) or set(map(str, kinds)) != {"full_attention"}:  # pyright: ignore[reportUnknownArgumentType]
@@ -91,12 +85,12 @@ def _refuse_what_is_not_llama(read: Fields) -> None:
 
 
 def _is_same(value: object, other: object) -> bool:
-    """Equality that tells true from 1."""
+    """Equality that distinguishes true from 1."""
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
 def _theta(read: Fields, rope: Fields) -> float:
-    """Where a null stands transformers has no number either: it is refused, not replaced."""
+    """A null is refused, not replaced: transformers has no number for it either."""
     if "rope_theta" in rope:
         return rope.number("rope_theta")
     return read.number("rope_theta") if "rope_theta" in read else 10000.0
@@ -116,11 +110,15 @@ def _scaling(read: Fields, rope: Fields, positions: int) -> RopeScaling | None:
         raise InputError(
             f"{rope.where}: rope scaling {quote(kind)} is not supported; 'default' and 'llama3' are"
         )
-    # transformers gives the outer field precedence, and takes the model's own length for none.
+    # As in transformers, the outer field comes first; the default is the model's own length.
     original = "original_max_position_embeddings"
-    return RopeScaling(
+    numbers = (
         rope.number("factor"),
         rope.number("low_freq_factor"),
         rope.number("high_freq_factor"),
         read.integer(original) if original in read else rope.integer(original, positions),
     )
+    try:
+        return RopeScaling(*numbers)
+    except InputError as error:
+        raise InputError(f"{rope.where}: {error}") from None

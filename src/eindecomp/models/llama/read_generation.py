@@ -42,18 +42,18 @@ _GREEDY: dict[str, float | list[int] | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """How a folder wants text to be generated."""
+    """The generation settings of a folder."""
 
     stops: frozenset[int] = frozenset()
     """The tokens that end a text."""
     unsupported: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Settings that would change greedy tokens and that we do not have, as they are written."""
+    """Unsupported settings that would change greedy tokens, as they are written."""
     file: str = "generation_config.json"
-    """The name of the file that says so."""
+    """The name of the file they come from."""
 
 
 def read_generation(folder: str | Path) -> Generation:
-    """`generation_config.json` says all of it; where it is missing, `config.json` does."""
+    """Read `generation_config.json` or, only if it is missing, `config.json`."""
     path = Path(folder) / "generation_config.json"
     if not path.exists():
         path = Path(folder) / "config.json"

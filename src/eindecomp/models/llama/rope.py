@@ -1,4 +1,4 @@
-"""Rotary positions: the table of rotations by which queries and keys are turned."""
+"""Rotary position embeddings: the table of rotations for queries and keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def frequencies(config: Config) -> Array:
-    """By how much each pair of a head's numbers turns from one position to the next."""
+    """The angle by which each pair of a head's numbers turns from one position to the next."""
     size = config.head_size
     speed = config.theta ** -(np.arange(0, size, 2, dtype=np.float64) / size)
     scaling = config.scaling
@@ -27,7 +27,7 @@ def frequencies(config: Config) -> Array:
 
 
 def rotations(config: Config, positions: Array) -> Array:
-    """The matrices that turn each pair at some positions: [..., into, from, pair].
+    """The rotation matrices of each pair at the given positions: [..., into, from, pair].
 
     >>> from eindecomp.models.llama.config import CONFIGS
     >>> rotations(CONFIGS["7B"], np.arange(5)).shape

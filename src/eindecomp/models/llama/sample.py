@@ -17,11 +17,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are chosen: the likeliest at temperature 0, else drawn.
+    """How tokens are chosen: the likeliest at temperature 0, otherwise drawn at random.
 
     `top_k` draws from the k likeliest and those as likely as the last of them, `top_p` from the
-    fewest whose probabilities reach p; both at once mean first the one, then the other, as in
-    transformers.
+    fewest whose probabilities reach p; both together apply in that order, as in transformers.
     """
 
     temperature: float = 0.0
@@ -39,7 +38,7 @@ class Sampling:
         check_whole(0, seed=self.seed)
 
     def sampler(self) -> Sampler:
-        """What chooses one token after another."""
+        """A sampler with these settings."""
         return Sampler(self)
 
 
@@ -75,7 +74,7 @@ def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
     if not isfinite(logits.max()):
         raise RunError(f"the largest logit is {logits.max()}: there is nothing to draw by")
     scaled = _scaled(logits.astype(np.float32), float(sampling.temperature))
-    # Ascending and in float32, as transformers sorts and sums: what lies on the border is the same.
+    # Ascending and in float32, as transformers sorts and sums: borderline tokens are the same.
     tokens = np.argsort(scaled, kind="stable")
     if sampling.top_k is not None:
         least = scaled[tokens[-min(int(sampling.top_k), len(tokens))]]
@@ -95,7 +94,7 @@ def _scaled(logits: Array, temperature: float) -> Array:
         scaled = logits / np.float32(temperature)
         if np.isfinite(scaled.max()) and not np.isnan(scaled).any():
             return scaled
-        # The temperature is next to nothing: from the largest down, the others become -inf.
+        # The temperature is almost zero: relative to the largest logit, the others become -inf.
         wide = logits.astype(np.float64)
         return ((wide - wide.max()) / temperature).astype(np.float32)
 

@@ -29,11 +29,11 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """How many tokens there are."""
+        """The size of the vocabulary."""
         return self._tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, with those that begin one."""
+        """The tokens of a text, with those that mark its beginning."""
         return self._tokenizer.encode(text).ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -41,7 +41,7 @@ class Tokenizer:
         return self._tokenizer.decode(list(ids))
 
     def stream(self, prompt: Sequence[int]) -> TextStream:
-        """What turns the tokens after a prompt into text, one by one."""
+        """Turns the tokens after a prompt into text, one by one."""
         return TextStream(self, prompt)
 
 
@@ -49,10 +49,10 @@ _UNFINISHED = "\ufffd"
 
 
 class TextStream:
-    """Text of tokens as they come: a character of several tokens comes with its last.
+    """Streamed text: a character made of several tokens comes with the last of them.
 
-    A token's text depends on the one before it, so what is decoded begins at the last word that was
-    given out, and only what is new is passed on.
+    A token's text depends on the tokens before it, so some of those are decoded again, and only the
+    text that is new is passed on.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int]) -> None:
@@ -61,7 +61,7 @@ class TextStream:
         self._known = self._certain()
 
     def add(self, token: int) -> str:
-        """The text that is certain now that this token came; it may be empty."""
+        """The text that is certain with this token; it may be empty."""
         self._ids.append(token)
         text = self._tokenizer.decode(self._ids)
         if text.endswith(_UNFINISHED) or not text.startswith(self._known):
@@ -69,7 +69,7 @@ class TextStream:
         return self._give(text)
 
     def end(self) -> str:
-        """What is left, broken characters included."""
+        """The remaining text, incomplete characters included."""
         text = self._tokenizer.decode(self._ids)
         return self._give(text)
 
@@ -80,7 +80,7 @@ class TextStream:
         return piece
 
     def _certain(self) -> str:
-        """The text so far, but for a character that has only begun."""
+        """The text so far, without an incomplete last character."""
         return self._tokenizer.decode(self._ids).rstrip(_UNFINISHED)
 
 

@@ -1,4 +1,4 @@
-"""Which weights a model has: their names in Hugging Face's files, and how the graph sees them."""
+"""The weights of a model: their names in Hugging Face files and their shapes in the graph."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from eindecomp.models.llama.config import DTYPES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eindecomp.models.llama.checkpoint import Checkpoint
     from eindecomp.models.llama.config import Config
+    from eindecomp.models.llama.weight_files import WeightFiles
 
     Array = np.ndarray[Any, Any]
 
 
 TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
-_UNUSED = "rotary_emb.inv_freq"  # in old files, and what transformers computes anew
+_UNUSED = "rotary_emb.inv_freq"  # in old files; transformers computes it instead
 _COMPARED = 1 << 26  # bytes at once
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight's name in the graph and in files, its shape in files and as the graph sees it."""
+    """A weight's name in the graph and in files, and its shape in files and in the graph."""
 
     name: str
     stored: str
@@ -60,15 +60,15 @@ def weights_of(config: Config) -> Iterator[Weight]:
         yield Weight("H", HEAD, table, table)
 
 
-def tied_as_stored(config: Config, checkpoint: Checkpoint) -> Config:
-    """The configuration by what is stored: a head of its own counts, whatever `config.json` says.
+def tied_as_stored(config: Config, files: WeightFiles) -> Config:
+    """The configuration as stored: a separate head counts, whatever `config.json` says.
 
-    That is how transformers reads a folder that ties the head to the table but stores another one.
+    transformers treats a folder that ties the head to the table but stores another one alike.
     """
-    if not (config.tied and TABLE in checkpoint.tensors and HEAD in checkpoint.tensors):
+    if not (config.tied and TABLE in files.tensors and HEAD in files.tensors):
         return config
     shape = (config.vocabulary, config.width)
-    table, head = checkpoint.array(TABLE, shape), checkpoint.array(HEAD, shape)
+    table, head = files.array(TABLE, shape), files.array(HEAD, shape)
     return config if _same_bytes(table, head) else replace(config, tied=False)
 
 
@@ -82,30 +82,30 @@ def _same_bytes(left: Array, right: Array) -> bool:
     )
 
 
-def load_weights(config: Config, checkpoint: Checkpoint) -> dict[str, Array]:
-    """The weights in the model's type: as they lie in the files, or converted into memory.
+def load_weights(config: Config, files: WeightFiles) -> dict[str, Array]:
+    """The weights in the model's type: views of the files, or converted copies in memory.
 
-    Each tensor of the files has to be one of them: what is left over, such as biases, would change
-    the numbers.
+    Every tensor in the files must be one of them: any other, such as a bias, would change the
+    numbers.
     """
     to = DTYPES[config.dtype]
     found: dict[str, Array] = {}
     used = {HEAD} if config.tied else set[str]()
     for weight in weights_of(config):
-        # A table that is not stored is the head that it is tied to.
-        swap = config.tied and weight.stored == TABLE and TABLE not in checkpoint.tensors
-        name = HEAD if swap and HEAD in checkpoint.tensors else weight.stored
-        array = checkpoint.array(name, weight.shape)
+        # If the table is not stored, the head that it is tied to is.
+        swap = config.tied and weight.stored == TABLE and TABLE not in files.tensors
+        name = HEAD if swap and HEAD in files.tensors else weight.stored
+        array = files.array(name, weight.shape)
         found[weight.name] = array.astype(to, copy=False).reshape(weight.seen)
         used.add(name)
-    for name, stored in checkpoint.tensors.items():
+    for name, stored in files.tensors.items():
         if name not in used and not name.endswith(_UNUSED):
             raise InputError(f"{stored.file}: config.json announces no tensor {quote(name, 100)}")
     return found
 
 
 def random_weights(config: Config, seed: int = 0) -> dict[str, Array]:
-    """Weights of random numbers, scaled so that activations neither grow nor vanish."""
+    """Random weights, scaled so that activations neither grow nor vanish."""
     rng = np.random.default_rng(seed)
     to = DTYPES[config.dtype]
     found: dict[str, Array] = {}

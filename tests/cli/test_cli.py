@@ -220,7 +220,7 @@ def test_progress_is_one_readable_line(cost: float, bound: float, shown: str) ->
 # Planning
 
 MATMUL = "input X[i: 8, j: 8], Y[j, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z\n"
-ATTENTION = str(Path(__file__).parents[1] / "examples" / "multihead_attention.ein")
+ATTENTION = str(Path(__file__).parents[2] / "examples" / "multihead_attention.ein")
 
 
 @pytest.fixture(scope="module")

@@ -37,16 +37,16 @@ _TYPES: dict[str, DType] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """Where a tensor lies."""
+    """Where a tensor is stored."""
 
     file: Path
     dtype: str
     shape: tuple[int, ...]
     start: int
-    """Its first byte in the file."""
+    """The offset of its first byte in the file."""
 
 
-class Checkpoint:
+class WeightFiles:
     """The tensors of a folder by name."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -55,7 +55,7 @@ class Checkpoint:
         self._maps: dict[Path, Array] = {}
 
     def array(self, name: str, shape: tuple[int, ...]) -> Array:
-        """A tensor that must have a shape, as it lies in its file."""
+        """A view of a tensor in its file; it must have the given shape."""
         stored = self.tensors.get(name)
         if stored is None:
             raise InputError(f"{self.folder}: tensor {name!r} is missing")
@@ -74,13 +74,13 @@ class Checkpoint:
             self._maps[stored.file] = np.asarray(np.memmap(stored.file, np.uint8, "r"))
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         found = self._maps[stored.file][stored.start : stored.start + size]
-        if stored.start % dtype.itemsize:  # loops and BLAS want numbers at their own addresses
+        if stored.start % dtype.itemsize:  # loops and BLAS need aligned numbers
             found = found.copy()
         return found.view(dtype).reshape(shape)
 
 
 def _find(folder: Path) -> dict[str, StoredTensor]:
-    """The tensors of the one file, which transformers prefers where both are, or of the index."""
+    """The tensors of the single file, which transformers prefers, or else of the index."""
     if (folder / ADAPTER).exists():
         raise InputError(f"{folder / ADAPTER}: adapters are not supported: merge it into the model")
     if (folder / SINGLE).exists():
@@ -118,7 +118,7 @@ def _sharded(folder: Path) -> dict[str, StoredTensor]:
 
 
 def _is_plain(file: Any) -> bool:
-    """Whether a name is that of a file in the same folder: an index must not lead elsewhere."""
+    """Whether a name is that of a file in the same folder: an index must not point elsewhere."""
     return (
         isinstance(file, str)
         and file.endswith(".safetensors")
@@ -129,7 +129,7 @@ def _is_plain(file: Any) -> bool:
 
 
 def _header(path: Path) -> dict[str, StoredTensor]:
-    """The tensors of one file; what is wrong with it the safetensors package finds."""
+    """The tensors of one file, which the safetensors package checks."""
     if not path.is_file():
         raise InputError(f"{path} is missing")
     safetensors = extra("safetensors")

@@ -1,0 +1,60 @@
+"""`--engine` and `--option`, which the commands that run something share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eindecomp.engines.engine import find_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.engines.engine import Engine
+
+EngineName = Annotated[
+    str,
+    typer.Option("--engine", metavar="NAME", help="the engine that runs the plan: threads, apart"),
+]
+EngineOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="KEY=VALUE",
+        help="an option of the engine, such as workers=2; repeat it for several",
+    ),
+]
+
+
+def engine_from(name: str, texts: Sequence[str] | None) -> Engine:
+    """The engine of a name, with options as they are written on the command line."""
+    return find_engine(name, options_from(texts or ()))
+
+
+def options_from(texts: Sequence[str]) -> dict[str, int | float | bool | str]:
+    """Options by name, each value read as what it looks like.
+
+    >>> options_from(["workers=2", "share=0.5", "pin=true", "host=10.0.0.1"])
+    {'workers': 2, 'share': 0.5, 'pin': True, 'host': '10.0.0.1'}
+    """
+    found: dict[str, int | float | bool | str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not name or not equals:
+            raise typer.BadParameter(f"--option takes KEY=VALUE, such as workers=2, not {text!r}")
+        if name in found:
+            raise typer.BadParameter(f"--option: {name!r} is given twice")
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> int | float | bool | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,171 @@
+"""The state of training and the weights of a model stay on the devices, whatever the engine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import eindecomp as ed
+from eindecomp import models
+from eindecomp.engines.tensor import Tensor
+from eindecomp.models.llama import Config, Llama
+
+DATA = models.Synthetic(8, 30, 6, nonzeros=6)
+SMALL = Config(
+    vocabulary=40, width=16, layers=2, heads=4, kv_heads=2, head_size=4, hidden=24, positions=128
+)
+PROMPT = [3, 1, 4, 1, 5]
+
+
+def train(steps=4, optimizer="momentum", **more):
+    graph = models.ffnn(8, 30, 12, 6, optimizer=optimizer)
+    more = {"lr": 0.05, "devices": 4, **more}
+    return models.fit(graph, DATA, models.initial(graph, seed=1), steps=steps, **more)
+
+
+@pytest.fixture
+def gathered(monkeypatch):
+    """The names of the tensors that are gathered, in order."""
+    names, gather = [], Tensor.numpy
+
+    def note(self):
+        names.append(self.name)
+        return gather(self)
+
+    monkeypatch.setattr(Tensor, "numpy", note)
+    return names
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_training_is_the_same_on_every_engine(optimizer):
+    threads, apart = (train(optimizer=optimizer, engine=name) for name in ("threads", "apart"))
+    assert np.allclose(apart.losses, threads.losses, rtol=1e-5)
+    assert set(apart.state) == set(threads.state)
+    for name, array in threads.state.items():
+        assert np.allclose(apart.state[name], array, rtol=1e-4, atol=1e-6)
+    assert apart.bytes_moved == threads.bytes_moved == 4 * threads.plan.cost
+    assert apart.bytes_placed == threads.bytes_placed
+
+
+@pytest.mark.parametrize("engine", ["threads", "apart"])
+def test_only_the_loss_is_gathered_between_steps(engine, gathered):
+    seen = []
+    fitted = train(engine=engine, on_step=lambda *_: seen.append(list(gathered)))
+    assert seen == [["loss"] * step for step in (1, 2, 3, 4)]
+    assert sorted(gathered[4:]) == sorted(f"new_{name}" for name in fitted.state)
+
+
+@pytest.mark.parametrize("engine", ["threads", "apart"])
+def test_the_state_is_gathered_for_checkpoints(engine, gathered, tmp_path):
+    path = tmp_path / "run.safetensors"
+    fitted = train(engine=engine, checkpoint=path, every=2)
+    assert gathered.count("new_W1") == 3  # after steps 2 and 4, and at the end
+    saved = models.load_checkpoint(path).state
+    assert all(np.array_equal(saved[name], fitted.state[name]) for name in saved)
+    assert train(engine=engine, checkpoint=path, steps=5).losses[:4] == fitted.losses
+
+
+@pytest.mark.parametrize("engine", ["threads", "apart"])
+@pytest.mark.parametrize(("label", "lacking"), [("f", 0), ("c", 1 / 2)])
+def test_bringing_new_parameters_to_where_they_are_wanted_is_counted(engine, label, lacking):
+    net = ed.parse(
+        "input X[b: 6, f: 8], W[f, c: 4], y[b, c]\nP[b,c] <- sum X[b,f] * W[f,c]\n"
+        "loss[] <- sum (P[b,c] - y[b,c])**2\noutput loss"
+    )
+    graph = models.training_step(net, "loss", ["W"])
+    plan = ed.plan(graph, 2, pin={"W": {"f": 2}, "new_W": {label: 2}})
+    data = [{"X": np.ones((6, 8)), "y": np.ones((6, 4))}] * 4
+    fitted = models.fit(graph, data, models.initial(graph), lr=0.01, plan=plan, engine=engine)
+    assert fitted.bytes_moved == 4 * plan.cost
+    # The first step reads the caller's arrays; then each device lacks that much of its half.
+    assert fitted.bytes_placed == 3 * lacking * 8 * 4 * 4
+
+
+@pytest.mark.parametrize("engine", ["threads", "apart"])
+def test_the_first_state_is_the_callers(engine):
+    graph = models.ffnn(8, 30, 12, 6)
+    state = models.initial(graph)
+    copies = {name: array.copy() for name, array in state.items()}
+    for _ in range(2):
+        fitted = models.fit(graph, DATA, state, lr=0.1, steps=3, devices=2, engine=engine)
+        assert all(np.array_equal(state[name], copies[name]) for name in state)
+    assert not np.array_equal(fitted.state["W1"], state["W1"])
+
+
+def test_what_an_engine_does_not_know_is_refused_before_training():
+    called = []
+    for more, message in (
+        ({"engine": "thread"}, "no engine 'thread'; did you mean 'threads'"),
+        ({"options": {"worker": 1}}, "has no option 'worker'"),
+        ({"options": {"workers": 0}}, "workers must be 1 or more"),
+        ({"engine": "apart", "options": {"workers": 1}}, "'apart' has no option 'workers'"),
+    ):
+        with pytest.raises(ed.InputError, match=message):
+            train(on_step=lambda *step: called.append(step), **more)
+    assert not called
+    assert train(options={"workers": 1}).losses == train().losses
+
+
+@pytest.mark.parametrize("strategy", [None, "megatron"])
+def test_a_model_is_the_same_on_every_engine(strategy):
+    threads, apart = (
+        Llama.random(SMALL, 4, strategy, engine=name) for name in ("threads", "apart")
+    )
+    caches = threads.cache(), apart.cache()
+    logits = [m.prefill(PROMPT, c) for m, c in zip((threads, apart), caches, strict=True)]
+    for token in (7, 9):
+        assert np.allclose(*logits, rtol=1e-4, atol=1e-5)
+        logits = [m.step([token], c) for m, c in zip((threads, apart), caches, strict=True)]
+    assert np.allclose(*logits, rtol=1e-4, atol=1e-5)
+    assert apart.counts.bytes_moved == threads.counts.bytes_moved
+
+
+def test_weights_are_placed_once_for_all_plans(gathered):
+    usual = Llama.random(SMALL, 2)
+    wanted = [piece.token for piece in usual.generate(PROMPT, 4)]
+    model = Llama.random(SMALL, 2, engine="apart")
+    model.prefill(PROMPT)
+    for array in model.weights.values():
+        array[...] = np.nan  # the devices have them: nobody reads these again
+    gathered.clear()
+    assert [piece.token for piece in model.generate(PROMPT, 4)] == wanted
+    assert not set(gathered) & set(model.weights)
+
+
+def test_plans_share_the_weights_that_lie_alike():
+    model = Llama.random(SMALL, 2, engine="apart")
+    cache = model.cache()
+    for prompt in (PROMPT, PROMPT * 2):
+        model.prefill(prompt)
+    model.prefill(PROMPT, cache)
+    model.step([1], cache)
+    for name, weight in model.weights.items():
+        tensors = [tensors[name] for _, tensors in model._placed._executables.values()]
+        blocks = {id(arrays[0]) for t in tensors for arrays in t.held().values()}
+        layouts = {layout for t in tensors for layout in t.tilings}
+        assert len(tensors) == 3
+        assert len(blocks) == len(layouts), weight.shape
+
+
+def test_a_closed_model_refuses_to_compute():
+    with Llama.random(SMALL, 2, engine="apart") as model:
+        cache = model.cache()
+        model.prefill(PROMPT, cache)
+        pieces = model.generate(PROMPT, 3)
+        next(pieces)
+    model.close()
+    for call in (
+        lambda: model.prefill(PROMPT),
+        lambda: model.step([1], cache),
+        lambda: model.logits(PROMPT),
+        lambda: next(pieces),
+    ):
+        with pytest.raises(ed.InputError, match="this model was closed"):
+            call()
+
+
+def test_engines_of_a_model_are_checked_when_it_is_made():
+    with pytest.raises(ed.InputError, match="there is no engine 'nowhere'"):
+        Llama.random(SMALL, 2, engine="nowhere")
+    with pytest.raises(ed.InputError, match="has no option 'threads'"):
+        Llama.random(SMALL, 2, options={"threads": 2})
