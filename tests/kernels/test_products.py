@@ -13,6 +13,7 @@ from eindecomp.kernels.gemm import product_ways
 from eindecomp.kernels.kernel import Kernel, einsum_kernel
 from eindecomp.kernels.panels import panels_call
 from eindecomp.kernels.product import Product, Side
+from eindecomp.kernels.row_blocks import row_blocks_call
 from eindecomp.kernels.tiles import has_tiles
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum, Labels
@@ -121,16 +122,33 @@ def test_every_shape_has_a_way_without_blas(rows: int, way: str, second: Labels)
     assert way in product_ways(Product((f4, f4, f4), (rows, 512, 512), sides))
 
 
-@pytest.mark.parametrize("depth", [256, 257, 271, 272, 511, 513])
+@pytest.mark.parametrize("depth", [256, 257, 271, 272, 511, 513, 1024, 1025, 1039, 1040])
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
-def test_panels_end_where_terms_do(depth: int, name: str) -> None:
+@pytest.mark.parametrize("turned", [False, True])
+def test_panels_end_where_terms_do(depth: int, name: str, turned: bool) -> None:
     rng = np.random.default_rng(depth)
-    x, y = random(rng, name, 12, depth), random(rng, name, 35, depth)
+    x, y = random(rng, name, 12, depth), random(rng, name, depth, 35)
+    y = np.asfortranarray(y) if turned else y
     out = np.zeros((12, 35), dtype(name))
-    sides = (Side(*x.strides), Side(*y.T.strides), Side(*out.strides))
-    panels_call(Product((x.dtype,) * 3, (12, 35, depth), sides)).launch([x, y], [out], ())
-    wanted = x.astype(np.float32) @ y.astype(np.float32).T
-    np.testing.assert_array_equal(out, wanted.astype(out.dtype))
+    sides = (Side(*x.strides), Side(*y.strides), Side(*out.strides))
+    wanted = x.astype(np.float32) @ y.astype(np.float32)
+    for make in (panels_call, row_blocks_call):
+        if call := make(Product((x.dtype,) * 3, (12, 35, depth), sides)):
+            call.launch([x, y], [out], ())
+            np.testing.assert_array_equal(out, wanted.astype(out.dtype))
+
+
+@pytest.mark.parametrize("columns", [16, 32, 48, 64, 70, 200])
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_more_rows_than_a_cache_holds(columns: int, name: str) -> None:
+    """Chunks of rows, several panels at a time, and blocks for results that are narrow."""
+    rng = np.random.default_rng(columns)
+    x, y = random(rng, name, 1043, 40), random(rng, name, 40, columns)
+    sides = (Side(*x.strides), Side(*y.strides), Side(columns * y.itemsize, y.itemsize))
+    for way in product_ways(Product((x.dtype,) * 3, (1043, columns, 40), sides)).values():
+        out = np.zeros((1043, columns), dtype(name))
+        way.launch([x, y], [out], ())
+        np.testing.assert_array_equal(out, x @ y)
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -10,7 +10,7 @@ import numpy as np
 from eindecomp.kernels.compiling import compile_source
 from eindecomp.kernels.loops import LoopsCall, Pack
 from eindecomp.kernels.stacks import over_stack
-from eindecomp.kernels.vectors import registers
+from eindecomp.kernels.vectors import lanes, registers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ROWS = 8
 """Rows of which all sums fit the registers, where there are many."""
+_VECTORS = 4
+"""Vectors of columns up to which a product is narrow: rows are blocked to fill the registers."""
 _FIRST = 9
 """The slot of the first array, after sizes and steps."""
 SCRATCH = f"load_int64(at, {_FIRST + 4} + 4 * loops)"
@@ -47,7 +49,16 @@ class Oriented:
     @property
     def blocks(self) -> tuple[int, ...]:
         """How many rows are computed at once, and how many are left over by such blocks."""
-        most = ROWS if registers().count > 16 else ROWS // 2
+        return self._cut(ROWS if registers().count > 16 else ROWS // 2)
+
+    @property
+    def narrow_blocks(self) -> tuple[int, ...]:
+        """The same, more or fewer where all columns fit a few vectors: no narrower one is left."""
+        vectors, rest = divmod(self.columns, lanes(self.types[2]))
+        whole = rest == 0 and vectors <= _VECTORS
+        return self._cut(registers().sums // vectors) if whole else self.blocks
+
+    def _cut(self, most: int) -> tuple[int, ...]:
         left = self.rows % most
         return (left,) if self.rows < most else (most, left) if left else (most,)
 
@@ -89,11 +100,11 @@ class Lines:
             self.under(test, "place = column", *body, f"column += {width}")
 
     def each_row(
-        self, view: Oriented, make: Callable[[int], tuple[str, Any]], call: str
+        self, blocks: Sequence[int], make: Callable[[int], tuple[str, Any]], call: str
     ) -> list[str]:
         """Lines that call a block for all rows; `make` names and makes it for so many rows."""
         lines = ["row = 0"]
-        for block in view.blocks:
+        for block in blocks:
             name, function = make(block)
             self.blocks[name] = function
             lines += [f"while row + {block} <= rows:", f"    {name}{call}", f"    row += {block}"]

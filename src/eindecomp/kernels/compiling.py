@@ -17,8 +17,7 @@ import numba
 import numpy as np
 from numba import types
 
-from eindecomp.kernels import assemble as assembling
-from eindecomp.kernels import functions, intrinsics, numbers, vectors
+from eindecomp.kernels import functions, intrinsics
 from eindecomp.kernels import machine_code as linking
 from eindecomp.kernels.assemble import assemble
 from eindecomp.kernels.cache import load, store
@@ -129,6 +128,5 @@ def _namespace() -> dict[str, Any]:
 @cache
 def versions() -> str:
     """Everything but the source that compiled code depends on."""
-    modules = (assembling, functions, intrinsics, linking, numbers, vectors)
-    code = [Path(str(module.__file__)).read_text() for module in modules]
+    code = [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
     return repr((llvmlite.__version__, numba.__version__, linking.processor(), code))

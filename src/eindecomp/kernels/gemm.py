@@ -25,6 +25,7 @@ from eindecomp.kernels.layout import Layout, lay_out, sizes_of, strides_of
 from eindecomp.kernels.loops import Pack, packed
 from eindecomp.kernels.panels import panels_call
 from eindecomp.kernels.product import Product, Side
+from eindecomp.kernels.row_blocks import row_blocks_call
 from eindecomp.kernels.tiles import tiles_call
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
@@ -133,6 +134,7 @@ def product_ways(product: Product) -> dict[str, Launch]:
     found: dict[str, Launch | None] = {"few rows": few_rows_call(product)}
     if min(m, n) > 1 or low:
         found |= {"panels": panels_call(product), "tiles": tiles_call(product)}
+        found |= {"row blocks": row_blocks_call(product)}
     if not low:
         if min(m, n) > 1:
             found |= {library.name: blas_call(product, library) for library in libraries()}

@@ -17,7 +17,8 @@ from llvmlite import ir as untyped_ir
 from numba.core import cgutils as untyped_cgutils
 
 from eindecomp.kernels.blocks import SCRATCH, Lines, Oriented, blocks_call, orient
-from eindecomp.kernels.vectors import lanes, make_copies, make_function
+from eindecomp.kernels.copies import make_copies
+from eindecomp.kernels.vectors import lanes, make_function
 from eindecomp.lang.dtypes import FLOAT32, dtype
 
 if TYPE_CHECKING:
