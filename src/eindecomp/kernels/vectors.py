@@ -129,6 +129,30 @@ class Block:
             value, self.pointer(address, self.vector), align=8 if item == "f64" else 4
         )
 
+    def store_rounded(self, of: DType, value: Any, address: Any) -> None:
+        """Write a vector as numbers of a type that is as wide or narrower."""
+        if of.name == "bfloat16":
+            value = self._bfloat(value)
+        elif of.name == "float16":
+            value = self.builder.fptrunc(value, ir.VectorType(ir.HalfType(), self.lanes))
+        pointer = self.pointer(address, value.type)
+        self.builder.store(value, pointer, align=of.itemsize)
+
+    def _bfloat(self, value: Any) -> Any:
+        """The upper halves of float32's bits, rounded to the nearest even one."""
+        builder, kind = self.builder, ir.VectorType(_I32, self.lanes)
+
+        def all_lanes(number: int) -> Any:
+            return ir.Constant(kind, [number] * self.lanes)
+
+        bits = builder.bitcast(value, kind)
+        odd = builder.and_(builder.lshr(bits, all_lanes(16)), all_lanes(1))
+        rounded = builder.add(bits, builder.add(odd, all_lanes(0x7FFF)))
+        quiet = builder.or_(bits, all_lanes(0x400000))
+        either = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
+        half = ir.VectorType(_I16, self.lanes)
+        return builder.trunc(builder.lshr(either, all_lanes(16)), half)
+
     def sums(self, count: int) -> list[Any]:
         """Places for vectors, which LLVM puts into registers, with zeros in them."""
         made = [cgutils.alloca_once(self.builder, self.vector) for _ in range(count)]
