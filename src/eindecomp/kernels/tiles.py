@@ -94,7 +94,7 @@ def _lines(view: Oriented, together: bool) -> Lines:
     lines.lines += [f"rest = sums + blocks * {4 * _BLOCK * _BLOCK}"]
     lines.lines += [f"panels = rest + depth * {2 * _BLOCK}", "tile_set_up((sums,))", *_REST]
     if together:
-        body = [f"place = panels + column * depth * 2", *_panels(lines, view)]
+        body = ["place = panels + column * depth * 2", *_panels(lines, view)]
         lines.lines += ["start, terms, column = 0, depth, 0"]
         lines.under("while column < columns:", *body, f"column += count * {_BLOCK}")
         body = [f"panel = panels + column * depth * 2 + start * {2 * _BLOCK}"]
@@ -161,9 +161,6 @@ def _rows(lines: Lines, view: Oriented) -> list[str]:
     body += ["from_x, step_x = first + row * x_row, x_row"]
     body += [f"if high < {_BLOCK}:", "    from_x, step_x = rest, depth * 2"]
     where = "result + row * z_row + column * z_column"
-    lines.blocks["tile_asked"] = make_function(2, _ask)
-    last = f"if high == {_BLOCK} and start + terms == depth:"
-    body += [last, f"    tile_asked(({where}, {step}))"]
     body += ["tile_products((from_x + start * 2, step_x, panel, terms, spot, start))"]
     stored = _stored(view)
     if whole := _stored_whole(lines, view):
@@ -187,15 +184,16 @@ def _stored_whole(lines: Lines, view: Oriented) -> str:
     def emit(builder: Any, numbers: Sequence[Any]) -> None:
         block = Block(builder, FLOAT32)
         sums, result, step = numbers
-        for corner in range(4):
-            down, right = divmod(corner, 2)
-            start = builder.add(sums, _I64(down * _SIDE * 4 * _BLOCK + right * 4 * _SIDE))
-            many = [block.load(FLOAT32, block.at(start, _I64(4 * _BLOCK), k)) for k in range(_SIDE)]
-            if turned:
-                many, down, right = block.turned(many), right, down
-            place = block.at(builder.add(result, _I64(right * _SIDE * of.itemsize)), step, down * _SIDE)
-            for k, value in enumerate(many):
-                block.store_rounded(of, value, block.at(place, step, k))
+
+        def corner(down: int, right: int) -> list[Any]:
+            start = builder.add(sums, _I64((down * _SIDE * _BLOCK + right * _SIDE) * 4))
+            rows = [block.load(FLOAT32, block.at(start, _I64(4 * _BLOCK), k)) for k in range(_SIDE)]
+            return block.turned(rows) if turned else rows
+
+        for k in range(2):
+            halves = [corner(j, k) if turned else corner(k, j) for j in range(2)]
+            for r, both in enumerate(zip(*halves, strict=True)):
+                block.store_rounded(of, both, block.at(result, step, k * _SIDE + r))
 
     name = f"tile_stored_{of.name}_{turned:d}"
     lines.blocks[name] = make_function(3, emit)
@@ -274,6 +272,7 @@ def _release(builder: Any, _: Sequence[Any]) -> None:
 def _multiply(builder: Any, numbers: Sequence[Any]) -> None:
     """32 rows by 32 columns: a function of (x, x_row, panel, depth, sums, onto)."""
     x, x_row, panel, depth, sums, onto = numbers
+    block = Block(builder, FLOAT32)
     lower = builder.add(x, builder.mul(x_row, _I64(_SIDE)))
     row = _I64(4 * _BLOCK)
     corners = [
@@ -289,24 +288,23 @@ def _multiply(builder: Any, numbers: Sequence[Any]) -> None:
                 _call(builder, "tilezero", _tile(k))
     with cgutils.for_range(builder, builder.sdiv(depth, _I64(_TERMS))) as loop:
         at = builder.mul(loop.index, _I64(2 * _TERMS))
-        pairs = builder.mul(loop.index, _I64(_SIDE * 4 * _BLOCK))
-        for k, start in enumerate((x, lower)):
-            place = _pointer(builder, builder.add(start, at))
-            _call(builder, "tileloadd64", _tile(4 + k), place, x_row)
-        for k in range(2):
-            place = builder.add(builder.add(panel, pairs), _I64(64 * k))
-            _call(builder, "tileloadd64", _tile(6 + k), _pointer(builder, place), row)
-        for k in range(4):
-            _call(builder, "tdpbf16ps", _tile(k), _tile(4 + k // 2), _tile(6 + k % 2))
+        pairs = builder.add(panel, builder.mul(loop.index, _I64(_SIDE * 4 * _BLOCK)))
+        # What is multiplied next is asked for meanwhile: tiles are slow to come from further away.
+        later = [builder.add(block.at(x, x_row, r), at) for r in range(_BLOCK)]
+        later = [builder.add(place, _I64(2 * _TERMS)) for place in later]
+        later += [builder.add(pairs, _I64((_SIDE * _BLOCK + _SIDE * r) * 4)) for r in range(_BLOCK)]
+        for step, (down, right) in enumerate(((0, 0), (1, 0), (0, 1), (1, 1))):
+            if right == 0:
+                place = _pointer(builder, builder.add((x, lower)[down], at))
+                _call(builder, "tileloadd64", _tile(4 + down), place, x_row)
+            if down == 0:
+                place = _pointer(builder, builder.add(pairs, _I64(64 * right)))
+                _call(builder, "tileloadd64", _tile(6 + right), place, row)
+            _call(builder, "tdpbf16ps", _tile(2 * down + right), _tile(4 + down), _tile(6 + right))
+            for place in later[step::4]:
+                block.fetch_ahead(place)
     for k, place in enumerate(corners):
         _call(builder, "tilestored64", _tile(k), place, row)
-
-
-def _ask(builder: Any, numbers: Sequence[Any]) -> None:
-    """Ask for lines that will be written: a function of (result, step)."""
-    block = Block(builder, FLOAT32)
-    for k in range(_BLOCK):
-        block.fetch_ahead(block.at(numbers[0], numbers[1], k))
 
 
 def _pair(builder: Any, numbers: Sequence[Any]) -> None:

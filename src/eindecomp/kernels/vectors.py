@@ -129,14 +129,12 @@ class Block:
             value, self.pointer(address, self.vector), align=8 if item == "f64" else 4
         )
 
-    def store_rounded(self, of: DType, value: Any, address: Any) -> None:
-        """Write a vector as numbers of a type that is as wide or narrower."""
-        if of.name == "bfloat16":
-            value = self._bfloat(value)
-        elif of.name == "float16":
-            value = self.builder.fptrunc(value, ir.VectorType(ir.HalfType(), self.lanes))
-        pointer = self.pointer(address, value.type)
-        self.builder.store(value, pointer, align=of.itemsize)
+    def store_rounded(self, of: DType, values: Sequence[Any], address: Any) -> None:
+        """Write two vectors, neighbours, as numbers of a type that is as wide or narrower."""
+        one, other = map(self._bfloat, values) if of.name == "bfloat16" else values
+        places = ir.Constant(ir.VectorType(_I32, 2 * self.lanes), [*range(2 * self.lanes)])
+        both = self.builder.shuffle_vector(one, other, places)
+        self.builder.store(both, self.pointer(address, both.type), align=of.itemsize)
 
     def _bfloat(self, value: Any) -> Any:
         """The upper halves of float32's bits, rounded to the nearest even one."""
