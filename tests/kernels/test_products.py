@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -132,10 +133,27 @@ def test_panels_end_where_terms_do(depth: int, name: str, turned: bool) -> None:
     out = np.zeros((12, 35), dtype(name))
     sides = (Side(*x.strides), Side(*y.strides), Side(*out.strides))
     wanted = x.astype(np.float32) @ y.astype(np.float32)
-    for make in (panels_call, row_blocks_call):
-        if call := make(Product((x.dtype,) * 3, (12, 35, depth), sides)):
-            call.launch([x, y], [out], ())
-            np.testing.assert_array_equal(out, wanted.astype(out.dtype))
+    panels_call(Product((x.dtype,) * 3, (12, 35, depth), sides)).launch([x, y], [out], ())
+    np.testing.assert_array_equal(out, wanted.astype(out.dtype))
+
+
+@given(st.data())
+def test_blocks_of_rows_of_any_shape(data: st.DataObject) -> None:
+    """With what is left over of rows, columns and terms, and more of them than caches hold."""
+    name = data.draw(st.sampled_from(["float32", "float64"]))
+    rows, columns = data.draw(st.integers(16, 60)), data.draw(st.integers(16, 200))
+    depth, add = data.draw(st.integers(16, 1100)), data.draw(st.booleans())
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    x, y = place(data, random(rng, name, 1, rows, depth)), random(rng, name, 1, depth, columns)
+    y, z = place(data, y), place(data, random(rng, name, 1, rows, columns))
+    wanted = x[0] @ y[0] + (z[0] if add else 0)
+    sides = (Side(*x.strides[1:]), Side(*y.strides[1:]), Side(*z.strides[1:]))
+    product = Product((x.dtype,) * 3, (rows, columns, depth), sides, add=add)
+    with patch("eindecomp.kernels.row_blocks._WORTH", 0):
+        call = row_blocks_call(product)
+    assert call is not None
+    call.launch([x, y], [z], ())
+    np.testing.assert_array_equal(z[0], wanted)
 
 
 @pytest.mark.parametrize("columns", [16, 32, 48, 64, 70, 200])
@@ -145,7 +163,11 @@ def test_more_rows_than_a_cache_holds(columns: int, name: str) -> None:
     rng = np.random.default_rng(columns)
     x, y = random(rng, name, 1043, 40), random(rng, name, 40, columns)
     sides = (Side(*x.strides), Side(*y.strides), Side(columns * y.itemsize, y.itemsize))
-    for way in product_ways(Product((x.dtype,) * 3, (1043, columns, 40), sides)).values():
+    product = Product((x.dtype,) * 3, (1043, columns, 40), sides)
+    with patch("eindecomp.kernels.row_blocks._WORTH", 0):
+        ways = product_ways(product)
+    assert "row blocks" in ways
+    for way in ways.values():
         out = np.zeros((1043, columns), dtype(name))
         way.launch([x, y], [out], ())
         np.testing.assert_array_equal(out, x @ y)

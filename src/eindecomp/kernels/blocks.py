@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,8 @@ ROWS = 8
 """Rows of which all sums fit the registers, where there are many."""
 _VECTORS = 4
 """Vectors of columns up to which a product is narrow: rows are blocked to fill the registers."""
+_WORTH = 2**22
+"""Multiply-adds from which on they are worth a kernel of their own."""
 _FIRST = 9
 """The slot of the first array, after sizes and steps."""
 SCRATCH = f"load_int64(at, {_FIRST + 4} + 4 * loops)"
@@ -55,8 +58,13 @@ class Oriented:
     def narrow_blocks(self) -> tuple[int, ...]:
         """The same, more or fewer where all columns fit a few vectors: no narrower one is left."""
         vectors, rest = divmod(self.columns, lanes(self.types[2]))
-        whole = rest == 0 and vectors <= _VECTORS
+        whole = rest == 0 and vectors <= _VECTORS and self.work >= _WORTH
         return self._cut(registers().sums // vectors) if whole else self.blocks
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds of all matrices."""
+        return prod((self.rows, self.columns, self.depth, *(loop[0] for loop in self.loops)))
 
     def _cut(self, most: int) -> tuple[int, ...]:
         left = self.rows % most

@@ -25,6 +25,8 @@ _STRETCH = 256
 """Terms whose part of a few columns stays in the first cache, to be read again by other rows."""
 _AHEAD = 8
 """Rows of the long matrix that are asked for before they are read: each is far from the last."""
+_WORTH = 2**20
+"""Multiply-adds from which on there is a second way for the same rows."""
 _BAND, _NARROW = 4096, 512
 """Columns to which terms are added at a time, and with more rows than registers take at once: the
 results stay in the first cache."""
@@ -51,7 +53,7 @@ def few_rows_call(product: Product, *, by_terms: bool = False) -> LoopsCall | No
         return blocks_call(view, _dots(view), packs, f"dot products of {view.blocks[0]} rows")
     fits = view.y.column == second.itemsize and view.z.column == result.itemsize
     shortest = 2 * view.rows <= ROWS
-    if by_terms and shortest:
+    if by_terms and (shortest or view.work < _WORTH):
         return None
     if fits and view.columns >= width and view.rows <= ROWS and not low:
         lines = _updates(view) if by_terms or shortest else _sums(view)

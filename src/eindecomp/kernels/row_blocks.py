@@ -26,6 +26,8 @@ _PANELS = 2
 """Panels put together at a time: what is read of a row is then long enough to be fetched ahead."""
 _AHEAD = 8
 """Terms of a panel that are asked for before they are read."""
+_WORTH = 2**24
+"""Multiply-adds from which on it may be faster than panels alone; fewer are not worth compiling."""
 _CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 _USUAL = 2**20
 """Bytes of a core's second cache where the system does not say."""
@@ -39,6 +41,8 @@ def row_blocks_call(product: Product) -> LoopsCall | None:
     view = orient(product, turned=product.sides[2].column != result.itemsize)
     width, item = lanes(result), result.itemsize
     if view.z.column != item or min(view.columns, view.depth) < width or view.rows <= ROWS:
+        return None
+    if view.work < _WORTH:
         return None
     if item not in (view.x.row, view.x.column) or item not in (view.y.row, view.y.column):
         return None

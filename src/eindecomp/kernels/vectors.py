@@ -319,11 +319,13 @@ def make_sums(
                 for v, other in enumerate(many):
                     block.add_product(one, other, sums[r * vectors + v])
 
-        turns = builder.sdiv(depth, _I64(_UNROLL))
+        # What is left over of rows or columns is little: it is compiled for less.
+        unroll = _UNROLL if 2 * rows * vectors > registers().sums else 1
+        turns = builder.sdiv(depth, _I64(unroll))
         with cgutils.for_range(builder, turns) as loop:
-            for u in range(_UNROLL):
-                step(builder.add(builder.mul(loop.index, _I64(_UNROLL)), _I64(u)))
-        done = builder.mul(turns, _I64(_UNROLL))
+            for u in range(unroll):
+                step(builder.add(builder.mul(loop.index, _I64(unroll)), _I64(u)))
+        done = builder.mul(turns, _I64(unroll))
         with cgutils.for_range(builder, builder.sub(depth, done)) as loop:
             step(builder.add(done, loop.index))
         with builder.if_then(builder.icmp_signed("!=", onto, _I64(0))):
