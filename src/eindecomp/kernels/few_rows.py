@@ -25,19 +25,12 @@ _STRETCH = 256
 """Terms whose part of a few columns stays in the first cache, to be read again by other rows."""
 _AHEAD = 8
 """Rows of the long matrix that are asked for before they are read: each is far from the last."""
-_WORTH = 2**20
-"""Multiply-adds from which on there is a second way for the same rows."""
-_BAND, _NARROW = 4096, 512
-"""Columns to which terms are added at a time, and with more rows than registers take at once: the
-results stay in the first cache."""
+_BAND = 4096
+"""Columns to which terms are added at a time: the results stay in the first cache."""
 
 
-def few_rows_call(product: Product, *, by_terms: bool = False) -> LoopsCall | None:
-    """A call for a product of few rows or columns, None if it is not one or lies otherwise.
-
-    There are two where columns are neighbours: `by_terms` reads whole rows of the long matrix,
-    which is what the shortest products always do.
-    """
+def few_rows_call(product: Product) -> LoopsCall | None:
+    """A call for a product of few rows or columns, None if it is not one or lies otherwise."""
     low = product.types[2] in LOW_PRECISION
     if any(of.kind == "c" for of in product.types) or (product.add and low):
         return None
@@ -45,18 +38,14 @@ def few_rows_call(product: Product, *, by_terms: bool = False) -> LoopsCall | No
     _, second, result = view.types
     width = lanes(result)
     packs = product.packs
-    along_terms = view.y.row == second.itemsize and view.depth >= width
-    if along_terms and view.rows <= MOST_ROWS and not by_terms:
+    if view.y.row == second.itemsize and view.depth >= width and view.rows <= MOST_ROWS:
         if view.x.column != view.types[0].itemsize:
             view, pack = _packed(view)
             packs = (*packs, pack)
         return blocks_call(view, _dots(view), packs, f"dot products of {view.blocks[0]} rows")
     fits = view.y.column == second.itemsize and view.z.column == result.itemsize
-    shortest = 2 * view.rows <= ROWS
-    if by_terms and (shortest or view.work < _WORTH):
-        return None
     if fits and view.columns >= width and view.rows <= ROWS and not low:
-        lines = _updates(view) if by_terms or shortest else _sums(view)
+        lines = _updates(view) if 2 * view.rows <= ROWS else _sums(view)
         return blocks_call(view, lines, packs, f"products of {view.blocks[0]} rows")
     return None
 
@@ -108,7 +97,7 @@ def _sums(view: Oriented) -> Lines:
     for count, partial in ((vectors, False), (1, True)):
 
         def make(block: int, count: int = count, partial: bool = partial) -> tuple[str, Any]:
-            made = make_sums(block, count, view.types, _AHEAD, partial=partial)
+            made = make_sums(block, count, view.types, _AHEAD, partial=partial, apart=True)
             return view.named("sums", block, count, _AHEAD, partial), made
 
         inner.each_panel(count * width, inner.each_row(view.blocks, make, call), last=partial)
@@ -119,27 +108,23 @@ def _sums(view: Oriented) -> Lines:
 
 def _updates(view: Oriented) -> Lines:
     """Neighbours along columns: the long matrix row by row, a few rows at a time."""
-    width, most = lanes(view.types[2]), max(1, registers().count // 8)
-    groups = [(low, min(most, view.rows - low)) for low in range(0, view.rows, most)]
-    terms = max(1, registers().count // 2 // groups[0][1])
+    rows, width = view.rows, lanes(view.types[2])
+    terms = max(1, registers().count // 2 // rows)
     # A band at the end that is narrower than a vector joins the one before.
-    inner = Lines([f"wide = min(columns - band, {_BAND if len(groups) == 1 else _NARROW})"], {})
+    inner = Lines([f"wide = min(columns - band, {_BAND})"], {})
     inner.under(f"if columns - band - wide < {width}:", "wide = columns - band")
     if not view.add:
         zero = f"store_{view.types[2].name}(result + row * z_row + band * z_column, column, 0.0)"
         inner.under("for row in range(rows):", "for column in range(wide):", "    " + zero)
     inner.lines += ["term = 0"]
     for count in dict.fromkeys((terms, 1)):
-        calls: list[str] = []
-        for low, rows in groups:
-            name = view.named("updates", rows, count)
-            inner.blocks[name] = make_updates(rows, count, view.types)
-            calls += [
-                f"{name}((first + {low} * x_row + term * x_depth, x_row, x_depth, "
-                "second + term * y_depth + band * y_column, y_depth, "
-                f"result + {low} * z_row + band * z_column, z_row, wide))"
-            ]
-        inner.under(f"while term + {count} <= depth:", *calls, f"term += {count}")
+        name = view.named("updates", rows, count)
+        inner.blocks[name] = make_updates(rows, count, view.types)
+        call = (
+            f"{name}((first + term * x_depth, x_row, x_depth, second + term * y_depth + "
+            "band * y_column, y_depth, result + band * z_column, z_row, wide))"
+        )
+        inner.under(f"while term + {count} <= depth:", call, f"term += {count}")
     lines = Lines(["band = 0"], inner.blocks)
     lines.under("while band < columns:", *inner.lines, "band += wide")
     return lines

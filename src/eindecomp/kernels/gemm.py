@@ -131,10 +131,7 @@ def product_ways(product: Product) -> dict[str, Launch]:
     """All ways to compute a product, by name."""
     m, n, _ = product.shape
     low = bool(set(product.types) & LOW_PRECISION)
-    found: dict[str, Launch | None] = {
-        "few rows": few_rows_call(product),
-        "few rows by terms": few_rows_call(product, by_terms=True),
-    }
+    found: dict[str, Launch | None] = {"few rows": few_rows_call(product)}
     if min(m, n) > 1 or low:
         found |= {"panels": panels_call(product), "row blocks": row_blocks_call(product)}
         found |= {"tiles": tiles_call(product)}

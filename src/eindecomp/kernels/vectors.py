@@ -282,13 +282,19 @@ def _store_number(block: Block, of: DType, value: Any, address: Any, *, add: boo
 
 
 def make_sums(
-    rows: int, vectors: int, of: tuple[DType, DType, DType], ahead: int, *, partial: bool
+    rows: int,
+    vectors: int,
+    of: tuple[DType, DType, DType],
+    ahead: int,
+    *,
+    partial: bool,
+    apart: bool = False,
 ) -> Any:
     """Sums: a function of (x, x_row, x_depth, y, y_depth, z, z_row, depth, onto, skip).
 
     A few columns are neighbours in `y` and `z`. With `onto` sums go on from what is in `z`. The
     first `skip` columns of a `partial` vector are left as they are. `ahead` is how many rows of
-    `y` early they are asked for.
+    `y` early they are asked for; where they lie far `apart`, one is read at a time.
     """
     first, second, result = of
 
@@ -320,7 +326,7 @@ def make_sums(
                     block.add_product(one, other, sums[r * vectors + v])
 
         # What is left over of rows or columns is little: it is compiled for less.
-        unroll = _UNROLL if 2 * rows * vectors > registers().sums else 1
+        unroll = _UNROLL if 2 * rows * vectors > registers().sums and not apart else 1
         turns = builder.sdiv(depth, _I64(unroll))
         with cgutils.for_range(builder, turns) as loop:
             for u in range(unroll):
