@@ -149,7 +149,7 @@ def test_blocks_of_rows_of_any_shape(data: st.DataObject) -> None:
     wanted = x[0] @ y[0] + (z[0] if add else 0)
     sides = (MatrixSteps(*x.strides[1:]), MatrixSteps(*y.strides[1:]), MatrixSteps(*z.strides[1:]))
     product = Product((x.dtype,) * 3, (rows, columns, depth), sides, add=add)
-    with patch("eindecomp.kernels.row_blocks._WORTH", 0):
+    with patch("eindecomp.kernels.cpu.products.row_blocks._WORTH", 0):
         call = row_blocks_call(product)
     assert call is not None
     call.launch([x, y], [z], ())
@@ -168,7 +168,7 @@ def test_more_rows_than_a_cache_holds(columns: int, name: str) -> None:
         MatrixSteps(columns * y.itemsize, y.itemsize),
     )
     product = Product((x.dtype,) * 3, (1043, columns, 40), sides)
-    with patch("eindecomp.kernels.row_blocks._WORTH", 0):
+    with patch("eindecomp.kernels.cpu.products.row_blocks._WORTH", 0):
         ways = product_ways(product)
     assert "row blocks" in ways
     for way in ways.values():
