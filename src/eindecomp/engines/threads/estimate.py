@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
 
-SHORT = 2e-4
+SHORT = 4e-4
 """Seconds of work below which one thread is done before two would be.
 
-Until another one has woken up and works, under Python's lock, takes about half as long anywhere.
+Until another one has woken up and works, under Python's lock, takes about half as long.
 """
 _PRODUCTS, _LOOPS, _BYTES = 5e10, 2e9, 2e10  # operations and bytes a second of any core, about
 
