@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Array = Any
     """An array of the library's own kind."""
     Range = tuple[int, int]
+    Tile = tuple[Sequence[Array | None], Array]
+    """The operands of a tile, and its output."""
 
 GROUP = "eindecomp.kernels"
 _NUMPY = EntryPoint("numpy", "eindecomp.kernels.cpu.library:CpuLibrary", GROUP)
@@ -69,6 +71,16 @@ class TileKernel(Protocol):
         self, operands: Sequence[Array | None], out: Array, scalars: Sequence[object] = ()
     ) -> None:
         """Compute the finished result into `out`."""
+        ...
+
+    def wholes(
+        self, tiles: Sequence[Tile], scalars: Sequence[object] = (), *, add: bool = False
+    ) -> None:
+        """Compute several tiles, which do not overlap, on as many cores as the library likes to.
+
+        With `add`, which is only for where `adds`, they are added to what their outputs hold. One
+        tile after another will do.
+        """
         ...
 
     def add(self, operands: Sequence[Array | None], out: Array) -> None:

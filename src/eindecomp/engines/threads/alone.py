@@ -1,11 +1,19 @@
-"""Short programs: the calling thread carries all calls out, with none of what threads need."""
+"""Brief programs: the calling thread carries all calls out, with none of what threads need.
+
+Tiles of one vertex are computed at once where that is worth it: by the kernel library, which hands
+them to other cores in a fraction of the time that Python takes to.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.threads.bind import bind_together
+from eindecomp.engines.threads.estimate import APART, BRIEF, SHORT
 from eindecomp.engines.threads.forking import GATE
 from eindecomp.engines.threads.job import named
 from eindecomp.kernels.compilations import record_compilations
@@ -14,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eindecomp.engines.threads.bind import Bound
+    from eindecomp.engines.threads.call import KernelCall
     from eindecomp.engines.threads.memory import Key, Where
     from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.lang.dtypes import DType
@@ -51,8 +60,48 @@ class OwnMemory:
         return array if where is None else array[where]
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Calls that are carried out together, often only one."""
+
+    run: Bound
+    calls: tuple[KernelCall, ...]
+    dropped: tuple[Key, ...]
+    """The arrays that nobody uses afterwards."""
+
+
+def steps_of(schedule: Schedule, bound: Sequence[Bound]) -> tuple[Step, ...]:
+    """The calls of a schedule in order, with those of a large vertex at once."""
+    graph, seconds = schedule.graph, schedule.seconds_by_vertex
+    numbered = zip(schedule.calls, bound, schedule.dropped_after, strict=True)
+    found: list[Step] = []
+    for vertex, group in groupby(numbered, key=lambda each: each[0].vertex):
+        own = [*group]
+        calls = tuple(call for call, _, _ in own)
+        if len(own) > 1 and seconds[vertex] >= APART and all(map(_is_whole, calls)):
+            dropped = tuple(key for _, _, keys in own for key in keys)
+            found.append(Step(bind_together(graph, calls), calls, dropped))
+        else:
+            found += [Step(run, (call,), keys) for call, run, keys in own]
+    return tuple(found)
+
+
+def _is_whole(call: KernelCall) -> bool:
+    return call.kind == "compute" and not call.is_partial
+
+
+def is_for_one(schedule: Schedule, steps: Sequence[Step]) -> bool:
+    """Whether the calling thread is to carry calls out: if little is left that others could do."""
+    if schedule.is_short:
+        return True
+    seconds = schedule.seconds_by_vertex
+    together = {step.calls[0].vertex for step in steps if len(step.calls) > 1}
+    left = (own for name, own in seconds.items() if name not in together and own >= APART)
+    return schedule.seconds < BRIEF and sum(left) < SHORT
+
+
 def run_alone(
-    schedule: Schedule, bound: Sequence[Bound], arrays: dict[Key, Any], scalars: Sequence[object]
+    schedule: Schedule, steps: Sequence[Step], arrays: dict[Key, Any], scalars: Sequence[object]
 ) -> dict[Key, Any]:
     """Carry all calls out; the arrays that are left, outputs among them."""
     memory = OwnMemory(arrays, scalars, schedule.shapes)
@@ -61,15 +110,15 @@ def run_alone(
     try:
         # What a run within another one compiles is its own matter.
         with np.errstate(all="ignore"), record_compilations():
-            for run, dropped in zip(bound, schedule.dropped_after, strict=True):
+            for step in steps:
                 GATE.enter(mark)
-                run(memory)
+                step.run(memory)
                 mark.at_work = False
-                for key in dropped:
+                for key in step.dropped:
                     del arrays[key]
                 done += 1
     except Exception as error:
-        raise named(error, schedule.calls[done], schedule) from error
+        raise named(error, steps[done].calls[0], schedule) from error
     finally:
         GATE.leave(mark)
     return arrays

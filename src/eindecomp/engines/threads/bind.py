@@ -10,7 +10,7 @@ from eindecomp.graph.ops import Fill, Gather
 from eindecomp.kernels.library import library_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from eindecomp.engines.threads.call import Block, KernelCall
     from eindecomp.engines.threads.memory import Arrays
@@ -51,6 +51,23 @@ def _compute(graph: Graph, vertex: Vertex, call: KernelCall) -> Bound:
             operands = read(memory)
             state = [memory.write(*block) for block in call.writes]
             kernel.partial(operands, state, memory.scalars)
+
+    return run
+
+
+def bind_together(graph: Graph, calls: Sequence[KernelCall]) -> Bound:
+    """What carries out calls for whole tiles of one vertex, at once."""
+    vertex = graph[calls[0].vertex]
+    kernel = library_of(np.ndarray).kernel(graph, vertex)
+    tiles = [(_reader(vertex, call.reads), *call.writes[0]) for call in calls]
+    adds = calls[0].adds
+
+    def run(memory: Arrays) -> None:
+        kernel.wholes(
+            [(read(memory), memory.write(key, where)) for read, key, where in tiles],
+            memory.scalars,
+            add=adds,
+        )
 
     return run
 

@@ -13,7 +13,7 @@ import numpy as np
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
-from eindecomp.engines.threads.alone import run_alone
+from eindecomp.engines.threads.alone import is_for_one, run_alone
 from eindecomp.engines.threads.job import Job
 from eindecomp.engines.threads.memory import Memory, is_in_memory
 from eindecomp.engines.threads.pool import WORKERS
@@ -24,6 +24,7 @@ from eindecomp.engines.threads.spare import Spare
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
 from eindecomp.kernels.cores import cores
+from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 
 if TYPE_CHECKING:
@@ -80,9 +81,11 @@ class ThreadsProgram:
         self._passes = PASSES if shortcuts else ()
         self._spare = Spare()
         self._ready: ReadyToRun | None = None
-        short = prepared(plan, ALONE) if workers is None and shortcuts else None
-        self._alone = short if short is not None and short.schedule.is_short else None
-        """How the calling thread computes what is short, if nobody listens."""
+        self._alone: ReadyToRun | None = None
+        """How the calling thread computes what is brief, if nobody listens."""
+        if workers is None and shortcuts:
+            brief = prepared(plan, ALONE)
+            self._alone = brief if is_for_one(brief.schedule, brief.steps) else None
 
     # `cached_property` holds a lock meanwhile, which a fork would leave locked in the child.
     @property
@@ -170,12 +173,19 @@ class ThreadsProgram:
                 return None
             arrays[name] = array
             held += array.nbytes
-        left = run_alone(ready.schedule, ready.bound, arrays, tuple(scalars.values()))
+        schedule, workers = ready.schedule, 1
+        hold = nullcontext
+        if ready.is_shared:
+            HELPERS.rouse()
+            workers, hold = min(cores(), schedule.devices), one_thread_each
+            check_space(schedule, ready.space)
+        with hold():
+            left = run_alone(schedule, ready.steps, arrays, tuple(scalars.values()))
         outputs = {
             name: np.array(left[key]) if key in inputs else left[key]
             for name, key in ready.outputs.items()
         }
-        return self._result(ready, outputs, held + ready.space.bytes, start, 1, placed)
+        return self._result(ready, outputs, held + ready.space.bytes, start, workers, placed)
 
     def _result(
         self,

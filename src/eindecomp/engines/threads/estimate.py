@@ -21,6 +21,13 @@ SHORT = 4e-4
 
 Until another one has woken up and works, under Python's lock, takes about half as long.
 """
+BRIEF = 2e-2
+"""Seconds of a program below which it is worth something to hand tiles over without that lock.
+
+The thread that runs it hears of nothing else meanwhile.
+"""
+APART = 5e-5
+"""Seconds of a vertex from which tiles of it at once are faster than all of it."""
 _PRODUCTS, _LOOPS, _BYTES = 5e10, 2e9, 2e10  # operations and bytes a second of any core, about
 
 
@@ -38,11 +45,11 @@ def seconds_of(graph: Graph, vertex: Vertex) -> float:
     return max(reading / _BYTES, work / (_PRODUCTS if is_product else _LOOPS))
 
 
-def is_short(graph: Graph, names: Iterable[str]) -> bool:
-    """Whether one thread has computed all these vertices before two could have."""
+def is_brief(graph: Graph, names: Iterable[str]) -> bool:
+    """Whether computing all these vertices is too soon over for a person to notice."""
     total = 0.0
     for name in names:
         total += seconds_of(graph, graph[name])
-        if total >= SHORT:
+        if total >= BRIEF:
             return False
     return True

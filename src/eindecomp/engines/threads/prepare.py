@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from eindecomp.engines.threads.alone import steps_of
 from eindecomp.engines.threads.bind import bind
 from eindecomp.engines.threads.passes.add_products_in_place import add_products_in_place
-from eindecomp.engines.threads.passes.compute_short_programs_whole import (
-    compute_short_programs_whole,
-)
 from eindecomp.engines.threads.passes.compute_tiny_vertices_whole import (
     compute_tiny_vertices_whole,
+)
+from eindecomp.engines.threads.passes.cut_brief_programs_for_cores import (
+    cut_brief_programs_for_cores,
 )
 from eindecomp.engines.threads.passes.merge_product_tiles import merge_product_tiles
 from eindecomp.engines.threads.schedule import schedule
@@ -23,6 +24,7 @@ from eindecomp.tra.program.make import program_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eindecomp.engines.threads.alone import Step
     from eindecomp.engines.threads.bind import Bound
     from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.engines.threads.tiled import TiledProgram
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
 
 PASSES = (add_products_in_place, compute_tiny_vertices_whole, merge_product_tiles)
 """What sharing memory allows, applied in this order."""
-ALONE = (compute_short_programs_whole, *PASSES)
-"""The same for what one thread is to do by itself, if it is short."""
+ALONE = (cut_brief_programs_for_cores, *PASSES)
+"""The same for what the calling thread is to do, if it is brief."""
 
 
 class ReadyToRun:
@@ -51,6 +53,10 @@ class ReadyToRun:
         self.schedule: Schedule = schedule(tiled)
         graph = self.schedule.graph
         self.bound: tuple[Bound, ...] = tuple(bind(graph, call) for call in self.schedule.calls)
+        self.steps: tuple[Step, ...] = steps_of(self.schedule, self.bound)
+        """The same for one thread."""
+        self.is_shared = any(len(step.calls) > 1 for step in self.steps)
+        """Whether other cores take part then."""
         self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
         self.space: Peak = needed_space(self.schedule)
         """The most bytes that are held at once beside the inputs, and where."""

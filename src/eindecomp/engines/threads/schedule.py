@@ -50,8 +50,13 @@ class Schedule:
     lies_in: dict[str, str]
     """For a sum that a product was added to, the tensor whose array it is in."""
     flops: int
-    seconds: float
-    """About how long one core would take."""
+    seconds_by_vertex: dict[str, float]
+    """About how long one core would take for each."""
+
+    @cached_property
+    def seconds(self) -> float:
+        """About how long one core would take."""
+        return sum(self.seconds_by_vertex.values())
 
     @cached_property
     def bytes_by_vertex(self) -> dict[str, int]:
@@ -171,12 +176,13 @@ class _Making:
     """For each tensor the calls that write it, and what each of them writes."""
     lies_in: dict[str, str] = field(default_factory=dict[str, str])
     flops: int = 0
-    seconds: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     def add(self, tiled: TiledVertex) -> None:
         """The calls of a vertex."""
         vertex = self.graph[tiled.name]
         first = len(self.calls)
+        self.seconds[vertex.name] = seconds_of(self.graph, vertex)
         if isinstance(vertex.op, Fill):
             self._generate(vertex, tiled)
         else:
@@ -210,7 +216,6 @@ class _Making:
 
     def _compute(self, vertex: Vertex, tiled: TiledVertex) -> None:
         self.flops += operations(self.graph, vertex)
-        self.seconds += seconds_of(self.graph, vertex)
         reads = [k for k, box in enumerate(tiled.tiles[0].reads) if box is not None]
         waits = [self._waits(vertex.inputs[k], [t.reads[k] for t in tiled.tiles]) for k in reads]
         if tiled.added is not None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.loops.emit import UNSIGNED, WIDE
-from eindecomp.kernels.cpu.loops.launch import KEPT, Loops
+from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, launch_together
 from eindecomp.kernels.cpu.loops.point_program import (
     combine_program,
     finish_of,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.kernels.cpu.loops.launch import Launch
+    from eindecomp.kernels.library import Tile
 
     Array = np.ndarray[Any, Any]
 
@@ -128,6 +129,20 @@ class EinSumKernel:
             self.whole(operands, result)
             np.add(out, result, out=out)
 
+    def wholes(
+        self, tiles: Sequence[Tile], scalars: Sequence[object] = (), *, add: bool = False
+    ) -> None:
+        """Compute several tiles at once, or add them to what their outputs hold."""
+        calls: list[tuple[Launch, Any, Sequence[Array]]] = []
+        for operands, out in tiles:
+            call = self._prepared(self._whole, operands, [out], (self.out,), add=add)
+            if call is not None:
+                calls.append((call, operands[: self._read], [out]))
+            elif add:
+                self.add(operands, out)
+        if calls:
+            launch_together(calls, self._typed(scalars))
+
     def partial(
         self,
         operands: Sequence[Array | None],
@@ -161,9 +176,11 @@ class EinSumKernel:
         read: Any = operands[: self._read]
         call = self._prepared(loops, operands, outputs, types)
         if call is not None:
-            own = self._scalars
-            given = [np.asarray(x, t) for x, t in zip(scalars, own, strict=True)] if own else ()
-            call.launch(read, outputs, given)
+            call.launch(read, outputs, self._typed(scalars))
+
+    def _typed(self, scalars: Sequence[object]) -> Sequence[Array]:
+        own = self._scalars
+        return [np.asarray(x, t) for x, t in zip(scalars, own, strict=True)] if own else ()
 
     def _prepared(
         self,

@@ -6,7 +6,7 @@ The reference shares no code with this module, so that each checks the other.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,13 @@ import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.graph.ops import Concat, Gather, Op, Reshape, ScatterAdd, Slice
+from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.lang.dtypes import DType, widen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eindecomp.kernels.library import Tile
     from eindecomp.lang.einsum import Labels
 
     Array = np.ndarray[Any, Any]
@@ -60,6 +62,14 @@ class MoveKernel:
                 _reshape(op, operands[0], out)
             case _:
                 raise AssertionError(f"{self.op} moves nothing")
+
+    def wholes(
+        self, tiles: Sequence[Tile], scalars: Sequence[object] = (), *, add: bool = False
+    ) -> None:
+        """Compute several tiles at once."""
+        if add:
+            raise InputError(f"{self.op} cannot be added to what an array holds")
+        HELPERS.run([partial(self.whole, operands, out, scalars) for operands, out in tiles])
 
     def partial(
         self, operands: Sequence[Any], state: Sequence[Array], scalars: Sequence[object] = ()

@@ -55,11 +55,16 @@ def machine_code(text: str) -> bytes:
 
 
 def link(code: bytes, name: str) -> Callable[[int], None]:
-    """A function of an object file, which lets other threads run while it does."""
+    """A function of an object file, which lets other threads run while it does.
+
+    Its `address` is for other compiled code that calls it.
+    """
     _, engine = _tools()
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     address = engine.get_function_address(name)
     if not address:
         raise ValueError(f"an object file without {name}")
-    return ctypes.CFUNCTYPE(None, ctypes.c_int64)(address)
+    function: Any = ctypes.CFUNCTYPE(None, ctypes.c_int64)(address)
+    function.address = address
+    return function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from threading import local
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.cpu.compiling.compile import compile_source
+from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob
 from eindecomp.kernels.cpu.loops.generate import source_of
 from eindecomp.kernels.cpu.loops.nest import LANES, Access, Nest
 from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, sizes_of, strides_of
@@ -19,6 +21,7 @@ from eindecomp.lang.scalar import Call, Const
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from eindecomp.kernels.cpu.fork_join import Job
     from eindecomp.kernels.cpu.loops.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
@@ -63,8 +66,8 @@ class Launch(Protocol):
         ...
 
 
-class _Space(local):
-    """Each thread's buffer for the arguments of a call, since asking for an address is slow."""
+class _Arguments:
+    """A buffer for the arguments of a call, since asking for an address is slow."""
 
     def __init__(self) -> None:
         self.integers = np.empty(_INTEGERS, np.int64)
@@ -78,6 +81,19 @@ class _Space(local):
             self._scratch = np.empty(size, np.uint8)
             self._scratch_address = self._scratch.__array_interface__["data"][0]
         return self._scratch_address
+
+
+class _Space(local):
+    """Each thread's buffers: the first for calls one by one, all for those at once."""
+
+    def __init__(self) -> None:
+        self.first = _Arguments()
+        self._all = [self.first]
+
+    def buffers(self, count: int) -> list[_Arguments]:
+        """So many buffers."""
+        self._all += [_Arguments() for _ in range(count - len(self._all))]
+        return self._all[:count]
 
 
 _SPACE = _Space()
@@ -102,15 +118,45 @@ class LoopsCall:
         """Compute the outputs of arrays of this layout."""
         if self.packs:
             inputs = packed(inputs, self.packs)
-        space = _SPACE
-        integers = space.integers
+        own = _SPACE.first
+        self.fill(own, inputs, outputs, scalars)
+        self.function(own.address)
+
+    def fill(
+        self,
+        arguments: _Arguments,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        scalars: Sequence[Array],
+    ) -> None:
+        """Write down what to compute of inputs that are packed."""
+        integers = arguments.integers
         integers[: len(self.integers)] = self.integers
         arrays = (*inputs, *scalars[: self.scalars], *outputs)
         for at, array in zip(self.addresses, arrays, strict=False):
             integers[at] = array.__array_interface__["data"][0]
         if self.scratch:
-            integers[self.addresses[-1]] = space.scratch_for(self.scratch)
-        self.function(space.address)
+            integers[self.addresses[-1]] = arguments.scratch_for(self.scratch)
+
+
+def launch_together(
+    calls: Sequence[tuple[Launch, Sequence[Array], Sequence[Array]]], scalars: Sequence[Array]
+) -> None:
+    """Carry out calls that need nothing of each other, each given inputs and outputs."""
+    jobs: list[Job] = []
+    kept: list[Sequence[Array]] = []
+    for own, (call, inputs, outputs) in zip(_SPACE.buffers(len(calls)), calls, strict=True):
+        # What numba compiled can be called by Python only.
+        code: int = getattr(call.function, "address", 0) if isinstance(call, LoopsCall) else 0
+        if isinstance(call, LoopsCall) and code:
+            if call.packs:
+                inputs = packed(inputs, call.packs)
+                kept.append(inputs)
+            call.fill(own, inputs, outputs, scalars)
+            jobs.append(CompiledJob(call.function, code, own.address))
+        else:
+            jobs.append(partial(call.launch, inputs, outputs, scalars))
+    HELPERS.run(jobs)
 
 
 class Loops:
