@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.engines.threads.bind import bind_together
-from eindecomp.engines.threads.estimate import APART, BRIEF, SHORT
+from eindecomp.engines.threads.estimate import APART, BRIEF, SHORT, TOGETHER
 from eindecomp.engines.threads.forking import GATE
 from eindecomp.engines.threads.job import named
 from eindecomp.kernels.compilations import record_compilations
@@ -73,12 +74,13 @@ class Step:
 def steps_of(schedule: Schedule, bound: Sequence[Bound]) -> tuple[Step, ...]:
     """The calls of a schedule in order, with those of a large vertex at once."""
     graph, seconds = schedule.graph, schedule.seconds_by_vertex
+    least = APART if schedule.seconds >= TOGETHER else inf
     numbered = zip(schedule.calls, bound, schedule.dropped_after, strict=True)
     found: list[Step] = []
     for vertex, group in groupby(numbered, key=lambda each: each[0].vertex):
         own = [*group]
         calls = tuple(call for call, _, _ in own)
-        if len(own) > 1 and seconds[vertex] >= APART and all(map(_is_whole, calls)):
+        if len(own) > 1 and seconds[vertex] >= least and all(map(_is_whole, calls)):
             dropped = tuple(key for _, _, keys in own for key in keys)
             found.append(Step(bind_together(graph, calls), calls, dropped))
         else:

@@ -43,7 +43,8 @@ NAME = "threads"
 class ThreadsEngine:
     """Runs plans on threads that share memory; devices are more than threads if need be.
 
-    Without `workers` there is a thread for each core, and one alone for what is small. Without
+    Without `workers` there is a thread for each core, and one alone for what is small. A brief
+    program is computed by the calling thread, and by other cores for its large vertices. Without
     `shortcuts` every tile is computed as the plan cuts it; with them tiles are joined where memory
     is shared, which rounds differently.
     """
@@ -160,7 +161,7 @@ class ThreadsProgram:
         scalars: Mapping[str, Any],
         start: float,
     ) -> Result | None:
-        """Compute a short program; None if its inputs are not all arrays in memory."""
+        """Compute a brief program; None if its inputs are not all arrays in memory."""
         arrays: dict[Key, Any] = {}
         held = placed = 0
         for name, given in inputs.items():

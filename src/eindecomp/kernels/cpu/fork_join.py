@@ -37,7 +37,7 @@ from eindecomp.kernels.cpu.compiling.machine_code import link, machine_code, pro
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_SPIN = 2e-4
+_SPIN = 1e-4
 """Seconds that a helper spins: about as long as a run takes from one large vertex to the next."""
 _MOST = 256
 """Jobs that are handed over at once."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING
 
-from eindecomp.engines.threads.estimate import APART, is_brief, seconds_of
+from eindecomp.engines.threads.estimate import APART, TOGETHER, brief_seconds
 from eindecomp.engines.threads.tiled import Tile, undivided
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.cores import cores
@@ -32,15 +32,16 @@ _EVEN = 0.8
 def cut_brief_programs_for_cores(program: TiledProgram) -> TiledProgram:
     """The same program, if it is brief, with tiles for as many cores as a vertex is worth."""
     graph = program.graph
-    if not is_brief(graph, (tiled.name for tiled in program.vertices)):
+    seconds = brief_seconds(graph, (tiled.name for tiled in program.vertices))
+    if seconds is None:
         return program
-    count = min(cores(), program.devices)
+    count = min(cores(), program.devices) if sum(seconds.values()) >= TOGETHER else 1
 
     def cut(tiled: TiledVertex) -> TiledVertex:
         op = graph[tiled.name].op
         if not isinstance(op, EinSum | Fill):
             return tiled
-        if isinstance(op, Fill) or count < 2 or seconds_of(graph, graph[tiled.name]) < APART:
+        if isinstance(op, Fill) or count < 2 or seconds[tiled.name] < APART:
             return undivided(graph, tiled)
         return cut_result(graph, undivided(graph, tiled), op, count) or tiled
 

@@ -1,0 +1,157 @@
+"""Brief programs: the calling thread computes them, tiles of a large vertex at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_graphs import random_graph
+
+import eindecomp as ed
+from eindecomp.engines.threads import alone, engine
+from eindecomp.engines.threads.engine import ThreadsEngine
+from eindecomp.engines.threads.passes import cut_brief_programs_for_cores as cutting
+
+NETWORK = """
+input X[i: 256, j: 384], V[j, h: 512], W[h, j]
+H[i,h] <- sum X[i,j] * V[j,h]
+G[i,h] <- exp(-abs(H[i,h]))
+P[i,j] <- sum G[i,h] * W[h,j]
+Y[i,j] <- tanh(X[i,j])
+Z[i,j] <- Y[i,j] + P[i,j]
+N[i,j] <- softmax[j] Z[i,j]
+output N
+"""
+
+
+@contextmanager
+def cores(count: int, least: float | None = None) -> Iterator[None]:
+    """So many cores; with `least`, so many seconds are worth calling them."""
+    with (
+        patch.object(cutting, "cores", lambda: count),
+        patch.object(engine, "cores", lambda: count),
+    ):
+        if least is None:
+            yield
+            return
+        with (
+            patch.multiple(cutting, APART=least, TOGETHER=least),
+            patch.multiple(alone, APART=least, TOGETHER=least, SHORT=1.0),
+        ):
+            yield
+
+
+def arrays_for(graph: ed.Graph, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {v.name: rng.uniform(-1, 1, v.shape).astype(v.dtype) for v in graph.inputs}
+
+
+def close(found, wanted) -> None:
+    for name, expected in wanted.items():
+        rough = 2e-2 if expected.dtype.itemsize == 2 else 2e-5
+        left, right = (x.astype(np.float64) for x in (found[name], expected))
+        scale = max(np.abs(right[np.isfinite(right)]).max(initial=0), 1e-6)
+        np.testing.assert_allclose(left, right, rtol=0, atol=rough * scale)
+
+
+@given(seed=st.integers(0, 2**32), devices=st.integers(1, 8), count=st.integers(1, 4))
+def test_whatever_is_cut_gives_what_the_reference_gives(seed, devices, count):
+    graph = random_graph(seed, tree=False)
+    arrays = arrays_for(graph, seed)
+    plan = ed.plan(graph, devices)
+    with cores(count, least=0.0):
+        found = ed.run(plan, arrays)
+    close(found, ed.evaluate(graph, arrays))
+    assert found.stats.bytes_moved == plan.cost
+
+
+def together(program) -> dict[str, list]:
+    """The boxes of the vertices whose tiles are computed at once."""
+    steps = program._alone.steps
+    return {s.calls[0].vertex: [c.box for c in s.calls] for s in steps if len(s.calls) > 1}
+
+
+def test_large_vertices_are_cut_along_their_results():
+    graph = ed.parse(NETWORK)
+    arrays = arrays_for(graph)
+    plan = ed.plan(graph, 2, strategy=["j"])
+    with cores(2):
+        program = ThreadsEngine().prepare(plan)
+        found = program.run(arrays, {})
+    cut = together(program)
+    assert {"H", "G", "P"} <= cut.keys()
+    assert all(len(boxes) == 2 for boxes in cut.values())
+    # The longer label of the larger matrix: the other one is read by both.
+    assert cut["H"] == [((0, 256), (0, 256)), ((0, 256), (256, 512))]
+    assert found.stats.workers == 2
+    close(found, ed.evaluate(graph, arrays))
+
+
+@pytest.mark.parametrize(("devices", "count"), [(1, 2), (2, 1)])
+def test_one_device_or_core_is_not_given_parts(devices, count):
+    graph = ed.parse(NETWORK)
+    with cores(count):
+        program = ThreadsEngine().prepare(ed.plan(graph, devices))
+        assert program._alone is None
+        assert program.run(arrays_for(graph), {}).stats.workers == 1
+
+
+def test_a_long_sum_of_few_results_is_left_to_threads():
+    graph = ed.parse("input X[i: 2000, j: 2000]\nZ[] <- sum X[i,j]\noutput Z")
+    with cores(2):
+        program = ThreadsEngine().prepare(ed.plan(graph, 2))
+    assert program._alone is None
+
+
+def test_what_takes_long_is_left_to_threads():
+    graph = ed.parse(
+        "input X[i: 2000, j: 2000], Y[j, k: 2000]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
+    )
+    with cores(2):
+        program = ThreadsEngine().prepare(ed.plan(graph, 2))
+    assert program._alone is None
+
+
+def test_an_error_names_the_vertex_and_a_tile():
+    graph = ed.parse(
+        "input X[i: 4000, j: 100], ids[k: 4000] int32\nZ[k,j] <- X[ids[k], j]\noutput Z"
+    )
+    arrays = arrays_for(graph) | {"ids": np.full(4000, 4000, np.int32)}
+    with cores(2, least=0.0), pytest.raises(ed.RunError, match=r"Z.*tile \[0:\d+, 0:\d+\].*4000"):
+        ed.run(ed.plan(graph, 2), arrays)
+
+
+def test_runs_beside_each_other():
+    graph = ed.parse(NETWORK)
+    arrays = arrays_for(graph)
+    with cores(2):
+        executable = ed.compile(ed.plan(graph, 2))
+        wanted = executable(arrays)["N"]
+        with ThreadPoolExecutor(4) as pool:
+            for found in pool.map(lambda _: executable(arrays)["N"], range(40)):
+                assert (found == wanted).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_runs_too():
+    graph = ed.parse(NETWORK)
+    arrays = arrays_for(graph)
+    with cores(2):
+        executable = ed.compile(ed.plan(graph, 2))
+        wanted = executable(arrays)["N"]
+        child = os.fork()
+        if not child:
+            try:
+                os._exit(0 if (executable(arrays)["N"] == wanted).all() else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert (executable(arrays)["N"] == wanted).all()
