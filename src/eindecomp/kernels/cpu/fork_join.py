@@ -100,7 +100,7 @@ class Helpers:
         if not self._tried:
             self._tried = True
             if cores() > 1:
-                with suppress(OSError, RuntimeError, AttributeError):
+                with suppress(OSError, RuntimeError, AttributeError, TypeError):
                     self._crew = _Crew(cores() - 1)
         if self._crew is None:
             self._busy.release()
@@ -116,6 +116,8 @@ class _Crew:
         self._call = _compiled()
         # What different threads write is in different lines of the cache.
         self._memory = np.zeros(HEADER + helpers * SLOT + 16, np.int64)
+        # Helpers look at it for as long as the process lives, even while Python shuts down.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
         skipped = -_address(self._memory) % 128 // 8
         self._words = self._memory[skipped:]
         start = _address(self._words)
