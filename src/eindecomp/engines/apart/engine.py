@@ -17,6 +17,7 @@ import numpy as np
 
 from eindecomp.engines.apart.device import Device, HeldBlock
 from eindecomp.engines.events import BytesMoved, RunStarted, TaskFinished, TaskStarted, TensorFreed
+from eindecomp.engines.placing import layouts_placed
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import EinDecompError, RunError
@@ -69,7 +70,7 @@ class ApartProgram:
 
     def place(self, name: str, given: Any) -> Tensor:
         """Give every device its blocks of an input."""
-        wanted = [buffer.tiling for buffer in self.program.inputs[name]]
+        wanted = layouts_placed(self.program, name)
         if not isinstance(given, Tensor):
             blocks = {tiling: self._blocks(tiling, given) for tiling in wanted}
             return self._tensor(name, blocks)
@@ -137,7 +138,7 @@ class ApartProgram:
         if number is None:
             given = inputs[name]
             if isinstance(given, Tensor):
-                return given
+                return self._tensor(name, given.held())  # it outlives the one that was given
             # Every device has all of it, as the caller does.
             whole = Tiling(uncut(self.program.graph[name].shape))
             return self._tensor(name, {whole: [np.array(given[...])] * self.program.devices})
