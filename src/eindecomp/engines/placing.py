@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from eindecomp.planner.space.cut import is_plain
 from eindecomp.tra.boxes import volume
 from eindecomp.tra.program.exchange import received
-from eindecomp.tra.program.tiling import Tiling, is_plain, uncut
+from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
