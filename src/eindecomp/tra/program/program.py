@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from eindecomp.graph.work import operations
 from eindecomp.planner.space.cut import parts_of
 from eindecomp.planner.space.overlaps import moved, totals
 from eindecomp.tra.program.buffers import Role
@@ -21,6 +22,7 @@ from eindecomp.tra.program.steps import (
     ReduceScatter,
     kind_of,
 )
+from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +58,11 @@ class Program:
                 found[buffer.tensor].append(buffer)
         return {name: tuple(given) for name, given in found.items()}
 
+    def layouts_of(self, name: str) -> tuple[Tiling, ...]:
+        """The layouts in which an input is wanted; one that no step reads is wanted whole."""
+        wanted = tuple(buffer.tiling for buffer in self.inputs[name])
+        return wanted or (Tiling(uncut(self.graph[name].shape)),)
+
     def on(self, device: int) -> DeviceRow:
         """What one device does, receives from whom and sends to whom."""
         return row_of(self.mesh, self.buffers, self.steps, device)
@@ -79,6 +86,11 @@ class Program:
                 return home.item * home.tiling.elements(self.mesh) // ways * (ways - 1)
             case _:
                 return 0
+
+    @cached_property
+    def operations(self) -> int:
+        """The scalar operations of all vertices that are computed."""
+        return sum(operations(self.graph, self.graph[name]) for name in self.bytes_by_vertex)
 
     @cached_property
     def counts(self) -> dict[str, int]:
