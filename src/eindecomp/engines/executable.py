@@ -47,7 +47,7 @@ class Executable:
         self._check_open()
         for name in donate:
             if not isinstance(inputs.get(name), Tensor):
-                raise InputError(f"{name!r} cannot be donated: it is no tensor on the devices")
+                raise InputError(f"{name!r} cannot be donated: it is not a tensor on the devices")
         arrays, scalars = check_inputs(self.plan.graph, inputs, self._read, self._inputs)
         result = self._prepared.run(arrays, scalars, donate, on_event)
         for name in donate:
@@ -68,7 +68,7 @@ class Executable:
         for name in arrays:
             if name not in self._inputs:
                 near = suggest(str(name), list(self._inputs))
-                raise InputError(f"{name!r} is no input of the graph{near}")
+                raise InputError(f"{name!r} is not an input of the graph{near}")
         return {
             name: self._prepared.place(name, self._read(given, self._inputs[name]))
             for name, given in arrays.items()

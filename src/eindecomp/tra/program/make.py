@@ -66,7 +66,7 @@ class _Making:
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     steps: list[Step] = field(default_factory=list["Step"])
     lies: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    """The buffers in which a tensor lies for good: given ones, its home, its second layout."""
+    """The lasting buffers of a tensor: given ones, its home, its second layout."""
     outputs: dict[str, int] = field(default_factory=dict[str, int])
 
     @property

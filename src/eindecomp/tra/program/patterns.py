@@ -120,7 +120,7 @@ def _comparable(mesh: Mesh, ours: Span, theirs: Span) -> bool:
 
 
 def _permutation(mesh: Mesh, held: Cut, wanted: Cut) -> Permuted | PointToPoint:
-    """Whether the same grid of tiles is numbered otherwise."""
+    """Whether the same grid of tiles is only numbered in another way."""
     for ours, theirs in zip(held, wanted, strict=True):
         if not _comparable(mesh, ours, theirs):
             return PointToPoint()
