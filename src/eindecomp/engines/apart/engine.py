@@ -8,35 +8,50 @@ counted as it is copied. Nothing is shared, merged or reordered, so that a wrong
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
-from time import perf_counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.apart.blocks import blocks_of, gather, moved
-from eindecomp.engines.apart.device import Device
-from eindecomp.engines.apart.run import ApartRun
-from eindecomp.engines.events import RunStarted
-from eindecomp.engines.placing import layouts_placed
-from eindecomp.engines.result import Result, Stats
+from eindecomp.engines.blocks import block_of, cut_into_blocks, tensor_of_blocks
+from eindecomp.engines.device import Device, HeldBlock
+from eindecomp.engines.events import TensorFreed
+from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
-from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
+from eindecomp.tra.boxes import shape_of, volume, within
+from eindecomp.tra.program.exchange import moves
 from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.memory import is_view
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+)
 from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
-    from eindecomp.engines.apart.blocks import Blocks
+    from eindecomp.engines.blocks import Blocks
     from eindecomp.engines.engine import Listener
+    from eindecomp.engines.result import Result
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.row import DeviceStep
+    from eindecomp.tra.program.steps import Step
+
+    Array = np.ndarray[Any, Any]
+
+NAME = "apart"
 
 
 class ApartEngine:
     """Runs plans on devices that share nothing, one step and one device after another."""
 
-    name = "apart"
+    name = NAME
 
     def prepare(self, plan: Plan) -> ApartProgram:
         """Make a plan ready to run."""
@@ -52,19 +67,26 @@ class ApartProgram:
 
     def place(self, name: str, given: Any) -> Tensor:
         """Give every device its blocks of an input."""
-        wanted = layouts_placed(self.program, name)
-        if not isinstance(given, Tensor):
-            blocks = {tiling: blocks_of(self.program, tiling, given) for tiling in wanted}
-            return self._tensor(name, blocks)
-        devices = [Device(number, library_of("numpy")) for number in range(self.program.devices)]
-        blocks = {tiling: moved(self.program, given, tiling, devices) for tiling in wanted}
-        return self._tensor(name, blocks)
+        devices = self._devices({})
+        wanted = self.program.layouts_of(name)
+        blocks = {tiling: self._blocks(given, tiling, devices) for tiling in wanted}
+        return tensor_of_blocks(self.program, NAME, name, blocks)
 
-    def _tensor(self, name: str, blocks: Blocks) -> Tensor:
-        vertex, mesh = self.program.graph[name], self.program.mesh
-        gathering = partial(gather, mesh, vertex.shape, vertex.dtype)
-        tilings = tuple(blocks)
-        return Tensor(name, vertex.shape, vertex.dtype, "apart", mesh, tilings, blocks, gathering)
+    def _blocks(self, given: Any, wanted: Tiling, devices: list[Device]) -> list[Array]:
+        """Every device's block of an input: a copy, or where it lies so already, that block."""
+        if not isinstance(given, Tensor):
+            return cut_into_blocks(self.program.mesh, wanted, given)
+        if given.mesh != self.program.mesh:
+            return cut_into_blocks(self.program.mesh, wanted, given.numpy())
+        held: Blocks = given.held()
+        if wanted in held:
+            return held[wanted]
+        found: list[Array] = []
+        for device in devices:
+            shape = shape_of(wanted.box(self.program.mesh, device.number))
+            found.append(np.empty(shape, given.dtype))
+            _rearrange(held, wanted, device, found[-1])
+        return found
 
     def run(
         self,
@@ -75,42 +97,118 @@ class ApartProgram:
     ) -> Result:
         """Carry out all steps."""
         del donated  # their arrays are let go of with the tensors
-        start = perf_counter()
-        program = self.program
-        library = library_of("numpy")
-        devices = [Device(number, library) for number in range(program.devices)]
-        run = ApartRun(program, self.rows, devices, inputs, scalars, on_event, start)
-        run.tell(RunStarted(run.tasks))
+        record = RunRecord(self.program, on_event)
+        run = _Run(self, self._devices(scalars), inputs, record)
         with np.errstate(all="ignore"):
-            for number, step in enumerate(program.steps):
+            for number, step in enumerate(self.program.steps):
                 run.carry_out(number, step)
-        tensors = {
-            vertex.name: self._output(vertex.name, devices, inputs)
-            for vertex in program.graph.outputs
-        }
-        stats = Stats(
-            perf_counter() - start,
-            sum(operations(program.graph, program.graph[name]) for name in run.moved),
-            sum(run.moved.values()),
-            run.moved,
-            max(device.peak for device in devices),
-            run.tasks,
-            1,
-            run.placed,
-        )
-        return Result(tensors, stats)
+        tensors = {v.name: self._output(v.name, run) for v in self.program.graph.outputs}
+        peak = max(device.peak for device in run.devices)
+        return record.result(tensors, placed=run.placed, peak=peak)
 
-    def _output(self, name: str, devices: list[Device], inputs: Mapping[str, Any]) -> Tensor:
+    def _devices(self, scalars: Mapping[str, Any]) -> list[Device]:
+        library = library_of("numpy")
+        return [Device(self.program, row.device, library, scalars) for row in self.rows]
+
+    def _output(self, name: str, run: _Run) -> Tensor:
         number = self.program.outputs.get(name)
         if number is None:
-            given = inputs[name]
-            if isinstance(given, Tensor):
-                return self._tensor(name, given.held())  # it outlives the one that was given
-            # Every device has all of it, as the caller does.
+            given = run.inputs[name]
+            if isinstance(given, Tensor):  # what is made of it outlives it
+                return tensor_of_blocks(self.program, NAME, name, given.held())
             whole = Tiling(uncut(self.program.graph[name].shape))
-            return self._tensor(name, {whole: [np.array(given[...])] * self.program.devices})
-        blocks = [device.buffers[number].arrays[0] for device in devices]
-        return self._tensor(name, {self.program.buffers[number].tiling: blocks})
+            blocks = [block_of(given, whole.box(self.program.mesh, 0))] * self.program.devices
+            return tensor_of_blocks(self.program, NAME, name, {whole: blocks})
+        blocks = [device.buffers[number].arrays[0] for device in run.devices]
+        return tensor_of_blocks(
+            self.program, NAME, name, {self.program.buffers[number].tiling: blocks}
+        )
 
     def close(self) -> None:
         """Nothing is held between runs."""
+
+
+@dataclass
+class _Run:
+    """One run: the devices, what was given, and what was moved to place it."""
+
+    owner: ApartProgram
+    devices: list[Device]
+    inputs: Mapping[str, Any]
+    record: RunRecord
+    placed: int = 0
+
+    def __post_init__(self) -> None:
+        self.program = self.owner.program
+
+    def carry_out(self, number: int, step: Step) -> None:
+        """One step on every device."""
+        before = sum(device.received for device in self.devices)
+        for device, row in zip(self.devices, self.owner.rows, strict=True):
+            own = row.steps[number]
+            with self.record.task(own, device.number):
+                self._on(device, own)
+        moved = sum(device.received for device in self.devices) - before
+        if isinstance(step, Load):
+            self.placed += moved
+        else:
+            self.record.moved(step, moved)
+
+    def _on(self, device: Device, own: DeviceStep) -> None:
+        """A device's part of a step."""
+        step = own.step
+        match step:
+            case Load():
+                self._load(device, step, own)
+            case Generate():
+                device.generate(own)
+            case Compute():
+                device.compute(own)
+            case Move():
+                self._move(device, step, own)
+            case ReduceScatter():
+                members = (self.devices[member] for member in own.members)
+                device.reduce(own, (device.fetch(m, step.source, own.box) for m in members))
+            case AllGather():
+                for piece in own.exchange.receives:
+                    peer = self.devices[piece.peer]
+                    device.copy_block(step.buffer, peer, step.buffer, piece.box)
+            case Free():
+                freed = device.free(step.buffer)
+                self.record.tell(TensorFreed(self.program.buffers[step.buffer].tensor, freed))
+
+    def _load(self, device: Device, step: Load, own: DeviceStep) -> None:
+        buffer = self.program.buffers[step.into]
+        given = self.inputs[buffer.tensor]
+        if not isinstance(given, Tensor):
+            block = block_of(given, own.box)
+        elif given.mesh != self.program.mesh:
+            block = block_of(given.numpy(), own.box)
+        elif buffer.tiling in given.held():
+            block = given.held()[buffer.tiling][device.number]
+        else:
+            held = device.allocate(step.into)
+            _rearrange(given.held(), buffer.tiling, device, held.arrays[0])
+            held.arrived = None
+            return
+        device.hold(step.into, HeldBlock(own.box, (block,), block.nbytes))
+
+    def _move(self, device: Device, step: Move, own: DeviceStep) -> None:
+        into = self.program.buffers[step.into]
+        if is_view(self.program, into, device.number) and volume(own.box):
+            views = device.read(step.source, own.box)
+            device.hold(step.into, HeldBlock(own.box, views, 0))
+            return
+        device.allocate(step.into)
+        for piece in (*own.exchange.kept, *own.exchange.receives):
+            device.copy_block(step.into, self.devices[piece.peer], step.source, piece.box)
+
+
+def _rearrange(held: Blocks, wanted: Tiling, device: Device, target: Array) -> None:
+    """Fill a device's block of a layout from the blocks of another layout, counting what moves."""
+    mesh = device.program.mesh
+    tiling, blocks = next(iter(held.items()))
+    box, pieces = wanted.box(mesh, device.number), moves(mesh, tiling, wanted, device.number)
+    for piece in (*pieces.kept, *pieces.receives):
+        source = blocks[piece.peer][within(piece.box, tiling.box(mesh, piece.peer))]
+        device.copy(target[within(piece.box, box)], source, piece.peer)
