@@ -183,6 +183,16 @@ def test_an_output_that_is_an_input_is_a_tensor_too(engine):
 
 
 @every_engine
+def test_an_input_that_nothing_reads_can_be_placed(engine):
+    graph = ed.parse("input X[i: 4], Y[i]\nZ[i] <- X[i] + 1\noutput Y, Z")
+    executable = ed.compile(ed.plan(graph, 2, rewrite=False), engine)
+    y = np.arange(4, dtype=np.float32)
+    placed = executable.place({"Y": y})
+    np.testing.assert_array_equal(placed["Y"].numpy(), y)
+    np.testing.assert_array_equal(executable({"X": y, **placed})["Y"], y)
+
+
+@every_engine
 def test_einsum_runs_on_any_engine(engine):
     x, y = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
     np.testing.assert_allclose(ed.einsum("ij,jk->ik", x, y, devices=2, engine=engine), x @ y)
