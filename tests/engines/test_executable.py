@@ -183,13 +183,26 @@ def test_an_output_that_is_an_input_is_a_tensor_too(engine):
 
 
 @every_engine
-def test_an_input_that_nothing_reads_can_be_placed(engine):
-    graph = ed.parse("input X[i: 4], Y[i]\nZ[i] <- X[i] + 1\noutput Y, Z")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Y[i] <- X[i in 2:5]",  # a part of it is wanted
+        "Y[i] <- X[i in 0:2]\nZ[j] <- X[j in 3:6]",
+        "Y[] <- sum X[i] * 0 + 1",
+        "F[k: 3] <- fill k",  # nobody reads it
+    ],
+)
+def test_what_was_placed_is_gathered_whole(engine, text):
+    names = [line.split("[")[0] for line in text.splitlines()]
+    graph = ed.parse(f"input X[i: 7]\n{text}\noutput {', '.join(names)}")
     executable = ed.compile(ed.plan(graph, 2, rewrite=False), engine)
-    y = np.arange(4, dtype=np.float32)
-    placed = executable.place({"Y": y})
-    np.testing.assert_array_equal(placed["Y"].numpy(), y)
-    np.testing.assert_array_equal(executable({"X": y, **placed})["Y"], y)
+    x = np.arange(7, dtype=np.float32)
+    placed = executable.place({"X": x})
+    np.testing.assert_array_equal(placed["X"].numpy(), x)
+    again = executable.place(placed)
+    found = executable(again)
+    agree(found, ed.evaluate(graph, {"X": x}), 1e-6)
+    assert found.stats.bytes_placed == 0
 
 
 @every_engine

@@ -223,7 +223,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a folder": (_put_folder("config.json"), "config.json cannot be read"),
     "a type in a list": (_edit("config.json", dtype=["x"]), "dtype is .'x'., not text"),
-    "an enormous number": (_edit("config.json", rms_norm_eps=10**400), "number of usual size"),
+    "an enormous number": (_edit("config.json", rms_norm_eps=10**400), "number that fits a float"),
     "quantised": (_edit("config.json", quantization_config={"bits": 4}), "only None is supported"),
     "another width": (_edit("config.json", intermediate_size=64), "has shape .48, 32., but"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "neither model.safetensors nor"),

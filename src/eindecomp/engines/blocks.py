@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.placing import layouts_placed
 from eindecomp.engines.tensor import Tensor
 from eindecomp.tra.boxes import shape_of, volume
 
@@ -51,10 +53,10 @@ def place_in_blocks(program: Program, engine: str, name: str, given: Any) -> Ten
     A tensor that lies otherwise goes through one array of the caller's process; an engine whose
     devices can reach each other moves the blocks itself.
     """
-    wanted = program.layouts_of(name)
+    wanted = layouts_placed(program, name)
     if isinstance(given, Tensor):
         if given.mesh == program.mesh and set(wanted) <= set(given.tilings):
-            return given
+            return replace(given, name=name)  # it outlives the one that was given
         given = given.numpy()
     blocks = {tiling: cut_into_blocks(program.mesh, tiling, given) for tiling in wanted}
     return tensor_of_blocks(program, engine, name, blocks)

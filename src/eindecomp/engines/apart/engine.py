@@ -8,7 +8,7 @@ counted as it is copied. Nothing is shared, merged or reordered, so that a wrong
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from eindecomp.engines.blocks import block_of, cut_into_blocks, tensor_of_blocks
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.events import TensorFreed
+from eindecomp.engines.placing import layouts_placed
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
 from eindecomp.kernels.library import library_of
@@ -68,7 +69,7 @@ class ApartProgram:
     def place(self, name: str, given: Any) -> Tensor:
         """Give every device its blocks of an input."""
         devices = self._devices({})
-        wanted = self.program.layouts_of(name)
+        wanted = layouts_placed(self.program, name)
         blocks = {tiling: self._blocks(given, tiling, devices) for tiling in wanted}
         return tensor_of_blocks(self.program, NAME, name, blocks)
 
@@ -114,7 +115,9 @@ class ApartProgram:
         number = self.program.outputs.get(name)
         if number is None:
             given = run.inputs[name]
-            return given if isinstance(given, Tensor) else self.place(name, given)
+            if isinstance(given, Tensor):
+                return replace(given, name=name)  # it outlives the one that was given
+            return self.place(name, given)
         blocks = [device.buffers[number].arrays[0] for device in run.devices]
         return tensor_of_blocks(
             self.program, NAME, name, {self.program.buffers[number].tiling: blocks}

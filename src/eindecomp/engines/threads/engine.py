@@ -80,9 +80,14 @@ class ThreadsProgram:
         self._passes = PASSES if shortcuts else ()
         self._spare = Spare()
         self._ready: ReadyToRun | None = None
-        short = prepared(plan, ALONE) if workers is None and shortcuts else None
-        self._alone = short if short is not None and short.schedule.is_short else None
+        self._alone: ReadyToRun | None = None
         """How the calling thread computes what is short, if nobody listens."""
+        if workers is None and shortcuts:
+            ready = prepared(plan, ALONE)
+            if ready.schedule.is_short:
+                self._alone = ready
+            else:  # which is then what threads carry out
+                self._ready = ready
 
     # `cached_property` holds a lock meanwhile, which a fork would leave locked in the child.
     @property

@@ -16,22 +16,26 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
 
-SHORT = 2e-4
+SHORT = 4e-4
 """Seconds of work below which one thread is done before two would be.
 
-Until another one has woken up and works, under Python's lock, takes about half as long anywhere.
+Until another one has woken up and works, under Python's lock, takes about half as long.
 """
 _PRODUCTS, _LOOPS, _BYTES = 5e10, 2e9, 2e10  # operations and bytes a second of any core, about
 
 
 def seconds_of(graph: Graph, vertex: Vertex) -> float:
     """About how long one core takes to compute a vertex."""
-    tensors = [vertex, *(graph[name] for name in vertex.inputs)]
-    reading = sum(tensor.elements * tensor.dtype.itemsize for tensor in tensors) / _BYTES
-    if isinstance(vertex.op, Fill):
-        return reading
+    reading = vertex.elements * vertex.dtype.itemsize
+    for name in vertex.inputs:
+        source = graph[name]
+        reading += source.elements * source.dtype.itemsize
+    work = operations(graph, vertex)
+    # A loop is slower than memory from a few operations for each byte on; a product later.
+    if isinstance(vertex.op, Fill) or work / _LOOPS < reading / _BYTES:
+        return reading / _BYTES
     is_product = library_of(np.ndarray).kernel(graph, vertex).is_product
-    return max(reading, operations(graph, vertex) / (_PRODUCTS if is_product else _LOOPS))
+    return max(reading / _BYTES, work / (_PRODUCTS if is_product else _LOOPS))
 
 
 def is_short(graph: Graph, names: Iterable[str]) -> bool:

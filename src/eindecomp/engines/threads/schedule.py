@@ -209,7 +209,6 @@ class _Making:
             )
 
     def _compute(self, vertex: Vertex, tiled: TiledVertex) -> None:
-        kernel = library_of(np.ndarray).kernel(self.graph, vertex)
         self.flops += operations(self.graph, vertex)
         self.seconds += seconds_of(self.graph, vertex)
         reads = [k for k, box in enumerate(tiled.tiles[0].reads) if box is not None]
@@ -223,8 +222,10 @@ class _Making:
             if tiled.added is not None:
                 writes = [(self._key(tiled.added.term), writes[0][1])]
             # The first part of a sum may lie where the sum is to go.
-            elif tiled.is_partial and (tile.box in seen or not kernel.state_is_result):
-                writes = self._partial(vertex, tile, kernel.state)
+            elif tiled.is_partial:
+                kernel = library_of(np.ndarray).kernel(self.graph, vertex)
+                if tile.box in seen or not kernel.state_is_result:
+                    writes = self._partial(vertex, tile, kernel.state)
             seen.add(tile.box)
             self.calls.append(self._tile_call(vertex, tiled, tile, after, tuple(writes)))
 

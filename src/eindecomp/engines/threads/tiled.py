@@ -171,6 +171,8 @@ def whole_box(shape: Sequence[int]) -> Box:
 
 def undivided(graph: Graph, tiled: TiledVertex) -> TiledVertex:
     """A vertex as one tile, however it was cut: memory is shared."""
+    if len(tiled.tiles) == 1 and not tiled.is_partial:
+        return tiled
     vertex = graph[tiled.name]
     reads: tuple[Box | None, ...] = ()
     if is_planned(vertex):

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import nested_axes, parts_of, used_axes
+from eindecomp.planner.space.cut import is_plain, nested_axes, parts_of, used_axes
 from eindecomp.tra.boxes import Box, meet, shares, volume
 from eindecomp.tra.program.tiling import (
     Tiling,
@@ -23,7 +23,6 @@ from eindecomp.tra.program.tiling import (
     device_at,
     ends,
     group_along,
-    is_plain,
     replicated_axes,
 )
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import nested_axes, parts_of
+from eindecomp.planner.space.cut import is_plain, nested_axes, parts_of
 from eindecomp.planner.space.overlaps import moved
-from eindecomp.tra.program.tiling import is_plain
 
 if TYPE_CHECKING:
     from eindecomp.planner.space.cut import Cut, Span

@@ -22,7 +22,6 @@ from eindecomp.tra.program.steps import (
     ReduceScatter,
     kind_of,
 )
-from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,11 +56,6 @@ class Program:
             if buffer.role is Role.GIVEN:
                 found[buffer.tensor].append(buffer)
         return {name: tuple(given) for name, given in found.items()}
-
-    def layouts_of(self, name: str) -> tuple[Tiling, ...]:
-        """The layouts in which an input is wanted; one that no step reads is wanted whole."""
-        wanted = tuple(buffer.tiling for buffer in self.inputs[name])
-        return wanted or (Tiling(uncut(self.graph[name].shape)),)
 
     def on(self, device: int) -> DeviceRow:
         """What one device does, receives from whom and sends to whom."""

@@ -105,16 +105,6 @@ def ends(mesh: Mesh, span: Span, index: int) -> tuple[int, int]:
     return span.start + span.scale * low, span.start + span.scale * high
 
 
-def is_plain(cut: Cut) -> bool:
-    """Whether no axis cuts two dimensions, as it does on a diagonal."""
-    used = 0
-    for span in cut:
-        if used & (span.axes | span.inner):
-            return False
-        used |= span.axes | span.inner
-    return True
-
-
 def replicated_axes(mesh: Mesh, cut: Cut) -> int:
     """The axes along which a cut gives devices the same block."""
     return ((1 << len(mesh.sizes)) - 1) & ~used_axes(cut)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
 from eindecomp.kernels.cpu.products.gemm import product_ways
 from eindecomp.kernels.cpu.products.panels import panels_call
 from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
+from eindecomp.kernels.cpu.products.row_blocks import row_blocks_call
 from eindecomp.kernels.cpu.products.tiles import has_tiles
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum, Labels
@@ -121,16 +123,58 @@ def test_every_shape_has_a_way_without_blas(rows: int, way: str, second: Labels)
     assert way in product_ways(Product((f4, f4, f4), (rows, 512, 512), sides))
 
 
-@pytest.mark.parametrize("depth", [256, 257, 271, 272, 511, 513])
+@pytest.mark.parametrize("depth", [256, 257, 271, 272, 511, 513, 1024, 1025, 1039, 1040])
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
-def test_panels_end_where_terms_do(depth: int, name: str) -> None:
+@pytest.mark.parametrize("turned", [False, True])
+def test_panels_end_where_terms_do(depth: int, name: str, turned: bool) -> None:
     rng = np.random.default_rng(depth)
-    x, y = random(rng, name, 12, depth), random(rng, name, 35, depth)
+    x, y = random(rng, name, 12, depth), random(rng, name, depth, 35)
+    y = np.asfortranarray(y) if turned else y
     out = np.zeros((12, 35), dtype(name))
-    sides = (MatrixSteps(*x.strides), MatrixSteps(*y.T.strides), MatrixSteps(*out.strides))
+    sides = (MatrixSteps(*x.strides), MatrixSteps(*y.strides), MatrixSteps(*out.strides))
+    wanted = x.astype(np.float32) @ y.astype(np.float32)
     panels_call(Product((x.dtype,) * 3, (12, 35, depth), sides)).launch([x, y], [out], ())
-    wanted = x.astype(np.float32) @ y.astype(np.float32).T
     np.testing.assert_array_equal(out, wanted.astype(out.dtype))
+
+
+@given(st.data())
+def test_blocks_of_rows_of_any_shape(data: st.DataObject) -> None:
+    """With what is left over of rows, columns and terms, and more of them than caches hold."""
+    name = data.draw(st.sampled_from(["float32", "float64"]))
+    rows, columns = data.draw(st.integers(16, 60)), data.draw(st.integers(16, 200))
+    depth, add = data.draw(st.integers(16, 1100)), data.draw(st.booleans())
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    x, y = place(data, random(rng, name, 1, rows, depth)), random(rng, name, 1, depth, columns)
+    y, z = place(data, y), place(data, random(rng, name, 1, rows, columns))
+    wanted = x[0] @ y[0] + (z[0] if add else 0)
+    sides = (MatrixSteps(*x.strides[1:]), MatrixSteps(*y.strides[1:]), MatrixSteps(*z.strides[1:]))
+    product = Product((x.dtype,) * 3, (rows, columns, depth), sides, add=add)
+    with patch("eindecomp.kernels.cpu.products.row_blocks._WORTH", 0):
+        call = row_blocks_call(product)
+    assert call is not None
+    call.launch([x, y], [z], ())
+    np.testing.assert_array_equal(z[0], wanted)
+
+
+@pytest.mark.parametrize("columns", [16, 32, 48, 64, 70, 200])
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_more_rows_than_a_cache_holds(columns: int, name: str) -> None:
+    """Chunks of rows, several panels at a time, and blocks for results that are narrow."""
+    rng = np.random.default_rng(columns)
+    x, y = random(rng, name, 1043, 40), random(rng, name, 40, columns)
+    sides = (
+        MatrixSteps(*x.strides),
+        MatrixSteps(*y.strides),
+        MatrixSteps(columns * y.itemsize, y.itemsize),
+    )
+    product = Product((x.dtype,) * 3, (1043, columns, 40), sides)
+    with patch("eindecomp.kernels.cpu.products.row_blocks._WORTH", 0):
+        ways = product_ways(product)
+    assert "row blocks" in ways
+    for way in ways.values():
+        out = np.zeros((1043, columns), dtype(name))
+        way.launch([x, y], [out], ())
+        np.testing.assert_array_equal(out, x @ y)
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -18,8 +18,7 @@ from numba import types
 
 from eindecomp.kernels.cache import load, store
 from eindecomp.kernels.compilations import note_compilation
-from eindecomp.kernels.cpu.compiling import assemble as assembling
-from eindecomp.kernels.cpu.compiling import functions, intrinsics, numbers, vectors
+from eindecomp.kernels.cpu.compiling import functions, intrinsics
 from eindecomp.kernels.cpu.compiling import machine_code as linking
 from eindecomp.kernels.cpu.compiling.assemble import assemble
 from eindecomp.kernels.cpu.compiling.machine_code import link, machine_code
@@ -118,6 +117,5 @@ def suffix(of: DType) -> str:
 @cache
 def versions() -> str:
     """Everything but the source that compiled code depends on."""
-    modules = (assembling, functions, intrinsics, linking, numbers, vectors)
-    code = [Path(str(module.__file__)).read_text() for module in modules]
+    code = [path.read_text() for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
     return repr((llvmlite.__version__, numba.__version__, linking.processor(), code))

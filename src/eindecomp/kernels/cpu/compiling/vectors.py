@@ -7,8 +7,7 @@ matrix is read, and what is fetched ahead.
 - `make_dots`: neighbours along what is summed; each vector holds partial sums of one result;
 - `make_sums`: neighbours along columns; each vector holds results, over a stretch of terms;
 - `make_updates`: the same, adding a few terms to all columns at a time: one long matrix is read
-  row by row, as it lies;
-- `make_copies`: a few columns put together in float32 or wider, for many rows to be multiplied by.
+  row by row, as it lies.
 
 What does not fill a last vector is read again with the neighbours before it, and those are left
 out: no block reads or writes past the end of a row.
@@ -39,6 +38,7 @@ cgutils: Any = untyped_cgutils
 ir: Any = untyped_ir
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _BYTE = ir.IntType(8)
+_UNROLL = 4  # terms of sums between two jumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def lanes(of: DType) -> int:
     return registers().bytes // widen(of).itemsize
 
 
-class _Block:
+class Block:
     """Emits code over vectors of one computed type."""
 
     def __init__(self, builder: Any, computed: DType) -> None:
@@ -129,6 +129,28 @@ class _Block:
             value, self.pointer(address, self.vector), align=8 if item == "f64" else 4
         )
 
+    def store_rounded(self, of: DType, values: Sequence[Any], address: Any) -> None:
+        """Write two vectors, neighbours, as numbers of a type that is as wide or narrower."""
+        one, other = map(self._bfloat, values) if of.name == "bfloat16" else values
+        places = ir.Constant(ir.VectorType(_I32, 2 * self.lanes), [*range(2 * self.lanes)])
+        both = self.builder.shuffle_vector(one, other, places)
+        self.builder.store(both, self.pointer(address, both.type), align=of.itemsize)
+
+    def _bfloat(self, value: Any) -> Any:
+        """The upper halves of float32's bits, rounded to the nearest even one."""
+        builder, kind = self.builder, ir.VectorType(_I32, self.lanes)
+
+        def all_lanes(number: int) -> Any:
+            return ir.Constant(kind, [number] * self.lanes)
+
+        bits = builder.bitcast(value, kind)
+        odd = builder.and_(builder.lshr(bits, all_lanes(16)), all_lanes(1))
+        rounded = builder.add(bits, builder.add(odd, all_lanes(0x7FFF)))
+        quiet = builder.or_(bits, all_lanes(0x400000))
+        either = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
+        half = ir.VectorType(_I16, self.lanes)
+        return builder.trunc(builder.lshr(either, all_lanes(16)), half)
+
     def sums(self, count: int) -> list[Any]:
         """Places for vectors, which LLVM puts into registers, with zeros in them."""
         made = [cgutils.alloca_once(self.builder, self.vector) for _ in range(count)]
@@ -160,12 +182,12 @@ class _Block:
         return self.builder.icmp_signed(">=", numbers, firsts)
 
     def turned(self, rows: list[Any]) -> list[Any]:
-        """As many vectors as there are lanes, with rows and columns exchanged."""
-        half = self.lanes // 2
-        for _ in range(self.lanes.bit_length() - 1):
+        """Vectors, a power of two of them, with their lanes in turns: one of each, and so on."""
+        half, middle = len(rows) // 2, self.lanes // 2
+        for _ in range(len(rows).bit_length() - 1):
             rows = [
-                self._woven(rows[k // 2], rows[k // 2 + half], k % 2 * half)
-                for k in range(self.lanes)
+                self._woven(rows[k // 2], rows[k // 2 + half], k % 2 * middle)
+                for k in range(len(rows))
             ]
         return rows
 
@@ -205,7 +227,7 @@ def make_dots(
     first, second, result = of
 
     def emit(builder: Any, numbers: Sequence[Any]) -> None:
-        block = _Block(builder, widen(result))
+        block = Block(builder, widen(result))
         x, x_row, y, y_column, z, z_row, z_column, depth = numbers
         xs = [block.at(x, x_row, r) for r in range(rows)]
         ys = [block.at(y, y_column, c) for c in range(columns)]
@@ -250,7 +272,7 @@ def make_dots(
     return make_function(8, emit)
 
 
-def _store_number(block: _Block, of: DType, value: Any, address: Any, *, add: bool) -> None:
+def _store_number(block: Block, of: DType, value: Any, address: Any, *, add: bool) -> None:
     builder = block.builder
     kinds = {"bfloat16": _I16, "float16": ir.HalfType()}
     pointer = block.pointer(address, kinds.get(of.name, block.scalar))
@@ -260,18 +282,24 @@ def _store_number(block: _Block, of: DType, value: Any, address: Any, *, add: bo
 
 
 def make_sums(
-    rows: int, vectors: int, of: tuple[DType, DType, DType], ahead: int, *, partial: bool
+    rows: int,
+    vectors: int,
+    of: tuple[DType, DType, DType],
+    ahead: int,
+    *,
+    partial: bool,
+    apart: bool = False,
 ) -> Any:
     """Sums: a function of (x, x_row, x_depth, y, y_depth, z, z_row, depth, onto, skip).
 
     A few columns are neighbours in `y` and `z`. With `onto` sums go on from what is in `z`. The
     first `skip` columns of a `partial` vector are left as they are. `ahead` is how many rows of
-    `y` early they are asked for.
+    `y` early they are asked for; where they lie far `apart`, one is read at a time.
     """
     first, second, result = of
 
     def emit(builder: Any, numbers: Sequence[Any]) -> None:
-        block = _Block(builder, result)
+        block = Block(builder, result)
         x, x_row, x_depth, y, y_depth, z, z_row, depth, onto, skip = numbers
         width = block.lanes
         sums = block.sums(rows * vectors)
@@ -280,22 +308,36 @@ def make_sums(
             for r in range(rows)
             for v in range(vectors)
         ]
-        with builder.if_then(builder.icmp_signed("!=", onto, _I64(0))):
-            for total, place in zip(sums, places, strict=True):
-                builder.store(block.load(result, place), total)
+        for place in places:
+            block.fetch_ahead(place)
         xs = [block.at(x, x_row, r) for r in range(rows)]
-        with cgutils.for_range(builder, depth) as loop:
-            row = builder.add(y, builder.mul(loop.index, y_depth))
-            offsets = [_I64(v * width * second.itemsize) for v in range(vectors)]
+        offsets = [_I64(v * width * second.itemsize) for v in range(vectors)]
+
+        def step(term: Any) -> None:
+            row = builder.add(y, builder.mul(term, y_depth))
             if ahead:
                 later = block.at(row, y_depth, ahead)
                 for offset in offsets:
                     block.fetch_ahead(builder.add(later, offset))
             many = [block.load(second, builder.add(row, offset)) for offset in offsets]
             for r, start in enumerate(xs):
-                one = block.spread(first, builder.add(start, builder.mul(loop.index, x_depth)))
+                one = block.spread(first, builder.add(start, builder.mul(term, x_depth)))
                 for v, other in enumerate(many):
                     block.add_product(one, other, sums[r * vectors + v])
+
+        # What is left over of rows or columns is little: it is compiled for less.
+        unroll = _UNROLL if 2 * rows * vectors > registers().sums and not apart else 1
+        turns = builder.sdiv(depth, _I64(unroll))
+        with cgutils.for_range(builder, turns) as loop:
+            for u in range(unroll):
+                step(builder.add(builder.mul(loop.index, _I64(unroll)), _I64(u)))
+        done = builder.mul(turns, _I64(unroll))
+        with cgutils.for_range(builder, builder.sub(depth, done)) as loop:
+            step(builder.add(done, loop.index))
+        with builder.if_then(builder.icmp_signed("!=", onto, _I64(0))):
+            for total, place in zip(sums, places, strict=True):
+                added = builder.fadd(builder.load(total), block.load(result, place))
+                builder.store(added, total)
         for total, place in zip(sums, places, strict=True):
             value = builder.load(total)
             if partial:
@@ -313,7 +355,7 @@ def make_updates(rows: int, terms: int, of: tuple[DType, DType, DType]) -> Any:
     first, second, result = of
 
     def emit(builder: Any, numbers: Sequence[Any]) -> None:
-        block = _Block(builder, result)
+        block = Block(builder, result)
         x, x_row, x_depth, y, y_depth, z, z_row, columns = numbers
         factors = [
             [block.spread(first, block.at(block.at(x, x_row, r), x_depth, k)) for k in range(terms)]
@@ -344,47 +386,3 @@ def make_updates(rows: int, terms: int, of: tuple[DType, DType, DType]) -> Any:
             step(last, block.from_lane(builder.sub(done, last)))
 
     return make_function(8, emit)
-
-
-def make_copies(of: DType, computed: DType, *, turned: bool) -> Any:
-    """A panel of columns: a function of (y, y_term, y_column, panel, depth, vectors).
-
-    The panel has a row of so many vectors for each of `depth` terms. Columns are neighbours in `y`;
-    or terms are, if it is `turned`, of which there are at least as many as a vector has lanes.
-    """
-
-    def emit(builder: Any, numbers: Sequence[Any]) -> None:
-        block = _Block(builder, computed)
-        y, y_term, y_column, panel, depth, vectors = numbers
-        width = block.lanes
-        row = builder.mul(vectors, _I64(width * computed.itemsize))
-
-        def place(term: Any, vector: Any) -> Any:
-            start = builder.add(panel, builder.mul(term, row))
-            return builder.add(start, builder.mul(vector, _I64(width * computed.itemsize)))
-
-        def turn(term: Any, vector: Any) -> None:
-            start = builder.add(y, builder.mul(term, y_term))
-            start = builder.add(start, builder.mul(builder.mul(vector, _I64(width)), y_column))
-            columns = [block.load(of, block.at(start, y_column, k)) for k in range(width)]
-            for k, value in enumerate(block.turned(columns)):
-                block.store(value, place(builder.add(term, _I64(k)), vector))
-
-        if turned:
-            # The last terms are put there once more with those before them.
-            turns = builder.sdiv(builder.add(depth, _I64(width - 1)), _I64(width))
-            last = builder.sub(depth, _I64(width))
-            with cgutils.for_range(builder, turns) as loop:
-                term = builder.mul(loop.index, _I64(width))
-                term = builder.select(builder.icmp_signed("<", term, last), term, last)
-                with cgutils.for_range(builder, vectors) as inner:
-                    turn(term, inner.index)
-            return
-        with cgutils.for_range(builder, depth) as loop:
-            start = builder.add(y, builder.mul(loop.index, y_term))
-            with cgutils.for_range(builder, vectors) as inner:
-                offset = builder.mul(inner.index, _I64(width * of.itemsize))
-                value = block.load(of, builder.add(start, offset))
-                block.store(value, place(loop.index, inner.index))
-
-    return make_function(6, emit)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.kernels.cpu.compiling.compile import compile_source
-from eindecomp.kernels.cpu.compiling.vectors import registers
+from eindecomp.kernels.cpu.compiling.vectors import lanes, registers
 from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
 from eindecomp.kernels.cpu.products.stacks import over_stack
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 ROWS = 8
 """Rows of which all sums fit the registers, where there are many."""
+_VECTORS = 4
+"""Vectors of columns up to which a product is narrow: rows are blocked to fill the registers."""
+_WORTH = 2**22
+"""Multiply-adds from which on they are worth a kernel of their own."""
 _FIRST = 9
 """The slot of the first array, after sizes and steps."""
 SCRATCH = f"load_int64(at, {_FIRST + 4} + 4 * loops)"
@@ -47,7 +52,21 @@ class Oriented:
     @property
     def blocks(self) -> tuple[int, ...]:
         """How many rows are computed at once, and how many are left over by such blocks."""
-        most = ROWS if registers().count > 16 else ROWS // 2
+        return self._cut(ROWS if registers().count > 16 else ROWS // 2)
+
+    @property
+    def narrow_blocks(self) -> tuple[int, ...]:
+        """The same, more or fewer where all columns fit a few vectors: no narrower one is left."""
+        vectors, rest = divmod(self.columns, lanes(self.types[2]))
+        whole = rest == 0 and vectors <= _VECTORS and self.work >= _WORTH
+        return self._cut(registers().sums // vectors) if whole else self.blocks
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds of all matrices."""
+        return prod((self.rows, self.columns, self.depth, *(loop[0] for loop in self.loops)))
+
+    def _cut(self, most: int) -> tuple[int, ...]:
         left = self.rows % most
         return (left,) if self.rows < most else (most, left) if left else (most,)
 
@@ -89,11 +108,11 @@ class Lines:
             self.under(test, "place = column", *body, f"column += {width}")
 
     def each_row(
-        self, view: Oriented, make: Callable[[int], tuple[str, Any]], call: str
+        self, blocks: Sequence[int], make: Callable[[int], tuple[str, Any]], call: str
     ) -> list[str]:
         """Lines that call a block for all rows; `make` names and makes it for so many rows."""
         lines = ["row = 0"]
-        for block in view.blocks:
+        for block in blocks:
             name, function = make(block)
             self.blocks[name] = function
             lines += [f"while row + {block} <= rows:", f"    {name}{call}", f"    row += {block}"]

@@ -85,7 +85,7 @@ def _dots(view: Oriented) -> Lines:
             made = make_dots(block, width, unroll, view.types, add=view.add)
             return view.named("dots", block, width, unroll), made
 
-        body = (*lines.each_row(view, make, call), f"column += {width}")
+        body = (*lines.each_row(view.blocks, make, call), f"column += {width}")
         lines.under(f"while column + {width} <= columns:", *body)
     return lines
 
@@ -103,10 +103,10 @@ def _sums(view: Oriented) -> Lines:
     for count, partial in ((vectors, False), (1, True)):
 
         def make(block: int, count: int = count, partial: bool = partial) -> tuple[str, Any]:
-            made = make_sums(block, count, view.types, _AHEAD, partial=partial)
+            made = make_sums(block, count, view.types, _AHEAD, partial=partial, apart=True)
             return view.named("sums", block, count, _AHEAD, partial), made
 
-        inner.each_panel(count * width, inner.each_row(view, make, call), last=partial)
+        inner.each_panel(count * width, inner.each_row(view.blocks, make, call), last=partial)
     lines = Lines(["start = 0"], inner.blocks)
     lines.under("while start < depth:", *inner.lines, "start += terms")
     return lines

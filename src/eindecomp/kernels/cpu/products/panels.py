@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.kernels.cpu.compiling.vectors import lanes, make_copies, make_sums, registers
+from eindecomp.kernels.cpu.compiling.copies import make_copies
+from eindecomp.kernels.cpu.compiling.vectors import lanes, make_sums, registers
 from eindecomp.kernels.cpu.products.blocks import (
     ROWS,
     SCRATCH,
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
     from eindecomp.kernels.cpu.loops.launch import LoopsCall
     from eindecomp.kernels.cpu.products.product import Product
 
-_STRETCH = 256
-"""Terms of a panel, which stays in a core's own caches while all rows are multiplied by it."""
+_SHORT, _LONG = 256, 1024
+"""Terms of a panel that the first cache holds, and the second one."""
+_FEW = 64
+"""Rows up to which it counts that a panel is put together in the first cache."""
+_AHEAD = 8
+"""Terms of a panel that are asked for before they are read."""
 
 
 def panels_call(product: Product) -> LoopsCall | None:
@@ -46,21 +51,27 @@ def panels_call(product: Product) -> LoopsCall | None:
         return None
     lines = _rounded(view, turned) if low else _direct(view, turned)
     item = widen(result).itemsize
-    panel = _STRETCH + width + (view.rows if low else 0)
+    panel = _stretch(view) + width + (view.rows if low else 0)
     scratch = panel * _vectors(view) * width * item
     return blocks_call(view, lines, product.packs, "products by panels", scratch)
 
 
+def _stretch(view: Oriented) -> int:
+    """How many terms a panel has: the more, the less often sums are read and written."""
+    beside = view.y.column == view.types[1].itemsize
+    return _SHORT if beside and view.rows <= _FEW else _LONG
+
+
 def _vectors(view: Oriented) -> int:
     """How many vectors wide a panel is."""
-    return max(1, registers().sums // view.blocks[0])
+    return max(1, registers().sums // view.narrow_blocks[0])
 
 
 def _direct(view: Oriented, turned: bool) -> Lines:
     """Stretch by stretch, adding to the result."""
     onto = "1" if view.add else "start"
     width = lanes(view.types[2])
-    inner = Lines([*_terms(width), "column = 0"], {})
+    inner = Lines([*_terms(view), "column = 0"], {})
     for count, partial in ((_vectors(view), False), (1, True)):
         where = f"result + row * z_row + place * z_column, z_row, terms, {onto}, column - place"
         body = _multiplied(inner, view, turned, count, where, partial=partial)
@@ -79,20 +90,21 @@ def _rounded(view: Oriented, turned: bool) -> Lines:
         where = f"sums + row * {row}, {row}, terms, start, 0"
         body = _multiplied(lines, view, turned, count, where, partial=False)
         stretches = ["start = 0", "while start < depth:"]
-        stretches += ["    " + line for line in (*_terms(width), *body)]
+        stretches += ["    " + line for line in (*_terms(view), *body)]
         stretches += ["    start += terms", "for row in range(rows):"]
         stretches += [f"    for k in range({count * width}):"]
         store = f"store_{view.types[2].name}(result + row * z_row + place * z_column, k, "
         stretches += [f"        {store}reload_float32(sums + row * {row}, k))"]
-        sums = f"sums = panel + {(_STRETCH + width) * row}"
+        sums = f"sums = panel + {(_stretch(view) + width) * row}"
         lines.each_panel(count * width, [sums, *stretches], last=count == 1)
     return lines
 
 
-def _terms(width: int) -> list[str]:
+def _terms(view: Oriented) -> list[str]:
     """A stretch of terms; one at the end that is shorter than a vector joins the one before."""
+    width = lanes(view.types[2])
     rest = f"if depth - start - terms < {width}:"
-    return [f"terms = min(depth - start, {_STRETCH})", rest, "    terms = depth - start"]
+    return [f"terms = min(depth - start, {_stretch(view)})", rest, "    terms = depth - start"]
 
 
 def _multiplied(
@@ -106,12 +118,12 @@ def _multiplied(
     source = "second + start * y_depth + place * y_column"
 
     def make(block: int) -> tuple[str, Any]:
-        made = make_sums(block, vectors, (first, wide, wide), 0, partial=partial)
+        made = make_sums(block, vectors, (first, wide, wide), _AHEAD, partial=partial)
         return view.named("panel", block, vectors, partial), made
 
     row = vectors * lanes(wide) * wide.itemsize
     call = f"((first + row * x_row + start * x_depth, x_row, x_depth, panel, {row}, {where}))"
     return [
         f"{name}(({source}, y_depth, y_column, panel, terms, {vectors}))",
-        *lines.each_row(view, make, call),
+        *lines.each_row(view.narrow_blocks, make, call),
     ]
