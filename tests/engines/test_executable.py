@@ -111,7 +111,7 @@ def test_a_donated_tensor_is_gone(engine, plan):
     before = arrays["W"].copy()
     executable({"X": arrays["X"], **placed}, donate=["W"])
     np.testing.assert_array_equal(arrays["W"], before)  # the caller's array is not the tensor's
-    with pytest.raises(ed.InputError, match="tensor 'W' was donated or closed"):
+    with pytest.raises(ed.InputError, match="tensor 'W' was donated or released"):
         executable({"X": arrays["X"], **placed})
     with pytest.raises(ed.InputError, match="'X' cannot be donated: it is not a tensor"):
         executable(arrays, donate=["X"])

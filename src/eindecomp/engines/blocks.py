@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.placing import layouts_placed
 from eindecomp.engines.tensor import Tensor
+from eindecomp.errors import EinDecompError, InputError
 from eindecomp.tra.boxes import shape_of, volume
 
 if TYPE_CHECKING:
@@ -32,7 +32,12 @@ def block_of(array: Any, box: Box) -> Array:
     """
     if not volume(box):
         return np.empty(shape_of(box), array.dtype)
-    return np.array(array[tuple(slice(low, high) for low, high in box)] if box else array[...])
+    try:
+        return np.array(array[tuple(slice(low, high) for low, high in box)] if box else array[...])
+    except EinDecompError:
+        raise
+    except Exception as error:  # as of a file that was closed, or a disk that is gone
+        raise InputError(f"{type(error).__name__}: {error}, when an input was read") from error
 
 
 def cut_into_blocks(mesh: Mesh, tiling: Tiling, array: Any) -> list[Array]:
@@ -53,7 +58,7 @@ def place_in_blocks(program: Program, engine: str, name: str, given: Any) -> Ten
     A tensor that lies otherwise goes through one array of the caller's process; an engine whose
     devices can reach each other moves the blocks itself.
     """
-    wanted = layouts_placed(program, name)
+    wanted = program.layouts_of(name)
     if isinstance(given, Tensor):
         if given.mesh == program.mesh and set(wanted) <= set(given.tilings):
             return replace(given, name=name)  # it outlives the one that was given

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import RunError
 from eindecomp.graph.ops import Fill
-from eindecomp.tra.boxes import inside, shape_of, show_box, volume, within
+from eindecomp.tra.boxes import inside, meet, shape_of, show_box, volume, within
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 
 if TYPE_CHECKING:
@@ -28,6 +28,15 @@ class HeldBlock:
     arrays: tuple[Any, ...]
     owned: int
     """Bytes that were allocated for it: none where it is a view or belongs to the caller."""
+    arrived: list[Box] | None = None
+    """While it is put together, the blocks that are there, which do not overlap; else None."""
+
+    def has(self, box: Box) -> bool:
+        """Whether all of a block is there."""
+        if self.arrived is None:
+            return True
+        shared = (meet(box, block) for block in self.arrived)
+        return sum(volume(block) for block in shared if block is not None) == volume(box)
 
 
 @dataclass(slots=True)
@@ -52,8 +61,9 @@ class Device:
         assert isinstance(step, Generate)  # noqa: S101
         op = graph[self.program.buffers[step.into].tensor].op
         assert isinstance(op, Fill)  # noqa: S101
-        [out] = self.allocate(step.into).arrays
-        self.library.fill(op, out, own.box, self.scalars, graph.scalars)
+        held = self.allocate(step.into)
+        self.library.fill(op, held.arrays[0], own.box, self.scalars, graph.scalars)
+        held.arrived = None
 
     def compute(self, own: DeviceStep) -> None:
         """Call the kernel of a vertex for the device's tile."""
@@ -63,12 +73,14 @@ class Device:
             None if read is None or box is None else self.read(read.buffer, box)[0]
             for read, box in zip(step.reads, own.reads, strict=True)
         ]
-        out = self.allocate(step.into).arrays
+        held = self.allocate(step.into)
+        out = held.arrays
         kernel, scalars = self.library.kernel(graph, graph[step.vertex]), [*self.scalars.values()]
         if step.is_partial:
             kernel.partial(operands, out, scalars)
         else:
             kernel.whole(operands, out[0], scalars)
+        held.arrived = None
 
     def reduce(self, own: DeviceStep, parts: Iterable[tuple[Any, ...]]) -> None:
         """Combine partial results, in their order, and finish the device's block of the result.
@@ -88,15 +100,16 @@ class Device:
             kernel.combine(total, part)
             self._drop(part)
         kernel.finish(total, home.arrays[0][within(own.box, home.box)])
+        self._note(home, own.box)
         self._drop(total)
 
     # What it holds
 
     def allocate(self, buffer: int) -> HeldBlock:
-        """New arrays for the device's block of a buffer."""
+        """New arrays for the device's block of a buffer, of which nothing has arrived yet."""
         made = self.program.buffers[buffer]
         box = made.box(self.program.mesh, self.number)
-        held = HeldBlock(box, self._arrays(box, made.types), 0)
+        held = HeldBlock(box, self._arrays(box, made.types), 0, [])
         held.owned = sum(array.nbytes for array in held.arrays)
         self.hold(buffer, held)
         return held
@@ -111,23 +124,37 @@ class Device:
 
     def free(self, buffer: int) -> int:
         """Let go of a buffer; how many bytes that frees."""
-        owned = self.buffers.pop(buffer).owned
+        owned = self._held(buffer, "frees").owned
+        del self.buffers[buffer]
         self.bytes_held -= owned
         return owned
 
     def read(self, buffer: int, box: Box) -> tuple[Any, ...]:
         """A block of what the device holds; it is an error if it does not hold all of it."""
-        held = self.buffers.get(buffer)
-        what = self.program.buffers[buffer].tensor
-        if held is None:
-            raise RunError(f"device {self.number} reads {what}, of which it holds nothing")
+        held = self._held(buffer, "reads")
+        if not volume(box):  # which lies nowhere, and yet has sides
+            return self._arrays(box, self.program.buffers[buffer].types)
+        reads = f"device {self.number} reads {self.program.buffers[buffer].tensor}{show_box(box)}"
         if not inside(box, held.box):
-            raise RunError(
-                f"device {self.number} reads {what}{show_box(box)} "
-                f"and holds only {show_box(held.box)}"
-            )
-        where = within(box, held.box)
-        return tuple(array[where] for array in held.arrays)
+            raise RunError(f"{reads} and holds only {show_box(held.box)}")
+        if not held.has(box):
+            raise RunError(f"{reads}, not all of which has arrived")
+        return self._within(held, box)
+
+    def _held(self, buffer: int, does: str) -> HeldBlock:
+        held = self.buffers.get(buffer)
+        if held is None:
+            what = self.program.buffers[buffer].tensor
+            raise RunError(f"device {self.number} {does} {what}, of which it holds nothing")
+        return held
+
+    def _within(self, held: HeldBlock, box: Box) -> tuple[Any, ...]:
+        return tuple(array[within(box, held.box)] for array in held.arrays)
+
+    def _note(self, held: HeldBlock, box: Box) -> None:
+        """Note that a block has arrived."""
+        if held.arrived is not None:
+            held.arrived.append(box)
 
     # What it takes from others
 
@@ -141,8 +168,10 @@ class Device:
 
     def copy_block(self, into: int, peer: Device, buffer: int, box: Box) -> None:
         """Copy a block of a buffer that a peer holds into a buffer of this device."""
-        for target, source in zip(self.read(into, box), peer.read(buffer, box), strict=True):
+        held = self._held(into, "writes to")
+        for target, source in zip(self._within(held, box), peer.read(buffer, box), strict=True):
             self.copy(target, source, peer.number)
+        self._note(held, box)
 
     def copy(self, target: Any, source: Any, peer: int) -> None:
         """Copy a peer's elements, counting their bytes unless the peer is this device itself."""

@@ -6,34 +6,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from eindecomp.engines.tensor import Tensor
-from eindecomp.planner.space.cut import is_plain
 from eindecomp.tra.boxes import volume
 from eindecomp.tra.program.exchange import received
-from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.tra.program.program import Program
-
-
-def layouts_placed(program: Program, name: str) -> tuple[Tiling, ...]:
-    """The layouts in which an input is placed: those that its readers want, one of all of it first.
-
-    Where they want parts of it only, or nothing, every device has the whole beside those.
-    """
-    shape = program.graph[name].shape
-    wanted = [buffer.tiling for buffer in program.inputs[name]]
-    whole = [tiling for tiling in wanted if _has_all(tiling, shape)]
-    first = whole[0] if whole else Tiling(uncut(shape))
-    return (first, *(tiling for tiling in wanted if tiling != first))
-
-
-def _has_all(tiling: Tiling, shape: Sequence[int]) -> bool:
-    """Whether every element of a tensor is on some device."""
-    ends = [(span.start, span.stop) for span in tiling.cut]
-    return ends == [(0, size) for size in shape] and is_plain(tiling.cut)
+    from eindecomp.tra.program.tiling import Tiling
 
 
 def placing_bytes(program: Program, name: str, given: object) -> int:

@@ -16,7 +16,6 @@ import numpy as np
 from eindecomp.engines.blocks import block_of, cut_into_blocks, tensor_of_blocks
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.events import TensorFreed
-from eindecomp.engines.placing import layouts_placed
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
 from eindecomp.kernels.library import library_of
@@ -33,6 +32,7 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
 )
+from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from eindecomp.engines.blocks import Blocks
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.row import DeviceStep
     from eindecomp.tra.program.steps import Step
-    from eindecomp.tra.program.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
 
@@ -69,7 +68,7 @@ class ApartProgram:
     def place(self, name: str, given: Any) -> Tensor:
         """Give every device its blocks of an input."""
         devices = self._devices({})
-        wanted = layouts_placed(self.program, name)
+        wanted = self.program.layouts_of(name)
         blocks = {tiling: self._blocks(given, tiling, devices) for tiling in wanted}
         return tensor_of_blocks(self.program, NAME, name, blocks)
 
@@ -115,9 +114,11 @@ class ApartProgram:
         number = self.program.outputs.get(name)
         if number is None:
             given = run.inputs[name]
-            if isinstance(given, Tensor):
-                return replace(given, name=name)  # it outlives the one that was given
-            return self.place(name, given)
+            if isinstance(given, Tensor):  # what is made of it outlives it
+                return replace(given, name=name)
+            whole = Tiling(uncut(self.program.graph[name].shape))
+            blocks = [block_of(given, whole.box(self.program.mesh, 0))] * self.program.devices
+            return tensor_of_blocks(self.program, NAME, name, {whole: blocks})
         blocks = [device.buffers[number].arrays[0] for device in run.devices]
         return tensor_of_blocks(
             self.program, NAME, name, {self.program.buffers[number].tiling: blocks}
@@ -186,8 +187,9 @@ class _Run:
         elif buffer.tiling in given.held():
             block = given.held()[buffer.tiling][device.number]
         else:
-            [target] = device.allocate(step.into).arrays
-            _rearrange(given.held(), buffer.tiling, device, target)
+            held = device.allocate(step.into)
+            _rearrange(given.held(), buffer.tiling, device, held.arrays[0])
+            held.arrived = None
             return
         device.hold(step.into, HeldBlock(own.box, (block,), block.nbytes))
 

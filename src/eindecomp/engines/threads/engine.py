@@ -51,7 +51,9 @@ class ThreadsEngine:
 
     def __init__(self, workers: int | None = None, shortcuts: bool = True) -> None:
         self.workers = None if workers is None else _workers(workers)
-        self.shortcuts = bool(shortcuts)
+        if not isinstance(shortcuts, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"shortcuts must be true or false, not {shortcuts!r}")
+        self.shortcuts = shortcuts
 
     def prepare(self, plan: Plan) -> ThreadsProgram:
         """Make a plan ready to run."""
@@ -105,7 +107,10 @@ class ThreadsProgram:
     def place(self, name: str, given: Any) -> Tensor:
         """Keep an input where it is: threads read the caller's memory."""
         ready = self._alone or self.ready
-        data = given.held() if isinstance(given, Tensor) else SharedArray(given, is_own=False)
+        data = SharedArray(given, is_own=False)
+        if isinstance(given, Tensor):
+            data = given.held()
+            data.is_own = False  # two tensors have it now: giving one up must not touch the other
         return self._tensor(ready, name, ready.wanted[name], data)
 
     def _tensor(
@@ -151,6 +156,7 @@ class ThreadsProgram:
         for name in donated:
             data = inputs[name].held()
             if data.is_own:
+                data.is_own = False  # it may have been given for several inputs
                 self._spare.give(data.array)
         outputs = memory.outputs(self.ready.outputs)
         return self._result(self.ready, outputs, memory.peak, start, workers, placed)

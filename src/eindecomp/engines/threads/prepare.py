@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from eindecomp.engines.placing import layouts_placed
 from eindecomp.engines.threads.bind import bind
 from eindecomp.engines.threads.passes.add_products_in_place import add_products_in_place
 from eindecomp.engines.threads.passes.compute_short_programs_whole import (
@@ -55,7 +54,7 @@ class ReadyToRun:
         self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
         self.space: Peak = needed_space(self.schedule)
         """The most bytes that are held at once beside the inputs, and where."""
-        self.wanted = {name: layouts_placed(self.program, name) for name in self.program.inputs}
+        self.wanted = {name: self.program.layouts_of(name) for name in self.program.inputs}
         """The layouts in which inputs are placed."""
         self.lies = {name: _tilings(self.program, name) for name in self.outputs}
 

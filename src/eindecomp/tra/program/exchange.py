@@ -60,7 +60,7 @@ def exchange(receives: Transfers, sends: Transfers, kept: Transfers = ()) -> Exc
     return Exchange(receives, sends, inward, outward, kept)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 10)
 def moves(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Exchange:
     """What a device receives and sends where a tensor moves from one tiling to another."""
     both = received(mesh, held, wanted, device), sent(mesh, held, wanted, device)

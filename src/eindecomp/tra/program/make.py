@@ -185,7 +185,10 @@ class _Making:
     def add_output(self, vertex: Vertex) -> None:
         """Where an output is gathered from."""
         if isinstance(vertex.op, Fill):
-            made = self.buffer(vertex, Role.HOME, Tiling(uncut(vertex.shape)))
+            whole = uncut(vertex.shape)
+            # Each makes its share of it; one number has none.
+            shared = Tiling(whole, replicated_axes(self.mesh, whole) if whole else 0)
+            made = self.buffer(vertex, Role.HOME, shared)
             self.steps.append(Generate(made, None))
             self.outputs[vertex.name] = made
         elif not isinstance(vertex.op, Input):

@@ -22,9 +22,10 @@ from eindecomp.tra.program.steps import (
     ReduceScatter,
     kind_of,
 )
+from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.space.mesh import Mesh
@@ -56,6 +57,17 @@ class Program:
             if buffer.role is Role.GIVEN:
                 found[buffer.tensor].append(buffer)
         return {name: tuple(given) for name, given in found.items()}
+
+    def layouts_of(self, name: str) -> tuple[Tiling, ...]:
+        """The layouts in which an input is placed: those that steps read, one of all of it first.
+
+        Where steps read parts of it only, or nothing, every device has the whole beside those.
+        """
+        shape = self.graph[name].shape
+        wanted = [buffer.tiling for buffer in self.inputs[name]]
+        whole = [tiling for tiling in wanted if tiling.has_all(shape)]
+        first = whole[0] if whole else Tiling(uncut(shape))
+        return (first, *(tiling for tiling in wanted if tiling != first))
 
     def on(self, device: int) -> DeviceRow:
         """What one device does, receives from whom and sends to whom."""
@@ -118,11 +130,11 @@ class Program:
         counted = ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
         lines = [f"{len(self.steps)} steps on {self.devices} devices: {counted}"]
         lines.append(f"{self.moved:,} bytes move")
-        return "\n".join([*lines, *(self._line(step) for step in self.steps)])
-
-    def _line(self, step: Step) -> str:
-        """A step in one line."""
         named = [f"{buffer}#{buffer.number}" for buffer in self.buffers]
+        return "\n".join([*lines, *(self._line(step, named) for step in self.steps)])
+
+    def _line(self, step: Step, named: Sequence[str]) -> str:
+        """A step in one line."""
         match step:
             case Load() | Generate():
                 return f"{kind_of(step)} {named[step.into]}"
