@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ def place_in_blocks(program: Program, engine: str, name: str, given: Any) -> Ten
     wanted = program.layouts_of(name)
     if isinstance(given, Tensor):
         if given.mesh == program.mesh and set(wanted) <= set(given.tilings):
-            return given
+            return replace(given, name=name)  # it outlives the one that was given
         given = given.numpy()
     blocks = {tiling: cut_into_blocks(program.mesh, tiling, given) for tiling in wanted}
     return tensor_of_blocks(program, engine, name, blocks)

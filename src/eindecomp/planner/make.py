@@ -63,7 +63,7 @@ def plan(
     one whose devices read and hold the least.
 
     `objective` is "bytes" (what really moves), "bound" (the paper's upper bound, in elements),
-    "time" (seconds on `machine`, a preset's name or an `ed.Machine`) or an `Objective`. Without
+    "time" (seconds on `machine`, a preset's name or an `ed.Machine`) or an `ed.Objective`. Without
     `devices` there are as many as `mesh` or `machine` has, or one for each core that this process
     may use. `solver` is "auto", "exact" (raises unless the optimum is proved) or, for "bound", the
     paper's "tree" and "linear". `strategy` restricts the plan: "sqrt", a name such as "megatron",

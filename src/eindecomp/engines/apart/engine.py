@@ -8,7 +8,7 @@ counted as it is copied. Nothing is shared, merged or reordered, so that a wrong
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,7 +115,7 @@ class ApartProgram:
         if number is None:
             given = run.inputs[name]
             if isinstance(given, Tensor):  # what is made of it outlives it
-                return tensor_of_blocks(self.program, NAME, name, given.held())
+                return replace(given, name=name)
             whole = Tiling(uncut(self.program.graph[name].shape))
             blocks = [block_of(given, whole.box(self.program.mesh, 0))] * self.program.devices
             return tensor_of_blocks(self.program, NAME, name, {whole: blocks})
