@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.executable import Executable
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.costs.objectives import Objective
     from eindecomp.planner.make import cost, plan
     from eindecomp.planner.plan import Plan
 
@@ -61,6 +62,7 @@ __all__ = [
     "InputError",
     "Machine",
     "Monoid",
+    "Objective",
     "Plan",
     "PlanError",
     "RunError",
@@ -87,6 +89,7 @@ _LATER = {
     "Cost": "planner.costs.cost",
     "Executable": "engines.executable",
     "Machine": "planner.costs.machine",
+    "Objective": "planner.costs.objectives",
     "Plan": "planner.plan",
     "compile": "api.compile",
     "cost": "planner.make",

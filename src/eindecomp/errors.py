@@ -54,7 +54,7 @@ class GradientError(EinDecompError):
 
 
 class PlanError(EinDecompError):
-    """A plan cannot be made as asked, or a plan file is not one."""
+    """A plan cannot be made as asked, or a plan file is not valid."""
 
 
 class RelationError(EinDecompError):
@@ -152,7 +152,7 @@ def quote(value: object, most: int = 60) -> str:
 
 
 def shorten(text: str, most: int = 200) -> str:
-    """A text cut to so many characters, for messages that pass on what others say.
+    """A text cut to `most` characters, for messages that quote others.
 
     >>> shorten("abcdef", 4)
     'abcd…'

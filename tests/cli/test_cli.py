@@ -22,8 +22,9 @@ from eindecomp import __version__
 from eindecomp.cli import main, request
 from eindecomp.cli.progress import progress_line
 from eindecomp.graph.text.elaborate import load, parse
+from eindecomp.planner.costs.objectives import OBJECTIVES
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.options import INPUTS, OBJECTIVES, SOLVERS
+from eindecomp.planner.options import INPUTS, SOLVERS
 from eindecomp.solve import Progress, read_contest
 from eindecomp.store.plan_file import from_json, to_json
 

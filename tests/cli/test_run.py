@@ -156,7 +156,7 @@ def test_outputs_are_written_without_a_copy(tmp_path):
     [
         (["-p", "2"], 2, "say where inputs come from"),
         (["-p", "2", "--random", "--inputs", "a.npz"], 2, "say where inputs come from"),
-        (["-p", "2", "--inputs", "W=w.npy"], 1, "'W' is no input of the graph"),
+        (["-p", "2", "--inputs", "W=w.npy"], 1, "'W' is not an input of the graph"),
         (
             ["-p", "2", "--inputs", "X=bad.npy"],
             1,

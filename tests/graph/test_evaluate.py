@@ -242,10 +242,10 @@ def test_inputs_stay_as_they_are_and_nan_passes_through() -> None:
 
 WRONG = [
     ({}, "missing inputs: X, lr"),
-    ({"X": np.ones((2, 3)), "lr": 1, "W": 1}, "'W' is no input"),
+    ({"X": np.ones((2, 3)), "lr": 1, "W": 1}, "'W' is not an input"),
     ({"X": np.ones((3, 2)), "lr": 1}, r"X\[i,j\] has shape \(2, 3\), got \(3, 2\)"),
     ({"X": np.ones((2, 3), complex), "lr": 1}, "complex128 would lose information"),
-    ({"X": np.ones((2, 3)), "lr": [1, 2]}, "'lr' is one number"),
+    ({"X": np.ones((2, 3)), "lr": [1, 2]}, "'lr' must be a single number"),
     ({"X": [[1, 2], [3]], "lr": 1}, "'X' cannot be read as an array"),
     ({"X": np.array([["a"] * 3] * 2), "lr": 1}, "has dtype float32, got"),
     ({"X": np.ma.ones((2, 3)), "lr": 1}, "is a masked array"),

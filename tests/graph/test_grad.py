@@ -237,7 +237,7 @@ WRONG = [
     ("l", ["k"], "its dtype is int32"),
     ("l", ["X", "X"], "twice"),
     ("l", ["nothing"], "no tensor 'nothing'"),
-    ("c", ["Z"], "is of a real number"),
+    ("c", ["Z"], "needs a real number"),
     ("h", ["X"], "aggregation 'm' has no gradient rule"),
 ]
 

@@ -44,8 +44,8 @@ def test_depth_and_size_are_bounded_when_a_node_is_born() -> None:
     [
         (lambda: call("nothing", 1), "unknown function 'nothing'"),
         (lambda: call("exp", 1, 2), "exp takes 1 operands, got 2"),
-        (lambda: call("exp", Tuple((Arg(0), Arg(1)))), "a tuple stands alone"),
-        (lambda: Arg(-1), "not negative"),
+        (lambda: call("exp", Tuple((Arg(0), Arg(1)))), "a tuple cannot be nested"),
+        (lambda: Arg(-1), "0 or more"),
         (lambda: Const(2**64), "64 bits"),
         (lambda: Tuple((Arg(0),)), "two or more"),
     ],

@@ -103,7 +103,7 @@ def test_an_epoch_has_every_point_once_and_shuffles_anew(tmp_path):
         ("1 0:-Infinity", "is not finite"),
         ("1 0:1e39", "is not finite as float32"),
         ("1 0:1e999999999999", "is not finite as float32"),
-        ("1 0:1 0:2", "3:7: the feature of 0:2 stands twice"),
+        ("1 0:1 0:2", "3:7: the feature of 0:2 appears twice"),
         ("3 0:1", "data.txt:3:1: label 3 is outside 0 to 2"),
         ("0,7 0:1", "3:3: label 7 is outside"),
         ("1,,2 0:1", "labels are whole numbers"),

@@ -99,8 +99,8 @@ ERRORS = [
         r"no dimension of \[i j\] has the label 'k'; known: i, j",
     ),
     (lambda: tra.aggregate(np.add, ("i",), (), X), r"\[i\] has 1 labels for a relation of shape"),
-    (lambda: tra.aggregate(np.add, ("i", "i"), (), X), r"a label stands twice in \[i i\]"),
-    (lambda: tra.aggregate(np.add, IJ, ("i", "i"), X), r"a label stands twice in \[i i\]"),
+    (lambda: tra.aggregate(np.add, ("i", "i"), (), X), r"a label appears twice in \[i i\]"),
+    (lambda: tra.aggregate(np.add, IJ, ("i", "i"), X), r"a label appears twice in \[i i\]"),
     (lambda: tra.repartition(X, (2,)), r"parts \(2,\) has 1 entries, but shape \(8, 8\) has 2"),
     (lambda: tra.repartition(product(2, 2, 2), (1, 1, 1)), r"a join is aggregated first"),
 ]

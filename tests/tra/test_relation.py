@@ -91,7 +91,7 @@ ERRORS = [
     (lambda: tra.from_tensor(U, (2,)), r"parts \(2,\) has 1 entries, but shape \(4, 4\) has 2"),
     (lambda: tra.from_tensor(U, (2, 5)), r"dimension 1 of shape \(4, 4\) cannot .* into 5 pieces"),
     (lambda: tra.from_tensor(U, (0, 1)), r"dimension 0 of shape \(4, 4\) cannot .* into 0 pieces"),
-    (lambda: tra.from_tensor(U, (2.0, 1)), r"a number of pieces is a whole number, got 2\.0"),
+    (lambda: tra.from_tensor(U, (2.0, 1)), r"a number of pieces must be a whole number, got 2\.0"),
     (
         lambda: tra.from_tensor(np.zeros((2, 0)), (1, 2)),
         "into 2 pieces: it has size 0",

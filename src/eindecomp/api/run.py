@@ -45,8 +45,8 @@ def run(
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"run takes a Plan, as ed.plan makes it, not {type(plan).__name__}")
-    executable = compile_plan(plan, engine, **options)
-    return watched(executable, inputs, trace=trace, progress=progress, on_event=on_event)
+    with compile_plan(plan, engine, **options) as executable:
+        return watched(executable, inputs, trace=trace, progress=progress, on_event=on_event)
 
 
 def watched(

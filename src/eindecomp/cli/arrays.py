@@ -36,7 +36,7 @@ def given_arrays(graph: Graph, texts: Sequence[str]) -> dict[str, Any]:
         elif name in known:
             found[name] = _npy_array(Path(value))
         else:
-            raise InputError(f"{name!r} is no input of the graph{suggest(name, known)}")
+            raise InputError(f"{name!r} is not an input of the graph{suggest(name, known)}")
     return found
 
 

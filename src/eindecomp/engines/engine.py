@@ -53,7 +53,7 @@ class Prepared(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything that is held on the devices."""
+        """Let go of what is kept for the next run; tensors last as long as somebody has them."""
         ...
 
 

@@ -45,13 +45,18 @@ class Executable:
         and they cannot be given again. What `on_event` raises cancels the run.
         """
         self._check_open()
+        given_up: list[Tensor] = []
         for name in donate:
-            if not isinstance(inputs.get(name), Tensor):
-                raise InputError(f"{name!r} cannot be donated: it is no tensor on the devices")
+            given = inputs.get(name)
+            if not isinstance(given, Tensor):
+                raise InputError(f"{name!r} cannot be donated: it is not a tensor on the devices")
+            given_up.append(given)
         arrays, scalars = check_inputs(self.plan.graph, inputs, self._read, self._inputs)
-        result = self._prepared.run(arrays, scalars, donate, on_event)
-        for name in donate:
-            arrays[name].release()
+        # A tensor of another engine has been gathered: its memory is of no use here.
+        own = [name for name in dict.fromkeys(donate) if isinstance(arrays[name], Tensor)]
+        result = self._prepared.run(arrays, scalars, own, on_event)
+        for tensor in given_up:
+            tensor.release()
         return result
 
     def run_checked(self, arrays: Mapping[str, Any]) -> Result:
@@ -61,14 +66,18 @@ class Executable:
     def place(self, arrays: Mapping[str, object]) -> dict[str, Tensor]:
         """Put inputs on the devices, in the layouts that the plan wants; they stay there.
 
-        Tensors that are there already, of another executable of the same engine, are brought into
-        these layouts; where they lie in them, nothing is copied.
+        An engine that shares memory with the caller reads arrays where they are: leave them as they
+        are for as long as their tensors are used. Tensors that are there already, of another
+        executable of the same engine, are brought into these layouts; where they lie in them,
+        nothing is copied.
         """
         self._check_open()
+        if not isinstance(arrays, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"inputs go by name, as a dict; got {type(arrays).__name__}")
         for name in arrays:
             if name not in self._inputs:
                 near = suggest(str(name), list(self._inputs))
-                raise InputError(f"{name!r} is no input of the graph{near}")
+                raise InputError(f"{name!r} is not an input of the graph{near}")
         return {
             name: self._prepared.place(name, self._read(given, self._inputs[name]))
             for name, given in arrays.items()

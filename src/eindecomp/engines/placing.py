@@ -5,27 +5,28 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from eindecomp.engines.tensor import Tensor
 from eindecomp.tra.boxes import volume
 from eindecomp.tra.program.exchange import received
 
 if TYPE_CHECKING:
-    from eindecomp.engines.tensor import Tensor
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.tiling import Tiling
 
 
-def placing_bytes(program: Program, name: str, tensor: Tensor) -> int:
+def placing_bytes(program: Program, name: str, given: object) -> int:
     """The bytes that devices receive before an input lies as its readers want it.
 
-    A tensor of another mesh goes through the caller's memory, which is not counted.
+    An array is the caller's, and a tensor of another mesh goes through the caller's memory:
+    neither is counted.
     """
-    if tensor.mesh != program.mesh or program.devices == 1:
+    if not isinstance(given, Tensor) or given.mesh != program.mesh or program.devices == 1:
         return 0
     return sum(
-        _elements(program.mesh, tensor.tilings[0], buffer.tiling) * buffer.item
+        _elements(program.mesh, given.tilings[0], buffer.tiling) * buffer.item
         for buffer in program.inputs[name]
-        if buffer.tiling not in tensor.tilings
+        if buffer.tiling not in given.tilings
     )
 
 

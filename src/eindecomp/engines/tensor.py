@@ -33,7 +33,7 @@ class Tensor:
     tilings: tuple[Tiling, ...]
     """The layouts in which it lies."""
     data: Any
-    """The engine's own, None once its memory was donated or its executable closed."""
+    """The engine's own, None once it was released or its memory was donated."""
     gather: Callable[[Any], Array]
     """Makes one array of `data`."""
 
@@ -44,7 +44,7 @@ class Tensor:
     def held(self) -> Any:
         """The engine's data, if it is there still."""
         if self.data is None:
-            raise InputError(f"tensor {self.name!r} was donated or closed: its memory is gone")
+            raise InputError(f"tensor {self.name!r} was donated or released: its memory is gone")
         return self.data
 
     def release(self) -> None:

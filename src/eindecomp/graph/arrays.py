@@ -84,8 +84,10 @@ def to_scalar(given: object, name: str, dtype: DType) -> Any:
     """Read a number for a run-time scalar."""
     array = read_array(given, repr(name))
     if array.shape != ():
-        raise InputError(f"scalar {name!r} is one number, got an array of shape {array.shape}")
-    # As a Python number: it is weak, and must not overflow a type that only lends it its kind.
+        raise InputError(
+            f"scalar {name!r} must be a single number, got an array of shape {array.shape}"
+        )
+    # As a Python number: it is weak, and must not overflow a type of which only the kind counts.
     return _convert(array, dtype, f"scalar {name!r}").item()
 
 

@@ -1,4 +1,4 @@
-"""Checking what Python callers pass, so that a slip gets a message instead of a stack trace."""
+"""Checking what Python callers pass, so that a mistake gets a message instead of a stack trace."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def expect(value: object, kinds: type[T] | tuple[type[T], ...], what: str) -> T:
 def whole_number(value: object, what: str) -> int:
     """Return `value` as an int if it is one, NumPy's included."""
     if isinstance(value, bool):
-        raise GraphError(f"{what} is a whole number, got {value!r}")
+        raise GraphError(f"{what} must be a whole number, got {value!r}")
     try:
         return index(value)  # pyright: ignore[reportArgumentType]
     except TypeError:
-        raise GraphError(f"{what} is a whole number, got {value!r}") from None
+        raise GraphError(f"{what} must be a whole number, got {value!r}") from None
 
 
 def label_map(given: object) -> dict[str, int]:
     """Return sizes as a dict from labels to whole numbers."""
     if not isinstance(given, Mapping):
-        raise GraphError(f"sizes go from labels to whole numbers, got {given!r}")
+        raise GraphError(f"sizes must map labels to whole numbers, got {given!r}")
     found: dict[str, int] = {}
     for label, size in given.items():  # pyright: ignore[reportUnknownVariableType]
         name = expect(label, str, "a label")  # pyright: ignore[reportUnknownArgumentType]
@@ -91,5 +91,5 @@ def window(given: object, label: str) -> tuple[int, int] | int:
             return whole_number(start, what), whole_number(stop, what)  # pyright: ignore[reportUnknownArgumentType]
         case _:
             raise GraphError(
-                f"a range is a start and a stop, or one index, but {label!r} has {given!r}"
+                f"a range must be a start and a stop, or one index, but {label!r} has {given!r}"
             )

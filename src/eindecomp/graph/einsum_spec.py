@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from eindecomp.errors import GraphError
 from eindecomp.graph.checks import join_of
@@ -13,14 +13,35 @@ from eindecomp.lang.spec import is_ellipsis_label, parse_spec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.ops import Op
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
 
     Operands = list[tuple[str, Labels]]
 
 
+class GrowingGraph(Protocol):
+    """What reading a spec needs of the graph to which the EinSum will be added."""
+
+    @property
+    def scalars(self) -> Mapping[str, DType]:
+        """The run-time scalars and their types."""
+        ...
+
+    def __getitem__(self, name: str) -> Vertex: ...
+
+    def add(self, op: Op, inputs: Sequence[str]) -> Vertex:
+        """Add a vertex of any kind."""
+        ...
+
+    def numbers(self, label: str, size: int) -> Vertex:
+        """Add the indices of a label as a tensor."""
+        ...
+
+
 def read_einsum(
-    graph: Graph, spec: str, names: Sequence[str], join: object, given: Mapping[str, int]
+    graph: GrowingGraph, spec: str, names: Sequence[str], join: object, given: Mapping[str, int]
 ) -> tuple[Labels, Operands, Expr]:
     """The output labels, operands and join of an EinSum, adding the tensors that those need."""
     ranks = tuple(len(graph[name].shape) for name in names)
@@ -39,7 +60,7 @@ def read_einsum(
     return output, operands, function
 
 
-def _broadcast(graph: Graph, operands: Operands) -> Operands:
+def _broadcast(graph: GrowingGraph, operands: Operands) -> Operands:
     """Drop dimensions of size 1 that an ellipsis stretches over those of other tensors."""
     sizes: dict[str, int] = {}
     for name, labels in operands:
@@ -61,7 +82,7 @@ def _broadcast(graph: Graph, operands: Operands) -> Operands:
 
 
 def _with_numbers(
-    graph: Graph,
+    graph: GrowingGraph,
     join: Expr,
     operands: Operands,
     labels: Sequence[str],

@@ -52,7 +52,7 @@ class HasGraph(Protocol):
 def evaluate(graph: Graph | HasGraph, inputs: Mapping[str, object]) -> dict[str, Array]:
     """Compute the outputs of a graph from arrays, and numbers for its run-time scalars.
 
-    A plan stands for the graph it plans.
+    Given a plan, it evaluates the graph that was planned.
 
     >>> from eindecomp.graph.text.elaborate import parse
     >>> graph = parse("input X[i: 2, j: 2]\\nZ[i] <- max X[i,j]\\noutput Z")
@@ -86,7 +86,7 @@ def _evaluate(graph: Graph, inputs: Mapping[str, object]) -> dict[str, Array]:
 
 @contextmanager
 def computing(what: object) -> Generator[None]:
-    """Let NaN and ∞ arise in silence; report what NumPy refuses as an error of `what`."""
+    """Let NaN and ∞ arise silently; report what NumPy refuses as an error of `what`."""
     try:
         with np.errstate(all="ignore"):
             yield

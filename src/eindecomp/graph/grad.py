@@ -54,15 +54,17 @@ def grad(graph: Graph, output: str | Vertex, wrt: str | Vertex | Iterable[str | 
     wanted = [graph[_name(t)] for t in ((wrt,) if isinstance(wrt, str | Vertex) else wrt)]
     if loss.shape != ():
         raise GradientError(
-            f"a gradient is of one number, but {loss} has shape {loss.shape}: sum it first"
+            f"a gradient needs a single number, but {loss} has shape {loss.shape}: sum it first"
         )
     if len({vertex.name for vertex in wanted}) < len(wanted):
-        raise GradientError("a tensor stands twice among those to differentiate by")
+        raise GradientError("a tensor appears twice among those to differentiate by")
     for vertex in (loss, *wanted):
         if kind(vertex.dtype) < Kind.FLOAT:
-            raise GradientError(f"no gradient by or of {vertex}: its dtype is {vertex.dtype}")
+            raise GradientError(
+                f"no gradient of or with respect to {vertex}: its dtype is {vertex.dtype}"
+            )
     if kind(loss.dtype) is Kind.COMPLEX:
-        raise GradientError(f"a gradient is of a real number, but {loss} is {loss.dtype}")
+        raise GradientError(f"a gradient needs a real number, but {loss} is {loss.dtype}")
     return _sweep(graph, loss, wanted)
 
 
@@ -87,7 +89,7 @@ def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
                 parts[vertex.inputs[position]].append(adjoint)
     gradients = {v.name: adjoints.get(v.name) or _constant(grown, v, 0) for v in wanted}
     grown.output(*(v.name for v in graph.outputs), *gradients.values())
-    # A gradient goes by its plain name even when it was added up from parts that took it first.
+    # A gradient has its plain name even when it is the sum of parts that took that name first.
     swaps = {old: _gradient_name(graph, name) for name, old in gradients.items()}
     return _rename(grown, {new: old for old, new in swaps.items()} | swaps)
 
@@ -217,7 +219,7 @@ def _sum_to_input(
     value: Expr,
     sizes: dict[str, int],
 ) -> str:
-    """Add the vertex that sums `value` over all labels the operand has not."""
+    """Add the vertex that sums `value` over all labels that the operand does not have."""
     name, labels = operand
     used = used_args(value)
     read = {label for k in used for label in operands[k][1]}
@@ -277,7 +279,7 @@ def _cast(graph: Graph, name: str, labels: Labels, like: Vertex) -> str:
 
 
 def _own_copy(graph: Graph, found: str, adjoint: str, name: str) -> str:
-    """A vertex of its own for an adjoint that passed through unchanged: two gradients are two."""
+    """A vertex of its own for an adjoint that passed through unchanged: each gradient has one."""
     if found != adjoint:
         return found
     labels = graph[name].labels

@@ -183,7 +183,7 @@ class Graph:
             seen[name] = vertex
         for name in self._outputs:
             if name not in seen:
-                raise GraphError(f"output {name!r} is no tensor of the graph")
+                raise GraphError(f"output {name!r} is not a tensor of the graph")
 
     # Adding
 
@@ -323,7 +323,7 @@ class Graph:
 
     def _store(self, vertex: Vertex) -> Vertex:
         if vertex.name in self._vertices or vertex.name in self._scalars:
-            what = "by another statement or by what a macro made"
+            what = "by another statement or by a vertex of a macro"
             raise GraphError(f"the name {vertex.name!r} is taken, {what}")
         if isinstance(vertex.op, EinSum) and vertex.op.agg is not None:
             self._register(vertex.op.agg)
@@ -377,7 +377,7 @@ class Graph:
         found = find_monoid(expect(agg, str, "an aggregation or its name"), known)
         if found is None:
             hint = suggest(agg, known)
-            raise GraphError(f"{agg!r} is not a commutative monoid that is known here{hint}")
+            raise GraphError(f"{agg!r} is not a known commutative monoid{hint}")
         return found
 
     def _register(self, monoid: Monoid) -> None:
@@ -385,7 +385,7 @@ class Graph:
         if BUILTIN.get(monoid.name) == monoid:
             return
         if name in BUILTIN:
-            raise GraphError(f"aggregation {name!r} is built in and cannot be another one")
+            raise GraphError(f"aggregation {name!r} is built in and cannot be redefined")
         before = self._monoids.get(name)
         if before == monoid:
             return

@@ -46,7 +46,7 @@ class Operand(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An operand that is no vertex, such as one without the dimension that is looked up."""
+    """An operand that is not a vertex, such as one without the dimension that is looked up."""
 
     name: str
     shape: Shape
@@ -90,7 +90,9 @@ def check_shape(shape: Shape) -> None:
     """Refuse sizes below 0 and tensors that no machine could count."""
     for size in shape:
         if size < 0:
-            raise GraphError(f"a size is a whole number, not negative, got {size} in shape {shape}")
+            raise GraphError(
+                f"a size must be a whole number, 0 or more, got {size} in shape {shape}"
+            )
     if prod(shape) > MAX_ELEMENTS:
         raise GraphError(f"a tensor of shape {shape} has more than 2^62 elements")
 
@@ -189,7 +191,9 @@ def _einsum_type(
 def _fill(op: Fill, sizes: Mapping[str, int], scalars: Mapping[str, DType]) -> tuple[Shape, DType]:
     for name in used_scalars(op.value):
         if name not in scalars:
-            raise GraphError(f"unknown name {name!r} in fill: neither a label of it nor a scalar")
+            raise GraphError(
+                f"unknown name {name!r} in fill: neither one of its labels nor a scalar"
+            )
     return _pick(op.output, sizes), result_type(op.value, [INT64] * len(op.output), scalars)
 
 
@@ -204,7 +208,7 @@ def _gather(op: Gather, operands: Sequence[Operand]) -> tuple[Shape, DType]:
     _check_index(index)
     if len(table.shape) != len(op.table) + 1:
         raise GraphError(
-            f"{table.name} of shape {table.shape} has not {len(op.table) + 1} dimensions"
+            f"{table.name} of shape {table.shape} does not have {len(op.table) + 1} dimensions"
         )
     rest = Part(table.name, table.shape[: op.axis] + table.shape[op.axis + 1 :], table.dtype)
     return _pick(op.output, label_sizes([op.table, op.index], [rest, index])), table.dtype

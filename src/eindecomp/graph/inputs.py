@@ -1,4 +1,4 @@
-"""Taking what a graph is to be computed from."""
+"""Checking the inputs that a graph is computed from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_inputs(
     are the graph's inputs by name, for callers that look them up once for many runs.
     """
     if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"inputs go by name, as a dict; got {type(inputs).__name__}")
+        raise InputError(f"inputs must be given by name, as a dict; got {type(inputs).__name__}")
     if known is None:
         known = {vertex.name: vertex for vertex in graph.inputs}
     if set(inputs) != {*known, *graph.scalars}:
@@ -38,6 +38,6 @@ def check_inputs(
 def _refuse_names(inputs: Mapping[str, object], expected: list[str]) -> None:
     for name in inputs:
         if name not in expected:
-            raise InputError(f"{name!r} is no input of the graph{suggest(str(name), expected)}")
+            raise InputError(f"{name!r} is not an input of the graph{suggest(str(name), expected)}")
     missing = ", ".join(name for name in expected if name not in inputs)
     raise InputError(f"missing inputs: {missing}")

@@ -1,4 +1,4 @@
-"""The kinds of vertex beside EinSum: inputs, fills, and the moves of data that no join expresses.
+"""The kinds of vertex besides EinSum: inputs, fills, and moves of data that no join expresses.
 
 Every kind knows its output labels; what its inputs must look like and what comes out is in `infer`.
 """
@@ -66,7 +66,7 @@ class Gather:
         _check_distinct(self.table)
         _check_distinct(self.index)
         if not 0 <= self.axis <= len(self.table):
-            raise GraphError(f"axis {self.axis} is none of the table's")
+            raise GraphError(f"axis {self.axis} is not an axis of the table")
         if set(self.output) != {*self.table, *self.index}:
             raise GraphError(
                 f"a gather of table labels {self.table} at {self.index} cannot yield {self.output}"
@@ -93,7 +93,7 @@ class ScatterAdd:
         _check_distinct(self.index)
         _check_distinct(self.output)
         if not 0 <= self.axis <= len(self.table):
-            raise GraphError(f"axis {self.axis} is none of the table's")
+            raise GraphError(f"axis {self.axis} is not an axis of the table")
         if not set(self.table) <= {*self.source, *self.index}:
             raise GraphError(f"a scatter of {self.source} cannot yield labels {self.table}")
 
@@ -204,7 +204,7 @@ def _check_distinct(labels: Labels) -> None:
     if len(labels) > MAX_LABELS:
         raise GraphError(f"a tensor has at most {MAX_LABELS} dimensions, not {len(labels)}")
     if len(set(labels)) < len(labels):
-        raise GraphError(f"a label stands twice in [{', '.join(labels)}]")
+        raise GraphError(f"a label appears twice in [{', '.join(labels)}]")
 
 
 def relabel(op: Op, name: Callable[[str], str]) -> Op:

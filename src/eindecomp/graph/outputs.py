@@ -1,4 +1,4 @@
-"""What a graph is computed for."""
+"""Checking that a graph has outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spec strings of the moves of data: from what a Python caller writes to the vertex's operation."""
+"""Spec strings of operations that move data: from what a Python caller writes to the operation."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def monoid(
     """Define an aggregation of your own, to be passed as `agg`.
 
     Over one value the states are `x` and `y`; over k values `x0, …` and `y0, …`. `finish` turns the
-    final state, under the left names, into the result. `grad` is ∂result/∂value for each value: a
-    joined value goes by the left names, the final state by the right ones, the result by `result`.
+    final state, under the left names, into the result. `grad` is ∂result/∂value for each value:
+    its left names are a joined value, its right ones the final state, and `result` is the result.
 
     >>> hypot = monoid("hypot", "sqrt(x**2 + y**2)", identity=0, grad="x / result")
     >>> print(declaration(hypot))
@@ -69,5 +69,5 @@ def _as_tuple(identity: Number | Sequence[Number]) -> tuple[Number, ...]:
 
 def _number(item: object) -> Number:
     if not isinstance(item, Number | np.number | np.bool_):
-        raise ExpressionError(f"an identity is numbers, got {item!r}")
+        raise ExpressionError(f"an identity must consist of numbers, got {item!r}")
     return np.asarray(item).item()

@@ -2,7 +2,7 @@
 
 Promotion follows torch and JAX rather than NumPy: a value of a higher kind (bool < integer < float
 < complex) decides the type, so `int32 + float32` stays float32. Literals and run-time scalars are
-weak: they lend their kind but never widen a tensor of the same kind.
+weak: they contribute their kind but never widen a tensor of the same kind.
 """
 
 from __future__ import annotations

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 Labels = tuple[str, ...]
 MAX_LABELS = 50
-"""How many labels one vertex may have: NumPy's arrays and einsum end not far above."""
+"""How many labels one vertex may have; NumPy's arrays and einsum allow few more."""
 
 
 @dataclass(frozen=True, slots=True)
 class EinSum:
     """One extended Einstein summation; sizes live with the tensors, not here.
 
-    Inputs that the join does not read (they only lend their labels) come after those it does, which
-    stand in the order in which the join first reads them. `canonical_inputs` does that.
+    Inputs that the join reads come first, in the order in which it first reads them; those of which
+    only the labels are used come after them. `canonical_inputs` puts them in that order.
 
     >>> matmul = EinSum((("i", "j"), ("j", "k")), ("i", "k"), product(2), SUM)
     >>> matmul.aggregated
@@ -50,7 +50,7 @@ class EinSum:
                 f"an EinSum has at most {MAX_LABELS} labels, not {len(self.labels)}"
             )
         if len(set(self.output)) < len(self.output):
-            raise ExpressionError(f"an output label stands twice in [{', '.join(self.output)}]")
+            raise ExpressionError(f"an output label appears twice in [{', '.join(self.output)}]")
         used = used_args(self.join)
         if used != tuple(range(len(used))) or len(used) > len(self.inputs):
             raise ExpressionError(

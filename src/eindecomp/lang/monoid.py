@@ -52,7 +52,7 @@ MAX_WIDTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Monoid:
-    """A commutative monoid, checked when it is born: a definition that is none is refused.
+    """A commutative monoid, checked when it is made: a definition that is not one is refused.
 
     >>> x, y = Arg(0), Arg(1)
     >>> Monoid("minus", call("sub", x, y), (Const(0),))
@@ -121,7 +121,7 @@ class Monoid:
         return replace(self, name=f"{self.base_name}.{index}", finish=Arg(index), rule=None)
 
     def identity_for(self, state: Sequence[DType]) -> tuple[Any, ...]:
-        """The neutral state in the given types; integers have their extremes for ±∞."""
+        """The neutral state in the given types; for integers, ±∞ is their largest or smallest."""
         return tuple(_fit(c.value, t) for c, t in zip(self.identity, state, strict=True))
 
     def state_types(self, joined: Sequence[Type], scalars: Mapping[str, DType]) -> tuple[Type, ...]:

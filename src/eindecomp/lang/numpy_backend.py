@@ -59,7 +59,7 @@ def _rsqrt(x: Any) -> Any:
 
 
 def _special(name: str) -> Callable[[Any], Any]:
-    """A function of SciPy's, whose import takes longer than all of ours and waits for its use."""
+    """A function of SciPy's, imported at its first use: that takes longer than all our imports."""
 
     def function(x: Any) -> Any:
         from scipy import special

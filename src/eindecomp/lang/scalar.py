@@ -125,7 +125,7 @@ class Arg:
 
     def __post_init__(self) -> None:
         if self.index < 0:
-            raise ExpressionError(f"an input's position is not negative, got {self.index}")
+            raise ExpressionError(f"an input's position must be 0 or more, got {self.index}")
 
     def __str__(self) -> str:
         return to_text(self)
@@ -225,7 +225,7 @@ def _measure(node: Call | Tuple, children: tuple[Expr, ...]) -> None:
             depth = max(depth, child.depth + 1)
             size += child.size
         elif isinstance(child, Tuple):
-            raise ExpressionError(f"a tuple stands alone, not inside of {type(node).__name__}")
+            raise ExpressionError(f"a tuple cannot be nested inside {type(node).__name__}")
         else:
             size += 1
     if depth > MAX_DEPTH:

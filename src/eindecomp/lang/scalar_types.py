@@ -207,7 +207,7 @@ def _check_literals(
     meet = reduce(promote, types[1:] if function.result is ResultKind.SELECT else types)
     if kind(meet) is not Kind.INT:
         return
-    # A part of literal arithmetic may be large: what it comes to is what must fit.
+    # Intermediate values of literal arithmetic may be large: only its result must fit.
     if exact_integer(expr) is None:
         for operand in operands:
             _check_fits(operand, meet, expr)
@@ -238,7 +238,7 @@ def _operand_types(function: Function, types: list[Type], result: Type) -> list[
 
 
 def _signed(expr: Expr, wanted: Type) -> Expr:
-    """An integer scalar where no tensor lends it a type: int64, be it declared unsigned or not."""
+    """An integer scalar that no tensor gives a type: int64, even if it is declared unsigned."""
     return Call("int64", (expr,)) if wanted is Kind.INT and isinstance(expr, Scalar) else expr
 
 

@@ -28,7 +28,7 @@ MESSAGES = {
     LABEL_RANGE: "label {token} is outside 0 to {labels}",
     FEATURE: "expected feature:value, not {token!r}",
     FEATURE_RANGE: "the feature of {token} is outside 0 to {features}",
-    TWICE: "the feature of {token} stands twice in the line",
+    TWICE: "the feature of {token} appears twice in the line",
     VALUE: "the value of {token!r} is no number",
     NOT_FINITE: "the value of {token!r} is not finite as float32",
 }

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eindecomp.planner.costs.cost import Number
+    from eindecomp.planner.costs.objectives import Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Compared:
 class Comparison:
     """Rows: the plan itself, then each strategy."""
 
-    objective: str
+    objective: str | Objective
     rows: tuple[Compared, ...]
 
     def __iter__(self) -> Iterator[Compared]:

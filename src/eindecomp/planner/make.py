@@ -12,7 +12,7 @@ from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
 from eindecomp.planner.costs.machine import Machine
-from eindecomp.planner.costs.objectives import price_of
+from eindecomp.planner.costs.objectives import Objective, price_of
 from eindecomp.planner.minimize_bound import minimize_bound
 from eindecomp.planner.minimize_movement import minimize_movement
 from eindecomp.planner.options import (
@@ -43,7 +43,7 @@ _AXES_TIME = 10.0  # seconds for the axes of a given decomposition
 def plan(
     graph: Graph,
     devices: int | None = None,
-    objective: str = "bytes",
+    objective: str | Objective = "bytes",
     solver: str = "auto",
     strategy: str | Sequence[str] | None = None,
     inputs: str = "free",
@@ -62,15 +62,15 @@ def plan(
     objective "time" may several devices compute the same piece. Of plans that cost the same, it is
     one whose devices read and hold the least.
 
-    `objective` is "bytes" (what really moves), "bound" (the paper's upper bound, in elements) or
-    "time" (seconds on `machine`, a preset's name or an `ed.Machine`). Without `devices` there are
-    as many as `mesh` or `machine` has, or one for each core that this process may use. `solver` is
-    "auto", "exact" (raises unless the optimum is proved) or, for "bound", the paper's "tree" and
-    "linear". `strategy` restricts the plan: "sqrt", a name such as "megatron", or labels to cut
-    along. `inputs` are "free", available in any layout at no cost, or "sharded", each stored once
-    over all devices; `pin` fixes the layouts of tensors. `memory` limits what a device holds.
-    `mesh` gives axes other than the prime factors of `devices`. With `rewrite`, the graph is
-    rewritten by `ed.rewrite` before it is planned; without, it is planned as written.
+    `objective` is "bytes" (what really moves), "bound" (the paper's upper bound, in elements),
+    "time" (seconds on `machine`, a preset's name or an `ed.Machine`) or an `ed.Objective`. Without
+    `devices` there are as many as `mesh` or `machine` has, or one for each core that this process
+    may use. `solver` is "auto", "exact" (raises unless the optimum is proved) or, for "bound", the
+    paper's "tree" and "linear". `strategy` restricts the plan: "sqrt", a name such as "megatron",
+    or labels to cut along. `inputs` are "free", available in any layout at no cost, or "sharded",
+    each stored once over all devices; `pin` fixes the layouts of tensors. `memory` limits what a
+    device holds. `mesh` gives axes other than the prime factors of `devices`. With `rewrite`, the
+    graph is rewritten by `ed.rewrite` before it is planned; without, it is planned as written.
 
     After `time_limit` seconds, the plan is the best one found so far, with a bound on the cost of
     any plan. `on_event` is called now and then with the seconds so far, the stage, the cost of the
@@ -105,7 +105,7 @@ def cost(
     graph: Graph,
     parts: Mapping[str, Mapping[str, int]],
     devices: int,
-    objective: str = "bound",
+    objective: str | Objective = "bound",
     *,
     inputs: str = "free",
     mesh: Mapping[str, int] | None = None,

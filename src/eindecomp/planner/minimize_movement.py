@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.objectives import price_of
+from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.plan import Chosen, unproved
 from eindecomp.planner.search.choose import choose
@@ -37,7 +37,7 @@ def minimize_movement(options: Options) -> Chosen:
     price = price_of(options.objective, mesh, options.machine)
     search = Search(
         graph, price, options.inputs, options.pinned, options.restriction,
-        redundant=isinstance(price, PriceInSeconds), loose=options.loose, memory=options.memory,
+        redundant=may_repeat(options.objective), loose=options.loose, memory=options.memory,
         started=started, on_event=options.on_event,
     )  # fmt: skip
     search.tell("relax")
@@ -64,6 +64,8 @@ def _relaxed(options: Options, price: Price) -> Relaxed:
     """A lower bound on every plan, and numbers of pieces to begin with, where there are any."""
     if isinstance(price, PriceInSeconds):
         return Relaxed(_least_compute(options, price))
+    if options.objective != "bytes":
+        return Relaxed(0)
     inputs = "free" if options.pinned else options.inputs
     return relax(options.graph, options.mesh, inputs, options.vectors, options.time_limit / 2)
 

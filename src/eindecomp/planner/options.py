@@ -15,6 +15,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.outputs import check_outputs
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.costs.machine import machine_of
+from eindecomp.planner.costs.objectives import OBJECTIVES, Objective
 from eindecomp.planner.space.mesh import Mesh, is_whole
 from eindecomp.planner.space.pin import loosely_cut
 from eindecomp.planner.space.viable import viable_parts
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-OBJECTIVES = ("bytes", "bound", "time")
 SOLVERS = ("auto", "exact", "tree", "linear")
 INPUTS = ("free", "sharded")
 _COUNTABLE = 2**61
@@ -46,7 +46,7 @@ class Options:
 
     graph: Graph
     mesh: Mesh
-    objective: str
+    objective: str | Objective
     solver: str
     inputs: str
     restriction: Restriction | None
@@ -73,7 +73,7 @@ class Options:
         return rows[self.restriction(vertex, view, rows, self.mesh)]
 
 
-def described_machine(objective: str, machine: Machine | str | None) -> Machine | None:
+def described_machine(objective: str | Objective, machine: Machine | str | None) -> Machine | None:
     """The machine that was given; objective "time" needs one."""
     return machine_of(machine) if objective == "time" or machine is not None else None
 
@@ -95,7 +95,7 @@ def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machin
 
 
 def check_options(
-    graph: Graph, objective: str, solver: str, inputs: str, time_limit: float
+    graph: Graph, objective: str | Objective, solver: str, inputs: str, time_limit: float
 ) -> None:
     """Refuse a graph that cannot be planned, and options that do not exist."""
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -106,7 +106,7 @@ def check_options(
         ("solver", solver, SOLVERS),
         ("inputs", inputs, INPUTS),
     ):
-        if given not in known:
+        if given not in known and not isinstance(given, Objective):
             raise PlanError(f"{what} {given!r} is not one of {', '.join(known)}")
     if not isinstance(time_limit, Real) or not time_limit >= 0:
         raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.comparison import Comparison
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.costs.objectives import Objective
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.decision import Decision
     from eindecomp.planner.space.mesh import Mesh
@@ -76,7 +77,7 @@ class Plan:
 
     graph: Graph
     mesh: Mesh
-    objective: str
+    objective: str | Objective
     inputs: str
     parts: Mapping[str, Mapping[str, int]]
     """Into how many pieces every vertex that is computed cuts each of its labels."""

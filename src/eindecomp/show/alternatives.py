@@ -12,7 +12,7 @@ from eindecomp.graph.ops import Input
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.objectives import price_of
+from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.space.choices import Choices, choices, refined
 from eindecomp.planner.space.decision import Decision, decided_choices
 from eindecomp.planner.space.pin import agrees, pinned_cuts
@@ -59,7 +59,7 @@ class Alternative:
 
 
 def plan_price(plan: Plan) -> Price:
-    """The prices of a plan whose objective is "bytes" or "time"."""
+    """The prices of a plan whose objective is not "bound"."""
     return price_of(plan.objective, plan.mesh, plan.machine)
 
 
@@ -156,7 +156,7 @@ def _candidates(plan: Plan, name: str) -> Iterator[Choices]:
     mesh, decision = plan.mesh, plan.decisions[name]
     view = view_of(plan.graph, plan.graph[name])
     axes = range(len(mesh.sizes))
-    redundant = plan.objective == "time"
+    redundant = may_repeat(plan.objective)
     moved = len(axes) if (len(view.labels) + 1) ** len(axes) <= ALL_AXES else min(2, len(axes))
     for free in combinations(axes, moved):
         rows = refined(view.sizes, mesh, decision.assignment, free, redundant)

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from eindecomp.planner.costs.objectives import Objective, may_repeat
 from eindecomp.show.alternatives import Alternative, alternatives
 from eindecomp.show.movements import input_layouts, move_lines
 from eindecomp.show.rows import Row, folded_rows
@@ -32,6 +33,7 @@ _MEANING = {
     "bytes": "that devices receive",
     "bound": "by the paper's bound on what moves",
     "time": "on the described machine",
+    "own": "at the given prices",
 }
 _LEGEND = {
     "bytes": "join: inputs that devices receive. aggregate: partial results that devices receive "
@@ -41,6 +43,8 @@ _LEGEND = {
     "results that are reduced. repartition: results that change from one partition to another.",
     "time": "join: fetching inputs. aggregate: reducing. repartition: fetching results of other "
     "vertices, second layouts included. compute: kernel calls.",
+    "own": "At the given prices. join: fetching inputs. aggregate: reducing. repartition: fetching "
+    "results of other vertices, second layouts included. compute: kernel calls.",
 }
 
 
@@ -80,16 +84,21 @@ def summary(plan: Plan) -> str:
         asked.append(f"solver {plan.solver}")
     return (
         f"Plan of {vertices} for {devices}{mesh}: {', '.join(asked)}.\n"
-        f"Cost {exact(plan.cost, plan.objective)} {_MEANING[plan.objective]}. {_proof(plan)}\n"
+        f"Cost {exact(plan.cost, plan.objective)} {_MEANING[_kind(plan)]}. {_proof(plan)}\n"
         f"Found by {plan.method or plan.solver} in {short(plan.seconds, 'time')}."
     )
+
+
+def _kind(plan: Plan) -> str:
+    """The objective by which wording is chosen."""
+    return "own" if isinstance(plan.objective, Objective) else plan.objective
 
 
 def _proof(plan: Plan) -> str:
     within = "" if plan.strategy is None else " within this strategy"
     within += " with these pins" if plan.pin else ""
-    # Only the objective that prices computing weighs computing the same on several devices.
-    if plan.devices > 1 and plan.objective != "time":
+    # Only objectives that price computing weigh computing the same on several devices.
+    if plan.devices > 1 and not may_repeat(plan.objective):
         within += " that divides every vertex among all devices"
         if plan.objective == "bytes":
             within += " and keeps each tensor in at most two layouts"
@@ -110,7 +119,7 @@ def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
         table.add_column("", justify="right", no_wrap=True)
     table.add_column("cut", overflow="fold")
     table.add_column("calls", justify="right", no_wrap=True)
-    names = ["join", "aggregate", "repartition", *["compute"] * (plan.objective == "time")]
+    names = ["join", "aggregate", "repartition", *["compute"] * (_kind(plan) in ("time", "own"))]
     for name in names:
         total = sum(getattr(row, name) * row.times for row in rows)
         table.add_column(name, short(total, plan.objective), justify="right", no_wrap=True)
@@ -136,7 +145,7 @@ def _notes(plan: Plan, rows: list[Row]) -> str:
     notes = [
         "cut: pieces of each label, `h/8` is h in 8 pieces. calls: kernel calls, one for each "
         "piece.",
-        _LEGEND[plan.objective],
+        _LEGEND[_kind(plan)],
     ]
     if any(row.copies > 1 for row in rows):
         notes[0] += " `4×2`: 4 pieces, each computed by 2 devices."

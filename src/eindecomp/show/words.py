@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from eindecomp.planner.costs.objectives import Objective
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -23,7 +25,7 @@ _ROUNDING = 1e-8
 _RUN = 4  # this many neighbouring axes are written as "first…last"
 
 
-def short(amount: Number, objective: str) -> str:
+def short(amount: Number, objective: str | Objective) -> str:
     """A cost for a table.
 
     >>> short(28672, "bytes"), short(849920, "bound"), short(3e-4, "time"), short(0, "bytes")
@@ -33,6 +35,8 @@ def short(amount: Number, objective: str) -> str:
         return "0"
     if amount < 0:
         return f"−{short(-amount, objective)}"
+    if isinstance(objective, Objective):
+        return f"{amount:,.6g}"
     if objective == "bound" and amount < _ELEMENTS[-1][0]:
         return _in_full(amount)
     scales = {"bound": _ELEMENTS, "bytes": _BYTES}.get(objective, _SECONDS)
@@ -40,13 +44,15 @@ def short(amount: Number, objective: str) -> str:
     return f"{_three_digits(amount / scale)} {unit}"
 
 
-def exact(amount: Number, objective: str) -> str:
+def exact(amount: Number, objective: str | Objective) -> str:
     """A cost in full, with its unit.
 
     >>> exact(28672, "bytes"), exact(849920, "bound"), exact(3e-4, "time")
     ('28 KiB (28,672 bytes)', '849,920 elements', '300 µs (0.0003 seconds)')
     """
     match objective:
+        case Objective():
+            return f"{amount:,.6g} {objective.unit}".rstrip()
         case "bound":
             in_full = f"{_in_full(amount)} elements"
             small = amount < _ELEMENTS[-1][0]

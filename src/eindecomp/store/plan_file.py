@@ -19,8 +19,8 @@ from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.read import MAX_TEXT
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
 from eindecomp.planner.costs.machine import Machine
-from eindecomp.planner.costs.objectives import price_of
-from eindecomp.planner.options import INPUTS, OBJECTIVES, SOLVERS
+from eindecomp.planner.costs.objectives import OBJECTIVES, Objective, price_of
+from eindecomp.planner.options import INPUTS, SOLVERS
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import UNUSED
 from eindecomp.planner.space.decision import parts_by_label
@@ -61,6 +61,11 @@ def save(plan: Plan, path: str | Path) -> None:
 
 def to_json(plan: Plan) -> bytes:
     """A plan as JSON."""
+    if isinstance(plan.objective, Objective):
+        raise PlanError(
+            f"a plan for objective {plan.objective.name!r} cannot be saved: a file has no prices, "
+            f"only the names {', '.join(OBJECTIVES)}"
+        )
     text = str(plan.graph)
     if len(text) > MAX_TEXT:
         raise PlanError(f"the graph's text is longer than {MAX_TEXT:,} characters")

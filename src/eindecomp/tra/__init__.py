@@ -16,7 +16,7 @@ parallel; nothing here is fast.
 | ℓ_X ⊙ ℓ_Y | `distinct(ℓ_X, ℓ_Y)` | both lists, every label once |
 | ⋈ with K, ℓ_X, ℓ_Y | `join(kernel, labels, *relations)` | K of the tiles whose keys match |
 | Σ with ⊕, ℓ_X, ℓ_agg | `aggregate(combine, labels, keep, relation)` | ⊕ of tiles, group by group |
-| Π_d | `repartition(relation, parts)` | the same tensor, cut otherwise |
+| Π_d | `repartition(relation, parts)` | the same tensor, cut in another way |
 | N(ℓ_X, ℓ_Y, d) | `len(join(…).tiles)` | how often the kernel is called |
 | the rewriting under d | `rewrite_einsum` | repartitions, one join, one aggregation |
 
@@ -28,7 +28,7 @@ Where the paper slips, or says less, this is what is meant here:
 - The 4×4 example under d = [4, 2] shows the relation for [2, 4].
 - Keys match if x.key[i] = y.key[j] where ℓ_X[i] = ℓ_Y[j]; the paper writes y.key[i].
 - Its aggregation groups by the labels that are *not* in ℓ_agg, but then builds keys from those that
-  are. The former is meant; `keep` lists them, in the order of the new keys, since ℓ_Z may stand in
+  are. The former is meant; `keep` lists them, in the order of the new keys, since ℓ_Z may come in
   any order.
 - The kernel's result has the bound b/d[ℓ_Z; ℓ_XY], not b/d. Keys of a join thus have parts for
   labels that its tiles no longer have, until the aggregation takes them away.

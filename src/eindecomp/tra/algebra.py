@@ -128,7 +128,7 @@ def _check_rank(labels: Labels, relation: TensorRelation[Any]) -> None:
 def _check_kept(labels: Labels, keep: Labels) -> None:
     for what in (labels, keep):
         if len(set(what)) < len(what):
-            raise RelationError(f"a label stands twice in {_show(what)} of an aggregation")
+            raise RelationError(f"a label appears twice in {_show(what)} of an aggregation")
     for label in keep:
         if label not in labels:
             hint = suggest(label, labels)

@@ -48,6 +48,8 @@ def meet(one: Box, other: Box) -> Box | None:
     >>> meet(((0, 4),), ((2, 9),)), meet(((0, 4),), ((4, 9),))
     (((2, 4),), None)
     """
+    if len(one) != len(other):  # an empty share of a single number
+        return None
     shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
     return shared if all(low < high for low, high in shared) else None
 

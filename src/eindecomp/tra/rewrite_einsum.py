@@ -68,7 +68,7 @@ def rewrite_einsum(
             for x, labels in zip(inputs, op.inputs, strict=True)
         ]
     if op.broadcast:
-        # Labels that no input has come from one more input, which only lends them.
+        # Labels that no input has come from one more input, which is used only for its labels.
         shape = [bound[label] for label in op.broadcast]
         lender = from_tensor(np.zeros(shape, bool), [d[label] for label in op.broadcast])
         op, relations = replace(op, inputs=(*op.inputs, op.broadcast)), [*relations, lender]
@@ -108,7 +108,7 @@ def _bound(
     bound = label_sizes(op.inputs, operands)
     for label, size in sizes.items():
         if label not in op.output:
-            raise RelationError(f"a size for {label!r}, which is no label of the output")
+            raise RelationError(f"a size for {label!r}, which is not a label of the output")
         if bound.setdefault(label, size) != size:
             raise RelationError(f"label {label!r} has size {bound[label]}, not {size}")
     return bound, result
@@ -117,7 +117,9 @@ def _bound(
 def _partition_vector(parts: Mapping[str, int], bound: Mapping[str, int]) -> dict[str, int]:
     """How many pieces every label is cut into."""
     if not isinstance(parts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RelationError(f"a partition vector goes from labels to pieces, got {parts!r}")
+        raise RelationError(
+            f"a partition vector must map labels to numbers of pieces, got {parts!r}"
+        )
     for label, pieces in parts.items():
         if label not in bound:
             raise RelationError(f"no label {label!r} to cut{suggest(str(label), bound)}")

@@ -16,7 +16,7 @@ from eindecomp.engines.apart.engine import ApartEngine, ApartProgram
 from eindecomp.engines.events import BytesMoved, TaskFinished
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import peak_on
-from eindecomp.tra.program.steps import Compute, Move, Read
+from eindecomp.tra.program.steps import AllGather, Compute, Load, Move, Read, ReduceScatter
 
 MATMUL = "input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 ASKED = st.sampled_from(["free", "sharded", "sqrt", "pinned"])
@@ -105,3 +105,73 @@ def test_devices_share_no_memory():
         placed = executable.place(arrays)
         arrays["X"][...] = 0
         agree(executable(placed), {"Z": wanted}, 1e-5)
+
+
+def _without(kind):
+    """Leaves the first step of a kind out."""
+    left = [True]
+
+    def change(steps):
+        kept = []
+        for step in steps:
+            if left and isinstance(step, kind):
+                left.pop()
+                continue
+            kept.append(step)
+        return tuple(kept)
+
+    return change
+
+
+GATHERED = "input X[i: 8, j: 8], Y[j]\nZ[i] <- sum X[i,j] * Y[j]\nW[i] <- Z[i] + 1\noutput W"
+
+
+@pytest.mark.parametrize("kind", [AllGather, ReduceScatter, Compute, Load])
+def test_a_step_that_is_missing_is_noticed(kind):
+    """A device that reads what it never received fails, whatever lies in its memory."""
+    pins = {"X": {"j": 4}, "Z": {}, "W": {}}
+    plan = ed.plan(ed.parse(GATHERED), 4, pin=pins, rewrite=False)
+    program = program_of(plan)
+    assert any(isinstance(step, kind) for step in program.steps)
+    broken = ApartProgram(replace(program, steps=_without(kind)(program.steps)))
+    arrays = arrays_for(plan.graph)
+    with pytest.raises(ed.RunError, match=r"device \d (reads|frees|writes to) \w+"):
+        broken.run(arrays, {}, (), None)
+
+
+def test_a_piece_that_never_arrives_is_noticed():
+    text = "input A[i: 4, k: 4]\nX[i,k] <- exp(A[i,k])\nZ[i] <- sum X[k,i]\noutput Z"
+    plan = ed.plan(ed.parse(text), 2, strategy=["i"], rewrite=False)
+    broken = ApartProgram(program_of(plan))
+    for row in broken.rows:
+        for own in row.steps:
+            if own.exchange.receives:
+                cut = replace(own.exchange, receives=own.exchange.receives[:-1])
+                object.__setattr__(own, "exchange", cut)
+    with pytest.raises(ed.RunError, match=r"reads X\[0:4, 0:2\], not all of which has arrived"):
+        broken.run({"A": np.ones((4, 4), np.float32)}, {}, (), None)
+
+
+EMPTY = """
+input X[b: 4, a: 0], V[b], Q[r: 2]
+Y[b,a] <- X[b,a] * V[b]
+Z[r,a] <- max Y[b,a] * V[b] * Q[r]
+output Z
+"""
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_empty_tensors_run(devices):
+    plan = ed.plan(ed.parse(EMPTY), devices, rewrite=False)
+    found = ed.run(plan, arrays_for(plan.graph), "apart")
+    assert found["Z"].shape == (2, 0)
+
+
+def test_an_output_that_is_a_fill_is_made_in_shares():
+    text = "M[s: 64, t: 64] <- fill t <= s\ninput X[s: 4]\nY[s] <- X[s] + 1\noutput M, Y"
+    plan = ed.plan(ed.parse(text), 4, memory=64 * 64 // 4 + 64)
+    found = ed.run(plan, arrays_for(plan.graph), "apart")
+    assert found.stats.peak_memory <= 64 * 64 // 4 + 64
+    np.testing.assert_array_equal(found["M"], np.tri(64, dtype=bool))
+    with pytest.raises(ed.PlanError, match="found no plan that fits"):
+        ed.plan(plan.graph, 4, memory=64)

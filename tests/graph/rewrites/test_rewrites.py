@@ -53,7 +53,7 @@ HEAD = "input A[i: 5, j: 6], B[j, k: 7], C[k, l: 2], D[j, l], v[k]\n"
 _SHARE = "S[i] <- sum A[i,j]\nP[i,j] <- A[i,j] / S[i]"
 _MEAN = "Z[i,l] <- sum P[i,j] * D[j,l]"
 FIXTURES: list[tuple[Pass, str, str]] = [
-    # Fusion: chains, maps into aggregations, views into everything, trifles into all readers.
+    # Fusion: chains, maps into aggregations, views into everything, cheap ones into all readers.
     (fuse, "X[i,j] <- exp(A[i,j])\nZ[i,j] <- X[i,j] + 1", "Z[i,j] <- exp(A[i,j]) + 1"),
     (fuse, "X[i,j] <- exp(A[i,j])\nZ[i] <- sum X[i,j]", "Z[i] <- sum exp(A[i,j])"),
     (fuse, "T[j,i] <- A[i,j]\nZ[i,k] <- sum T[j,i] * B[j,k]", "Z[i,k] <- sum A[i,j] * B[j,k]"),

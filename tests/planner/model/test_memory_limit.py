@@ -106,3 +106,13 @@ def test_what_is_no_amount_of_memory_is_named(memory):
         ed.PlanError, match="memory must be a number of bytes or a text such as '70GB'"
     ):
         ed.plan(MAP, 4, memory=memory)
+
+
+def test_a_diagonal_of_a_stored_input_has_a_plan():
+    graph = ed.parse("input X[i: 8, j: 8] float64\nT[i] <- X[i,i] * 2\noutput T")
+    assert ed.plan(graph, 4, inputs="sharded", memory="1GB").cost == 0
+
+
+def test_an_input_that_nobody_reads_takes_no_memory():
+    graph = ed.parse("input U[i: 1000, j: 1000], X[k: 8]\nY[k] <- X[k] + 1\noutput Y")
+    assert ed.plan(graph, 4, inputs="sharded", memory="1kB").cost == 0

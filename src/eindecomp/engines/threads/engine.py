@@ -14,6 +14,7 @@ from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.threads.alone import is_for_one, run_alone
+from eindecomp.engines.threads.estimate import BRIEF
 from eindecomp.engines.threads.job import Job
 from eindecomp.engines.threads.memory import Memory, is_in_memory
 from eindecomp.engines.threads.pool import WORKERS
@@ -53,7 +54,9 @@ class ThreadsEngine:
 
     def __init__(self, workers: int | None = None, shortcuts: bool = True) -> None:
         self.workers = None if workers is None else _workers(workers)
-        self.shortcuts = bool(shortcuts)
+        if not isinstance(shortcuts, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"shortcuts must be true or false, not {shortcuts!r}")
+        self.shortcuts = shortcuts
 
     def prepare(self, plan: Plan) -> ThreadsProgram:
         """Make a plan ready to run."""
@@ -86,7 +89,10 @@ class ThreadsProgram:
         """How the calling thread computes what is brief, if nobody listens."""
         if workers is None and shortcuts:
             brief = prepared(plan, ALONE)
-            self._alone = brief if is_for_one(brief.schedule, brief.steps) else None
+            if is_for_one(brief.schedule, brief.steps):
+                self._alone = brief
+            elif brief.schedule.seconds >= BRIEF:  # nothing was cut otherwise: it is for threads
+                self._ready = brief
 
     # `cached_property` holds a lock meanwhile, which a fork would leave locked in the child.
     @property
@@ -104,7 +110,10 @@ class ThreadsProgram:
     def place(self, name: str, given: Any) -> Tensor:
         """Keep an input where it is: threads read the caller's memory."""
         ready = self._alone or self.ready
-        data = given.held() if isinstance(given, Tensor) else SharedArray(given, is_own=False)
+        data = SharedArray(given, is_own=False)
+        if isinstance(given, Tensor):
+            data = given.held()
+            data.is_own = False  # two tensors have it now: giving one up must not touch the other
         return self._tensor(ready, name, ready.wanted[name], data)
 
     def _tensor(
@@ -150,6 +159,7 @@ class ThreadsProgram:
         for name in donated:
             data = inputs[name].held()
             if data.is_own:
+                data.is_own = False  # it may have been given for several inputs
                 self._spare.give(data.array)
         outputs = memory.outputs(self.ready.outputs)
         return self._result(self.ready, outputs, memory.peak, start, workers, placed)

@@ -20,6 +20,7 @@ from eindecomp.engines.threads.space import needed_space
 from eindecomp.engines.threads.tiled import tile_program
 from eindecomp.kernels.cache import limit
 from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.memory import Peak
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.tiling import Tiling
 
     Passes = tuple[Callable[[TiledProgram], TiledProgram], ...]
 
@@ -60,19 +60,17 @@ class ReadyToRun:
         self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
         self.space: Peak = needed_space(self.schedule)
         """The most bytes that are held at once beside the inputs, and where."""
-        self.wanted = {
-            name: tuple(buffer.tiling for buffer in buffers)
-            for name, buffers in self.program.inputs.items()
-        }
-        """The layouts in which inputs are read."""
+        self.wanted = {name: self.program.layouts_of(name) for name in self.program.inputs}
+        """The layouts in which inputs are placed."""
         self.lies = {name: _tilings(self.program, name) for name in self.outputs}
 
 
 def _tilings(program: Program, name: str) -> tuple[Tiling, ...]:
-    """The layouts in which an output lies; one that is an input lies as it was given."""
+    """The layouts in which an output lies; one that is an input is everywhere, as it was given."""
     number = program.outputs.get(name)
-    given = tuple(buffer.tiling for buffer in program.inputs.get(name, ()))
-    return given if number is None else (program.buffers[number].tiling,)
+    if number is None:
+        return (Tiling(uncut(program.graph[name].shape)),)
+    return (program.buffers[number].tiling,)
 
 
 _KEPT: dict[tuple[int, Passes], tuple[ref[Any], ReadyToRun]] = {}

@@ -310,9 +310,12 @@ class _Making:
 
 @lru_cache(maxsize=1 << 12)
 def _overlapping(needed: tuple[Box, ...], written: tuple[Box, ...]) -> tuple[tuple[int, ...], ...]:
-    """For each box the numbers of those that share elements with it."""
+    """For each box the numbers of those that share elements with it; of an empty one, all."""
+    every = tuple(range(len(written)))
     return tuple(
         tuple(w for w, other in enumerate(written) if meet(box, other) is not None)
+        if volume(box)
+        else every
         for box in needed
     )
 

@@ -158,8 +158,9 @@ def _generated(program: Program, step: Generate) -> TiledVertex:
     tiles: dict[Box, Tile] = {}
     for device in range(program.devices):
         box = buffer.box(program.mesh, device)
-        tiles.setdefault(box, Tile(box, (), (device,)))
-    if sum(volume(box) for box in tiles) != vertex.elements:
+        if volume(box):
+            tiles.setdefault(box, Tile(box, (), (device,)))
+    if not tiles or sum(volume(box) for box in tiles) != vertex.elements:
         return TiledVertex(vertex.name, (Tile(whole_box(vertex.shape)),))
     return TiledVertex(vertex.name, tuple(tiles.values()))
 

@@ -1,4 +1,4 @@
-"""Dividing a softmax by its sum after the product that reads it, where that is fewer divisions."""
+"""Dividing a softmax by its sum after the product that reads it, if that takes fewer divisions."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A vertex that only moves values (a transpose, a broadcast, a diagonal) goes into all its readers.
 One that computes goes into its reader when nothing is computed twice for it: the reader is the only
-one and runs over the same labels, or the computation is a trifle over one tensor of that size.
+one and runs over the same labels, or the computation is cheap and reads one tensor of that size.
 Multiply-sum contractions keep their plain inputs, so that they stay matrix products.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MAX_SIZE = 64
 MAX_INPUTS = 8
-TRIFLE = 4
+CHEAP_TERMS = 4
 """How many terms a computation may have that is repeated rather than stored."""
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "abs", "min", "max", "relu"})
 
@@ -132,17 +132,17 @@ class _Fusion:
     ) -> bool:
         if _is_product(op):
             return False
-        is_trifle = _is_trifle(join)
-        if form.labels != set(labels) and not is_trifle:
+        is_cheap = _is_cheap(join)
+        if form.labels != set(labels) and not is_cheap:
             return False
         if len(self.users[producer.name]) == 1:
             return True
         # Repeating the sum of two tensors would make every reader read both.
         large = [n for n in producer.inputs if self.fused[n].elements >= producer.elements]
-        return is_trifle and len(set(large)) <= 1 and self.all_take(producer.name)
+        return is_cheap and len(set(large)) <= 1 and self.all_take(producer.name)
 
     def all_take(self, producer: str) -> bool:
-        """Whether every reader of a trifle will take it in, so that it need not be stored."""
+        """Whether every reader takes a cheap computation in, so that it need not be stored."""
         if producer not in self.taken_by_all:
             ops = [self.graph[reader].op for reader in self.users[producer]]
             self.taken_by_all[producer] = all(
@@ -208,11 +208,13 @@ def _is_product(op: EinSum) -> bool:
     return op.is_contraction and len(op.inputs) > 1
 
 
-def _is_trifle(join: Expr) -> bool:
+def _is_cheap(join: Expr) -> bool:
     match join:
         case Call(op, args):
             return (
-                op in _ARITHMETIC and size_of(join) <= TRIFLE and all(_is_trifle(a) for a in args)
+                op in _ARITHMETIC
+                and size_of(join) <= CHEAP_TERMS
+                and all(_is_cheap(a) for a in args)
             )
         case Arg() | Const() | Scalar():
             return True

@@ -1,4 +1,4 @@
-"""Gathering a few rows before they are cut, rather than cutting a large table first."""
+"""Gathering a few rows before slicing them, rather than slicing a large table first."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Key = tuple[Op, tuple[str, ...], tuple[int, ...]]
 
 
 def merge_common(graph: Graph) -> Graph:
-    """Compute equal vertices once; labels may go by other names.
+    """Compute equal vertices once, even if their labels have other names.
 
     >>> from eindecomp.graph.text.elaborate import parse
     >>> text = "A[i] <- exp(X[i])\\nB[j] <- exp(X[j])\\nC[k] <- A[k] + B[k]\\noutput C"
@@ -34,7 +34,7 @@ def merge_common(graph: Graph) -> Graph:
     for vertex in graph.vertices.values():
         name = vertex.name
         if first[name] == name:
-            # The class goes by the name of an output, if one is in it.
+            # The class has the name of an output, if one is in it.
             renamed[name] = outputs.get(name, name)
             copy_vertex(vertex, merged, renamed, renamed[name])
         else:

@@ -143,7 +143,7 @@ def _aggregate(
         return
     _refuse_extra(scope, statement)
     if len(terms) > 1:
-        raise scope.error("several values go with an aggregation over tuples only", terms[1].at)
+        raise scope.error("several values need an aggregation over tuples", terms[1].at)
     if has(target, s.Scattered):
         _scatter(scope, target, agg, term)
     elif has(target, s.Group):
@@ -183,11 +183,11 @@ def _aggregate_over(scope: Scope, statement: s.Assign, call: s.MacroCall) -> Non
 
 def _refuse_extra(scope: Scope, statement: s.Assign) -> None:
     if statement.extra:
-        raise scope.error("'with' goes with a join only", statement.extra[0].at)
+        raise scope.error("'with' is only allowed with a join", statement.extra[0].at)
 
 
 def _check_target(scope: Scope, target: s.Ref) -> None:
-    """Every size that is written in a target must be the one it came to have."""
+    """Check every size that is written in a target against the one that was inferred."""
     shape = scope.graph[target.name].shape
     for item, size in zip(target.items, shape, strict=True):
         if isinstance(item, s.Label) and item.size not in (None, size):
@@ -229,7 +229,7 @@ def _fill(scope: Scope, target: s.Ref, term: s.Term) -> None:
 
 
 def _refuse_open(scope: Scope, call: s.MacroCall) -> None:
-    """Of `softmax[t] U[t] * 2` it is not plain to see whether the product comes before or after."""
+    """`softmax[t] U[t] * 2` does not show whether the product comes before or after."""
     if call.is_open:
         raise scope.error(
             f"{call.name}[…] takes a tensor, or an expression in parentheses, and nothing after",
@@ -244,7 +244,7 @@ def _concat(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
         case (s.Label(name=along, size=None),):
             pass
         case _:
-            raise scope.error("concat[label](…) goes along one label", call.at)
+            raise scope.error("concat[label](…) takes one label", call.at)
     if call.options:
         raise scope.error("concat has no options", call.at)
     parts: list[str] = []

@@ -36,7 +36,7 @@ def to_plain(scope: Scope, ref: s.Ref, stem: str) -> tuple[str, Labels]:
 
 
 def to_distinct(scope: Scope, name: str, labels: Labels, stem: str) -> tuple[str, Labels]:
-    """The same tensor with each label once: of a label that stands twice, the diagonal."""
+    """The same tensor with each label once: of a label that appears twice, the diagonal."""
     once = tuple(dict.fromkeys(labels))
     if once == labels:
         return name, labels

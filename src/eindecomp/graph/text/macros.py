@@ -75,7 +75,7 @@ def check_macro(macro: s.MacroDecl) -> None:
     for part in (macro.labels, names):
         twice = [name for name in part if part.count(name) > 1]
         if twice:
-            raise MacroError(f"macro {macro.name}: {twice[0]!r} stands twice in its head")
+            raise MacroError(f"macro {macro.name}: {twice[0]!r} appears twice in its head")
     for param in macro.params:
         stars = [item for item in param.items if isinstance(item, s.Star)]
         if len(stars) > 1:
@@ -93,7 +93,7 @@ def check_macro(macro: s.MacroDecl) -> None:
 
 
 def check_expansion(name: str, macros: Mapping[str, s.MacroDecl], before: int) -> int:
-    """Refuse a macro that calls itself or expands without measure, before anything is expanded.
+    """Refuse a macro that calls itself or expands without limit, before anything is expanded.
 
     `before` is how many statements the text's macros have expanded to so far; the new count comes
     back.
@@ -202,7 +202,7 @@ def _bind_stars(
         rest = tuple(label for label in tensor.labels if label not in named)
         star = next((item.name for item in param.items if isinstance(item, s.Star)), None)
         if star is None and rest:
-            raise MacroError(f"macro {macro.name}: {shown} has the label {rest[0]!r} too many")
+            raise MacroError(f"macro {macro.name}: {shown} has an extra label {rest[0]!r}")
         if star is not None and stars.setdefault(star, rest) != rest:
             raise MacroError(f"macro {macro.name}: *{star} is both {stars[star]} and {rest}")
     return stars
@@ -322,7 +322,7 @@ class _Expansion:
                     found.append(s.Fixed(index, self.at))
                 case s.Arithmetic(text):
                     raise MacroError(
-                        f"macro {self.macro.name}: an index is not computed: fill a tensor with "
+                        f"macro {self.macro.name}: an index cannot be computed: fill a tensor with "
                         f"{text} and look it up"
                     )
                 case s.Group(labels):

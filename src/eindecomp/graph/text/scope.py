@@ -99,7 +99,7 @@ class Scope:
         for item, size in zip(ref.items, vertex.shape, strict=True):
             if isinstance(item, s.Arithmetic):
                 example = as_gather(ref, item, size, self.sizes, self.graph.fresh("at"))
-                message = f"an index is not computed in place: gather it, such as\n{example}"
+                message = f"an index cannot be computed in place: gather it, such as\n{example}"
                 raise self.error(message, item.at)
             if isinstance(item, s.Star | s.Scattered):
                 raise self.error(f"{ref.name} cannot have this index here", item.at)
@@ -123,7 +123,7 @@ class Scope:
             labels = ", ".join(self.macros[name].labels)
             raise self.error(f"{name!r} is a macro: write {name}[{labels}]", at)
         hint = suggest(name, self.monoids)
-        raise self.error(f"{name!r} is not a commutative monoid that is known here{hint}", at)
+        raise self.error(f"{name!r} is not a known commutative monoid{hint}", at)
 
     def word(self, term: s.Name) -> Expr:
         """What a bare word in a join stands for: a run-time scalar."""
@@ -132,12 +132,12 @@ class Scope:
         if term.name in self.graph:
             raise self.error(f"{term.name!r} is a tensor: write {term.name}[…]", term.at)
         if term.name in self.monoids:
-            raise self.error(f"an aggregation stands first: write '{term.name} (…)'", term.at)
+            raise self.error(f"an aggregation must come first: write '{term.name} (…)'", term.at)
         hint = suggest(term.name, self.graph.scalars) or f"; declare it with 'scalar {term.name}'"
         raise self.error(f"unknown scalar {term.name!r}{hint}", term.at)
 
     def with_sizes(self, term: s.Term, sizes: Mapping[str, int]) -> s.Term:
-        """Put numbers in the place of `size(label)`."""
+        """Replace `size(label)` by numbers."""
         match term:
             case s.Apply("size", (s.Name(label, at),)):
                 return s.Literal(sizes[label] if label in sizes else self.size(label, at), at)
@@ -149,7 +149,7 @@ class Scope:
                 return term
 
     def with_numbers(self, terms: Sequence[s.Term], statement: s.Assign) -> tuple[s.Term, ...]:
-        """Put tensors of numbers in the place of labels that stand for their own."""
+        """Replace labels that are used as values by tensors of their indices."""
         labels = {
             item.name: item.size for item in statement.target.items if isinstance(item, s.Label)
         }
@@ -187,12 +187,12 @@ class Scope:
         return s.Ref(self.numbered[label, size], (s.Label(label, at),), at)
 
     def _is_label(self, name: str, labels: Container[str]) -> bool:
-        """Whether a bare word is a label: constants, scalars and tensors go before."""
+        """Whether a bare word is a label: constants, scalars and tensors take precedence."""
         taken = name in CONSTANTS or name in self.graph.scalars or name in self.graph
         return name in labels and not taken
 
     def _sizes_in(self, ref: s.Ref) -> dict[str, int]:
-        """The sizes of the labels that stand in a reference, as far as they are plain to see."""
+        """The sizes of the labels in a reference, as far as they are known without expanding it."""
         found: dict[str, int] = {}
         for item, size in zip(ref.items, self.tensor(ref).shape, strict=True):
             match item:
@@ -215,7 +215,7 @@ class Scope:
             if not isinstance(item, s.Label):
                 raise self.error(f"{target.name} needs plain labels here", item.at)
             if item.name in labels:
-                raise self.error(f"label {item.name!r} stands twice in {target.name}", item.at)
+                raise self.error(f"label {item.name!r} appears twice in {target.name}", item.at)
             labels.append(item.name)
         return tuple(labels)
 

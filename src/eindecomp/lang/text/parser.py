@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_STATEMENT = 20_000
-"""How many tokens one statement may have: none that people write comes near."""
+"""How many tokens one statement may have; none that people write comes near."""
 
 
 def parse(source: Source, start: str) -> Any:
@@ -28,7 +28,7 @@ def parse(source: Source, start: str) -> Any:
     try:
         return _parser().parse(source.text + "\n", start=start)
     except UnexpectedEOF:
-        raise TextError("the text ends too early", source, len(source.text)) from None
+        raise TextError("the text ends unexpectedly", source, len(source.text)) from None
     except UnexpectedToken as error:
         token: Token = error.token
         at = len(source.text) if token.type == "$END" else token.start_pos or 0
@@ -37,7 +37,7 @@ def parse(source: Source, start: str) -> Any:
         raise TextError(f"{found} here; expected {expected}", source, at) from None
     except UnexpectedCharacters as error:
         offset: int = error.pos_in_stream
-        message = f"character {source.text[offset]!r} has no meaning here"
+        message = f"character {source.text[offset]!r} is unexpected here"
         raise TextError(message, source, offset) from None
     except Misplaced as error:
         raise TextError(str(error), source, error.at) from None

@@ -99,7 +99,7 @@ def parse_join(
 def parse_expr(
     text: str, names: Iterable[str], scalars: Container[str] = (), what: str = "join"
 ) -> Expr:
-    """Parse an expression whose inputs go by `names`, in that order."""
+    """Parse an expression whose inputs are called `names`, in that order."""
     source = Source(text, what)
     return resolve_values(read_join(text), source, named_leaf(names, scalars, source))
 
@@ -114,13 +114,15 @@ def resolve_values(
 def named_leaf(
     names: Iterable[str], scalars: Container[str], source: Source
 ) -> Callable[[s.Ref | s.Name], Expr]:
-    """The meaning of words where inputs go by name and tensors have no place."""
+    """The meaning of words where inputs are named and tensors cannot be used."""
     position = {name: Arg(k) for k, name in enumerate(names)}
 
     def leaf(term: s.Ref | s.Name) -> Expr:
         if isinstance(term, s.Ref):
             known = ", ".join(position)
-            raise TextError(f"a tensor has no place here; the inputs are {known}", source, term.at)
+            raise TextError(
+                f"a tensor cannot be used here; the inputs are {known}", source, term.at
+            )
         if term.name in position:
             return position[term.name]
         if term.name in scalars:

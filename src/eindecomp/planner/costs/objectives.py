@@ -1,9 +1,12 @@
-"""From the name of an objective to its prices."""
+"""Objectives: what plans minimize, from their names or as the user's own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eindecomp.errors import PlanError
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.seconds import PriceInSeconds
 
@@ -12,9 +15,36 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.price import Price
     from eindecomp.planner.space.mesh import Mesh
 
+OBJECTIVES = ("bytes", "bound", "time")
 
-def price_of(objective: str, mesh: Mesh, machine: Machine | None) -> Price:
-    """Seconds on the machine for objective "time", else the bytes that really move."""
+
+@dataclass(frozen=True)
+class Objective:
+    """An objective of the user's own: a name, the prices on a mesh, and their unit."""
+
+    name: str
+    price: Callable[[Mesh], Price]
+    unit: str = ""
+    redundant: bool = False
+    """Whether several devices may compute the same piece: only if computing has a price."""
+
+    def __post_init__(self) -> None:
+        if self.name in OBJECTIVES:
+            raise PlanError(f"objective {self.name!r} is built in: give yours another name")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def price_of(objective: str | Objective, mesh: Mesh, machine: Machine | None) -> Price:
+    """Seconds on the machine for "time", the user's own prices, else the bytes that really move."""
+    if isinstance(objective, Objective):
+        return objective.price(mesh)
     if objective == "time" and machine is not None:
         return PriceInSeconds(mesh, machine)
     return PriceInBytes(mesh)
+
+
+def may_repeat(objective: str | Objective) -> bool:
+    """Whether plans may compute the same piece on several devices."""
+    return objective.redundant if isinstance(objective, Objective) else objective == "time"

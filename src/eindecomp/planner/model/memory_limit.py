@@ -22,7 +22,7 @@ from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.model.movement import MovementModel, Site
-from eindecomp.planner.space.cut import largest_side, parts_of, used_axes
+from eindecomp.planner.space.cut import is_plain, largest_side, parts_of, used_axes
 from eindecomp.planner.space.overlaps import copied, fullest
 from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
@@ -79,7 +79,10 @@ def add_usage(model: MovementModel) -> int:
             now = steps[site.vertex.name]
             lasts = _is_free(model, name)
             _add_copy(model, site, k, held, (0, len(steps)) if lasts else (now, now + 1))
-    return sum(_share(model, vertex) for vertex in model.graph.inputs)
+    read = _readers(model)
+    held = sum(_share(model, vertex) for vertex in model.graph.inputs if vertex.name in read)
+    fills = [vertex for vertex in model.graph.outputs if isinstance(vertex.op, Fill)]
+    return held + sum(_shared_out(model, vertex) for vertex in fills)
 
 
 def _add_results(model: MovementModel, steps: dict[str, int]) -> None:
@@ -154,6 +157,13 @@ def _share(model: MovementModel, vertex: Vertex) -> int:
     return vertex.dtype.itemsize * -(-vertex.elements // model.price.mesh.devices)
 
 
+def _shared_out(model: MovementModel, vertex: Vertex) -> int:
+    """What a device makes of a fill that is an output: a share along its longest side."""
+    longest = max(vertex.shape, default=1)
+    share = -(-longest // model.price.mesh.devices)
+    return vertex.dtype.itemsize * (vertex.elements // max(longest, 1)) * share
+
+
 def _readers(model: MovementModel) -> dict[str, list[tuple[Site, int]]]:
     """For each tensor that is held, and each pinned input: its readers, and as which input."""
     readers: dict[str, list[tuple[Site, int]]] = {name: [] for name in model.pinned}
@@ -200,7 +210,7 @@ def _holds_once(model: MovementModel, vertex: Vertex, cut: Cut) -> bool:
     whole = all(
         (span.start, span.stop) == (0, n) for span, n in zip(cut, vertex.shape, strict=True)
     )
-    return whole and parts_of(mesh, used_axes(cut)) == mesh.devices
+    return whole and is_plain(cut) and parts_of(mesh, used_axes(cut)) == mesh.devices
 
 
 # Copies

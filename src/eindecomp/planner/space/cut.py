@@ -64,6 +64,16 @@ def used_axes(cut: Cut) -> int:
     return used
 
 
+def is_plain(cut: Cut) -> bool:
+    """Whether no axis cuts two dimensions, as it does on a diagonal."""
+    used = 0
+    for span in cut:
+        if used & (span.axes | span.inner):
+            return False
+        used |= span.axes | span.inner
+    return True
+
+
 def nested_axes(mesh: Mesh, span: Span) -> list[int]:
     """The axes that cut a span, outermost first."""
     order = range(len(mesh.sizes))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.planner.space.cut import KEPT, Cut, Span, interval, parts_of, used_axes
+from eindecomp.planner.space.cut import KEPT, Cut, Span, interval, is_plain, parts_of, used_axes
 from eindecomp.planner.space.even_overlaps import aligned_overlaps
 from eindecomp.planner.space.mesh import Mesh
 
@@ -48,7 +48,7 @@ def fullest(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut on the device that has the most."""
     largest = [
         prod(_largest(mesh, span) for span in cut)
-        if _is_plain(cut)
+        if is_plain(cut)
         else int(_volumes(mesh, cut).max())
         for cut in cuts
     ]
@@ -56,7 +56,7 @@ def fullest(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
 
 
 def _sum_of_volumes(mesh: Mesh, cut: Cut) -> int:
-    if not _is_plain(cut):
+    if not is_plain(cut):
         return int(_volumes(mesh, cut).sum())
     # Pieces of a dimension make up the whole of it, and no axis cuts two.
     whole = prod(span.stop - span.start for span in cut)
@@ -67,16 +67,6 @@ def _largest(mesh: Mesh, span: Span) -> int:
     if not span.axes | span.inner:
         return span.stop - span.start
     return -(-span.units // parts_of(mesh, span.axes | span.inner)) * span.scale
-
-
-def _is_plain(cut: Cut) -> bool:
-    """Whether no axis cuts two dimensions, as it does on a diagonal."""
-    used = 0
-    for span in cut:
-        if used & (span.axes | span.inner):
-            return False
-        used |= span.axes | span.inner
-    return True
 
 
 def _volumes(mesh: Mesh, cut: Cut) -> Ints:

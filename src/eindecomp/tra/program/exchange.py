@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import nested_axes, parts_of, used_axes
+from eindecomp.planner.space.cut import is_plain, nested_axes, parts_of, used_axes
 from eindecomp.tra.boxes import Box, meet, shares, volume
 from eindecomp.tra.program.tiling import (
     Tiling,
@@ -23,7 +23,6 @@ from eindecomp.tra.program.tiling import (
     device_at,
     ends,
     group_along,
-    is_plain,
     replicated_axes,
 )
 
@@ -51,18 +50,22 @@ class Exchange:
     sends: Transfers = ()
     elements_in: int = 0
     elements_out: int = 0
+    kept: Transfers = ()
+    """The block that the device has already of what it wants, if any: it is its own peer."""
 
 
-def exchange(receives: Transfers, sends: Transfers) -> Exchange:
+def exchange(receives: Transfers, sends: Transfers, kept: Transfers = ()) -> Exchange:
     """An exchange with its elements counted."""
-    counts = (sum(volume(transfer.box) for transfer in part) for part in (receives, sends))
-    return Exchange(receives, sends, *counts)
+    inward, outward = (sum(volume(each.box) for each in part) for part in (receives, sends))
+    return Exchange(receives, sends, inward, outward, kept)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 10)
 def moves(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Exchange:
     """What a device receives and sends where a tensor moves from one tiling to another."""
-    return exchange(received(mesh, held, wanted, device), sent(mesh, held, wanted, device))
+    both = received(mesh, held, wanted, device), sent(mesh, held, wanted, device)
+    own = meet(wanted.box(mesh, device), held.box(mesh, device))
+    return exchange(*both, () if own is None else (Transfer(device, own),))
 
 
 def received(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Transfers:

@@ -66,7 +66,7 @@ class _Making:
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     steps: list[Step] = field(default_factory=list["Step"])
     lies: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    """The buffers in which a tensor lies for good: given ones, its home, its second layout."""
+    """The lasting buffers of a tensor: given ones, its home, its second layout."""
     outputs: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
@@ -185,7 +185,10 @@ class _Making:
     def add_output(self, vertex: Vertex) -> None:
         """Where an output is gathered from."""
         if isinstance(vertex.op, Fill):
-            made = self.buffer(vertex, Role.HOME, Tiling(uncut(vertex.shape)))
+            whole = uncut(vertex.shape)
+            # Each makes its share of it; one number has none.
+            shared = Tiling(whole, replicated_axes(self.mesh, whole) if whole else 0)
+            made = self.buffer(vertex, Role.HOME, shared)
             self.steps.append(Generate(made, None))
             self.outputs[vertex.name] = made
         elif not isinstance(vertex.op, Input):

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import nested_axes, parts_of
+from eindecomp.planner.space.cut import is_plain, nested_axes, parts_of, used_axes
 from eindecomp.planner.space.overlaps import moved
-from eindecomp.tra.program.tiling import is_plain
 
 if TYPE_CHECKING:
     from eindecomp.planner.space.cut import Cut, Span
@@ -120,7 +119,9 @@ def _comparable(mesh: Mesh, ours: Span, theirs: Span) -> bool:
 
 
 def _permutation(mesh: Mesh, held: Cut, wanted: Cut) -> Permuted | PointToPoint:
-    """Whether the same grid of tiles is numbered otherwise."""
+    """Whether the same grid of tiles is only numbered in another way."""
+    if used_axes(held) != used_axes(wanted):  # one tile would go to several devices
+        return PointToPoint()
     for ours, theirs in zip(held, wanted, strict=True):
         if not _comparable(mesh, ours, theirs):
             return PointToPoint()

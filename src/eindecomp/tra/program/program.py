@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from eindecomp.graph.work import operations
 from eindecomp.planner.space.cut import parts_of
 from eindecomp.planner.space.overlaps import moved, totals
 from eindecomp.tra.program.buffers import Role
@@ -21,9 +22,10 @@ from eindecomp.tra.program.steps import (
     ReduceScatter,
     kind_of,
 )
+from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.space.mesh import Mesh
@@ -56,6 +58,17 @@ class Program:
                 found[buffer.tensor].append(buffer)
         return {name: tuple(given) for name, given in found.items()}
 
+    def layouts_of(self, name: str) -> tuple[Tiling, ...]:
+        """The layouts in which an input is placed: those that steps read, one of all of it first.
+
+        Where steps read parts of it only, or nothing, every device has the whole beside those.
+        """
+        shape = self.graph[name].shape
+        wanted = [buffer.tiling for buffer in self.inputs[name]]
+        whole = [tiling for tiling in wanted if tiling.has_all(shape)]
+        first = whole[0] if whole else Tiling(uncut(shape))
+        return (first, *(tiling for tiling in wanted if tiling != first))
+
     def on(self, device: int) -> DeviceRow:
         """What one device does, receives from whom and sends to whom."""
         return row_of(self.mesh, self.buffers, self.steps, device)
@@ -79,6 +92,11 @@ class Program:
                 return home.item * home.tiling.elements(self.mesh) // ways * (ways - 1)
             case _:
                 return 0
+
+    @cached_property
+    def operations(self) -> int:
+        """The scalar operations of all vertices that are computed."""
+        return sum(operations(self.graph, self.graph[name]) for name in self.bytes_by_vertex)
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -112,11 +130,11 @@ class Program:
         counted = ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
         lines = [f"{len(self.steps)} steps on {self.devices} devices: {counted}"]
         lines.append(f"{self.moved:,} bytes move")
-        return "\n".join([*lines, *(self._line(step) for step in self.steps)])
-
-    def _line(self, step: Step) -> str:
-        """A step in one line."""
         named = [f"{buffer}#{buffer.number}" for buffer in self.buffers]
+        return "\n".join([*lines, *(self._line(step, named) for step in self.steps)])
+
+    def _line(self, step: Step, named: Sequence[str]) -> str:
+        """A step in one line."""
         match step:
             case Load() | Generate():
                 return f"{kind_of(step)} {named[step.into]}"

@@ -107,7 +107,7 @@ def step_on(mesh: Mesh, buffers: Sequence[Buffer], step: Step, device: int) -> D
             return DeviceStep(step, box_on(mesh, home, device), (), own)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 10)
 def _reduction(
     mesh: Mesh, home: Cut, axes: int, split: int, device: int
 ) -> tuple[Box, tuple[int, ...], Exchange]:

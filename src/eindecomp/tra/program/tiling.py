@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import Cut, nested_axes, parts_of, span_of, used_axes
+from eindecomp.planner.space.cut import Cut, is_plain, nested_axes, parts_of, span_of, used_axes
 from eindecomp.planner.space.overlaps import totals
 from eindecomp.planner.space.view import Dim
 from eindecomp.tra.boxes import Box, shares
@@ -36,6 +36,11 @@ class Tiling:
             return tile
         place, count = place_along(mesh, self.split, device)
         return shares(tile, count)[place]
+
+    def has_all(self, shape: Sequence[int]) -> bool:
+        """Whether every element of a tensor is on some device."""
+        ends = [(span.start, span.stop) for span in self.cut]
+        return ends == [(0, size) for size in shape] and is_plain(self.cut)
 
     def elements(self, mesh: Mesh) -> int:
         """How many elements all devices have together."""
@@ -103,16 +108,6 @@ def ends(mesh: Mesh, span: Span, index: int) -> tuple[int, int]:
         return span.start, span.stop
     low, high = (k * span.units // parts for k in (index, index + 1))
     return span.start + span.scale * low, span.start + span.scale * high
-
-
-def is_plain(cut: Cut) -> bool:
-    """Whether no axis cuts two dimensions, as it does on a diagonal."""
-    used = 0
-    for span in cut:
-        if used & (span.axes | span.inner):
-            return False
-        used |= span.axes | span.inner
-    return True
 
 
 def replicated_axes(mesh: Mesh, cut: Cut) -> int:

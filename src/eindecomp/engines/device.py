@@ -1,0 +1,187 @@
+"""A device with arrays of its own: what it holds, what it computes alone, what it has received."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.errors import RunError
+from eindecomp.graph.ops import Fill
+from eindecomp.tra.boxes import inside, meet, shape_of, show_box, volume, within
+from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from eindecomp.kernels.library import KernelLibrary
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.tra.boxes import Box
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.row import DeviceStep
+
+
+@dataclass(slots=True)
+class HeldBlock:
+    """A device's block of a buffer: one array, or one for each number of a partial result."""
+
+    box: Box
+    arrays: tuple[Any, ...]
+    owned: int
+    """Bytes that were allocated for it: none where it is a view or belongs to the caller."""
+    arrived: list[Box] | None = None
+    """While it is put together, the blocks that are there, which do not overlap; else None."""
+
+    def has(self, box: Box) -> bool:
+        """Whether all of a block is there."""
+        if self.arrived is None:
+            return True
+        shared = (meet(box, block) for block in self.arrived)
+        return sum(volume(block) for block in shared if block is not None) == volume(box)
+
+
+@dataclass(slots=True)
+class Device:
+    """The arrays of one device, by buffer, during one run of a program."""
+
+    program: Program
+    number: int
+    library: KernelLibrary
+    scalars: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    buffers: dict[int, HeldBlock] = field(default_factory=dict[int, HeldBlock])
+    bytes_held: int = 0
+    peak: int = 0
+    received: int = 0
+    """Bytes that were copied from other devices."""
+
+    # What it computes alone
+
+    def generate(self, own: DeviceStep) -> None:
+        """Make the device's block of a fill."""
+        step, graph = own.step, self.program.graph
+        assert isinstance(step, Generate)  # noqa: S101
+        op = graph[self.program.buffers[step.into].tensor].op
+        assert isinstance(op, Fill)  # noqa: S101
+        held = self.allocate(step.into)
+        self.library.fill(op, held.arrays[0], own.box, self.scalars, graph.scalars)
+        held.arrived = None
+
+    def compute(self, own: DeviceStep) -> None:
+        """Call the kernel of a vertex for the device's tile."""
+        step, graph = own.step, self.program.graph
+        assert isinstance(step, Compute)  # noqa: S101
+        operands = [
+            None if read is None or box is None else self.read(read.buffer, box)[0]
+            for read, box in zip(step.reads, own.reads, strict=True)
+        ]
+        held = self.allocate(step.into)
+        out = held.arrays
+        kernel, scalars = self.library.kernel(graph, graph[step.vertex]), [*self.scalars.values()]
+        if step.is_partial:
+            kernel.partial(operands, out, scalars)
+        else:
+            kernel.whole(operands, out[0], scalars)
+        held.arrived = None
+
+    def reduce(self, own: DeviceStep, parts: Iterable[tuple[Any, ...]]) -> None:
+        """Combine partial results, in their order, and finish the device's block of the result.
+
+        Each part is an array of `fetch`, or several, taken one at a time: the first becomes the
+        total, so that no more than two parts are held at once.
+        """
+        step = own.step
+        assert isinstance(step, ReduceScatter)  # noqa: S101
+        home = self.allocate(step.into)
+        if not volume(own.box):
+            return
+        kernel = self.library.kernel(self.program.graph, self.program.graph[step.vertex])
+        parts = iter(parts)
+        total = next(parts)
+        for part in parts:
+            kernel.combine(total, part)
+            self._drop(part)
+        kernel.finish(total, home.arrays[0][within(own.box, home.box)])
+        self._note(home, own.box)
+        self._drop(total)
+
+    # What it holds
+
+    def allocate(self, buffer: int) -> HeldBlock:
+        """New arrays for the device's block of a buffer, of which nothing has arrived yet."""
+        made = self.program.buffers[buffer]
+        box = made.box(self.program.mesh, self.number)
+        held = HeldBlock(box, self._arrays(box, made.types), 0, [])
+        held.owned = sum(array.nbytes for array in held.arrays)
+        self.hold(buffer, held)
+        return held
+
+    def _arrays(self, box: Box, types: Sequence[DType]) -> tuple[Any, ...]:
+        return tuple(self.library.empty(shape_of(box), dtype) for dtype in types)
+
+    def hold(self, buffer: int, held: HeldBlock) -> None:
+        """Keep a block under the number of its buffer."""
+        self.buffers[buffer] = held
+        self._grow(held.owned)
+
+    def free(self, buffer: int) -> int:
+        """Let go of a buffer; how many bytes that frees."""
+        owned = self._held(buffer, "frees").owned
+        del self.buffers[buffer]
+        self.bytes_held -= owned
+        return owned
+
+    def read(self, buffer: int, box: Box) -> tuple[Any, ...]:
+        """A block of what the device holds; it is an error if it does not hold all of it."""
+        held = self._held(buffer, "reads")
+        if not volume(box):  # which lies nowhere, and yet has sides
+            return self._arrays(box, self.program.buffers[buffer].types)
+        reads = f"device {self.number} reads {self.program.buffers[buffer].tensor}{show_box(box)}"
+        if not inside(box, held.box):
+            raise RunError(f"{reads} and holds only {show_box(held.box)}")
+        if not held.has(box):
+            raise RunError(f"{reads}, not all of which has arrived")
+        return self._within(held, box)
+
+    def _held(self, buffer: int, does: str) -> HeldBlock:
+        held = self.buffers.get(buffer)
+        if held is None:
+            what = self.program.buffers[buffer].tensor
+            raise RunError(f"device {self.number} {does} {what}, of which it holds nothing")
+        return held
+
+    def _within(self, held: HeldBlock, box: Box) -> tuple[Any, ...]:
+        return tuple(array[within(box, held.box)] for array in held.arrays)
+
+    def _note(self, held: HeldBlock, box: Box) -> None:
+        """Note that a block has arrived."""
+        if held.arrived is not None:
+            held.arrived.append(box)
+
+    # What it takes from others
+
+    def fetch(self, peer: Device, buffer: int, box: Box) -> tuple[Any, ...]:
+        """A copy of a block that a peer holds, for as long as one step lasts."""
+        arrays = self._arrays(box, self.program.buffers[buffer].types)
+        self._grow(sum(array.nbytes for array in arrays))
+        for target, source in zip(arrays, peer.read(buffer, box), strict=True):
+            self.copy(target, source, peer.number)
+        return arrays
+
+    def copy_block(self, into: int, peer: Device, buffer: int, box: Box) -> None:
+        """Copy a block of a buffer that a peer holds into a buffer of this device."""
+        held = self._held(into, "writes to")
+        for target, source in zip(self._within(held, box), peer.read(buffer, box), strict=True):
+            self.copy(target, source, peer.number)
+        self._note(held, box)
+
+    def copy(self, target: Any, source: Any, peer: int) -> None:
+        """Copy a peer's elements, counting their bytes unless the peer is this device itself."""
+        self.library.copy(target, source)
+        if peer != self.number:
+            self.received += target.nbytes
+
+    def _drop(self, arrays: Sequence[Any]) -> None:
+        self.bytes_held -= sum(array.nbytes for array in arrays)
+
+    def _grow(self, count: int) -> None:
+        self.bytes_held += count
+        self.peak = max(self.peak, self.bytes_held)

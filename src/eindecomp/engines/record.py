@@ -1,0 +1,97 @@
+"""`RunRecord`: what a run tells while it goes, and its `Stats` in the end."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from eindecomp.engines.events import BytesMoved, Event, RunStarted, TaskFinished, TaskStarted
+from eindecomp.engines.result import Result, Stats
+from eindecomp.errors import EinDecompError, RunError
+from eindecomp.tra.boxes import show_box
+from eindecomp.tra.program.memory import peak_on
+from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from eindecomp.engines.engine import Listener
+    from eindecomp.engines.tensor import Tensor
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.row import DeviceStep
+    from eindecomp.tra.program.steps import Step
+
+
+class RunRecord:
+    """The record of one run of a program, kept step by step; times begin when it is made."""
+
+    def __init__(self, program: Program, on_event: Listener | None) -> None:
+        self.program, self.on_event = program, on_event
+        self.start = perf_counter()
+        self.bytes_by_vertex = {s.vertex: 0 for s in program.steps if isinstance(s, Compute)}
+        working = sum(isinstance(s, Compute | Generate | ReduceScatter) for s in program.steps)
+        self.tasks = working * program.devices
+        self.tell(RunStarted(self.tasks))
+
+    def tell(self, event: Event) -> None:
+        """Report an event, if somebody listens."""
+        if self.on_event is not None:
+            self.on_event(event)
+
+    @contextmanager
+    def task(self, own: DeviceStep, device: int, worker: int = 0) -> Generator[None]:
+        """Report the start and end of a device's part of a step, if that computes anything.
+
+        What a kernel raises becomes a `RunError` that names the vertex, the tile and the device.
+        """
+        step, kind = own.step, kind_of(own.step)
+        if not isinstance(step, Compute | Generate | ReduceScatter):
+            yield
+            return
+        name = self.program.buffers[step.into].tensor
+        begun = self._now()
+        self.tell(TaskStarted(name, kind, device, worker, begun))
+        try:
+            yield
+        except RunError:
+            raise
+        except Exception as error:
+            ours = isinstance(error, EinDecompError)
+            why = str(error) if ours else f"{type(error).__name__}: {error}"
+            where = f"{self.program.graph[name]}, tile {show_box(own.box)} on device {device}"
+            raise RunError(f"{where}: {why}") from error
+        self.tell(TaskFinished(name, kind, device, worker, begun, self._now()))
+
+    def moved(self, step: Step, count: int) -> None:
+        """Note that devices have received so many bytes in a step."""
+        if count:
+            vertex: str = getattr(step, "vertex")  # noqa: B009 - only steps with one move anything
+            self.bytes_by_vertex[vertex] += count
+            self.tell(BytesMoved(vertex, kind_of(step), count, self._now()))
+
+    def result(
+        self, tensors: Mapping[str, Tensor], *, placed: int = 0, peak: int | None = None
+    ) -> Result:
+        """The outputs among `tensors` with what the run took.
+
+        `placed` are the bytes that moved to bring given tensors into the wanted layouts, `peak` the
+        most that a device held, by default what the memory model says.
+        """
+        program = self.program
+        if peak is None:
+            peak = max(peak_on(program, device).bytes for device in range(program.devices))
+        stats = Stats(
+            self._now(),
+            program.operations,
+            sum(self.bytes_by_vertex.values()),
+            self.bytes_by_vertex,
+            peak,
+            self.tasks,
+            workers=1,
+            bytes_placed=placed,
+        )
+        return Result({v.name: tensors[v.name] for v in program.graph.outputs}, stats)
+
+    def _now(self) -> float:
+        return perf_counter() - self.start
