@@ -62,7 +62,7 @@ class OwnMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CallGroup:
     """Calls that are carried out together, often only one."""
 
     run: Bound
@@ -71,20 +71,20 @@ class Step:
     """The arrays that nobody uses afterwards."""
 
 
-def steps_of(schedule: Schedule, bound: Sequence[Bound]) -> tuple[Step, ...]:
+def steps_of(schedule: Schedule, bound: Sequence[Bound]) -> tuple[CallGroup, ...]:
     """The calls of a schedule in order, with those of a large vertex at once."""
     graph, seconds = schedule.graph, schedule.seconds_by_vertex
     least = APART if schedule.seconds >= TOGETHER else inf
     numbered = zip(schedule.calls, bound, schedule.dropped_after, strict=True)
-    found: list[Step] = []
+    found: list[CallGroup] = []
     for vertex, group in groupby(numbered, key=lambda each: each[0].vertex):
         own = [*group]
         calls = tuple(call for call, _, _ in own)
         if len(own) > 1 and seconds[vertex] >= least and all(map(_is_whole, calls)):
             dropped = tuple(key for _, _, keys in own for key in keys)
-            found.append(Step(bind_together(graph, calls), calls, dropped))
+            found.append(CallGroup(bind_together(graph, calls), calls, dropped))
         else:
-            found += [Step(run, (call,), keys) for call, run, keys in own]
+            found += [CallGroup(run, (call,), keys) for call, run, keys in own]
     return tuple(found)
 
 
@@ -92,7 +92,7 @@ def _is_whole(call: KernelCall) -> bool:
     return call.kind == "compute" and not call.is_partial
 
 
-def is_for_one(schedule: Schedule, steps: Sequence[Step]) -> bool:
+def is_for_one(schedule: Schedule, steps: Sequence[CallGroup]) -> bool:
     """Whether the calling thread is to carry calls out: if little is left that others could do."""
     if schedule.is_short:
         return True
@@ -103,7 +103,10 @@ def is_for_one(schedule: Schedule, steps: Sequence[Step]) -> bool:
 
 
 def run_alone(
-    schedule: Schedule, steps: Sequence[Step], arrays: dict[Key, Any], scalars: Sequence[object]
+    schedule: Schedule,
+    steps: Sequence[CallGroup],
+    arrays: dict[Key, Any],
+    scalars: Sequence[object],
 ) -> dict[Key, Any]:
     """Carry all calls out; the arrays that are left, outputs among them."""
     memory = OwnMemory(arrays, scalars, schedule.shapes)

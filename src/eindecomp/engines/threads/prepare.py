@@ -25,7 +25,7 @@ from eindecomp.tra.program.tiling import Tiling, uncut
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eindecomp.engines.threads.alone import Step
+    from eindecomp.engines.threads.alone import CallGroup
     from eindecomp.engines.threads.bind import Bound
     from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.engines.threads.tiled import TiledProgram
@@ -53,7 +53,7 @@ class ReadyToRun:
         self.schedule: Schedule = schedule(tiled)
         graph = self.schedule.graph
         self.bound: tuple[Bound, ...] = tuple(bind(graph, call) for call in self.schedule.calls)
-        self.steps: tuple[Step, ...] = steps_of(self.schedule, self.bound)
+        self.steps: tuple[CallGroup, ...] = steps_of(self.schedule, self.bound)
         """The same for one thread."""
         self.is_shared = any(len(step.calls) > 1 for step in self.steps)
         """Whether other cores take part then."""
