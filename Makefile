@@ -53,6 +53,7 @@ bench: $(VENV)/ready
 	$(BIN)/python benchmarks/run_einsum.py
 	$(BIN)/python benchmarks/solve_chain.py
 	$(BIN)/python benchmarks/plan_llama.py
+	$(BIN)/python benchmarks/programs.py
 	$(BIN)/python benchmarks/solve_contest.py
 	$(BIN)/eindecomp bench chain
 	$(BIN)/eindecomp bench ffnn
