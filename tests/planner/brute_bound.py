@@ -16,6 +16,8 @@ from eindecomp import EinSum, Graph, Vertex
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eindecomp.planner.plan import Plan
+
 Parts = dict[str, int]
 """Label to number of pieces."""
 
@@ -122,3 +124,12 @@ def brute_bound(graph: Graph, devices: int) -> int:
 def decompositions(graph: Graph, devices: int) -> int:
     """How many decompositions there are."""
     return prod(len(viable(graph.label_sizes(v), devices)) for v in made(graph))
+
+
+def check_bound_plan(plan: Plan) -> None:
+    """The parts of a plan are viable, and they cost what the plan says."""
+    for vertex in made(plan.graph):
+        sizes = plan.graph.label_sizes(vertex)
+        parts = {label: plan.parts[vertex.name][label] for label in sizes}
+        assert parts in viable(sizes, plan.devices)
+    assert plan.cost == bound_of(plan.graph, plan.parts)

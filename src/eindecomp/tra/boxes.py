@@ -1,36 +1,13 @@
-"""Boxes: blocks of a tensor's elements, and who holds which."""
+"""Boxes: blocks of a tensor's elements."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from eindecomp.planner.space.cut import interval
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
-
-    Ints = NDArray[np.int64]
 
 Range = tuple[int, int]
 Box = tuple[Range, ...]
 """From where to where it reaches along each dimension."""
-
-
-@lru_cache(maxsize=1 << 12)
-def boxes_of(mesh: Mesh, cut: Cut) -> tuple[Box, ...]:
-    """The box that a cut gives each device."""
-    ends = [tuple(end.tolist() for end in interval(mesh, span)) for span in cut]
-    if not ends:
-        return ((),) * mesh.devices
-    return tuple(zip(*(zip(low, high, strict=True) for low, high in ends), strict=True))
 
 
 def volume(box: Box) -> int:

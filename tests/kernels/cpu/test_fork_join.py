@@ -133,14 +133,18 @@ def test_the_code_says_where_everything_is(machine: str) -> None:
     assert ("hint" in text) == machine.startswith("a")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
-@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "add"),
+    [
+        *((dtype, False) for dtype in ("float32", "float64", "bfloat16", "complex64")),
+        *((dtype, True) for dtype in ("float32", "float64", "complex64")),  # others round twice
+    ],
+)
 def test_tiles_at_once_are_those_one_by_one(dtype: str, add: bool) -> None:
     text = f"input X[i: 48, j: 64] {dtype}, Y[j, k: 96] {dtype}"
     graph = ed.parse(f"{text}\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z")
     kernel = library_of("numpy").kernel(graph, graph["Z"])
-    if add and not kernel.adds:
-        pytest.skip("would round twice")
+    assert kernel.adds or not add
     rng = np.random.default_rng(0)
     of = graph["Z"].dtype
     x, y = (rng.standard_normal(shape).astype(of) for shape in ((48, 64), (64, 96)))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from brute_bound import bound_of, made
-from brute_bound import viable as brute_viable
+from brute_bound import check_bound_plan, made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import random_graph
@@ -24,16 +23,7 @@ def test_the_tree_program_is_exact_on_trees(seed, devices):
     found = plan(graph, devices, objective="bound", solver="tree", rewrite=False)
     exact = plan(graph, devices, objective="bound", solver="exact", rewrite=False)
     assert found.cost == found.bound == exact.cost
-    check(found)
-
-
-def check(found) -> None:
-    """The parts are viable, and they cost what the plan says."""
-    for vertex in made(found.graph):
-        sizes = found.graph.label_sizes(vertex)
-        parts = {label: found.parts[vertex.name][label] for label in sizes}
-        assert parts in brute_viable(sizes, found.devices)
-    assert found.cost == bound_of(found.graph, found.parts)
+    check_bound_plan(found)
 
 
 @given(seed=SEEDS, devices=DEVICES)
