@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import eindecomp as ed
-from eindecomp.graph.ops import Input
+from eindecomp.graph.ops import Fill, Input
 from eindecomp.lang.monoid import BUILTIN
 from eindecomp.lang.scalar import FUNCTIONS, Arg, Call, Const, Expr, Scalar
 
@@ -63,7 +63,21 @@ def graphs(draw: st.DrawFn, *, smooth: bool = False, dtype: str = "float64") -> 
         st.lists(st.sampled_from(made), min_size=1, max_size=3, unique_by=lambda v: v.name)
     )
     g.output(*chosen)
+    _tie(draw, g)
     return g
+
+
+def _tie(draw: st.DrawFn, g: ed.Graph) -> None:
+    """Tie an input to an output, if there is one that can become it."""
+    pairs = [
+        (given.name, made.name)
+        for given in g.inputs
+        for made in g.outputs
+        if (given.shape, given.dtype) == (made.shape, made.dtype)
+        and not isinstance(made.op, Input | Fill)
+    ]
+    if pairs and draw(st.booleans()):
+        g.tie(*draw(st.sampled_from(pairs)))
 
 
 def _pick(draw: st.DrawFn, g: ed.Graph) -> ed.Vertex:

@@ -61,6 +61,7 @@ def test_random_graphs(graph: ed.Graph) -> None:
     values = arrays(graph)
     assume(np.isfinite(ed.evaluate(graph, values)["loss"]))
     check(graph, values, "loss", [v.name for v in graph.inputs])
+    assert ed.grad(graph, "loss", [v.name for v in graph.inputs]).ties == graph.ties
 
 
 STATEMENTS = [

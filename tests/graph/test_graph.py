@@ -44,6 +44,18 @@ def test_equality_is_structural() -> None:
     assert other == g
 
 
+def test_ties_are_part_of_a_graph() -> None:
+    g, h = (ed.parse("input W[i: 3], X[i]\nV[i] <- W[i] * X[i]\noutput V") for _ in range(2))
+    g.tie(g["W"], "V")
+    assert g.ties == {"W": "V"}
+    assert g != h
+    h.tie("W", "V")
+    assert (g, hash(g)) == (h, hash(h))
+    g._ties["X"] = "V"  # as a broken pass might leave it
+    with pytest.raises(ed.GraphError, match="'V' is tied to two inputs"):
+        g.verify()
+
+
 WRONG: list[tuple[Callable[[ed.Graph], object], str]] = [
     (lambda g: g.input("X", {"i": 3}), "the name 'X' is taken"),
     (lambda g: g.input("a b", {"i": 3}), "cannot name a tensor"),
@@ -87,6 +99,11 @@ WRONG: list[tuple[Callable[[ed.Graph], object], str]] = [
     (lambda g: g.einsum("ij->i", "X", sizes={"i": 4}), "size 4 of label 'i' does not fit"),
     (lambda g: g.einsum("ij->i", "X", sizes={"q": 4}), "size 4 of label 'q' does not fit"),
     (lambda g: g.output("Z"), "an output already"),
+    (lambda g: g.tie("W", "Z"), "no input 'W'"),
+    (lambda g: g.tie("X", "Z"), r"X\[i,j\] is float32 \[3, 4\], but Z"),
+    (lambda g: g.tie(small()["Z"], g["X"]), "no input 'Z'"),
+    (lambda g: g.tie(ed.Graph().input("X", {"i": 9}), "Z"), "belongs to another graph"),
+    (lambda g: g.tie("X", 5), "expected a tensor or its name, got 5"),
     # What is no tensor, name, size, … at all.
     (lambda g: g.einsum(5, "X"), "expected a spec string, got 5"),
     (lambda g: g.einsum("ij->i", 5), "expected a tensor or its name, got 5"),

@@ -43,6 +43,9 @@ STATEMENTS = [
     "input X[i: 3, j: 3]\nZ[i, wide: 5] <- X[i,i]",
     "input input_[in_: 3]\nfill_[in_] <- input_[in_]",
     "input naïve[größe: 3]\nZ[größe] <- exp(naïve[größe])",
+    "input W[i: 3]\nV[i] <- 2 * W[i]\noutput V\ntie W <- V",
+    "input A[i: 3], B[j: 3], tie[tie: 3]\nC[i] <- A[i] + tie[i]\nD[i] <- A[i] - B[i]\n"
+    "output C, D\ntie B <- C, A <- D",
     "monoid m(x; y) = max(x, y) identity -inf\ninput X[i: 3]\nZ[] <- m X[i]",
     "monoid p(a, b; c, d) = (a + c, b * d) identity (0, 1)\ninput X[i: 3]\nZ[] <- p.1 (X[i], X[i])",
     "monoid p(a, b; c, d) = (a + c, b * d) identity (0, 1) finish a / b grad (1 / d, result / b)\n"

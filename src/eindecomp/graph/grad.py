@@ -88,7 +88,8 @@ def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
             for position, adjoint in _input_adjoints(grown, vertex, adjoints[vertex.name], needed):
                 parts[vertex.inputs[position]].append(adjoint)
     gradients = {v.name: adjoints.get(v.name) or _constant(grown, v, 0) for v in wanted}
-    grown.output(*(v.name for v in graph.outputs), *gradients.values())
+    outputs = [*(v.name for v in graph.outputs), *gradients.values()]
+    grown.end(outputs, graph.ties)
     # A gradient has its plain name even when it is the sum of parts that took that name first.
     swaps = {old: _gradient_name(graph, name) for name, old in gradients.items()}
     return _rename(grown, {new: old for old, new in swaps.items()} | swaps)
@@ -123,7 +124,8 @@ def _rename(graph: Graph, names: Mapping[str, str]) -> Graph:
         for v in graph.vertices.values()
     )
     outputs = [names.get(v.name, v.name) for v in graph.outputs]
-    return Graph.of(vertices, outputs, graph.scalars)
+    ties = {names.get(name, name): names.get(of, of) for name, of in graph.ties.items()}
+    return Graph.of(vertices, outputs, graph.scalars, ties=ties)
 
 
 def _total(graph: Graph, vertex: Vertex, parts: list[str]) -> str:

@@ -13,14 +13,16 @@ from eindecomp.errors import GraphError, naming, suggest
 from eindecomp.graph.checks import expect, fill_value, label_map
 from eindecomp.graph.einsum_spec import read_einsum
 from eindecomp.graph.infer import infer
+from eindecomp.graph.monoids import monoid_of, register
 from eindecomp.graph.ops import Concat, Fill, Input, Op
 from eindecomp.graph.specs import gather_op, reshape_op, scatter_op, slice_op
+from eindecomp.graph.ties import check_tie
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_scalar, write_vertex
 from eindecomp.lang import dtypes
 from eindecomp.lang.declare import declaration
 from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum
-from eindecomp.lang.monoid import BUILTIN, PROD, SUM, Monoid, find_monoid
+from eindecomp.lang.monoid import PROD, SUM, Monoid
 from eindecomp.lang.names import CONSTANTS, MAX_LENGTH, check_name
 from eindecomp.lang.scalar import Arg, Expr, Number
 from eindecomp.lang.spec import parse_spec
@@ -37,7 +39,7 @@ Tensor = Vertex | str
 
 
 class Graph:
-    """A computation: inputs, run-time scalars, vertices and outputs.
+    """A computation: inputs, run-time scalars, vertices, outputs, and ties from run to run.
 
     >>> g = Graph()
     >>> X, Y = g.input("X", {"i": 100, "j": 200}), g.input("Y", {"j": 200, "k": 50})
@@ -48,17 +50,18 @@ class Graph:
     Z[i,k] <- sum (X[i,j] - Y[j,k])**2
     output Z
 
-    It is equal to another with the same vertices, scalars and outputs, and hashes by them: one that
-    serves as a key must not be added to any more.
+    It is equal to another with the same vertices, scalars, outputs and ties, and hashes by them:
+    one that serves as a key must not be added to any more.
     """
 
-    __slots__ = ("_avoid", "_counts", "_monoids", "_outputs", "_scalars", "_vertices")
+    __slots__ = ("_avoid", "_counts", "_monoids", "_outputs", "_scalars", "_ties", "_vertices")
 
     def __init__(self) -> None:
         self._vertices: dict[str, Vertex] = {}
         self._scalars: dict[str, DType] = {}
         self._monoids: dict[str, Monoid] = {}
         self._outputs: dict[str, None] = {}
+        self._ties: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._avoid: Container[str] = ()
 
@@ -69,6 +72,7 @@ class Graph:
         outputs: Iterable[str],
         scalars: Mapping[str, DType],
         avoid: Container[str] = (),
+        ties: Mapping[str, str] | None = None,
     ) -> Graph:
         """Build a graph from finished vertices, in topological order.
 
@@ -79,8 +83,7 @@ class Graph:
         graph._scalars.update(scalars)
         for vertex in vertices:
             graph.append(vertex)
-        for name in outputs:
-            graph.output(name)
+        graph.end(outputs, ties or {})
         return graph
 
     # Reading
@@ -99,6 +102,11 @@ class Graph:
     def outputs(self) -> tuple[Vertex, ...]:
         """The vertices whose arrays the user gets."""
         return tuple(self._vertices[name] for name in self._outputs)
+
+    @property
+    def ties(self) -> Mapping[str, str]:
+        """The inputs that are what the last run left of a result, each with that result."""
+        return self._ties
 
     @property
     def scalars(self) -> Mapping[str, DType]:
@@ -130,12 +138,12 @@ class Graph:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
             return NotImplemented
-        mine = (self._vertices, list(self._outputs), self._scalars)
-        return mine == (other._vertices, list(other._outputs), other._scalars)
+        mine = (self._vertices, list(self._outputs), self._scalars, self._ties)
+        return mine == (other._vertices, list(other._outputs), other._scalars, other._ties)
 
     def __hash__(self) -> int:
-        scalars = frozenset(self._scalars.items())
-        return hash((frozenset(self._vertices.values()), tuple(self._outputs), scalars))
+        more = frozenset(self._scalars.items()), frozenset(self._ties.items())
+        return hash((frozenset(self._vertices.values()), tuple(self._outputs), more))
 
     def __str__(self) -> str:
         lines = [write_scalar(name, dtype) for name, dtype in self._scalars.items()]
@@ -143,6 +151,7 @@ class Graph:
         lines += [write_vertex(vertex) for vertex in self._vertices.values()]
         if self._outputs:
             lines.append(f"output {', '.join(self._outputs)}")
+        lines += [f"tie {name} <- {result}" for name, result in self._ties.items()]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -184,6 +193,10 @@ class Graph:
         for name in self._outputs:
             if name not in seen:
                 raise GraphError(f"output {name!r} is not a tensor of the graph")
+        ties: dict[str, str] = {}
+        for name, result in self._ties.items():
+            check_tie(seen, self._outputs, ties, name, result)
+            ties[name] = result
 
     # Adding
 
@@ -208,6 +221,24 @@ class Graph:
             if name in self._outputs:
                 raise GraphError(f"{name!r} is an output already")
             self._outputs[name] = None
+
+    def tie(self, tensor: Tensor, result: Tensor) -> None:
+        """Say that an input is what the last run left of an output, as weights are in training.
+
+        Both then lie in the same place, so that nothing moves between two runs.
+        """
+        name, of = (
+            self._own(t) if isinstance(t, Vertex) else expect(t, str, "a tensor or its name")
+            for t in (tensor, result)
+        )
+        check_tie(self._vertices, self._outputs, self._ties, name, of)
+        self._ties[name] = of
+
+    def end(self, outputs: Iterable[str], ties: Mapping[str, str]) -> None:
+        """Mark outputs and tie inputs, as those of another graph that this one is made of."""
+        self.output(*outputs)
+        for name, result in ties.items():
+            self.tie(name, result)
 
     def einsum(
         self,
@@ -241,7 +272,7 @@ class Graph:
             join, operands = canonical_inputs(join, operands)
             labels = tuple(labels for _, labels in operands)
             names = [operand for operand, _ in operands]
-            monoid = self._monoid(agg)
+            monoid = monoid_of(agg, self._monoids)
             if {label for part in labels for label in part} <= set(output) and monoid.is_plain:
                 op = make_einsum(labels, output, join, None)
                 # Even with nothing to aggregate, a sum that is asked for counts truth values.
@@ -326,7 +357,7 @@ class Graph:
             what = "by another statement or by a vertex of a macro"
             raise GraphError(f"the name {vertex.name!r} is taken, {what}")
         if isinstance(vertex.op, EinSum) and vertex.op.agg is not None:
-            self._register(vertex.op.agg)
+            register(vertex.op.agg, self._monoids)
         self._vertices[vertex.name] = vertex
         return vertex
 
@@ -367,29 +398,3 @@ class Graph:
         if self._vertices.get(tensor.name) != tensor:
             raise GraphError(f"tensor {tensor.name!r} belongs to another graph")
         return tensor.name
-
-    def _monoid(self, agg: str | Monoid | None) -> Monoid:
-        if agg is None:
-            return SUM
-        if isinstance(agg, Monoid):
-            return agg
-        known = {**BUILTIN, **self._monoids}
-        found = find_monoid(expect(agg, str, "an aggregation or its name"), known)
-        if found is None:
-            hint = suggest(agg, known)
-            raise GraphError(f"{agg!r} is not a known commutative monoid{hint}")
-        return found
-
-    def _register(self, monoid: Monoid) -> None:
-        name = monoid.base_name
-        if BUILTIN.get(monoid.name) == monoid:
-            return
-        if name in BUILTIN:
-            raise GraphError(f"aggregation {name!r} is built in and cannot be redefined")
-        before = self._monoids.get(name)
-        if before == monoid:
-            return
-        if before is None or (before.name != name and before.select(0) == monoid.select(0)):
-            self._monoids[name] = monoid
-        elif before.select(0) != monoid.select(0) or (monoid.name == name and before != monoid):
-            raise GraphError(f"aggregation {name!r} is defined in two ways")

@@ -28,10 +28,11 @@ def check_inputs(
         raise InputError(f"inputs must be given by name, as a dict; got {type(inputs).__name__}")
     if known is None:
         known = {vertex.name: vertex for vertex in graph.inputs}
-    if set(inputs) != {*known, *graph.scalars}:
-        _refuse_names(inputs, [*known, *graph.scalars])
+    types = graph.scalars
+    if inputs.keys() != (known.keys() | types.keys() if types else known.keys()):
+        _refuse_names(inputs, [*known, *types])
     arrays = {name: read(inputs[name], vertex) for name, vertex in known.items()}
-    scalars = {name: to_scalar(inputs[name], name, t) for name, t in graph.scalars.items()}
+    scalars = {name: to_scalar(inputs[name], name, t) for name, t in types.items()} if types else {}
     return arrays, scalars
 
 

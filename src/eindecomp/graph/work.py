@@ -1,21 +1,32 @@
-"""How many scalar operations vertices take: what objectives predict and engines report."""
+"""How many scalar operations vertices take: what objectives predict and engines report.
+
+A product of three or more tensors that is summed, a fused contraction, is not computed point by
+point: kernels contract its operands pair by pair inside a tile, block by block, without storing
+more than a block of what lies between. Its operations are those of the best such order.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from eindecomp.graph.ops import ScatterAdd
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, Expr, values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.einsum import Labels
+
+MOST_OPERANDS = 8
+"""The most operands of a fused contraction for which every order of pairs is considered."""
 
 
 @lru_cache(maxsize=2**12)
@@ -43,8 +54,95 @@ def operations(graph: Graph, vertex: Vertex) -> int:
     >>> operations(graph, graph["Z"])
     48
     """
-    each = operations_per_point(vertex.op)
-    return each * prod(_sizes(graph, vertex).values()) if each else 0
+    return tile_operations(vertex.op, _sizes(graph, vertex))
+
+
+def is_fused(op: Op) -> bool:
+    """Whether a vertex contracts more than two tensors at once, pair by pair inside each tile."""
+    return isinstance(op, EinSum) and op.is_contraction and 2 < len(op.inputs) <= MOST_OPERANDS
+
+
+def tile_operations(op: Op, sizes: Mapping[str, Any]) -> Any:
+    """All scalar operations on a tile, whose labels have these sizes: numbers, or arrays of them.
+
+    Cutting a label that some step of a fused contraction lacks makes several tiles repeat the step.
+
+    >>> from eindecomp.lang.einsum import EinSum, product
+    >>> from eindecomp.lang.monoid import SUM
+    >>> chain = EinSum((tuple("ij"), tuple("jk"), tuple("kl")), tuple("il"), product(3), SUM)
+    >>> tile_operations(chain, {"i": 2, "j": 5, "k": 5, "l": 5})  # 2·2·5·5 + 2·2·5·5
+    200
+    """
+    if is_fused(op):
+        assert isinstance(op, EinSum)  # noqa: S101 - for the type checker
+        return least_operations(op.inputs, op.output, sizes)
+    each = operations_per_point(op)
+    return each * prod(sizes.values()) if each else 0
+
+
+def least_operations(inputs: Sequence[Labels], output: Labels, sizes: Mapping[str, Any]) -> Any:
+    """The operations of the best order in which tensors are multiplied and summed pair by pair.
+
+    Labels are summed as soon as nothing else needs them.
+    """
+    return least_of_subsets(inputs, output, sizes)[(1 << len(inputs)) - 1]
+
+
+def least_of_subsets(
+    inputs: Sequence[Labels], output: Labels, sizes: Mapping[str, Any]
+) -> dict[int, Any]:
+    """The same for every subset of the tensors, given as a bit mask."""
+    labels = labels_of_subsets(inputs, output)
+    least: dict[int, Any] = {1 << k: 0 for k in range(len(inputs))}
+    for mask in range(1, 1 << len(inputs)):
+        best: Any = None
+        for one in halves(mask):
+            other = mask ^ one
+            step = pair_operations(labels[one], labels[other], labels[mask], sizes)
+            total = least[one] + least[other] + step
+            best = total if best is None else _smaller(best, total)
+        if best is not None:
+            least[mask] = best
+    return least
+
+
+def labels_of_subsets(inputs: Sequence[Labels], output: Labels) -> list[frozenset[str]]:
+    """For every subset of the tensors, as a bit mask, the labels that its product must keep."""
+    count = len(inputs)
+    within: list[frozenset[str]] = [frozenset()]
+    for mask in range(1, 1 << count):
+        rest = mask & (mask - 1)
+        within.append(within[rest].union(inputs[(mask ^ rest).bit_length() - 1]))
+    everything = (1 << count) - 1
+    kept = frozenset(output)
+    labels = [within[mask] & (within[everything ^ mask] | kept) for mask in range(1 << count)]
+    for k, own in enumerate(inputs):
+        labels[1 << k] = frozenset(own)  # a tensor by itself has not been summed yet
+    return labels
+
+
+def pair_operations(
+    one: frozenset[str], other: frozenset[str], result: frozenset[str], sizes: Mapping[str, Any]
+) -> Any:
+    """The operations of one product of two tensors: multiplying and, if it sums, adding."""
+    points = one | other
+    # Sorted, because floating-point products of the same sizes must be the same.
+    return (1 if points <= result else 2) * prod(sizes[label] for label in sorted(points))
+
+
+def halves(mask: int) -> Iterator[int]:
+    """The ways to divide a set in two, each once, by the half that has the last element."""
+    last = 1 << (mask.bit_length() - 1) if mask else 0
+    rest = mask ^ last
+    part = rest
+    while part:
+        part = (part - 1) & rest
+        yield part | last
+
+
+def _smaller(one: Any, other: Any) -> Any:
+    is_number = isinstance(one, int | float)
+    return min(one, other) if is_number else np.minimum(one, other)
 
 
 def _sizes(graph: Graph, vertex: Vertex) -> dict[str, int]:

@@ -30,6 +30,7 @@ def test_a_pass_keeps_the_computation(run: Pass, graph: ed.Graph) -> None:
     assert str(graph) == before
     assert ed.parse(str(after)) == after
     assert after.inputs == graph.inputs
+    assert after.ties == graph.ties
     assert [(v.name, v.shape, v.dtype) for v in after.outputs] == [
         (v.name, v.shape, v.dtype) for v in graph.outputs
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
+from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
 from eindecomp.graph.rewrites.remove_dead import remove_dead
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
@@ -45,7 +45,7 @@ def divide_late(graph: Graph) -> Graph:
                     break
         else:
             copy_vertex(vertex, late)
-    late.output(*(vertex.name for vertex in graph.outputs))
+    end_like(graph, late)
     return remove_dead(late)
 
 

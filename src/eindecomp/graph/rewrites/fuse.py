@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
 from eindecomp.graph.ops import Fill
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
+from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
 from eindecomp.graph.rewrites.remove_dead import remove_dead
 from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs
@@ -62,7 +62,7 @@ def fuse(graph: Graph) -> Graph:
             )
         else:
             copy_vertex(vertex, fused)
-    fused.output(*(vertex.name for vertex in graph.outputs))
+    end_like(graph, fused)
     return remove_dead(fused)
 
 

@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
 from eindecomp.graph.ops import Gather, Slice
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
+from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
@@ -34,7 +34,7 @@ def gather_early(graph: Graph) -> Graph:
     for vertex in graph.vertices.values():
         if not _exchanged(vertex, made):
             copy_vertex(vertex, made)
-    made.output(*(vertex.name for vertex in graph.outputs))
+    end_like(graph, made)
     return made
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input, Op, relabel
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
+from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.scalar import Arg
 
@@ -43,7 +43,7 @@ def merge_common(graph: Graph) -> Graph:
         if vertex.name not in merged:
             operand = (renamed[vertex.name], vertex.labels)
             merged.add_einsum(vertex.labels, [operand], Arg(0), name=vertex.name)
-        merged.output(vertex.name)
+    end_like(graph, merged)
     return merged
 
 

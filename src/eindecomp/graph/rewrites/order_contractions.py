@@ -1,28 +1,33 @@
 """Turning n-ary EinSums into binary ones, in the order that costs the least arithmetic.
 
 Where ⊗ distributes over ⊕ (products under a sum, sums under a max, …) labels are aggregated as soon
-as nothing else needs them, along the path that opt_einsum finds. Any other join with an aggregation
-has parts split off into element-wise vertices, as long as a part is no larger than the tensors
-around it; what is left stays one n-ary vertex, as element-wise joins always do.
+as nothing else needs them, along the path that opt_einsum finds, or in an order that is given. Any
+other join with an aggregation has parts split off into element-wise vertices, as long as a part is
+no larger than the tensors around it; what is left stays one n-ary vertex, as element-wise joins
+always do.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like
+from eindecomp.graph.orders import path_of, steps_of
+from eindecomp.graph.rewrites.factors import ChainFactor, chain_of, join_factors
+from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION, Kind, concrete, kind, promote
 from eindecomp.lang.einsum import EinSum, Labels
-from eindecomp.lang.monoid import Monoid, distributes
+from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import Arg, Call, Expr, Tuple, call, leaves, replace_args, used_args
 from eindecomp.lang.scalar_types import type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
+    from eindecomp.graph.orders import Order, Step
+    from eindecomp.graph.rewrites.factors import Chain
     from eindecomp.graph.vertex import Vertex
 
 Operands = list[tuple[str, Labels]]
@@ -41,92 +46,66 @@ def order_contractions(graph: Graph) -> Graph:
     Z[i] <- sum A[i,j] * Z_1[j]
     output Z
     """
+    return order_as(graph, {})[0]
+
+
+def order_as(graph: Graph, orders: Mapping[str, Order]) -> tuple[Graph, dict[str, list[str]]]:
+    """The same with given orders of some contractions, which may leave several operands together.
+
+    Also returns, for each of those, the vertices that it has become, in the order of `steps_of`.
+    """
     ordered = empty_like(graph)
+    made: dict[str, list[str]] = {}
     for vertex in graph.vertices.values():
         match vertex.op:
-            case EinSum(agg=Monoid() as agg) as op if len(used_args(op.join)) == len(op.inputs) > 2:
-                _binarise(vertex, op, agg, ordered)
+            case EinSum(agg=Monoid()) as op if len(used_args(op.join)) == len(op.inputs) > 2:
+                chain = chain_of(vertex, graph)
+                if chain is None:
+                    _split(vertex, op, ordered)
+                elif vertex.name in orders:
+                    steps = steps_of(orders[vertex.name], len(op.inputs))
+                    made[vertex.name] = _contract(vertex, chain, steps, ordered)
+                else:
+                    _contract(vertex, chain, usual_steps(chain, graph), ordered)
             case _:
                 copy_vertex(vertex, ordered)
-    ordered.output(*(vertex.name for vertex in graph.outputs))
-    return ordered
+    end_like(graph, ordered)
+    return ordered, made
 
 
-def _binarise(vertex: Vertex, op: EinSum, agg: Monoid, into: Graph) -> None:
-    if isinstance(op.join, Call) and distributes(op.join.op, agg):
-        parts = list(_chain(op.join, op.join.op))
-        if all(len(used_args(part)) <= 1 for part in parts) and _is_of_one_type(vertex, op, into):
-            _contract(vertex, op, parts, op.join.op, into)
-            return
-    _split(vertex, op, into)
+def usual_steps(chain: Chain, graph: Graph) -> list[Step]:
+    """The order of pairwise contractions that takes the fewest operations, by opt_einsum."""
+    labels = [factor.labels for factor in chain.factors]
+    sizes: dict[str, int] = {}
+    for factor in chain.factors:
+        sizes |= graph[factor.name].sizes_by(factor.labels)
+    return path_of(labels, chain.output, sizes)
 
 
-def _is_of_one_type(vertex: Vertex, op: EinSum, graph: Graph) -> bool:
-    """Whether a chain is computed in one type from its first link on: order then changes no range.
-
-    In `Y * Z * X` two narrow numbers meet first, and may wrap around or overflow as they do.
-    """
-    types = [graph[name].dtype for name in vertex.inputs]
-    whole = type_of(op.join, types, graph.scalars)
-    return all(type_of(link, types, graph.scalars) == whole for link in _links(op.join))
-
-
-def _links(expr: Expr) -> Iterator[Call]:
-    """The calls of a chain of one binary function."""
-    if isinstance(expr, Call):
-        yield expr
-        for arg in expr.args:
-            if isinstance(arg, Call) and arg.op == expr.op:
-                yield from _links(arg)
-
-
-def _chain(expr: Expr, op: str) -> Iterator[Expr]:
-    """The operands of a chain of one binary function, from left to right."""
-    if isinstance(expr, Call) and expr.op == op:
-        for arg in expr.args:
-            yield from _chain(arg, op)
-    else:
-        yield expr
-
-
-@dataclass(frozen=True, slots=True)
-class _Factor:
-    """A tensor in a chain of joins, and the map (of input 0) that is still to be applied to it."""
-
-    name: str
-    labels: Labels
-    map: Expr
-
-
-def _contract(vertex: Vertex, op: EinSum, parts: list[Expr], join: str, into: Graph) -> None:
-    maps: dict[int, Expr] = {}
-    for part in sorted(parts, key=lambda part: not used_args(part)):
-        # A literal or run-time scalar rides along with the first tensor.
-        [k] = used_args(part) or (0,)
-        mapped = replace_args(part, {k: Arg(0)})
-        maps[k] = call(join, maps[k], mapped) if k in maps else mapped
-    queue = [
-        _Factor(name, labels, maps[k])
-        for k, (name, labels) in enumerate(zip(vertex.inputs, op.inputs, strict=True))
-    ]
-    for step in _path(queue, op.output, into):
+def _contract(vertex: Vertex, chain: Chain, steps: Iterable[Step], into: Graph) -> list[str]:
+    """Join factors step by step, and say which vertices that made, in order."""
+    made: list[str] = []
+    queue = list(chain.factors)
+    for step in steps:
         picked = [queue[k] for k in step]
         queue = [factor for k, factor in enumerate(queue) if k not in step]
-        needed = {*op.output, *(label for factor in queue for label in factor.labels)}
+        needed = {*chain.output, *(label for factor in queue for label in factor.labels)}
         seen = dict.fromkeys(label for factor in picked for label in factor.labels)
-        labels = tuple(label for label in seen if label in needed) if queue else op.output
+        labels = tuple(label for label in seen if label in needed) if queue else chain.output
         is_whole = not queue and not _is_narrow(vertex)
         name = vertex.name if is_whole else into.fresh(f"{vertex.name}_1")
         operands = [(factor.name, factor.labels) for factor in picked]
-        value = _join(picked, join)
+        value = join_factors(picked, chain.join)
         if not is_whole:
-            value = _at_least(value, picked, join, vertex, into)
-        made = into.add_einsum(labels, operands, value, op.agg, name, vertex.sizes)
-        queue.append(_Factor(made.name, labels, Arg(0)))
+            value = _at_least(value, picked, chain.join, vertex, into)
+        into.add_einsum(labels, operands, value, chain.agg, name, vertex.sizes)
+        queue.append(ChainFactor(name, labels))
+        made.append(name)
     if _is_narrow(vertex):
         [wide] = queue
         rounded = call(vertex.dtype.name, Arg(0))
-        into.add_einsum(op.output, [(wide.name, wide.labels)], rounded, name=vertex.name)
+        into.add_einsum(chain.output, [(wide.name, wide.labels)], rounded, name=vertex.name)
+    return made
 
 
 def _is_narrow(vertex: Vertex) -> bool:
@@ -134,15 +113,8 @@ def _is_narrow(vertex: Vertex) -> bool:
     return vertex.dtype == "float16"
 
 
-def _join(factors: Sequence[_Factor], op: str) -> Expr:
-    first, *rest = (replace_args(factor.map, {0: Arg(k)}) for k, factor in enumerate(factors))
-    for value in rest:
-        first = call(op, first, value)
-    return first
-
-
 def _at_least(
-    value: Expr, factors: Sequence[_Factor], join: str, vertex: Vertex, graph: Graph
+    value: Expr, factors: Sequence[ChainFactor], join: str, vertex: Vertex, graph: Graph
 ) -> Expr:
     """A partial result in the type of the whole one, which a part of the factors may not reach."""
     types = [graph[factor.name].dtype for factor in factors]
@@ -154,22 +126,7 @@ def _at_least(
     if found in LOW_PRECISION:
         return call(to, value)  # which matrix products take, and compute in float32 anyway
     # Before they are joined: what is too large for the narrow type would be lost by then.
-    return _join([replace(factor, map=call(to, factor.map)) for factor in factors], join)
-
-
-def _path(factors: Sequence[_Factor], output: Labels, graph: Graph) -> list[tuple[int, ...]]:
-    """The order of pairwise contractions, as positions in a list that each step shortens."""
-    import opt_einsum  # here, because few graphs have an n-ary sum and importing it takes time
-
-    symbols: dict[str, str] = {}
-    for factor in factors:
-        for label in factor.labels:
-            symbols.setdefault(label, opt_einsum.get_symbol(len(symbols)))
-    terms = ",".join("".join(symbols[label] for label in factor.labels) for factor in factors)
-    result = "".join(symbols[label] for label in output if label in symbols)
-    shapes = [graph[factor.name].shape for factor in factors]
-    path, _ = opt_einsum.contract_path(f"{terms}->{result}", *shapes, shapes=True, optimize="auto")
-    return [tuple(step) for step in path]
+    return join_factors([replace(factor, map=call(to, factor.map)) for factor in factors], join)
 
 
 def _split(vertex: Vertex, op: EinSum, into: Graph) -> None:

@@ -18,6 +18,11 @@ def empty_like(graph: Graph) -> Graph:
     return Graph.of((), (), graph.scalars, avoid=graph.vertices)
 
 
+def end_like(graph: Graph, made: Graph) -> None:
+    """Give a rebuilt graph the outputs and the ties of the one that it was made of."""
+    made.end((vertex.name for vertex in graph.outputs), graph.ties)
+
+
 def copy_vertex(
     vertex: Vertex,
     into: Graph,

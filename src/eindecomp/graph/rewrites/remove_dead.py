@@ -20,4 +20,4 @@ def remove_dead(graph: Graph) -> Graph:
         if vertex.name in alive:
             alive.update(vertex.inputs)
     kept = (v for v in graph.vertices.values() if v.name in alive or isinstance(v.op, Input))
-    return Graph.of(kept, [v.name for v in graph.outputs], graph.scalars)
+    return Graph.of(kept, [v.name for v in graph.outputs], graph.scalars, ties=graph.ties)

@@ -16,15 +16,9 @@ from eindecomp.graph.rewrites.simplify_joins import simplify_joins
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
 
-PASSES = (
-    gather_early,
-    remove_dead,
-    simplify_joins,
-    merge_common,
-    order_contractions,
-    divide_late,
-    fuse,
-)
+BEFORE_ORDER = (gather_early, remove_dead, simplify_joins, merge_common)
+AFTER_ORDER = (divide_late, fuse)
+PASSES = (*BEFORE_ORDER, order_contractions, *AFTER_ORDER)
 
 
 def rewrite(graph: Graph) -> Graph:

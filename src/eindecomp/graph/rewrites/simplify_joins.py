@@ -30,7 +30,7 @@ def simplify_joins(graph: Graph) -> Graph:
     """
     types = {name: vertex.dtype for name, vertex in graph.vertices.items()}
     vertices = (_simplified(vertex, types, graph) for vertex in graph.vertices.values())
-    return Graph.of(vertices, [v.name for v in graph.outputs], graph.scalars)
+    return Graph.of(vertices, [v.name for v in graph.outputs], graph.scalars, ties=graph.ties)
 
 
 def _simplified(vertex: Vertex, types: Mapping[str, DType], graph: Graph) -> Vertex:

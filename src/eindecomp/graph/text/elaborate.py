@@ -99,6 +99,9 @@ def _statement(scope: Scope, statement: s.Statement) -> None:
                 scope.graph.scalar(name, dtype or "float32")
             case s.OutputDecl(name):
                 scope.graph.output(name)
+            case s.TieDecl(given, result):
+                with scope.at(statement.at, (given, result)):
+                    scope.graph.tie(given.name, result.name)
             case s.MacroDecl(name):
                 check_macro(statement)
                 if scope.macros.get(name) not in (None, prelude().get(name)):

@@ -51,7 +51,7 @@ class Scope:
         return TextError(f"{inside}{message}", self.source, at)
 
     @contextmanager
-    def at(self, offset: int, refs: Sequence[s.Ref] = ()) -> Generator[None]:
+    def at(self, offset: int, refs: Sequence[s.Ref | s.Name] = ()) -> Generator[None]:
         """Locate errors at `offset`, or at the reference that an error names."""
         try:
             yield

@@ -95,7 +95,7 @@ _WORDS = {
     "LABELS": "'['",
     "COMMA": "','", "COLON": "':'", "SEMICOLON": "';'", "EQUAL": "'='", "STAR": "'*'",
     "PLUS": "'+'", "MINUS": "'-'", "SLASH": "'/'", "FLOOR": "'//'", "PERCENT": "'%'",
-    "_ARROW": "'->'", "_ASSIGN": "'<-'", "_POWER": "'**'",
+    "_TIE": "'tie'", "_ARROW": "'->'", "_ASSIGN": "'<-'", "_POWER": "'**'",
 }  # fmt: skip
 _OPERATORS = {
     "PLUS", "MINUS", "STAR", "SLASH", "FLOOR", "PERCENT", "_POWER", "COMPARE", "AND", "OR",

@@ -200,6 +200,15 @@ class OutputDecl:
 
 
 @dataclass(frozen=True, slots=True)
+class TieDecl:
+    """`tie W <- new_W`."""
+
+    input: Name
+    result: Name
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class MacroDecl:
     """`macro name[labels](parameters) -> result { body }`."""
 
@@ -226,4 +235,4 @@ class MonoidDecl:
     at: int = field(compare=False)
 
 
-Statement = InputDecl | ScalarDecl | OutputDecl | MacroDecl | MonoidDecl | Assign
+Statement = InputDecl | ScalarDecl | OutputDecl | TieDecl | MacroDecl | MonoidDecl | Assign

@@ -76,6 +76,15 @@ class ToSyntax(Transformer[Token, Any]):
         """`output A, B`."""
         return [s.OutputDecl(str(name), _at(name)) for name in found]
 
+    def tie_decl(self, found: list[s.TieDecl]) -> list[s.TieDecl]:
+        """`tie A <- B, C <- D`."""
+        return list(found)
+
+    def tie(self, found: list[Token]) -> s.TieDecl:
+        """One input and the result that becomes it."""
+        given, result = (s.Name(str(name), _at(name)) for name in found)
+        return s.TieDecl(given, result, given.at)
+
     def names(self, found: list[Token]) -> tuple[str, ...]:
         """A list of names."""
         return tuple(str(name) for name in found)
