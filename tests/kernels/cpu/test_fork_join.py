@@ -1,6 +1,7 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, get_ident
+from threading import enumerate as enumerate_threads
 
 import numpy as np
 import pytest
@@ -52,6 +53,30 @@ def test_thousands_of_times() -> None:
     for _ in range(5000):
         HELPERS.run(counts.jobs)
     counts.check(5000)
+
+
+@pytest.mark.skipif(
+    cores() < 2 or not hasattr(os, "sched_setaffinity"), reason="threads cannot be placed here"
+)
+def test_a_helper_leaves_the_core_of_its_caller() -> None:
+    helpers, counts = Helpers(), Counts(2 * cores(), 10**5)
+    before = {thread.native_id for thread in enumerate_threads()}
+    helpers.run(counts.jobs)
+    new = [thread.native_id for thread in enumerate_threads() if thread.native_id not in before]
+    everywhere = os.sched_getaffinity(0)
+    own = min(everywhere)
+    try:
+        os.sched_setaffinity(0, {own})
+        for thread in new:
+            os.sched_setaffinity(thread or 0, {own})
+        times = 1
+        while any(own in os.sched_getaffinity(thread or 0) for thread in new):
+            helpers.run(counts.jobs)
+            times += 1
+            assert times < 1000
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    counts.check(times)
 
 
 def test_from_several_threads_at_once() -> None:

@@ -26,9 +26,9 @@ BRIEF = 2e-2
 
 The thread that runs it hears of nothing else meanwhile.
 """
-APART = 1e-4
+APART = 2e-5
 """Seconds of a vertex from which tiles of it at once are faster than all of it."""
-TOGETHER = 1.5e-4
+TOGETHER = 3e-5
 """Seconds of a program from which it is worth calling other cores at all."""
 _PRODUCTS, _LOOPS, _BYTES = 5e10, 2e9, 2e10  # operations and bytes a second of any core, about
 

@@ -19,6 +19,7 @@ from eindecomp.engines.threads.schedule import schedule
 from eindecomp.engines.threads.space import needed_space
 from eindecomp.engines.threads.tiled import tile_program
 from eindecomp.kernels.cache import limit
+from eindecomp.kernels.cores import cores
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.tiling import Tiling, uncut
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.threads.alone import CallGroup
     from eindecomp.engines.threads.bind import Bound
+    from eindecomp.engines.threads.repeat import Repeated
     from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.engines.threads.tiled import TiledProgram
     from eindecomp.planner.plan import Plan
@@ -57,12 +59,17 @@ class ReadyToRun:
         """The same for one thread."""
         self.is_shared = any(len(step.calls) > 1 for step in self.steps)
         """Whether other cores take part then."""
+        self.workers = min(cores(), self.schedule.devices) if self.is_shared else 1
         self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
         self.space: Peak = needed_space(self.schedule)
         """The most bytes that are held at once beside the inputs, and where."""
         self.wanted = {name: self.program.layouts_of(name) for name in self.program.inputs}
         """The layouts in which inputs are placed."""
         self.lies = {name: _tilings(self.program, name) for name in self.outputs}
+        self.runs = 0
+        """How often the calling thread carried all calls out."""
+        self.repeated: Repeated | None = None
+        """How it does so in one go, for inputs that lie as they did last."""
 
 
 def _tilings(program: Program, name: str) -> tuple[Tiling, ...]:

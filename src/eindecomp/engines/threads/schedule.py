@@ -61,10 +61,10 @@ class Schedule:
     @cached_property
     def bytes_by_vertex(self) -> dict[str, int]:
         """The bytes that move for each vertex."""
-        counts = {name: 0 for name in self.graph.vertices if not self._is_leaf(name)}
+        counts = Counter({name: 0 for name in self.graph.vertices if not self._is_leaf(name)})
         for move in self.moves:
             counts[move.vertex] += move.count
-        return counts
+        return dict(counts)
 
     def _is_leaf(self, name: str) -> bool:
         return isinstance(self.graph[name].op, Input | Fill)
@@ -134,10 +134,19 @@ class Schedule:
                 last[name] = number
         starts: dict[int, list[CountedMove]] = {}
         for move in self.moves:
+            if self._is_leaf(move.vertex):  # an input that is kept in a second layout
+                starts.setdefault(self._first_reader(move.vertex), []).append(move)
+                continue
             by = move.kind if move.kind == "reduce-scatter" else "compute"
             begins = first.get((move.vertex, by), last[move.vertex])
             starts.setdefault(last[move.vertex] if move.is_made else begins, []).append(move)
         return starts
+
+    def _first_reader(self, name: str) -> int:
+        """The first call that reads a tensor."""
+        readers = {v.name for v in self.graph.vertices.values() if name in v.inputs}
+        calls = enumerate(self.calls)
+        return next((k for k, c in calls if readers & {c.vertex, *self._sums_in(c)}), 0)
 
     def _sums_in(self, call: KernelCall) -> list[str]:
         """The sums that a call makes by adding a product in place."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.kernels.cpu.contractions.fused import FusedContraction
 from eindecomp.kernels.cpu.loops.emit import UNSIGNED, WIDE
 from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, launch_together
 from eindecomp.kernels.cpu.loops.point_program import (
@@ -79,6 +80,7 @@ class EinSumKernel:
             self._whole = self._loops(program.finished(finish))
         self.state_is_result = plain and self.state == (out,)
         self._gemm = Gemm(op, dtypes, out) if Gemm.suits(op, dtypes, out) else None
+        self._several = FusedContraction(op) if FusedContraction.suits(op, dtypes, out) else None
         self._combine = self._finish = None
         labels = op.output
         if program.combine is not None:
@@ -95,7 +97,7 @@ class EinSumKernel:
     @property
     def is_product(self) -> bool:
         """Whether matrix products may compute it."""
-        return self._gemm is not None
+        return self._gemm is not None or self._several is not None
 
     @property
     def adds(self) -> bool:
@@ -126,7 +128,7 @@ class EinSumKernel:
             call.launch(cast("Sequence[Array]", operands), [out], ())
         else:
             result = np.empty(out.shape, self.out)
-            self.whole(operands, result)
+            self.whole(operands, result, [0] * len(self._scalars))  # a product reads none of them
             np.add(out, result, out=out)
 
     def wholes(
@@ -142,6 +144,10 @@ class EinSumKernel:
                 self.add(operands, out)
         if calls:
             launch_together(calls, self._typed(scalars))
+
+    def launch_of(self, operands: Sequence[Array | None], out: Array) -> Launch | None:
+        """What computes a whole tile of a layout; None if there is nothing to compute."""
+        return self._prepared(self._whole, operands, [out], (self.out,))
 
     def partial(
         self,
@@ -207,6 +213,8 @@ class EinSumKernel:
         if len(self._known) >= KEPT:
             self._known.clear()
         call = None if self._gemm is None else self._gemm.prepare(read, outputs[0], add=add)
+        if self._several is not None and 0 not in sizes.values():
+            call = self._several.prepare(read, outputs[0], sizes, loops.prepare)
         call = loops.prepare(read, outputs, sizes) if call is None and not add else call
         self._known[key] = call
         return call

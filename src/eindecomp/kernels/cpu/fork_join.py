@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import sys
 from contextlib import suppress
 from functools import cache
 from threading import Lock, Thread
@@ -23,13 +24,16 @@ from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.compiling.compile import versions
 from eindecomp.kernels.cpu.compiling.fork_join_code import (
     CONFIG,
+    CROWDED,
     HEADER,
     JOIN,
+    REPEAT,
     ROUSE,
     SEMAPHORE,
     SERVE,
     SLOT,
     SPIN,
+    SPINS,
     fork_join_code,
 )
 from eindecomp.kernels.cpu.compiling.machine_code import link, machine_code, processor
@@ -56,6 +60,54 @@ class CompiledJob(NamedTuple):
 
 if TYPE_CHECKING:
     Job = CompiledJob | Callable[[], None]
+
+
+class RepeatedJob(NamedTuple):
+    """Machine code over arrays: its argument without addresses, and where those belong."""
+
+    code: int
+    integers: np.ndarray[Any, np.dtype[np.int64]]
+    addresses: Sequence[tuple[int, int, int]]
+    """A place in the argument, the number of an array, and the bytes from its start."""
+    scratch: int
+    """Bytes of memory to work in, whose address belongs to the last place of the argument."""
+    scratch_at: int
+
+
+class Repetition:
+    """Groups of jobs on arrays of known layouts, to be done again and again on other arrays.
+
+    The jobs of a group are done at once, those of the next one after them. Arrays are named by
+    their objects: compiled code finds their data, which would take Python as long as a product.
+    """
+
+    __slots__ = ("_kept", "address", "objects", "request")
+
+    def __init__(self, groups: Sequence[Sequence[RepeatedJob]], arrays: int) -> None:
+        self.objects = (ctypes.c_int64 * arrays)()
+        start = ctypes.addressof(self.objects)
+        kept: list[np.ndarray[Any, Any]] = []
+        places: list[tuple[int, int, int]] = []
+        listed: list[tuple[int, int]] = []
+        for group in groups:
+            jobs: list[tuple[int, int]] = []
+            for job in group:
+                own = job.integers.copy()
+                at = _address(own)
+                places += [(at + 8 * p, start + 8 * n, by) for p, n, by in job.addresses]
+                if job.scratch:
+                    kept.append(np.empty(job.scratch, np.uint8))
+                    own[job.scratch_at] = _address(kept[-1])
+                jobs.append((job.code, at))
+                kept.append(own)
+            kept.append(np.array(jobs, np.int64))
+            listed.append((len(jobs), _address(kept[-1])))
+        kept += [np.array(places, np.int64), np.array(listed, np.int64)]
+        table = [len(places), _address(kept[-2]), len(listed), _address(kept[-1]), 8 * data_word()]
+        kept.append(np.array(table, np.int64))
+        self.request = np.array([REPEAT, 0, _address(kept[-1])], np.int64)
+        self.address = _address(self.request)
+        self._kept = kept
 
 
 class Helpers:
@@ -86,6 +138,17 @@ class Helpers:
         finally:
             self._busy.release()
 
+    def repeat(self, repetition: Repetition, arrays: Sequence[Any]) -> bool:
+        """Do groups of jobs for arrays; False if this cannot be done just now."""
+        crew = self._called(2)
+        if crew is None:
+            return False
+        try:
+            crew.repeat(repetition, arrays)
+        finally:
+            self._busy.release()
+        return True
+
     def rouse(self) -> None:
         """Wake up whoever sleeps, for jobs that are about to come."""
         crew = self._called(2)
@@ -99,9 +162,8 @@ class Helpers:
             return None
         if not self._tried:
             self._tried = True
-            if cores() > 1:
-                with suppress(OSError, RuntimeError, AttributeError, TypeError):
-                    self._crew = _Crew(cores() - 1)
+            with suppress(OSError, RuntimeError, AttributeError, TypeError):
+                self._crew = _Crew(cores() - 1)  # none on one core: the caller does all jobs
         if self._crew is None:
             self._busy.release()
         return self._crew
@@ -113,6 +175,7 @@ class _Crew:
     def __init__(self, helpers: int) -> None:
         system: Any = ctypes.CDLL(None)
         addresses = [_code(getattr(system, name)) for name in _SYSTEM]
+        addresses.append(_code(getattr(system, "sched_getcpu", None)))
         self._call = _compiled()
         # What different threads write is in different lines of the cache.
         self._memory = np.zeros(HEADER + helpers * SLOT + 16, np.int64)
@@ -120,28 +183,35 @@ class _Crew:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
         skipped = -_address(self._memory) % 128 // 8
         self._words = self._memory[skipped:]
-        start = _address(self._words)
+        self._start = start = _address(self._words)
         self._jobs = np.zeros((_MOST, 2), np.int64)
-        self._words[CONFIG : CONFIG + 6] = [0, _address(self._jobs), helpers, *addresses]
+        self._listed = _address(self._jobs)
+        self._words[CONFIG : CONFIG + 7] = [0, self._listed, helpers, *addresses]
+        self._words[CROWDED] = -1
         requests = [(JOIN, start), (ROUSE, start), (SPIN, start)]
         slots = [HEADER + k * SLOT for k in range(helpers)]
         requests += [(SERVE, start + 8 * slot) for slot in slots]
         self._requests = np.array(requests, np.int64)
         first = _address(self._requests)
         self._join, self._rouse, spin, *serve = (first + 16 * k for k in range(len(requests)))
-        self._words[CONFIG + 6] = self._turns(spin)
+        self._words[SPINS] = self._turns(spin)
         for slot in slots:
             self._words[slot + 2] = start
             semaphore = ctypes.c_void_p(start + 8 * (slot + SEMAPHORE))
             if system.sem_init(semaphore, 0, 0):
                 raise OSError("the system has no semaphores of this kind")
+        self._threads: list[Thread] = []
+        self._cores: set[int] = set()
+        if hasattr(os, "sched_setaffinity"):
+            self._cores = os.sched_getaffinity(0)
         for k, request in enumerate(serve):
             name = f"eindecomp-helper-{k + 1}"
-            Thread(target=self._call, args=(request,), name=name, daemon=True).start()
+            self._threads.append(Thread(target=self._call, args=(request,), name=name, daemon=True))
+            self._threads[-1].start()
 
     def _turns(self, spin: int) -> int:
         """How often to look before falling asleep."""
-        self._words[CONFIG + 6] = _PROBE
+        self._words[SPINS] = _PROBE
         start = perf_counter()
         self._call(spin)
         return max(1, int(_SPIN * _PROBE / (perf_counter() - start)))
@@ -159,9 +229,34 @@ class _Crew:
                 pairs.append((_code(callbacks[-1]), 0))
         self._jobs[: len(jobs)] = pairs
         self._words[CONFIG] = len(jobs)
+        self._words[CONFIG + 1] = self._listed
         self._call(self._join)
+        self._part()
         if failed:
             raise failed[0]
+
+    def repeat(self, repetition: Repetition, arrays: Sequence[Any]) -> None:
+        """Do groups of jobs, one after another, for arrays."""
+        repetition.objects[:] = [*map(id, arrays)]
+        repetition.request[1] = self._start
+        self._call(repetition.address)
+        self._part()
+
+    def _part(self) -> None:
+        """Look whether a helper was on this thread's own core."""
+        if (core := self._words.item(CROWDED)) >= 0:
+            self._words[CROWDED] = -1
+            self._leave(core)
+
+    def _leave(self, core: int) -> None:
+        """Keep helpers off a caller's core.
+
+        The system likes to wake a thread up on the core of whoever wakes it. That suits threads
+        that take turns; these two would wait for each other.
+        """
+        for thread in self._threads if self._cores else ():
+            with suppress(OSError):  # as where this process may not use any other core now
+                os.sched_setaffinity(thread.native_id or 0, self._cores - {core})
 
     def rouse(self) -> None:
         """Wake up whoever sleeps."""
@@ -182,7 +277,20 @@ def _callback(job: Callable[[], None], failed: list[BaseException]) -> Any:
 
 
 def _code(function: Any) -> int:
+    """The address of a function, 0 of None."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+@cache
+def data_word() -> int:
+    """In which word of an array's object the address of its data is; -1 if that cannot be told."""
+    if sys.implementation.name != "cpython":
+        return -1
+    samples = [np.zeros(2), np.zeros((3, 2), np.int8), np.zeros((2, 3), np.complex64).T]
+    count = np.ndarray.__basicsize__ // 8
+    words = [[*(ctypes.c_int64 * count).from_address(id(array))] for array in samples]
+    found = {own.index(_address(x)) for own, x in zip(words, samples, strict=True)}
+    return found.pop() if len(found) == 1 else -1
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:
@@ -191,7 +299,7 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 
 @cache
 def _compiled() -> Callable[[int], None]:
-    key = versions() + "fork_join"
+    key = versions() + fork_join_code(processor()[0], "fork_join")
     name = f"fork_join_{hashlib.sha256(key.encode()).hexdigest()[:32]}"
     # Whatever is wrong with the file, compiling again repairs it.
     with suppress(Exception):

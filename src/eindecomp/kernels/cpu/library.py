@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class CpuLibrary:
-    """Matrix products by BLAS or by loops of our own, everything else by generated loops."""
+    """Products and contractions by BLAS or blocks of our own, all else by generated loops."""
 
     name = "numpy"
 

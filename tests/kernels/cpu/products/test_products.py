@@ -16,6 +16,7 @@ from eindecomp.kernels.cpu.products.panels import panels_call
 from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
 from eindecomp.kernels.cpu.products.row_blocks import row_blocks_call
 from eindecomp.kernels.cpu.products.tiles import has_tiles
+from eindecomp.kernels.cpu.products.turned_panels import turned_panels_call
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.einsum import product as multiply
@@ -135,6 +136,25 @@ def test_panels_end_where_terms_do(depth: int, name: str, turned: bool) -> None:
     wanted = x.astype(np.float32) @ y.astype(np.float32)
     panels_call(Product((x.dtype,) * 3, (12, 35, depth), sides)).launch([x, y], [out], ())
     np.testing.assert_array_equal(out, wanted.astype(out.dtype))
+
+
+@pytest.mark.parametrize("rows", [32, 48, 64, 96, 160, 1024])
+@pytest.mark.parametrize(("columns", "depth"), [(16, 16), (31, 40), (390, 1100), (1000, 515)])
+@pytest.mark.parametrize("name", ["float32", "float64"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_turned_panels(rows: int, columns: int, depth: int, name: str, turned: bool) -> None:
+    """More rows than one panel has, more columns and terms than are computed at a time."""
+    rng = np.random.default_rng(rows)
+    x, y = random(rng, name, rows, depth), random(rng, name, columns, depth).T
+    x = np.asfortranarray(x) if turned else x
+    around = np.full((rows, columns + 5), 7, dtype(name))
+    out = around[:, :columns]
+    sides = (MatrixSteps(*x.strides), MatrixSteps(*y.strides), MatrixSteps(*out.strides))
+    call = turned_panels_call(Product((x.dtype,) * 3, (rows, columns, depth), sides))
+    assert call is not None
+    call.launch([x, y], [out], ())
+    np.testing.assert_array_equal(out, x @ y)
+    assert (around[:, columns:] == 7).all()
 
 
 @given(st.data())

@@ -2,7 +2,8 @@
 
 - `make_copies`: a few columns, in float32 or wider, for many rows to be multiplied by;
 - `make_panels`: several such panels at a time;
-- `make_row_copies`: a few rows, for many panels to be multiplied by.
+- `make_row_copies`: a few rows, for many panels to be multiplied by;
+- `make_turned`: results that were computed as columns, put into place as rows.
 """
 
 from __future__ import annotations
@@ -116,3 +117,31 @@ def make_row_copies(rows: int, of: DType) -> Any:
                 block.store(value, builder.add(place, _I64(r * width * of.itemsize)))
 
     return make_function(4, emit)
+
+
+def make_turned(of: DType) -> Any:
+    """Transposed numbers: a function of (x, x_row, z, z_row, rows, vectors).
+
+    `x` has so many rows, at least as many as a vector has lanes, of so many vectors each.
+    """
+
+    def emit(builder: Any, numbers: Sequence[Any]) -> None:
+        block = Block(builder, of)
+        x, x_row, z, z_row, rows, vectors = numbers
+        width = block.lanes
+        # The last rows are put there once more with those before them.
+        turns = builder.sdiv(builder.add(rows, _I64(width - 1)), _I64(width))
+        last = builder.sub(rows, _I64(width))
+        with cgutils.for_range(builder, turns) as loop:
+            row = builder.mul(loop.index, _I64(width))
+            row = builder.select(builder.icmp_signed("<", row, last), row, last)
+            start = builder.add(x, builder.mul(row, x_row))
+            to = builder.add(z, builder.mul(row, _I64(of.itemsize)))
+            with cgutils.for_range(builder, vectors) as inner:
+                source = builder.add(start, builder.mul(inner.index, _I64(width * of.itemsize)))
+                many = [block.load(of, block.at(source, x_row, r)) for r in range(width)]
+                place = builder.add(to, builder.mul(builder.mul(inner.index, z_row), _I64(width)))
+                for r, value in enumerate(block.turned(many)):
+                    block.store(value, block.at(place, z_row, r))
+
+    return make_function(6, emit)

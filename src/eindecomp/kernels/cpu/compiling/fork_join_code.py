@@ -2,17 +2,26 @@
 
 All words are of eight bytes. The header begins with the number of the next job, alone in its line
 of the cache; from `CONFIG` on it says how many jobs there are, where they are (a function and its
-argument each), how many helpers, the addresses of the system's sem_wait, sem_post and sched_yield,
-and how many turns to spin. A slot for each helper follows: its state, whether it sleeps, where the
-header is, and a semaphore. A slot that is called is *taken* by its helper or taken back.
+argument each), how many helpers, the addresses of the system's sem_wait, sem_post, sched_yield and
+sched_getcpu (0 where there is none), how many turns to spin, and the core of a caller that found a
+helper on its own core (-1 if none did). A slot for each helper follows: its state, whether it
+sleeps, where the header is, the core that it was on last, and a semaphore. A slot that is called is
+*taken* by its helper or taken back.
 """
 
 from __future__ import annotations
 
 CONFIG, HEADER, SLOT, SEMAPHORE = 16, 32, 48, 16
 """Words: where the configuration begins, the slots, how long a slot is, and where in it to wait."""
-JOIN, ROUSE, SPIN, SERVE = range(4)
-"""What a request asks for, its first word; the second is the header's address, or a slot's."""
+SPINS, CROWDED = CONFIG + 7, CONFIG + 8
+"""The words for how many turns to spin, and for the core that a caller shares with a helper."""
+JOIN, ROUSE, SPIN, SERVE, REPEAT = range(5)
+"""What a request asks for, its first word; the second is the header's address, or a slot's.
+
+The third word of REPEAT is where its table is: how many places to write to, where they are listed
+(the place, where the array is named, and the offset into its data), how many groups of jobs, where
+they are listed (how many jobs, and where), and where in an array's object its data's address is.
+"""
 _FREE, _CALLED, _TAKEN, _DONE = range(4)  # states of a slot
 
 _PAUSES = {
@@ -25,7 +34,7 @@ def fork_join_code(triple: str, name: str) -> str:
     """The module for a machine, with one function, of the address of a request."""
     machine = triple.partition("-")[0].replace("arm64", "aarch64")
     declared, pause = _PAUSES.get(machine, ("", ""))
-    config = ("count", "jobs", "helpers", "wait", "post", "yield", "spins")
+    config = ("count", "jobs", "helpers", "wait", "post", "yield", "core", "spins", "crowded")
     words = {each: 8 * (CONFIG + k) for k, each in enumerate(config)}
     text = _TEXT.replace("PAUSE", pause).replace("NAME", name)
     for key, value in (words | _NUMBERS).items():
@@ -41,6 +50,7 @@ _NUMBERS = {
     "SERVE": SERVE,
     "JOIN": JOIN,
     "ROUSE": ROUSE,
+    "REPEAT": REPEAT,
     "first": 8 * HEADER,
     "slot": 8 * SLOT,
     "semaphore": 8 * SEMAPHORE,
@@ -58,6 +68,20 @@ define internal ptr @slot(ptr %header, i64 %k) alwaysinline {
   %offset = add i64 %far, <first>
   %at = getelementptr i8, ptr %header, i64 %offset
   ret ptr %at
+}
+
+; The core that this thread is on, -1 where the system does not say.
+define internal i64 @core(ptr %header) {
+  %number = call i64 @word(ptr %header, i64 <core>)
+  %known = icmp ne i64 %number, 0
+  br i1 %known, label %ask, label %no
+ask:
+  %function = inttoptr i64 %number to ptr
+  %core = call i32 %function()
+  %wide = sext i32 %core to i64
+  ret i64 %wide
+no:
+  ret i64 -1
 }
 
 ; Wake a helper up if it sleeps. Once too often does no harm: it looks, and sleeps again.
@@ -123,11 +147,14 @@ define internal void @serve(ptr %slot) {
   %header = inttoptr i64 %address to ptr
   %sleeps = getelementptr i8, ptr %slot, i64 8
   %semaphore = getelementptr i8, ptr %slot, i64 <semaphore>
+  %own = getelementptr i8, ptr %slot, i64 24
   %number = call i64 @word(ptr %header, i64 <wait>)
   %wait = inttoptr i64 %number to ptr
   %turns = call i64 @word(ptr %header, i64 <spins>)
   br label %begin
 begin:
+  %core = call i64 @core(ptr %header)
+  store atomic i64 %core, ptr %own seq_cst, align 8
   %soon = call i1 @spin(ptr %slot, i64 <called>, i64 %turns)
   br i1 %soon, label %take, label %tire
 tire:
@@ -172,13 +199,15 @@ define internal void @join(ptr %header) {
   %turns = call i64 @word(ptr %header, i64 <spins>)
   %number = call i64 @word(ptr %header, i64 <yield>)
   %yield = inttoptr i64 %number to ptr
+  %core = call i64 @core(ptr %header)
+  %crowded = getelementptr i8, ptr %header, i64 <crowded>
   %others = sub i64 %count, 1
   %fewer = icmp slt i64 %others, %all
   %helpers = select i1 %fewer, i64 %others, i64 %all
   store atomic i64 0, ptr %header seq_cst, align 8
   br label %call
 call:
-  %k = phi i64 [0, %0], [%k1, %post]
+  %k = phi i64 [0, %0], [%k1, %post], [%k1, %crowd]
   %some = icmp slt i64 %k, %helpers
   br i1 %some, label %post, label %own
 post:
@@ -186,6 +215,11 @@ post:
   store atomic i64 <called>, ptr %slot seq_cst, align 8
   call void @wake(ptr %header, ptr %slot)
   %k1 = add i64 %k, 1
+  %place = call i64 @word(ptr %slot, i64 24)
+  %same = icmp eq i64 %place, %core
+  br i1 %same, label %crowd, label %call
+crowd:
+  store i64 %core, ptr %crowded
   br label %call
 own:
   call void @work(ptr %header)
@@ -216,6 +250,65 @@ end:
   ret void
 }
 
+; Write down where arrays are, then do groups of jobs, one group after another.
+define internal void @repeat(ptr %header, ptr %table) {
+  %count = call i64 @word(ptr %table, i64 0)
+  %places = call i64 @word(ptr %table, i64 8)
+  %groups = call i64 @word(ptr %table, i64 16)
+  %listed = call i64 @word(ptr %table, i64 24)
+  %within = call i64 @word(ptr %table, i64 32)
+  %place = inttoptr i64 %places to ptr
+  %group = inttoptr i64 %listed to ptr
+  %counted = getelementptr i8, ptr %header, i64 <count>
+  %found = getelementptr i8, ptr %header, i64 <jobs>
+  br label %next
+next:
+  %k = phi i64 [0, %0], [%k1, %write]
+  %some = icmp slt i64 %k, %count
+  br i1 %some, label %write, label %each
+write:
+  %far = mul i64 %k, 24
+  %entry = getelementptr i8, ptr %place, i64 %far
+  %to = call i64 @word(ptr %entry, i64 0)
+  %from = call i64 @word(ptr %entry, i64 8)
+  %offset = call i64 @word(ptr %entry, i64 16)
+  %named = inttoptr i64 %from to ptr
+  %object = call i64 @word(ptr %named, i64 0)
+  %array = inttoptr i64 %object to ptr
+  %data = call i64 @word(ptr %array, i64 %within)
+  %address = add i64 %data, %offset
+  %target = inttoptr i64 %to to ptr
+  store i64 %address, ptr %target
+  %k1 = add i64 %k, 1
+  br label %next
+each:
+  %g = phi i64 [0, %next], [%g1, %alone], [%g1, %together]
+  %more = icmp slt i64 %g, %groups
+  br i1 %more, label %do, label %end
+do:
+  %g1 = add i64 %g, 1
+  %further = mul i64 %g, 16
+  %own = getelementptr i8, ptr %group, i64 %further
+  %size = call i64 @word(ptr %own, i64 0)
+  %jobs = call i64 @word(ptr %own, i64 8)
+  %one = icmp eq i64 %size, 1
+  br i1 %one, label %alone, label %together
+alone:
+  %job = inttoptr i64 %jobs to ptr
+  %number = call i64 @word(ptr %job, i64 0)
+  %argument = call i64 @word(ptr %job, i64 8)
+  %function = inttoptr i64 %number to ptr
+  call void %function(i64 %argument)
+  br label %each
+together:
+  store i64 %size, ptr %counted
+  store i64 %jobs, ptr %found
+  call void @join(ptr %header)
+  br label %each
+end:
+  ret void
+}
+
 define void @NAME(i64 %request) {
   %at = inttoptr i64 %request to ptr
   %what = call i64 @word(ptr %at, i64 0)
@@ -225,6 +318,7 @@ define void @NAME(i64 %request) {
     i64 <SERVE>, label %serve
     i64 <JOIN>, label %join
     i64 <ROUSE>, label %rouse
+    i64 <REPEAT>, label %repeat
   ]
 serve:
   call void @serve(ptr %base)
@@ -234,6 +328,11 @@ join:
   ret void
 rouse:
   call void @rouse(ptr %base)
+  ret void
+repeat:
+  %third = call i64 @word(ptr %at, i64 16)
+  %table = inttoptr i64 %third to ptr
+  call void @repeat(ptr %base, ptr %table)
   ret void
 spin:
   %turns = call i64 @word(ptr %base, i64 <spins>)

@@ -318,3 +318,15 @@ def call_gemm(typingctx: Any, at: Any, first: Any, second: Any, result: Any) -> 
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+@_intrinsic
+def call_code(typingctx: Any, code: Any, argument: Any) -> Any:  # noqa: ARG001
+    """Call compiled code at an address with the address of its arguments."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        kind = ir.FunctionType(ir.VoidType(), [args[1].type])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen

@@ -111,6 +111,8 @@ class LoopsCall:
     packs: tuple[Pack, ...]
     scalars: int = 0
     """How many run-time scalars it takes: all there are, or none."""
+    uses_blas: bool = False
+    """Whether it calls a library that has threads and locks of its own."""
 
     def launch(
         self, inputs: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Array]

@@ -47,7 +47,8 @@ def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
     addresses.append(len(integers))
     integers.append(0)
     function = compile_source(_SOURCE, "stacks of matrix products")
-    return LoopsCall(function, np.array(integers, np.int64), addresses, 0, product.packs)
+    filled = np.array(integers, np.int64)
+    return LoopsCall(function, filled, addresses, 0, product.packs, uses_blas=True)
 
 
 def _turn(side: MatrixSteps, itemsize: int) -> tuple[int, int]:

@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import product
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.kernels.cpu.products.blas_libraries import controller, libraries
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
 LOCK = RLock()
 
 
 class _Limit:
-    """Sets all libraries to one thread, ten times as fast as threadpoolctl's own limit."""
+    """Sets all libraries to one thread, many times as fast as threadpoolctl's own limit."""
+
+    __slots__ = ("_before",)
 
     def __init__(self) -> None:
-        self._before = [(pool, pool.get_num_threads()) for pool in _pools()]
-        for pool, _ in self._before:
-            pool.set_num_threads(1)
+        self._before = [(set_threads, get_threads()) for get_threads, set_threads in _pools()]
+        for set_threads, _ in self._before:
+            set_threads(1)
 
     def undo(self) -> None:
         """Give every library the threads that it had."""
-        for pool, count in self._before:
-            pool.set_num_threads(count)
+        for set_threads, count in self._before:
+            set_threads(count)
 
 
 @cache
-def _pools() -> list[Any]:
+def _pools() -> list[tuple[Callable[[], int], Callable[[int], object]]]:
+    """For each library what tells how many threads it may use, and what sets them."""
     libraries()  # what is loaded later is not held
     selected: Any = controller().select(user_api="blas")
-    return list(selected.lib_controllers)
+    return [_functions(pool) for pool in selected.lib_controllers]
+
+
+def _functions(pool: Any) -> tuple[Callable[[], int], Callable[[int], object]]:
+    if pool.internal_api == "openblas" and pool.threading_layer != "openmp":
+        for before, after in product(("", "scipy_"), ("", "64_", "_64")):
+            with suppress(AttributeError):
+                get_threads = getattr(pool.dynlib, f"{before}openblas_get_num_threads{after}")
+                return get_threads, getattr(pool.dynlib, f"{before}openblas_set_num_threads{after}")
+    return pool.get_num_threads, pool.set_num_threads
 
 
 _RUNNING: list[tuple[_Limit, int]] = []

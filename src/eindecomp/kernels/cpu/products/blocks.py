@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +34,27 @@ _FIRST = 9
 """The slot of the first array, after sizes and steps."""
 SCRATCH = f"load_int64(at, {_FIRST + 4} + 4 * loops)"
 """The address of scratch memory: after the loops over the stack."""
+_CACHE = "/sys/devices/system/cpu/cpu0/cache/index{}/size"
 _STEPS = ("x_row", "x_depth", "y_column", "y_depth", "z_row", "z_column")
+
+
+@cache
+def first_cache() -> int:
+    """Bytes of a core's first cache for data."""
+    return _cache(0, 2**15)
+
+
+@cache
+def second_cache() -> int:
+    """Bytes of a core's second cache."""
+    return _cache(2, 2**20)
+
+
+def _cache(index: int, usual: int) -> int:
+    with suppress(OSError, ValueError):
+        text = Path(_CACHE.format(index)).read_text().strip()
+        return int(text.rstrip("KM")) * {"K": 2**10, "M": 2**20}.get(text[-1:], 1)
+    return usual
 
 
 @dataclass(frozen=True, slots=True)

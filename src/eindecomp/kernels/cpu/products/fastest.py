@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from eindecomp.kernels.cache import load, store
+from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.compiling.compile import versions
+from eindecomp.kernels.cpu.loops.launch import launch_together
 from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
@@ -35,16 +37,19 @@ if TYPE_CHECKING:
 
 _EXACT = 8
 """Rows up to which every number of them is a class of its own: kernels differ."""
-_SIDE = 2**12
+_SIDE = 2**15
 """The longest side that is measured; longer ones behave alike."""
 _MATRIX = 2**23
 """The most numbers in a matrix that is measured: more than caches hold near a core."""
 _WORK = 2**30
 """The most multiply-adds that are measured at a time: some tens of milliseconds."""
+_ALL_CORES = 2**22
+"""Multiply-adds from which on all cores are measured at once: they share memory, as in a run."""
 _ROUNDS = 12
 _ENOUGH = 0.1  # seconds of one way, after which four rounds will do
 _SECONDS = 1e-4  # that a timing lasts at least, so that the clock tells it from nothing
 _CLEARLY = 0.97  # of another way's time, to be preferred to it
+_SEPARATOR = ", "  # between ways, from the fastest to the slowest
 
 _lock = threading.RLock()
 
@@ -57,40 +62,63 @@ def fastest(product: Product, found: Mapping[str, Launch], ways: Ways) -> Launch
     name = _title(sample)
     with _lock:
         choices = _choices()
-        if choices.get(name) not in found:
+        if (way := _first(choices.get(name, ""), found)) is None:
             with one_thread_each():
-                times = _measure(sample, ways(sample))
-            choices[name] = _best({way: times[way] for way in found if way in times}, found)
+                choices[name] = _SEPARATOR.join(_ranked(_measure(sample, ways(sample))))
             _remember(choices)
-    return found[choices[name]]
+            way = _first(choices[name], found)
+    return next(iter(found.values())) if way is None else found[way]
 
 
-def _best(times: Mapping[str, float], found: Mapping[str, Launch]) -> str:
-    best = next(iter(found))
-    for way, seconds in times.items():
-        if seconds < _CLEARLY * times.get(best, np.inf):
-            best = way
-    return best
+def _first(ranked: str, found: Mapping[str, Launch]) -> str | None:
+    """The fastest way that there is: not every product of a class can be computed every way."""
+    return next((way for way in ranked.split(_SEPARATOR) if way in found), None)
+
+
+def _ranked(times: dict[str, float]) -> list[str]:
+    """Ways from the fastest to the slowest, those of one speed in the order in which they came."""
+    found: list[str] = []
+    while times:
+        best = next(iter(times))
+        for way, seconds in times.items():
+            if seconds < _CLEARLY * times[best]:
+                best = way
+        found.append(best)
+        del times[best]
+    return found
 
 
 def _sample(product: Product) -> Product:
     """A product that stands for all of the same class, as compact as it can be."""
     m, n, k = (size if size <= _EXACT else _round(size) for size in product.shape)
     while k * max(m, n) > _MATRIX or m * n > _MATRIX or m * n * k > _WORK:
-        # The longest shrinks first, so that few rows stay few.
-        m, n, k = (size // 2 if size == max(m, n, k) else size for size in (m, n, k))
+        # The longest shrinks first, so that few rows stay few; of two, what is summed.
+        longest = max(m, n, k)
+        if k == longest:
+            k //= 2
+        elif n == longest:
+            n //= 2
+        else:
+            m //= 2
     items = [of.itemsize for of in product.types]
-    x, y, z = (
-        _lie(side, shape, item)
-        for side, shape, item in zip(product.sides, ((m, k), (k, n), (m, n)), items, strict=True)
-    )
+    own = zip(product.sides, _shapes(product.shape), _shapes((m, n, k)), items, strict=True)
+    x, y, z = (_lie(*each) for each in own)
     count = 1
     if product.loops:
         work = max(1, _WORK // 2**10 // (m * n * k))
         count = _round(min(prod(loop[0] for loop in product.loops), work))
-    steps = (m * k * items[0], k * n * items[1], m * n * items[2])
-    loops = ((count, *steps),) if count > 1 else ()
+    steps = [
+        max(side.row * rows, side.column * columns, item)
+        for side, (rows, columns), item in zip((x, y, z), _shapes((m, n, k)), items, strict=True)
+    ]
+    loops = ((count, steps[0], steps[1], steps[2]),) if count > 1 else ()
     return Product(product.types, (m, n, k), (x, y, z), loops, (), product.add)
+
+
+def _shapes(shape: tuple[int, int, int]) -> tuple[tuple[int, int], ...]:
+    """The rows and columns of the inputs and the result."""
+    m, n, k = shape
+    return (m, k), (k, n), (m, n)
 
 
 def _round(size: int) -> int:
@@ -98,33 +126,59 @@ def _round(size: int) -> int:
     return min(_SIDE, 1 << (size - 1).bit_length())
 
 
-def _lie(side: MatrixSteps, shape: tuple[int, int], item: int) -> MatrixSteps:
-    """A compact matrix with neighbours where another has them."""
-    rows, columns = shape
+def _lie(
+    side: MatrixSteps, shape: tuple[int, int], sample: tuple[int, int], item: int
+) -> MatrixSteps:
+    """A matrix of another shape with neighbours where one has them, and apart if those of it are.
+
+    A tile's rows are apart: they are parts of longer ones.
+    """
     by_rows = side.column == item or (side.row != item and side.row >= side.column)
-    if by_rows:
-        return MatrixSteps(columns * item if side.row else 0, item if side.column else 0)
-    return MatrixSteps(item if side.row else 0, rows * item if side.column else 0)
+    if not by_rows:
+        turned = (shape[1], shape[0]), (sample[1], sample[0])
+        return _lie(side.turned, *turned, item).turned
+    apart = side.column == item and side.row > shape[1] * item
+    far = sample[1] * item * (2 if apart else 1)
+    return MatrixSteps(far if side.row else 0, item if side.column else 0)
 
 
 def _title(sample: Product) -> str:
     types = " ".join(of.name for of in sample.types)
     orders = " ".join(
-        "rows" if side.column == of.itemsize else "columns"
-        for side, of in zip(sample.sides, sample.types, strict=True)
+        ("rows" if side.column == of.itemsize else "columns")
+        + (" apart" if _is_apart(side, shape, of.itemsize) else "")
+        for side, shape, of in zip(sample.sides, _shapes(sample.shape), sample.types, strict=True)
     )
     count = sample.loops[0][0] if sample.loops else 1
     return f"{types}, {count} × {sample.shape}, {orders}, {'added' if sample.add else 'set'}"
+
+
+def _is_apart(side: MatrixSteps, shape: tuple[int, int], item: int) -> bool:
+    return side.row > shape[1] * item if side.column == item else side.column > shape[0] * item
 
 
 def _measure(sample: Product, ways: Mapping[str, Launch]) -> dict[str, float]:
     """The best seconds of each way, taken in turns."""
     m, n, k = sample.shape
     count = sample.loops[0][0] if sample.loops else 1
-    x, y, z = (
-        _numbers(count * size, of)
-        for size, of in zip((m * k, k * n, m * n), sample.types, strict=True)
-    )
+    sizes = [
+        count * max(side.row * rows, side.column * columns, of.itemsize) // of.itemsize
+        for side, (rows, columns), of in zip(
+            sample.sides, _shapes(sample.shape), sample.types, strict=True
+        )
+    ]
+    many = cores() if count * m * n * k >= _ALL_CORES else 1
+    arrays = [
+        [_numbers(size, of) for size, of in zip(sizes, sample.types, strict=True)]
+        for _ in range(many)
+    ]
+
+    def launch(way: Launch) -> None:
+        if many == 1:
+            way.launch(arrays[0][:2], arrays[0][2:], ())
+        else:
+            launch_together([(way, own[:2], own[2:]) for own in arrays], ())
+
     best = dict.fromkeys(ways, np.inf)
     repeats: dict[str, int] = {}
     start = perf_counter()
@@ -134,7 +188,7 @@ def _measure(sample: Product, ways: Mapping[str, Launch]) -> dict[str, float]:
         for name, way in ways.items():
             begun = perf_counter()
             for _ in range(repeats.get(name, 1)):
-                way.launch([x, y], [z], ())
+                launch(way)
             seconds = perf_counter() - begun
             if turn == 0:
                 repeats[name] = max(1, round(_SECONDS / max(seconds, 1e-9)))
@@ -172,4 +226,4 @@ def _remember(choices: dict[str, str]) -> None:
 @cache
 def _key() -> str:
     """Under which name the verdicts of this machine are kept."""
-    return repr(["fastest", versions(), [library.name for library in libraries()]])
+    return repr(["ranked on all cores", versions(), [library.name for library in libraries()]])

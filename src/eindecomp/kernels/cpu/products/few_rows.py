@@ -31,8 +31,8 @@ _STRETCH = 256
 """Terms whose part of a few columns stays in the first cache, to be read again by other rows."""
 _AHEAD = 8
 """Rows of the long matrix that are asked for before they are read: each is far from the last."""
-_BAND = 4096
-"""Columns to which terms are added at a time: the results stay in the first cache."""
+_BAND, _RESULTS = 4096, 2**15
+"""Columns to which terms are added at a time, and bytes of results, which stay in a cache."""
 
 
 def few_rows_call(product: Product) -> LoopsCall | None:
@@ -49,11 +49,31 @@ def few_rows_call(product: Product) -> LoopsCall | None:
             view, pack = _packed(view)
             packs = (*packs, pack)
         return blocks_call(view, _dots(view), packs, f"dot products of {view.blocks[0]} rows")
-    fits = view.y.column == second.itemsize and view.z.column == result.itemsize
-    if fits and view.columns >= width and view.rows <= ROWS and not low:
+    if _is_beside(view) and not low:
         lines = _updates(view) if 2 * view.rows <= ROWS else _sums(view)
         return blocks_call(view, lines, packs, f"products of {view.blocks[0]} rows")
     return None
+
+
+def term_by_term_call(product: Product) -> LoopsCall | None:
+    """Another call for as many rows as are else computed by blocks of columns, or None.
+
+    The long matrix is read row by row, as it lies: slower where it is in a cache, and faster where
+    it comes from memory, which likes to be read in long runs.
+    """
+    if set(product.types) & LOW_PRECISION or any(of.kind == "c" for of in product.types):
+        return None
+    view = orient(product, turned=product.shape[0] > product.shape[1])
+    if 2 * view.rows <= ROWS or not _is_beside(view):
+        return None
+    return blocks_call(view, _updates(view), product.packs, f"updates of {view.rows} rows")
+
+
+def _is_beside(view: Oriented) -> bool:
+    """Whether there are few rows, and columns are neighbours in the long matrix and the result."""
+    _, second, result = view.types
+    fits = view.y.column == second.itemsize and view.z.column == result.itemsize
+    return fits and view.columns >= lanes(result) and view.rows <= ROWS
 
 
 def _packed(view: Oriented) -> tuple[Oriented, Pack]:
@@ -115,9 +135,10 @@ def _sums(view: Oriented) -> Lines:
 def _updates(view: Oriented) -> Lines:
     """Neighbours along columns: the long matrix row by row, a few rows at a time."""
     rows, width = view.rows, lanes(view.types[2])
-    terms = max(1, registers().count // 2 // rows)
+    terms = max(1, registers().count // (2 if 2 * rows <= ROWS else 1) // rows)
+    most = min(_BAND, _RESULTS // (rows * view.types[2].itemsize))
     # A band at the end that is narrower than a vector joins the one before.
-    inner = Lines([f"wide = min(columns - band, {_BAND})"], {})
+    inner = Lines([f"wide = min(columns - band, {most})"], {})
     inner.under(f"if columns - band - wide < {width}:", "wide = columns - band")
     if not view.add:
         zero = f"store_{view.types[2].name}(result + row * z_row + band * z_column, column, 0.0)"

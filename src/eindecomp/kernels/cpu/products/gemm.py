@@ -22,11 +22,12 @@ from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, sizes_of, stri
 from eindecomp.kernels.cpu.products.blas import blas_call
 from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.fastest import fastest
-from eindecomp.kernels.cpu.products.few_rows import few_rows_call
+from eindecomp.kernels.cpu.products.few_rows import few_rows_call, term_by_term_call
 from eindecomp.kernels.cpu.products.panels import panels_call
 from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
 from eindecomp.kernels.cpu.products.row_blocks import row_blocks_call
 from eindecomp.kernels.cpu.products.tiles import tiles_call
+from eindecomp.kernels.cpu.products.turned_panels import turned_panels_call
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
 if TYPE_CHECKING:
@@ -133,8 +134,9 @@ def product_ways(product: Product) -> dict[str, Launch]:
     low = bool(set(product.types) & LOW_PRECISION)
     found: dict[str, Launch | None] = {"few rows": few_rows_call(product)}
     if min(m, n) > 1 or low:
-        found |= {"panels": panels_call(product), "row blocks": row_blocks_call(product)}
-        found |= {"tiles": tiles_call(product)}
+        found |= {"term by term": term_by_term_call(product), "panels": panels_call(product)}
+        found |= {"turned panels": turned_panels_call(product)}
+        found |= {"row blocks": row_blocks_call(product), "tiles": tiles_call(product)}
     if not low:
         if min(m, n) > 1:
             found |= {library.name: blas_call(product, library) for library in libraries()}

@@ -17,6 +17,7 @@ from eindecomp.kernels.cpu.products.blocks import (
     Lines,
     Oriented,
     blocks_call,
+    first_cache,
     orient,
 )
 from eindecomp.lang.dtypes import LOW_PRECISION, widen
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from eindecomp.kernels.cpu.loops.launch import LoopsCall
     from eindecomp.kernels.cpu.products.product import Product
 
-_SHORT, _LONG = 256, 1024
-"""Terms of a panel that the first cache holds, and the second one."""
+_LONG = 1024
+"""Terms of a panel that the second cache holds."""
 _FEW = 64
 """Rows up to which it counts that a panel is put together in the first cache."""
 _AHEAD = 8
@@ -58,8 +59,11 @@ def panels_call(product: Product) -> LoopsCall | None:
 
 def _stretch(view: Oriented) -> int:
     """How many terms a panel has: the more, the less often sums are read and written."""
-    beside = view.y.column == view.types[1].itemsize
-    return _SHORT if beside and view.rows <= _FEW else _LONG
+    if view.y.column != view.types[1].itemsize or view.rows > _FEW:
+        return _LONG
+    # Three quarters of the first cache: the rest is for rows and results.
+    row = _vectors(view) * registers().bytes
+    return max(lanes(view.types[2]), 3 * first_cache() // 4 // row)
 
 
 def _vectors(view: Oriented) -> int:

@@ -6,9 +6,7 @@ every block is then read in one stretch, however far apart its rows lie.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eindecomp.kernels.cpu.compiling.copies import make_copies, make_panels, make_row_copies
@@ -20,6 +18,7 @@ from eindecomp.kernels.cpu.products.blocks import (
     Oriented,
     blocks_call,
     orient,
+    second_cache,
 )
 from eindecomp.lang.dtypes import LOW_PRECISION
 
@@ -35,9 +34,6 @@ _AHEAD = 8
 """Terms of a panel that are asked for before they are read."""
 _WORTH = 2**24
 """Multiply-adds from which on it may be faster than panels alone; fewer are not worth compiling."""
-_CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
-_USUAL = 2**20
-"""Bytes of a core's second cache where the system does not say."""
 
 
 def row_blocks_call(product: Product) -> LoopsCall | None:
@@ -66,15 +62,7 @@ def _vectors(view: Oriented) -> int:
 @cache
 def _chunk() -> int:
     """How many rows fill half of the second cache, where they stay for all panels."""
-    return max(1, _second_cache() // 2 // (_STRETCH * ROWS)) * ROWS
-
-
-def _second_cache() -> int:
-    """Bytes of a core's second cache."""
-    with suppress(OSError, ValueError):
-        text = _CACHE.read_text().strip()
-        return int(text.rstrip("KM")) * {"K": 2**10, "M": 2**20}.get(text[-1:], 1)
-    return _USUAL
+    return max(1, second_cache() // 2 // (_STRETCH * ROWS)) * ROWS
 
 
 def _lines(view: Oriented) -> Lines:

@@ -1,0 +1,79 @@
+"""Which of several ways was the fastest on this machine: remembered with the compiled kernels."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import suppress
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+from eindecomp.kernels.cache import load, store
+from eindecomp.kernels.cpu.compiling.compile import versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_ROUNDS = 8
+_ENOUGH = 0.12  # seconds of one way, after which three rounds will do
+_FAR = 1.5  # times the best: a way that takes longer at first is not tried again
+_CLEARLY = 0.98  # of another way's time, to be preferred to it
+
+
+class Verdicts:
+    """What was measured about one subject, by the class of what is computed."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self._lock = threading.RLock()
+        self._known: dict[str, str] | None = None
+
+    def find(self, name: str, measure: Callable[[], str]) -> str:
+        """The verdict on a class; `measure` gives it where there is none yet."""
+        with self._lock:
+            if self._known is None:
+                self._known = self._read()
+            if name not in self._known:
+                verdict = measure()
+                # Others may have measured meanwhile: what they know is kept, what we know counts.
+                self._known = {**self._read(), **self._known, name: verdict}
+                store(self._key, json.dumps(self._known).encode())
+            return self._known[name]
+
+    @property
+    def _key(self) -> str:
+        return repr([self._subject, versions()])
+
+    def _read(self) -> dict[str, str]:
+        with suppress(ValueError):
+            read: Any = json.loads(load(self._key) or b"{}")
+            if isinstance(read, dict):
+                entries = cast("dict[object, object]", read)
+                return {str(name): str(verdict) for name, verdict in entries.items()}
+        return {}
+
+
+def fastest_of(ways: Mapping[str, Callable[[], None]]) -> str:
+    """The fastest of several ways, each tried in turns; an earlier one wins a draw."""
+    best: dict[str, float] = {}
+    for name, way in ways.items():
+        way()  # the first time memory is found, and code is loaded
+        best[name] = _seconds(way)
+    left = [name for name in ways if best[name] <= _FAR * min(best.values())]
+    start = perf_counter()
+    for turn in range(_ROUNDS):
+        if len(left) < 2 or (turn > 2 and perf_counter() - start > _ENOUGH * len(left)):
+            break
+        for name in left:
+            best[name] = min(best[name], _seconds(ways[name]))
+    winner = left[0]
+    for name in left[1:]:
+        if best[name] < _CLEARLY * best[winner]:
+            winner = name
+    return winner
+
+
+def _seconds(way: Callable[[], None]) -> float:
+    start = perf_counter()
+    way()
+    return perf_counter() - start

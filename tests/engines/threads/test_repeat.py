@@ -1,0 +1,128 @@
+"""Brief runs that are repeated: later ones give what the first gave, for any arrays."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_graphs import random_graph
+
+import eindecomp as ed
+from eindecomp.engines.threads.prepare import ALONE, prepared
+from eindecomp.kernels.cpu.fork_join import HELPERS, data_word
+
+PRODUCT = "input X[i: 8, j: 512], Y[k: 512, j]\nZ[i,k] <- sum X[i,j] * Y[k,j]\noutput Z"
+TWO = """
+input X[i: 4, j: 300], Y[k: 400, j]
+Z[i,k] <- sum X[i,j] * Y[k,j]
+A[i,k] <- abs(Z[i,k])
+output A, Z
+"""
+
+
+def numbers(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32)
+
+
+def is_repeated(plan: ed.Plan) -> bool:
+    return prepared(plan, ALONE).repeated is not None
+
+
+@pytest.mark.skipif(data_word() < 0, reason="arrays' data cannot be found")
+def test_later_runs_are_repetitions_on_other_arrays():
+    plan = ed.plan(ed.parse(PRODUCT), 2)
+    run = ed.compile(plan)
+    found = []
+    for seed in range(6):
+        x, y = numbers(seed, 8, 512), numbers(seed + 9, 512, 512)
+        found.append((run({"X": x, "Y": y}), x @ y.T))
+        assert is_repeated(plan) == (seed > 0)
+    for result, wanted in found:  # each has an array of its own
+        np.testing.assert_array_equal(result["Z"], wanted)
+    first, last = found[0][0].stats, found[-1][0].stats
+    assert (first.workers, first.tasks, first.peak_memory, first.bytes_moved) == (
+        last.workers,
+        last.tasks,
+        last.peak_memory,
+        last.bytes_moved,
+    )
+
+
+def test_several_vertices_and_outputs():
+    run = ed.compile(ed.plan(ed.parse(TWO), 2))
+    for seed in range(5):
+        x, y = numbers(seed, 4, 300), numbers(seed + 9, 400, 300)
+        result = run({"X": x, "Y": y})
+        np.testing.assert_array_equal(result["Z"], x @ y.T)
+        np.testing.assert_array_equal(result["A"], abs(x @ y.T))
+
+
+def test_arrays_that_lie_otherwise(tmp_path: Path):
+    plan = ed.plan(ed.parse(PRODUCT), 2)
+    run = ed.compile(plan)
+    x, y = numbers(0, 8, 512), numbers(1, 512, 512)
+    np.save(tmp_path / "y.npy", y)
+    mapped = np.load(tmp_path / "y.npy", mmap_mode="r")
+    wide = np.zeros((512, 1024), np.float32)
+    wide[:, 100:612] = y
+    lies = [y, np.asfortranarray(y), wide[:, 100:612], mapped, np.asarray(mapped), y.astype("f2")]
+    placed = run.place({"Y": y})["Y"]
+    for _ in range(4):
+        for other in (*lies, placed, y):
+            np.testing.assert_array_equal(run({"X": x, "Y": other})["Z"], x @ y.T)
+
+
+@given(seed=st.integers(0, 2**32), devices=st.integers(1, 4))
+def test_any_graph_again_and_again(seed, devices):
+    graph = random_graph(seed, tree=False)
+    rng = np.random.default_rng(seed)
+    plan = ed.plan(graph, devices)
+    given_first = {v.name: rng.uniform(-1, 1, v.shape).astype(v.dtype) for v in graph.inputs}
+    given_then = {v.name: rng.uniform(-1, 1, v.shape).astype(v.dtype) for v in graph.inputs}
+    run = ed.compile(plan)
+    wanted = run(given_then)
+    run(given_first)
+    run(given_first)
+    for name, array in run(given_then).items():
+        np.testing.assert_array_equal(array, wanted[name])
+
+
+def test_runs_beside_each_other():
+    run = ed.compile(ed.plan(ed.parse(PRODUCT), 2))
+    y = numbers(1, 512, 512)
+
+    def check(seed: int) -> bool:
+        x = numbers(seed, 8, 512)
+        return all((run({"X": x, "Y": y})["Z"] == x @ y.T).all() for _ in range(50))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(check, range(8)))
+
+
+def test_while_helpers_are_busy_elsewhere():
+    run = ed.compile(ed.plan(ed.parse(PRODUCT), 2))
+    x, y = numbers(0, 8, 512), numbers(1, 512, 512)
+    for _ in range(3):
+        run({"X": x, "Y": y})
+    with patch.object(HELPERS, "repeat", return_value=False) as tried:
+        np.testing.assert_array_equal(run({"X": x, "Y": y})["Z"], x @ y.T)
+    assert tried.called
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_in_a_forked_child():
+    run = ed.compile(ed.plan(ed.parse(PRODUCT), 2))
+    x, y = numbers(0, 8, 512), numbers(1, 512, 512)
+    for _ in range(3):
+        run({"X": x, "Y": y})
+    process = os.fork()
+    if not process:
+        right = all((run({"X": x, "Y": y})["Z"] == x @ y.T).all() for _ in range(4))
+        os._exit(0 if right else 1)
+    assert os.waitpid(process, 0)[1] == 0
