@@ -25,6 +25,7 @@ from eindecomp.graph.text.elaborate import load, parse
 from eindecomp.planner.costs.objectives import OBJECTIVES
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.options import INPUTS, SOLVERS
+from eindecomp.planner.space.pieces import PIECES
 from eindecomp.solve import Progress, read_contest
 from eindecomp.store.plan_file import from_json, to_json
 
@@ -230,7 +231,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = run("plan", ATTENTION, "-p", "8", "--inputs", "sharded", "-o", str(path))
     assert found.returncode == 0
     assert found.stdout.decode().splitlines()[1].startswith("Cost 384 KiB (393,216 bytes)")
-    assert len(found.stdout.splitlines()) == 3
+    assert len(found.stdout.splitlines()) == 4
     return path
 
 
@@ -286,17 +287,37 @@ def test_every_option_reaches_the_planner() -> None:
     asked = [
         "--solver=exact", "--strategy=h, s", "--inputs=sharded", "--mesh=node=2, gpu=4",
         "--memory=1GB", "--no-rewrite", "--time=30", "--objective=time", "--machine=cpu-cluster",
+        "--pieces=ceil",
     ]  # fmt: skip
     found = run("plan", ATTENTION, "-p", "8", *asked, "--json")
     plan = from_json(found.stdout)
     assert plan == make_plan(
         load(ATTENTION), 8, solver="exact", strategy=["h", "s"], inputs="sharded",
         mesh={"node": 2, "gpu": 4}, memory="1GB", rewrite=False, objective="time",
-        machine="cpu-cluster",
+        machine="cpu-cluster", pieces="ceil",
     )  # fmt: skip
     assert plan.graph == load(ATTENTION)
     own_mesh = run("plan", ATTENTION, "--machine", "gpu-server", "--json")
     assert from_json(own_mesh.stdout).devices == 8
+
+
+def test_ties_reach_the_planner_and_stay_with_the_plan(tmp_path: Path) -> None:
+    text = (
+        "input W[i: 8, j: 8], X[b: 4, i]\nY[b,j] <- sum X[b,i] * W[i,j]\n"
+        "new_W[i,j] <- sum W[i,j] + X[b,i] * Y[b,j]\noutput Y, new_W\n"
+    )
+    for ties, more, kept in (
+        ("", ["--tie", "W=new_W"], {"W": "new_W"}),
+        ("tie W <- new_W", [], {"W": "new_W"}),
+        ("tie W <- new_W", ["--no-ties"], {}),
+    ):
+        out = tmp_path / "plan.json"
+        run("plan", "-", "-p4", *more, "-o", str(out), given=(text + ties).encode())
+        plan = from_json(out.read_bytes())
+        assert plan.tie == kept
+        assert plan.cost == make_plan(parse(text), 4, tie=kept).cost
+        ran = run("run", "-", "-p4", *more, "--random", "--json", given=(text + ties).encode())
+        assert json.loads(ran.stdout)["bytes_moved"] == plan.cost
 
 
 def test_pins_reach_the_planner_and_stay_with_the_plan(tmp_path: Path) -> None:
@@ -325,6 +346,7 @@ def test_options_are_those_of_the_planner() -> None:
     assert get_args(request.ObjectiveName) == OBJECTIVES
     assert get_args(request.SolverName) == SOLVERS
     assert get_args(request.InputsName) == INPUTS
+    assert get_args(request.PiecesName) == PIECES
 
 
 @pytest.mark.parametrize(
@@ -355,6 +377,9 @@ def test_options_are_those_of_the_planner() -> None:
         (["plan", "-", "--mesh", "gpu"], MATMUL.encode(), 2, "--mesh is such as"),
         (["plan", "-", "--mesh", "gpu=2,gpu=2"], MATMUL.encode(), 2, "--mesh is such as"),
         (["plan", "-", "--mesh", f"gpu={'9' * 5000}"], MATMUL.encode(), 2, "--mesh is such as"),
+        (["plan", "-", "-p4", "--tie", "W"], MATMUL.encode(), 2, "--tie is such as W=new_W"),
+        (["plan", "-", "-p4", "--tie", "W=Z"], MATMUL.encode(), 1, "tie: the graph has no input"),
+        (["plan", "-", "--tie", "X=Z", "--no-ties"], MATMUL.encode(), 2, "does not go with --tie"),
         (["plan", "-", "-p4", "--pin", "=i:2"], MATMUL.encode(), 2, "--pin is such as X=i:2,j:gpu"),
         (["plan", "-", "-p4", "--pin", "Z=i"], MATMUL.encode(), 2, "--pin Z: label 'i' needs"),
         (["plan", "-", "-p4", "--pin", "Z=i:a+"], MATMUL.encode(), 2, "i:node+gpu, not 'a+'"),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
+import pytest
+import random_graphs
 
 
 def arrays_for(graph, seed=0):
@@ -29,3 +33,11 @@ def agree(found, wanted, tolerance):
         real = wanted[name].dtype.itemsize // (2 if wide is np.complex128 else 1)
         most = max(tolerance, {2: 2e-2, 4: 1e-5}.get(real, 0))
         np.testing.assert_allclose(left, right, rtol=most, atol=most * scale)
+
+
+@contextmanager
+def precise():
+    """Random graphs of float64, in which orders of summation make no difference to speak of."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(random_graphs, "DTYPES", ("float64",))
+        yield

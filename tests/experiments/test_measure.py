@@ -159,7 +159,7 @@ def test_a_blas_is_healthy_if_it_knows_its_processor() -> None:
 
 def test_an_infinite_ratio_is_written_and_shown() -> None:
     rows = tuple(
-        Priced("case", "free", 2, name, moved, moved, ratio, 0.0, 0.1)
+        Priced("case", "free", 2, name, moved, moved, ratio, 0.0, 0.1, 1 << 20)
         for name, moved, ratio in (("eindecomp", 0, 1.0), ("sqrt", 2048, inf))
     )
     record = Record.of("chain", False, 1.0, Findings((), rows))

@@ -1,18 +1,22 @@
 """Real movement by brute force for every kind of vertex, element by element.
 
-As slow as it is general: every assignment, every home and every second layout is carried out by
-`simulate` and its masks are compared.
+As slow as it is general: a layout is a mask of the elements that each device has, made by
+`simulate` from every assignment and every home.
 """
 
 from __future__ import annotations
 
-from itertools import product
-from math import prod
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf, prod
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from simulate import Site, has_all, label_sizes
+from brute_bytes import Axes, Layout
+from nested_layouts import ANY, all_boxes, cut_most, dealt, fits
+from simulate import Site, boxed, label_sizes
+from tabulated_plans import Oracle, Row
 
 from eindecomp import EinSum, Graph, Vertex
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
@@ -21,9 +25,12 @@ from eindecomp.lang.scalar import used_args
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from nested_layouts import Floats
+    from numpy.typing import NDArray
     from simulate import Masks
 
-REPLICATED = -1
+Packed = bytes
+"""The masks of all devices, so that equal ones are found equal."""
 
 
 def cuttable(vertex: Vertex) -> list[str]:
@@ -51,105 +58,95 @@ def cuttable(vertex: Vertex) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def sites(graph: Graph, vertex: Vertex, axes: tuple[int, ...]) -> list[list[Site]]:
-    """For every assignment that makes the most pieces, the vertex with each of its homes."""
-    sizes = label_sizes(vertex, [graph[name].shape for name in vertex.inputs])
-    labels = cuttable(vertex)
-    rows: dict[tuple[int, ...], int] = {}
-    for row in product(range(-1, len(labels)), repeat=len(axes)):
-        cut = [
-            prod(n for n, k in zip(axes, row, strict=True) if k == i) for i in range(len(labels))
+@dataclass(frozen=True)
+class ElementMasks:
+    """What vertices of any kind can choose on a mesh, with axes nested in any order."""
+
+    graph: Graph
+    axes: Axes
+    order: str = ANY
+
+    def rows(self, vertex: Vertex) -> Iterator[Row]:
+        """The assignments that make the most pieces."""
+        for layout in self.layouts(vertex):
+            needs = self._site(vertex, layout, ()).needs
+            yield Row(layout, tuple(None if need is None else packed(need) for need in needs))
+
+    def layouts(self, vertex: Vertex) -> list[Layout]:
+        """The axes of each label that can be cut."""
+        sizes = label_sizes(vertex, [self.graph[name].shape for name in vertex.inputs])
+        return cut_most([sizes[label] for label in cuttable(vertex)], self.axes, self.order)
+
+    def homes(self, vertex: Vertex, made: Layout) -> dict[Packed, float]:
+        """Where a result can be left, and the bytes that reducing it there moves."""
+        plain = self._site(vertex, made, ())
+        found: dict[Packed, float] = {}
+        for places in dealt(tuple(sorted(plain.summed)), len(vertex.shape), self.order):
+            kept = zip(plain.kept, places, strict=True)
+            # What is not cut further fits as the tile does.
+            home = tuple(inner and (*plain.axes_of.get(label, ()), *inner) for label, inner in kept)
+            if fits(vertex.shape, home, self.axes):
+                site = self._site(vertex, made, places)
+                site.__dict__["touched"] = plain.touched  # the same for every home
+                found[packed(site.home)] = site.reduced()
+        return found
+
+    def stored(self, vertex: Vertex) -> list[Packed]:
+        """The layouts that cut an input as far as its sizes allow."""
+        return [
+            self.pack(vertex, layout) for layout in cut_most(vertex.shape, self.axes, self.order)
         ]
-        if all(n <= sizes[label] for n, label in zip(cut, labels, strict=True)):
-            rows[row] = prod(cut)
-    most = max(rows.values())
-    return [list(_homes(graph, vertex, axes, labels, row)) for row, n in rows.items() if n == most]
 
+    def pack(self, vertex: Vertex, layout: Layout) -> Packed:
+        """The masks of a layout."""
+        low, high = all_boxes(vertex.shape, (layout,), self.axes)
+        ends = zip(low[0].T.tolist(), high[0].T.tolist(), strict=True)
+        return packed([boxed(vertex.shape, list(map(slice, *box))) for box in ends])
 
-def _homes(
-    graph: Graph, vertex: Vertex, axes: tuple[int, ...], labels: list[str], row: tuple[int, ...]
-) -> Iterator[Site]:
-    def site(places: dict[int, int]) -> Site:
-        decision = SimpleNamespace(assignment=row, places=places, second=None)
-        plan = SimpleNamespace(
-            graph=graph,
-            mesh=SimpleNamespace(sizes=axes),
-            parts={vertex.name: dict.fromkeys(labels)},
-            decisions={vertex.name: decision},
+    def received(self, vertex: Vertex, held: Sequence[Packed], needed: Sequence[Packed]) -> Floats:
+        """The elements that devices receive, by what they hold and what they need."""
+        size = (prod(self.axes), prod(vertex.shape))
+        own, need = unpacked(tuple(held), size), unpacked(tuple(needed), size)
+        lacking = need.sum(axis=(1, 2)) - np.einsum("hde,nde->hn", own, need, optimize=True)
+        somewhere, wanted = own.max(axis=1, initial=0), need.max(axis=1, initial=0)
+        nowhere = wanted.sum(axis=1) - somewhere @ wanted.T
+        return np.where(nowhere > 0, inf, lacking)
+
+    def held(self, vertex: Vertex, layouts: Sequence[Packed]) -> Floats:
+        """The elements on all devices, if each had the largest piece."""
+        size = (prod(self.axes), prod(vertex.shape))
+        return prod(self.axes) * unpacked(tuple(layouts), size).sum(axis=2).max(axis=1)
+
+    def _site(self, vertex: Vertex, assignment: Layout, places: Layout) -> Site:
+        plan: Any = SimpleNamespace(
+            graph=self.graph,
+            mesh=SimpleNamespace(sizes=self.axes),
+            pieces="balanced",
+            parts={vertex.name: dict.fromkeys(cuttable(vertex))},
+            decisions={
+                vertex.name: SimpleNamespace(assignment=assignment, places=places, second=None)
+            },
         )
-        return Site(plan, vertex)  # pyright: ignore[reportArgumentType]
-
-    summed = site({}).summed
-    for chosen in product(range(REPLICATED, len(vertex.shape)), repeat=len(summed)):
-        places = dict(zip(summed, chosen, strict=True))
-        if _fits(site(places), axes, places):
-            yield site(places)
+        return Site(plan, vertex)
 
 
-def _fits(site: Site, axes: tuple[int, ...], places: dict[int, int]) -> bool:
-    """Whether no dimension of the home has more pieces than elements."""
-    for k, (label, size) in enumerate(zip(site.kept, site.vertex.shape, strict=True)):
-        cut_by = [a for a in site.summed if places[a] == k]
-        if cut_by:
-            own = [] if label is None else site.axes_of[label]
-            if prod(axes[a] for a in (*own, *cut_by)) > size:
-                return False
-    return True
+def packed(masks: Masks) -> Packed:
+    return np.packbits(np.array(masks, dtype=bool)).tobytes()
 
 
-def computed(graph: Graph) -> dict[str, Vertex]:
-    """The vertices that are computed by tiles."""
-    return {n: v for n, v in graph.vertices.items() if not isinstance(v.op, Input | Fill)}
+@lru_cache(maxsize=1 << 8)
+def unpacked(layouts: tuple[Packed, ...], size: tuple[int, int]) -> NDArray[np.float64]:
+    """By layout, device and element, 1 where the device has it."""
+    rows = [np.frombuffer(own, dtype=np.uint8) for own in layouts]
+    bits = [np.unpackbits(row, count=prod(size)).reshape(size) for row in rows]
+    return np.array(bits, dtype=np.float64).reshape(len(layouts), *size)
 
 
-def plans(graph: Graph, axes: tuple[int, ...]) -> int:
-    """How many assignments there are of all vertices together."""
-    return prod(len(sites(graph, vertex, axes)) for vertex in computed(graph).values())
+def ops_oracle(graph: Graph, axes: Axes, inputs: str, order: str = ANY, **asked: Any) -> Oracle:
+    """All plans with axes nested in any order; `asked` as `Oracle` takes it, ties of the graph."""
+    return Oracle(graph, ElementMasks(graph, axes, order), inputs, **{"tie": graph.ties, **asked})
 
 
-def brute_ops(graph: Graph, axes: tuple[int, ...], inputs: str) -> int:
+def brute_ops(graph: Graph, axes: Axes, inputs: str) -> int:
     """The least bytes of all plans."""
-    made = computed(graph)
-    rows = {name: sites(graph, vertex, axes) for name, vertex in made.items()}
-    total = np.zeros([len(own) for own in rows.values()], np.int64)
-    for tensor in graph.vertices.values():
-        readers = [
-            (n, k) for n, v in made.items() for k, x in enumerate(v.inputs) if x == tensor.name
-        ]
-        readers = [(n, k) for n, k in readers if rows[n][0][0].needs[k] is not None]
-        free = isinstance(tensor.op, Fill) or (tensor.name not in made and inputs == "free")
-        involved = [n for n in made if n == tensor.name or n in dict(readers)]
-        if free or not involved:
-            continue
-        table = np.zeros([len(rows[n]) for n in involved], np.int64)
-        for at in np.ndindex(table.shape):
-            picked = {n: rows[n][i] for n, i in zip(involved, at, strict=True)}
-            needs = [picked[n][0].needs[k] for n, k in readers]
-            table[at] = _least(tensor, picked.get(tensor.name), needs)
-        total += table.reshape([len(rows[n]) if n in involved else 1 for n in made])
-    return int(total.min())
-
-
-def _least(tensor: Vertex, own: list[Site] | None, needs: Sequence[Masks]) -> int:
-    """The fewest bytes that reduce a tensor, keep it and hand it to its readers."""
-    wanted = [np.array(need) for need in needs]
-    item = tensor.dtype.itemsize
-    if own is None:
-        return item * sum(int(need.sum() - need.any(axis=0).sum()) for need in wanted)
-    best: list[int] = []
-    for site in own:
-        home = np.array(site.home)
-        fetched = [_lacking(need, home) for need in wanted]
-        least = sum(fetched)
-        for second in wanted:
-            again = [
-                _lacking(need, second) if has_all(second, need) else at_home
-                for need, at_home in zip(wanted, fetched, strict=True)
-            ]
-            least = min(least, _lacking(second, home) + sum(map(min, fetched, again)))
-        best.append(site.reduced() + item * least)
-    return min(best)
-
-
-def _lacking(need: np.ndarray, held: np.ndarray) -> int:
-    return int((need & ~held).sum())
+    return ops_oracle(graph, axes, inputs).least()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import eindecomp as ed
 
 SIZES = (1, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9, 10, 12, 12)
+LARGER = (2, 3, 4, 5, 6, 7, 8, 8, 10, 12, 12, 15, 16, 18, 24, 24, 30, 36, 48, 48)
 DTYPES = ("float16", "float32", "float32", "float64")
 MOST_LABELS = 4
 LETTERS = "abcdefghlnopqrstuvwxyzABCDEFGHIJKLMOPQSTUVWXYZ"
@@ -255,19 +256,85 @@ def _arranged(labels: Sequence[str], dims: Dims) -> list[str]:
     return found
 
 
-def random_graph(seed: int, *, tree: bool, most: int = 4, moves: bool = False) -> ed.Graph:
-    """One to `most` vertices over two to four kinds of dimension; with `moves` not only EinSums."""
+def random_graph(
+    seed: int,
+    *,
+    tree: bool,
+    least: int = 1,
+    most: int = 4,
+    moves: bool = False,
+    sizes: Sequence[int] = SIZES,
+) -> ed.Graph:
+    """A few vertices over two to four kinds of dimension; with `moves` not only EinSums."""
     rng = random.Random(seed)
-    kinds = {kind: rng.choice(SIZES) for kind in "ijkm"[: rng.randint(2, 4)]}
+    kinds = {kind: rng.choice(sizes) for kind in "ijkm"[: rng.randint(2, 4)]}
     growth = Growth(rng, tree, kinds)
     steps = [growth.product] * 3 + [growth.map_one, growth.map_two, growth.reduce]
     steps += [growth.gram, growth.broadcast]
     if moves:
         steps += [growth.window] * 4 + [growth.grow_along, growth.look_up, growth.regroup]
-    wanted = rng.randint(1, most)
+    wanted = rng.randint(least, most)
     while len(growth.reads) < wanted:
         rng.choice(steps)()
     outputs = [name for name, n in growth.reads.items() if n == 0 or rng.random() < 0.15]
     used = {name for v in growth.graph.vertices.values() for name in v.inputs} | set(growth.reads)
     vertices = [v for name, v in growth.graph.vertices.items() if name in used]
     return ed.Graph.of(vertices, outputs, {})
+
+
+def random_chain(seed: int, *, least: int = 2, most: int = 5) -> ed.Graph:
+    """Reductions of a tensor one after another, most of them with a new input.
+
+    What one of them leaves cut inside its tile the next can compute just so, if axes nest in
+    whatever order.
+    """
+    rng = random.Random(seed)
+    kinds = {kind: rng.choice(LARGER) for kind in "ijkm"}
+    growth = Growth(rng, tree=True, kinds=kinds)
+    name = growth.given(rng.sample("ijkm", rng.randint(2, 3)))
+    for _ in range(rng.randint(least, most)):
+        left, agg = named(growth.dims[name]), rng.choice(["sum", "max"])
+        if len(left) > 1 and rng.random() < 0.4:
+            output = rng.sample(left, rng.randint(1, len(left) - 1))
+            growth.add([(name, left)], output, "x", agg)
+        else:
+            gone = rng.sample(left, rng.randint(1, min(2, len(left))))
+            kept = [label for label in left if label not in gone]
+            new = named(rng.sample("ijkm", rng.randint(1, 3 - len(gone))), left)
+            right = [*gone, *new]
+            rng.shuffle(right)
+            output = rng.sample([*kept, *new], min(3, len(kept) + len(new)))
+            other = growth.given([label[0] for label in right])
+            growth.add([(name, left), (other, right)], output, "x * y", agg)
+        name = list(growth.reads)[-1]
+    return ed.Graph.of(growth.graph.vertices.values(), [name], {})
+
+
+def random_step(seed: int, *, least: int = 1, most: int = 3) -> tuple[ed.Graph, dict[str, str]]:
+    """A graph that makes a new value of some of its inputs, and which result is whose.
+
+    An update reads the old value and, where its type allows that, a result of which it sums over
+    what the input does not have.
+    """
+    rng = random.Random(seed)
+    graph = random_graph(seed, tree=False, least=least, most=most)
+    results = [v for v in graph.vertices.values() if v.inputs]
+    given = [v for v in graph.inputs if v.shape]
+    tie: dict[str, str] = {}
+    for vertex in rng.sample(given, min(len(given), rng.randint(1, 2))):
+        labels = [f"a{k}" for k in range(len(vertex.shape))]
+        left = dict(zip(labels, vertex.shape, strict=True))
+        operands, spec, join = [vertex.name], " ".join(labels), "x * 2"
+        other = rng.choice(results)
+        if other.dtype.itemsize <= vertex.dtype.itemsize and rng.random() < 0.8:
+            read: list[str] = []
+            for k, size in enumerate(other.shape):
+                same = [label for label, own in left.items() if own == size]
+                read.append(rng.choice(same) if same else f"b{k}")
+                left.pop(read[-1], None)
+            operands, spec, join = [*operands, other.name], f"{spec}, {' '.join(read)} ", "x - y"
+        name = f"new_{vertex.name}"
+        graph.einsum(f"{spec} -> {' '.join(labels)}", *operands, join=join, agg="sum", name=name)
+        graph.output(name)
+        tie[vertex.name] = name
+    return graph, tie

@@ -53,6 +53,12 @@ def simulate(plan: Plan) -> Moved:
     """What all devices receive when the plan is carried out."""
     moved = Moved()
     sites = {name: Site(plan, plan.graph[name]) for name in plan.decisions}
+    stored = {name: Stored(plan, plan.graph[name]) for name in plan.given}
+    for name, lies in stored.items():
+        lies.check(sites)
+        if lies.second is not None:
+            item = lies.vertex.dtype.itemsize
+            moved.join[name] = item * lacking(lies.second, lies.home)
     for site in sites.values():
         site.check()
         name, item = site.vertex.name, site.vertex.dtype.itemsize
@@ -65,18 +71,16 @@ def simulate(plan: Plan) -> Moved:
             need, origin = site.needs[k], plan.graph[source]
             if need is None or isinstance(origin.op, Fill):
                 continue
-            if source in sites:
-                held = [sites[source].home, sites[source].second]
-                received = min(
-                    lacking(need, own) for own in held if own is not None and has_all(own, need)
-                )
-                kind = moved.repartition
-            elif plan.inputs == "sharded":
-                # Each element that somebody needs is stored with one of those who need it.
-                received = int(np.sum(need)) - int(np.logical_or.reduce(need).sum())
-                kind = moved.join
-            else:
+            if source not in sites and source not in stored:
+                assert plan.inputs == "free", f"{source} has no home"
                 continue
+            lies = sites[source] if source in sites else stored[source]
+            received = min(
+                lacking(need, own)
+                for own in (lies.home, lies.second)
+                if own is not None and has_all(own, need)
+            )
+            kind = moved.repartition if source in sites else moved.join
             moved.edges[source, name, k] = received * origin.dtype.itemsize
             kind[name] += received * origin.dtype.itemsize
     return moved
@@ -92,6 +96,86 @@ def lacking(need: Masks, held: Masks) -> int:
     return sum(int((wanted & ~own).sum()) for wanted, own in zip(need, held, strict=True))
 
 
+def devices_of(plan: Plan) -> list[tuple[int, ...]]:
+    """The coordinates of every device; the last axis runs fastest."""
+    return list(product(*map(range, plan.mesh.sizes)))
+
+
+def piece(plan: Plan, size: int, axes: Sequence[int], at: tuple[int, ...]) -> slice:
+    """A device's part of so many elements, cut by the plan's rule, outer axes first."""
+    sizes = plan.mesh.sizes
+    if plan.pieces == "ceil":
+        left = range(size)
+        for axis in axes:
+            chunk = -(-len(left) // sizes[axis])
+            left = left[at[axis] * chunk : (at[axis] + 1) * chunk]
+        return slice(left.start, left.stop)
+    index, parts = 0, 1
+    for axis in axes:
+        index, parts = index * sizes[axis] + at[axis], parts * sizes[axis]
+    return slice(index * size // parts, (index + 1) * size // parts)
+
+
+def decoded(plan: Plan, vertex: Vertex, cut: Any) -> Masks:
+    """The masks of a layout that the plan gives."""
+    found: Masks = []
+    for at in devices_of(plan):
+        box: list[slice] = []
+        for span in cut:
+            part = piece(plan, span.units, span.axes, at)
+            ends = span.start + part.start * span.scale, span.start + part.stop * span.scale
+            box.append(slice(*ends))
+        found.append(boxed(vertex.shape, box))
+    return found
+
+
+@dataclass
+class Stored:
+    """An input that has a home, on all devices."""
+
+    plan: Plan
+    vertex: Vertex
+
+    @cached_property
+    def home(self) -> Masks:
+        """What each device keeps."""
+        return decoded(self.plan, self.vertex, self.plan.given[self.vertex.name].home)
+
+    @cached_property
+    def second(self) -> Masks | None:
+        """What each device keeps besides."""
+        cut = self.plan.given[self.vertex.name].second
+        return None if cut is None else decoded(self.plan, self.vertex, cut)
+
+    def check(self, sites: dict[str, Site]) -> None:
+        """It lies where the result lies that it is tied to, or is stored once over all devices."""
+        plan, name = self.plan, self.vertex.name
+        if name in plan.tie:
+            same = zip(self.home, sites[plan.tie[name]].home, strict=True)
+            assert all((own == other).all() for own, other in same)
+        elif name not in plan.pin:
+            pieces = {prod(c) for c in self._ways_to_cut()}
+            copies = np.sum(self.home, axis=0)
+            assert (copies == prod(plan.mesh.sizes) // max(pieces)).all(), f"{name} is replicated"
+        assert np.logical_or.reduce(self.home).all(), f"{name} is not kept everywhere"
+
+    def _ways_to_cut(self) -> list[list[int]]:
+        """For all ways to give axes to dimensions, into how many pieces these are cut."""
+        sizes, shape = self.plan.mesh.sizes, self.vertex.shape
+        ways: list[list[int]] = []
+        for row in product(range(-1, len(shape)), repeat=len(sizes)):
+            cut = [
+                prod(n for n, d in zip(sizes, row, strict=True) if d == k)
+                for k in range(len(shape))
+            ]
+            pairs = list(zip(cut, shape, strict=True))
+            if self.plan.pieces == "even" and any(size % n for n, size in pairs):
+                continue
+            if all(n <= max(size, 1) for n, size in pairs):
+                ways.append(cut)
+        return ways
+
+
 @dataclass
 class Site:
     """A vertex on all devices."""
@@ -101,15 +185,15 @@ class Site:
 
     @cached_property
     def devices(self) -> list[tuple[int, ...]]:
-        """The coordinates of every device; the last axis runs fastest."""
-        return list(product(*map(range, self.plan.mesh.sizes)))
+        """The coordinates of every device."""
+        return devices_of(self.plan)
 
     @cached_property
-    def axes_of(self) -> dict[str, list[int]]:
-        """The mesh axes that cut each label."""
+    def axes_of(self) -> dict[str, Sequence[int]]:
+        """The mesh axes that cut each label, outermost first."""
         labels = list(self.plan.parts[self.vertex.name])
         given = self.plan.decisions[self.vertex.name].assignment
-        return {label: [a for a, k in enumerate(given) if k == i] for i, label in enumerate(labels)}
+        return dict(zip(labels, given, strict=True))
 
     @cached_property
     def kept(self) -> list[str | None]:
@@ -125,14 +209,6 @@ class Site:
         labels = {label for group in kept for label in group}
         return [a for label, axes in self.axes_of.items() if label not in labels for a in axes]
 
-    def piece(self, size: int, axes: Sequence[int], at: tuple[int, ...]) -> slice:
-        """A device's part of so many elements, cut as evenly as can be, outer axes first."""
-        sizes = self.plan.mesh.sizes
-        index, parts = 0, 1
-        for axis in axes:
-            index, parts = index * sizes[axis] + at[axis], parts * sizes[axis]
-        return slice(index * size // parts, (index + 1) * size // parts)
-
     @cached_property
     def touched(self) -> list[tuple[list[Mask | None], Mask]]:
         """For every device what it reads of each input and what it computes."""
@@ -143,7 +219,10 @@ class Site:
             touch(
                 self.vertex,
                 shapes,
-                {label: self.piece(sizes[label], axes, at) for label, axes in self.axes_of.items()},
+                {
+                    label: piece(self.plan, sizes[label], axes, at)
+                    for label, axes in self.axes_of.items()
+                },
             )
             for at in self.devices
         ]
@@ -170,9 +249,8 @@ class Site:
         for at in self.devices:
             box: list[slice] = []
             for k, (label, size) in enumerate(zip(self.kept, self.vertex.shape, strict=True)):
-                outer = [] if label is None else self.axes_of[label]
-                inner = sorted(a for a in self.summed if places[a] == k)
-                box.append(self.piece(size, outer + inner, at))
+                outer = () if label is None else self.axes_of[label]
+                box.append(piece(self.plan, size, (*outer, *places[k]), at))
             found.append(boxed(self.vertex.shape, box))
         return found
 
@@ -180,32 +258,32 @@ class Site:
     def second(self) -> Masks | None:
         """What each device keeps besides."""
         cut = self.plan.decisions[self.vertex.name].second
-        return None if cut is None else self.decoded(cut)
-
-    def decoded(self, cut: Any) -> Masks:
-        """The masks of a layout that the plan gives."""
-        found: Masks = []
-        for at in self.devices:
-            box: list[slice] = []
-            for span in cut:
-                axes = [a for a in range(len(at)) if span.axes >> a & 1]
-                axes += [a for a in range(len(at)) if span.inner >> a & 1]
-                part = self.piece(span.units, axes, at)
-                ends = span.start + part.start * span.scale, span.start + part.stop * span.scale
-                box.append(slice(*ends))
-            found.append(boxed(self.vertex.shape, box))
-        return found
+        return None if cut is None else decoded(self.plan, self.vertex, cut)
 
     def check(self) -> None:
         """What any plan must hold, whatever it costs."""
         plan, name = self.plan, self.vertex.name
         for label, axes in self.axes_of.items():
             assert plan.parts[name][label] == prod(plan.mesh.sizes[a] for a in axes)
+        given = [axis for axes in self.axes_of.values() for axis in axes]
+        assert len(set(given)) == len(given), f"{name} is cut twice by an axis"
+        self._check_pieces()
         assert np.logical_or.reduce(self.tile).all(), f"{name} is not computed everywhere"
         assert np.logical_or.reduce(self.home).all(), f"{name} is not kept everywhere"
         assert all((own <= tile).all() for own, tile in zip(self.home, self.tile, strict=True))
-        given = self.decoded(plan.decisions[name].home)
+        places = plan.decisions[name].places if self.summed else ()
+        placed = [axis for own in places for axis in own]
+        assert len(set(placed)) == len(placed)
+        assert set(placed) <= set(self.summed), f"{name} is cut by axes that are not summed over"
+        given = decoded(plan, self.vertex, plan.decisions[name].home)
         assert all((a == b).all() for a, b in zip(self.home, given, strict=True))
+
+    def _check_pieces(self) -> None:
+        """Where only equal pieces are allowed, no device has more than another."""
+        if self.plan.pieces == "even":
+            for masks in (self.tile, self.home, *self.needs, self.second):
+                if masks is not None:
+                    assert len({int(own.sum()) for own in masks}) == 1, "pieces are not equal"
 
     def reduced(self) -> int:
         """The bytes that reducing moves, group by group of devices with partial results.

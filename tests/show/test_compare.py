@@ -32,8 +32,9 @@ ASKED: dict[str, dict[str, Any]] = {
 def test_no_strategy_beats_the_plan(asked: str) -> None:
     made = plan(ed.load(ATTENTION), 8, **ASKED[asked])
     found = made.compare()
-    assert [row.name for row in found] == [THIS, "sqrt", "sequence", "attention"]
-    assert len(found) == 4
+    assert [row.name for row in found] == [THIS, "sqrt", "context", "ulysses", "attention"]
+    assert len(found) == 5
+    assert all((row.memory is None) == (asked == "bound") for row in found)
     for row in found:
         assert row.cost is not None
         assert row.ratio == pytest.approx(row.cost / made.cost)
@@ -54,8 +55,10 @@ def test_the_table_can_be_read() -> None:
     made = plan(ed.load(ATTENTION), mesh={"node": 2, "gpu": 4})
     text = str(made.compare({"heads": ["h"], "square": "sqrt"}))
     lines = text.splitlines()
-    assert re.match(r" this plan +free +28 KiB \(28,672 bytes\) +1.00× +optimal$", lines[2])
-    assert re.match(r" heads +h +224 KiB \(229,376 bytes\) +8.00× +optimal$", lines[3])
+    assert re.match(
+        r" this plan +free +28 KiB \(28,672 bytes\) +1.00× +optimal +250 KiB$", lines[2]
+    )
+    assert re.match(r" heads +h +224 KiB \(229,376 bytes\) +8.00× +optimal +\S+ KiB$", lines[3])
     assert re.match(r" square +sqrt ", lines[4])
 
 

@@ -57,17 +57,17 @@ def layers(count: int) -> ed.Graph:
 def test_a_new_user_can_read_attention() -> None:
     text = attention(inputs="sharded").explain(width=140)
     assert "Plan of 10 vertices for 8 devices (mesh axis0=2 × axis1=2 × axis2=2)" in text
-    assert "Cost 384 KiB (393,216 bytes) that devices receive. Proved optimal" in text
+    assert "Cost 384 KiB (393,216 bytes) that devices receive.\nProved optimal among" in text
     heads = [line for line in text.splitlines() if line.startswith(" T[h,s,t] <- sum")]
     assert re.fullmatch(
-        r" T\[h,s,t\] <- sum QH\[s,h,d\] \* KH\[t,h,d\] +h/8 +8 +0 +0 +32 KiB +8.33 % +"
-        r"h over axis0·axis1·axis2",
+        r" T\[h,s,t\] <- sum QH\[s,h,d\] \* KH\[t,h,d\] +h/4 s/2 +8 +0 +0 +32 KiB +8.33 % +"
+        r"h over axis1·axis2, s over axis0",
         heads[0],
     )
     assert "Input layouts" in text
-    assert re.search(r"16 KiB +QH to T: from s over axis2, h over axis0·axis1 to ", text)
+    assert re.search(r"32 KiB +KH to T: from t over axis0, h over axis1·axis2 to ", text)
     assert re.search(r"32 KiB +Y: partial results over h/2 are reduced; result layout: ", text)
-    assert re.search(r"T h/8 +h/4 s/2 would cost 256 KiB more, in repartition", text)
+    assert re.search(r"T h/4 s/2 +h/4 t/2 would cost 256 KiB more, in repartition", text)
 
 
 def test_the_documentation_shows_what_is_printed() -> None:
@@ -80,11 +80,12 @@ def test_the_documentation_shows_what_is_printed() -> None:
 def test_the_summary_is_a_paragraph() -> None:
     made = attention(objective="bound", strategy=["h"], solver="exact")
     said = str(made)
-    assert len(said.splitlines()) == 3
+    assert len(said.splitlines()) == 4
     assert f"{made.cost:,} elements" in said
     assert "strategy h" in said
     assert "solver exact" in said
-    assert "no plan within this strategy that divides every vertex" in said
+    assert "all partitions of every vertex into as many pieces as there are devices" in said
+    assert said.splitlines()[2].endswith("; within this strategy.")
     assert len(repr(made)) < 100
     limited = attention(memory="1GB")
     assert "at most 954 MiB (1,000,000,000 bytes) on each device" in str(limited)
@@ -93,7 +94,7 @@ def test_the_summary_is_a_paragraph() -> None:
 def test_what_is_pinned_is_said_and_kept() -> None:
     made = attention(pin={"T": {"h": 2, "s": 4}, "Q": {"s": 2}})
     assert "inputs free, pinned T, Q." in str(made)
-    assert "no plan with these pins that divides every vertex" in str(made)
+    assert "; within these pins." in str(made)
     other = next_best(made, "T")
     assert other is not None
     assert all(pieces % other.parts[label] == 0 for label, pieces in {"h": 2, "s": 4}.items())
@@ -108,19 +109,38 @@ def test_what_is_pinned_is_said_and_kept() -> None:
     assert "pinned A, B, C, D, E, F and 2 more" in str(many)
 
 
+def test_the_rule_of_pieces_is_said_unless_it_is_the_usual_one() -> None:
+    assert "pieces" not in str(attention()).partition(".")[0]
+    for pieces, said in (("even", "in equal pieces"), ("ceil", "in chunks of the ceiling")):
+        words = str(attention(pieces=pieces))
+        assert f"{pieces} pieces" in words
+        assert f"all layouts of this mesh, nested, {said};" in words
+    sharded = attention(objective="bound", inputs="sharded", pieces="even")
+    assert "equal pieces" in str(sharded)
+    sharded.explain()
+
+
 def test_a_gap_is_said() -> None:
     made = replace(attention(), bound=21504)
-    assert "costs less than 21 KiB (21,504 bytes); gap 25 %." in str(made)
+    assert "none costs less than 21 KiB (21,504 bytes), gap 25 %, among: all layouts" in str(made)
 
 
 def test_the_proof_names_the_plans_it_speaks_of() -> None:
     """Computing something on several devices is a choice only where computing has its price."""
-    rule = "that divides every vertex among all devices"
+    rule = "every vertex divided among all devices"
     assert rule in str(attention())
-    assert rule in str(attention(objective="bound"))
-    assert "at most two layouts" in str(attention())
-    assert rule not in str(attention(objective="time", machine="cpu-cluster"))
-    assert "no plan costs less" in str(ed.plan(ed.load(EXAMPLES / "matmul.ein"), 1))
+    assert "all layouts of this mesh, nested; one extra copy a tensor" in str(attention())
+    assert "; within these ties." in str(replace(attention(), tie={"W": "new_W"}))
+    assert "every vertex divided among any number of devices" in str(
+        attention(objective="time", machine="cpu-cluster", work=None)
+    )
+    alone = str(ed.plan(ed.load(EXAMPLES / "matmul.ein"), 1))
+    assert "Proved optimal among: contraction order as written." in alone
+
+
+def test_what_free_inputs_leave_out_is_said() -> None:
+    assert "Not counted: placing free inputs" in str(attention())
+    assert "Not counted" not in str(attention(inputs="sharded"))
 
 
 @pytest.mark.parametrize("asked", ASKED)
@@ -184,18 +204,18 @@ def test_folding_keeps_every_row(before: str, block: str, times: int) -> None:
 
 def test_layouts_in_words() -> None:
     mesh = Mesh.of_axes({"node": 2, "gpu": 4, "core": 2})
-    whole = Span(0, 0, 8, 1, 0, 8)
+    whole = Span((), 8, 1, 0, 8)
 
     def words(*cut: Span) -> str:
         return layout(mesh, ["s", "t"][: len(cut)], [8, 8][: len(cut)], cut)
 
     assert words(whole, whole) == "whole on every device"
     assert words() == "whole on every device"
-    assert words(Span(0b011, 0, 8, 1, 0, 8), whole) == "s over node·gpu, replicated over core"
-    assert words(Span(0b010, 0b001, 8, 1, 0, 8), Span(0b100, 0, 8, 1, 0, 8)) == (
+    assert words(Span((0, 1), 8, 1, 0, 8), whole) == "s over node·gpu, replicated over core"
+    assert words(Span((1, 0), 8, 1, 0, 8), Span((2,), 8, 1, 0, 8)) == (
         "s over gpu·node, t over core"
     )
-    assert words(whole, Span(0, 0, 3, 1, 2, 5)) == "t in 2:5, whole on every device"
+    assert words(whole, Span((), 3, 1, 2, 5)) == "t in 2:5, whole on every device"
     assert layout(Mesh((), ()), ["s"], [8], (whole,)) == "whole"
 
 
@@ -269,7 +289,7 @@ def test_the_next_best_costs_what_planning_all_else_fixed_costs(devices: int, in
                     other = Decision(rows, places, own.homes[home], second)
                     decisions = {**made.decisions, name: other}
                     price = PriceInBytes(made.mesh)
-                    costs.append(decided_cost(graph, price, decisions, {}, inputs).total)
+                    costs.append(decided_cost(graph, price, decisions, made.given).total)
         found = next_best(made, name)
         assert (found is None) == (not costs)
         if found is not None:
@@ -308,7 +328,7 @@ def test_a_plan_that_is_not_optimal_says_so() -> None:
 
 def test_prices_follow_the_objective() -> None:
     made = attention(6, objective="time", machine="cpu-cluster")
-    again = decided_cost(made.graph, plan_price(made), made.decisions, made.given, made.inputs)
+    again = decided_cost(made.graph, plan_price(made), made.decisions, made.given)
     assert again.total == made.cost
     found = next_best(made, "O")
     assert found is not None

@@ -33,6 +33,8 @@ ASKED: dict[str, dict[str, Any]] = {
     "linear": {"objective": "bound", "solver": "linear"},
     "sharded": {"inputs": "sharded"},
     "sqrt": {"strategy": "sqrt"},
+    "even": {"pieces": "even", "inputs": "sharded"},
+    "ceil": {"pieces": "ceil", "inputs": "sharded"},
     "time": {"objective": "time", "machine": "cpu-cluster"},
     "endless links": {"objective": "time", "machine": Machine(1e9, 1e9, inf, {"axis0": 1e-6})},
 }
@@ -63,6 +65,7 @@ def test_plans_of_any_graph_come_back(graph: ed.Graph, devices: int, asked: str)
 def test_what_was_asked_for_comes_back() -> None:
     graph = ed.parse("input X[i: 8, j: 4]\nY[i] <- sum X[i,j]\noutput Y")
     for asked in (
+        {"pin": {"Y": {"i": ["gpu", "node"]}}, "mesh": {"node": 2, "gpu": 4}},
         {"pin": {"X": {"i": 2, "j": "gpu"}}, "mesh": {"node": 2, "gpu": 4}},
         {"pin": {"Y": {"i": ["node", "gpu"]}}, "mesh": {"node": 2, "gpu": 4}},
         {"pin": {"Y": {}, "X": {}}, "devices": 4},
@@ -87,7 +90,7 @@ def test_plans_of_whatever_is_pinned_come_back(
     sizes = prime_factors(devices)
     pin = {
         name: {
-            label: prod(size for a, size in enumerate(sizes) if (span.axes | span.inner) >> a & 1)
+            label: prod(sizes[axis] for axis in span.axes)
             for label, span in zip(graph[name].labels, layouts[name].home, strict=True)
         }
         for name in names
@@ -96,14 +99,6 @@ def test_plans_of_whatever_is_pinned_come_back(
     made = plan(graph, devices, pin=pin, inputs=inputs, rewrite=False)
     assert made.pin == pin
     assert from_json(to_json(made)) == made
-
-
-def test_a_file_that_does_not_say_what_was_pinned_pins_its_inputs(saved: dict[str, Any]) -> None:
-    data = deepcopy(saved)
-    del data["pin"]
-    found = from_json(json.dumps(data).encode())
-    assert found.pin == {"X": {"i": (), "j": ("node", "gpu")}}
-    assert from_json(to_json(found)) == found
 
 
 @pytest.fixture(scope="module")
@@ -116,14 +111,17 @@ def saved() -> dict[str, Any]:
         U[k,i] <- Y[i,k] + Y[k,i]
         T[i,k] <- Y[i,k] * Y[k,i]
         S[i,k] <- Y[i,k] - Y[k,i]
-        output Z, U, T, S
+        W2[j,k] <- W[j,k] + 1.0
+        output Z, U, T, S, W2
     """)
     pin = {"X": {"j": ["node", "gpu"]}, "Z": {"k": 2, "m": "gpu"}}
-    made = plan(graph, mesh={"node": 2, "gpu": 2}, inputs="sharded", pin=pin, rewrite=False)
+    made = plan(
+        graph, mesh={"node": 2, "gpu": 2}, inputs="sharded", pin=pin, tie={"W": "W2"}, rewrite=False
+    )
     found = json.loads(to_json(made))
-    assert found["given"]
+    assert set(found["given"]) == set("XWV")
     assert found["vertices"]["Y"]["further"]
-    assert found["vertices"]["Y"]["summed"]
+    assert found["vertices"]["Y"]["scattered"]
     return found
 
 
@@ -148,11 +146,12 @@ def drop(*place: str | int) -> Callable[[dict[str, Any]], None]:
 
 
 Y = ("vertices", "Y")
-SPAN = {"axes": [], "inner": [], "start": 0, "stop": 8, "scale": 1}
+X = ("given", "X")
+SPAN = {"axes": [], "start": 0, "stop": 8, "scale": 1}
 WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (drop("format"), 'not a plan: it has no "format": "eindecomp plan"'),
     (put("onnx", "format"), "format: must be one of eindecomp plan, not 'onnx'"),
-    (put(2, "version"), "version: must be a whole number, 1 to 1, not 2"),
+    (put(3, "version"), "version: must be a whole number, 1 to 2, not 3"),
     (put(True, "version"), "version: must be a whole number"),
     (drop("version"), "version: is missing"),
     (drop("vertices"), "vertices: is missing"),
@@ -174,6 +173,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put("speed", "objective"), "objective: must be one of bytes, bound, time, not 'speed'"),
     (put("time", "objective"), "machine: objective 'time' needs a machine"),
     (put([], "inputs"), "inputs: must be one of free, sharded, not []"),
+    (put("odd", "pieces"), "pieces: must be one of balanced, even, ceil, not 'odd'"),
     (put("magic", "solver"), "solver: must be one of auto"),
     (put(None, "method"), "method: must be a text"),
     (put("a\nb", "method"), "method: must be a short text"),
@@ -218,9 +218,16 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
         put({"i": ["gpu"], "k": ["node", "gpu"]}, *Y, "assignment"),
         "vertices.Y.assignment.k.1: axis 'gpu' is used twice",
     ),
-    (put({"i": ["gpu"]}, *Y, "assignment"), "axis 'node' is left out, but could cut 'i'"),
-    (put({}, *Y, "summed"), "vertices.Y.summed"),
-    (put({"node": None, "gpu": None}, *Y, "summed"), "nothing is summed over"),
+    (
+        put({"assignment": {"i": ["gpu"]}, "scattered": {}, "further": None}, *Y),
+        "vertices.Y.assignment: axis 'node' is left out, but could cut 'i'",
+    ),
+    (put({}, *Y, "summed"), "vertices.Y: there is no field 'summed'"),
+    (drop(*Y, "scattered"), "vertices.Y.scattered: is missing"),
+    (put([], *Y, "scattered"), "vertices.Y.scattered: must be an object"),
+    (put({"j": []}, *Y, "scattered"), "vertices.Y.scattered: Y[i,k] has no label 'j'"),
+    (put({"i": "gpu"}, *Y, "scattered"), "vertices.Y.scattered.i: must be a list"),
+    (put({"i": ["cpu"]}, *Y, "scattered"), "vertices.Y.scattered.i.0: the mesh has no axis 'cpu'"),
     (put("nowhere", *Y, "further"), "vertices.Y.further: must be a list"),
     (put([SPAN], *Y, "further"), "vertices.Y.further: Y[i,k] needs 2 spans, not 1"),
     (put([SPAN, {}], *Y, "further"), "vertices.Y.further.1.axes: is missing"),
@@ -230,14 +237,18 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put([SPAN, SPAN | {"scale": 3}], *Y, "further"), "in blocks of 3 cannot be cut like that"),
     (put([SPAN, SPAN | {"scale": 8, "axes": ["gpu"]}], *Y, "further"), "cannot be cut like that"),
     (
-        put([SPAN | {"axes": ["gpu"]}, SPAN | {"inner": ["gpu"]}], *Y, "further"),
-        "vertices.Y.further.1.inner.0: is used twice",
+        put([SPAN | {"axes": ["gpu"]}, SPAN | {"axes": ["node", "gpu"]}], *Y, "further"),
+        "vertices.Y.further.1.axes.1: axis 'gpu' is used twice",
     ),
-    (put([SPAN, SPAN], "given", "Y"), "given.Y: the graph has no input 'Y'"),
-    (put([SPAN, SPAN | {"stop": 4}], "given", "X"), "given.X: an input's layout must cover"),
-    (put([SPAN, SPAN], "given", "X"), "given.X: X[i,j] does not lie where it is pinned, {'j'"),
-    (drop("given", "X"), "given.X: is missing, but the input is pinned"),
-    (drop("pin", "X"), "given.X: has a layout, but pin does not name it"),
+    (put([SPAN | {"inner": []}, SPAN], *Y, "further"), "further.0: there is no field 'inner'"),
+    (put({"home": [SPAN, SPAN]}, "given", "Y"), "given.Y: the graph has no input 'Y'"),
+    (put([SPAN, SPAN], "given", "X"), "given.X: must be an object"),
+    (drop("given", "X", "home"), "given.X.home: is missing"),
+    (drop("given", "X", "further"), "given.X.further: is missing"),
+    (put([SPAN], *X, "further"), "given.X.further: X[i,j] needs 2 spans, not 1"),
+    (put([SPAN, SPAN | {"stop": 4}], *X, "home"), "given.X.home: an input's layout must cover"),
+    (put([SPAN, SPAN], *X, "home"), "given.X: X[i,j] does not lie where it is pinned, {'j'"),
+    (drop("given", "X"), "given.X: is missing, but the input has a home"),
     (put([], "pin"), "pin: must be an object"),
     (put([], "pin", "X"), "pin.X: must be an object"),
     (put({}, "pin", "Q"), "pin.Q: the graph has no such tensor"),
@@ -252,7 +263,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put(4, "pin", "Z", "k"), "pin: no axes of the mesh"),
     (put({"k": 4}, "pin", "Z"), "vertices.Z: Z[k,m] does not lie where it is pinned, {'k': 4}"),
     (put({}, "pin", "Y"), "vertices.Y: Y[i,k] does not lie where it is pinned, {}"),
-    (put("bound", "objective"), "pin: objective 'bound' has no layouts"),
+    (put("bound", "objective"), "pin and tie: objective 'bound' has no layouts"),
     (put([], "given"), "given: must be an object"),
 ]
 
@@ -269,12 +280,17 @@ def test_every_wrong_field_is_named(
     assert message in str(error.value)
 
 
-def test_a_summed_axis_must_go_to_a_dimension_that_is_there(saved: dict[str, Any]) -> None:
-    for wrong in ("j", 3, [], {}):
+def test_what_is_scattered_is_summed_and_only_once(saved: dict[str, Any]) -> None:
+    [(label, [axis])] = saved["vertices"]["Y"]["scattered"].items()
+    other = "gpu" if axis == "node" else "node"
+    for wrong, message in (
+        ({label: [axis, axis]}, f"{label}.1: axis '{axis}' is used twice"),
+        ({"i": [axis], "k": [axis]}, f"k.0: axis '{axis}' is used twice"),
+        ({label: [other]}, f"{label}.0: nothing is summed over this axis"),
+    ):
         data = deepcopy(saved)
-        [axis] = data["vertices"]["Y"]["summed"]
-        data["vertices"]["Y"]["summed"][axis] = wrong
-        with pytest.raises(PlanError, match=rf"vertices.Y.summed.{axis}: must be null or a label"):
+        data["vertices"]["Y"]["scattered"] = wrong
+        with pytest.raises(PlanError, match=rf"vertices.Y.scattered.{message}"):
             from_json(json.dumps(data).encode())
 
 
@@ -286,8 +302,38 @@ def test_labels_are_not_cut_beyond_their_size() -> None:
         from_json(json.dumps(data).encode())
     sums = ed.parse("input X[i: 1, j: 8]\nY[i] <- sum X[i,j]\noutput Y")
     data = json.loads(to_json(plan(sums, 2)))
-    data["vertices"]["Y"]["summed"] = {"axis0": "i"}
-    with pytest.raises(PlanError, match=r"Y.summed: Y\[i\] is too small to be cut like that"):
+    data["vertices"]["Y"]["scattered"] = {"i": ["axis0"]}
+    with pytest.raises(PlanError, match=r"Y.scattered: Y\[i\] is too small to be cut like that"):
+        from_json(json.dumps(data).encode())
+
+
+def test_where_pieces_are_even_uneven_ones_are_refused() -> None:
+    graph = ed.parse("input X[i: 6, j: 6]\nY[i,j] <- exp(X[i,j])\noutput Y")
+    made = plan(graph, 4, pieces="even", inputs="sharded")
+    data = json.loads(to_json(made))
+    assert from_json(json.dumps(data).encode()) == made
+    for place, value, message in (
+        (("vertices", "Y", "assignment"), {"i": ["axis0", "axis1"]}, "into 4 equal pieces"),
+        (("vertices", "Y", "assignment"), {"i": ["axis0"]}, "axis 'axis1' is left out"),
+        (
+            ("given", "X", "home"),
+            [SPAN | {"axes": ["axis0", "axis1"], "stop": 6}, SPAN | {"stop": 6}],
+            "6 elements in blocks of 1 cannot be cut like that",
+        ),
+    ):
+        wrong = deepcopy(data)
+        put(value, *place)(wrong)
+        with pytest.raises(PlanError, match=message):
+            from_json(json.dumps(wrong).encode())
+
+
+def test_a_result_that_is_pinned_to_fewer_pieces_comes_back() -> None:
+    graph = ed.parse("input X[i: 8, j: 8]\nY[i,j] <- exp(X[i,j])\noutput Y")
+    made = plan(graph, 4, pin={"Y": {"i": 2}})
+    data = json.loads(to_json(made))
+    assert from_json(json.dumps(data).encode()) == made
+    del data["pin"]["Y"]
+    with pytest.raises(PlanError, match="is left out, but could cut"):
         from_json(json.dumps(data).encode())
 
 

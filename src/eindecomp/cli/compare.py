@@ -27,7 +27,11 @@ def compare(
     memory: ask.Memory = None,
     machine: ask.MachineName = None,
     pin: ask.Pins = None,
+    tie: ask.Ties = None,
+    ties: ask.KeepTies = True,
     rewrite: ask.Rewrite = True,
+    work: ask.Work = 1.2,
+    pieces: ask.Pieces = "balanced",
     time: ask.Time = 45,
     against: Annotated[
         list[str] | None,
@@ -43,7 +47,7 @@ def compare(
     """
     asked = ask.Request(
         devices, objective, solver, None, inputs, mesh, memory, machine, rewrite, time,
-        tuple(pin or ()),
+        tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
     )  # fmt: skip
     chosen = {text: ask.strategy_from(text) for text in against} if against else None
     with interruptible():

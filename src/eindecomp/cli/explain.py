@@ -29,7 +29,11 @@ def explain(
     memory: ask.Memory = None,
     machine: ask.MachineName = None,
     pin: ask.Pins = None,
+    tie: ask.Ties = None,
+    ties: ask.KeepTies = True,
     rewrite: ask.Rewrite = True,
+    work: ask.Work = 1.2,
+    pieces: ask.Pieces = "balanced",
     time: ask.Time = 45,
     json: ask.Json = False,
 ) -> None:
@@ -39,7 +43,7 @@ def explain(
     """
     asked = ask.Request(
         devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time,
-        tuple(pin or ()),
+        tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
     )  # fmt: skip
     with interruptible():
         plan = asked.plan_of(file)

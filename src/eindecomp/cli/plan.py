@@ -25,7 +25,11 @@ def plan(
     memory: ask.Memory = None,
     machine: ask.MachineName = None,
     pin: ask.Pins = None,
+    tie: ask.Ties = None,
+    ties: ask.KeepTies = True,
     rewrite: ask.Rewrite = True,
+    work: ask.Work = 1.2,
+    pieces: ask.Pieces = "balanced",
     time: ask.Time = 45,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="write the plan to this JSON file")
@@ -43,7 +47,7 @@ def plan(
         check_writable(output)
     asked = ask.Request(
         devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time,
-        tuple(pin or ()),
+        tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
     )  # fmt: skip
     with interruptible():
         graph = ask.read(file)

@@ -14,7 +14,7 @@ from eindecomp.errors import EinDecompError
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.planner.costs.machine import PRESETS
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.space.strategy import NAMED
+from eindecomp.planner.space.strategy import ALIASES, NAMED
 from eindecomp.store.plan_file import MAX_BYTES, from_json
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ObjectiveName = Literal["bytes", "bound", "time"]
 SolverName = Literal["auto", "exact", "tree", "linear"]
 InputsName = Literal["free", "sharded"]
+PiecesName = Literal["balanced", "even", "ceil"]
 
 GraphFile = Annotated[str, typer.Argument(help="a graph (.ein); - reads it from standard input")]
 AnyFile = Annotated[
@@ -65,6 +66,18 @@ Pins = Annotated[
         "repeat it for several tensors",
     ),
 ]
+Ties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tie",
+        metavar="W=new_W",
+        help="input W is what the last run left of output new_W; replaces the ties of the graph; "
+        "repeat it for several inputs",
+    ),
+]
+KeepTies = Annotated[
+    bool, typer.Option("--ties/--no-ties", help="keep the ties of the graph, or plan without any")
+]
 MachineName = Annotated[
     str | None,
     typer.Option(
@@ -77,6 +90,20 @@ Rewrite = Annotated[
     bool,
     typer.Option(
         "--rewrite/--no-rewrite", help="plan the rewritten graph, or the graph as written"
+    ),
+]
+Work = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        help="contraction orders may take so many times the least operations if fewer bytes move",
+    ),
+]
+Pieces = Annotated[
+    PiecesName,
+    typer.Option(
+        help="how sizes that do not divide are cut: into pieces that differ by at most one, "
+        "only evenly, as JAX does, or into chunks of the ceiling, as DTensor does"
     ),
 ]
 Time = Annotated[float, typer.Option("--time", min=0, help="seconds to search for")]
@@ -98,10 +125,16 @@ class Request:
     rewrite: bool = True
     time: float = 45
     pin: tuple[str, ...] = ()
+    work: float = 1.2
+    tie: tuple[str, ...] = ()
+    ties: bool = True
+    pieces: PiecesName = "balanced"
 
     def plan(self, graph: Graph) -> Plan:
         """Plan a graph as asked, with a live line on a terminal."""
-        pin = pin_from(self.pin)
+        pin, tie = pin_from(self.pin), tie_from(self.tie)
+        if tie and not self.ties:
+            raise typer.BadParameter("--no-ties does not go with --tie")
         with live_line() as on_event:
             return make_plan(
                 graph,
@@ -115,6 +148,9 @@ class Request:
                 machine=self.machine,
                 pin=pin,
                 rewrite=self.rewrite,
+                tie=None if self.ties and not tie else tie,
+                work=self.work,
+                pieces=self.pieces,
                 time_limit=self.time,
                 on_event=on_event,
             )
@@ -160,7 +196,7 @@ def strategy_from(text: str) -> str | list[str]:
     >>> strategy_from("megatron"), strategy_from("h, f")
     ('megatron', ['h', 'f'])
     """
-    if text == "sqrt" or text in NAMED:
+    if text == "sqrt" or text in NAMED or text in ALIASES:
         return text
     return [label.strip() for label in text.split(",")]
 
@@ -186,6 +222,23 @@ def pin_from(texts: Sequence[str]) -> dict[str, dict[str, int | list[str]]]:
             if label in found[name]:
                 raise typer.BadParameter(f"--pin {name}: label {label!r} is there twice")
             found[name][label] = _pieces_or_axes(name, label, value)
+    return found
+
+
+def tie_from(texts: Sequence[str]) -> dict[str, str]:
+    """Results by the inputs that they become.
+
+    >>> tie_from(["W=new_W", "B = new_B"])
+    {'W': 'new_W', 'B': 'new_B'}
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, result = (part.strip() for part in text.partition("="))
+        if not name or not result:
+            raise typer.BadParameter(f"--tie is such as W=new_W, not {text!r}")
+        if name in found:
+            raise typer.BadParameter(f"--tie: {name!r} is tied twice")
+        found[name] = result
     return found
 
 

@@ -52,7 +52,11 @@ def run(
     memory: ask.Memory = None,
     machine: ask.MachineName = None,
     pin: ask.Pins = None,
+    tie: ask.Ties = None,
+    ties: ask.KeepTies = True,
     rewrite: ask.Rewrite = True,
+    work: ask.Work = 1.2,
+    pieces: ask.Pieces = "balanced",
     time: ask.Time = 45,
     random: Annotated[
         bool, typer.Option("--random", help="draw random inputs, the same for the same seed")
@@ -95,7 +99,7 @@ def run(
     runner = engine_from(engine, option)  # so is an engine that does not exist
     asked = ask.Request(
         devices, objective, solver, strategy, place, mesh, memory, machine, rewrite, time,
-        tuple(pin or ()),
+        tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
     )  # fmt: skip
     # A trace that cannot be written must not cost the outputs: it comes last.
     with nullcontext() if trace is None else tracing(trace) as on_event:

@@ -45,6 +45,9 @@ class Executable:
         and they cannot be given again. What `on_event` raises cancels the run.
         """
         self._check_open()
+        if not donate:
+            arrays, scalars = check_inputs(self.plan.graph, inputs, self._read, self._inputs)
+            return self._prepared.run(arrays, scalars, (), on_event)
         given_up: list[Tensor] = []
         for name in donate:
             given = inputs.get(name)

@@ -10,7 +10,7 @@ from eindecomp.engines.events import BytesMoved, Event, RunStarted, TaskFinished
 from eindecomp.engines.result import Result, Stats
 from eindecomp.errors import EinDecompError, RunError
 from eindecomp.tra.boxes import show_box
-from eindecomp.tra.program.memory import peak_on
+from eindecomp.tra.program.memory import fullest
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter, kind_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class RunRecord:
     def __init__(self, program: Program, on_event: Listener | None) -> None:
         self.program, self.on_event = program, on_event
         self.start = perf_counter()
-        self.bytes_by_vertex = {s.vertex: 0 for s in program.steps if isinstance(s, Compute)}
+        self.bytes_by_vertex = dict.fromkeys(program.bytes_by_vertex, 0)
         working = sum(isinstance(s, Compute | Generate | ReduceScatter) for s in program.steps)
         self.tasks = working * program.devices
         self.tell(RunStarted(self.tasks))
@@ -80,7 +80,7 @@ class RunRecord:
         """
         program = self.program
         if peak is None:
-            peak = max(peak_on(program, device).bytes for device in range(program.devices))
+            peak = fullest(program).bytes
         stats = Stats(
             self._now(),
             program.operations,

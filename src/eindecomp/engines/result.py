@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +40,17 @@ class Result(Mapping[str, Array]):
     """The outputs by name, gathered when they are asked for, and `stats`."""
 
     tensors: Mapping[str, Tensor]
-    stats: Stats
+    counted: Stats | Callable[[], Stats] = field(repr=False)
+    """What the run took, or what makes it up: few ask, and brief runs come by the thousand."""
     _gathered: dict[str, Array] = field(default_factory=dict[str, Array], repr=False)
+
+    @property
+    def stats(self) -> Stats:
+        """What the run took."""
+        if not isinstance(self.counted, Stats):
+            object.__setattr__(self, "counted", self.counted())
+            return self.stats
+        return self.counted
 
     # A mapping compares its values, and arrays have no single answer to that.
     def __eq__(self, other: object) -> bool:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.costs.objectives import Objective
+    from eindecomp.planner.space.strategy import StrategyForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +20,14 @@ class Compared:
     """What one strategy costs; None where no plan under it meets the pins and the memory limit."""
 
     name: str
-    strategy: str | tuple[str, ...] | None
+    strategy: StrategyForm | None
     cost: Number | None
     ratio: float | None
     """Its cost relative to the plan that is compared."""
     gap: float | None
     refused: str | None = None
+    memory: int | None = None
+    """The most bytes that the fullest device holds at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class Comparison:
 
     objective: str | Objective
     rows: tuple[Compared, ...]
+    inputs: str = "sharded"
+    """Where inputs lie: those that are "free" take part in neither cost nor placing."""
 
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.rows)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
+from eindecomp.planner.contraction_order import Ordered, minimize_with_order
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
 from eindecomp.planner.costs.machine import Machine
@@ -19,6 +20,7 @@ from eindecomp.planner.options import (
     Options,
     check_countable,
     check_options,
+    check_work,
     described_machine,
     given_vectors,
     mesh_of,
@@ -27,8 +29,12 @@ from eindecomp.planner.plan import Plan
 from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import Search
+from eindecomp.planner.space.layout_rules import LayoutRules
+from eindecomp.planner.space.pieces import BALANCED
 from eindecomp.planner.space.pin import Pin, pinned_cuts, pins_of
-from eindecomp.planner.space.strategy import FixedParts, strategy_of
+from eindecomp.planner.space.restriction import FixedParts
+from eindecomp.planner.space.strategy import GivenStrategy, strategy_form, strategy_of
+from eindecomp.planner.space.tie import checked_ties, pins_on_results
 from eindecomp.planner.space.viable import most_pieces
 from eindecomp.planner.space.view import planned_views
 
@@ -45,7 +51,7 @@ def plan(
     devices: int | None = None,
     objective: str | Objective = "bytes",
     solver: str = "auto",
-    strategy: str | Sequence[str] | None = None,
+    strategy: GivenStrategy | None = None,
     inputs: str = "free",
     memory: int | str | None = None,
     mesh: Mapping[str, int] | None = None,
@@ -53,6 +59,9 @@ def plan(
     pin: Pin | None = None,
     rewrite: bool = True,
     *,
+    tie: Mapping[str, str] | None = None,
+    work: float | None = 1.2,
+    pieces: str = BALANCED,
     time_limit: float = 45,
     on_event: Callable[[Progress], None] | None = None,
 ) -> Plan:
@@ -67,38 +76,65 @@ def plan(
     `devices` there are as many as `mesh` or `machine` has, or one for each core that this process
     may use. `solver` is "auto", "exact" (raises unless the optimum is proved) or, for "bound", the
     paper's "tree" and "linear". `strategy` restricts the plan: "sqrt", a name such as "megatron",
-    or labels to cut along. `inputs` are "free", available in any layout at no cost, or "sharded",
-    each stored once over all devices; `pin` fixes the layouts of tensors. `memory` limits what a
-    device holds. `mesh` gives axes other than the prime factors of `devices`. With `rewrite`, the
-    graph is rewritten by `ed.rewrite` before it is planned; without, it is planned as written.
+    labels to cut along, or a mapping that also says how many devices cut which of them and where
+    state lies (`planner.space.strategy`). `inputs` are "free", available in any layout at no cost,
+    or "sharded", each stored once over all devices; `pin` fixes the layouts of tensors. `tie`
+    replaces the ties of the graph, `{"W": "new_W"}`: input W lies where the last run left new_W.
+    `memory` limits what a device holds. `mesh` gives axes other than the prime factors of
+    `devices`. With `rewrite`, the graph is rewritten by `ed.rewrite` before it is planned; without,
+    it is planned as written. `work` lets the plan choose the order of contractions, too, where that
+    makes it cheaper: no order may take more than so many times the least operations, except for
+    objective "time", which counts them. None keeps the usual order, as do a strategy and objective
+    "bound". `pieces` says how sizes are cut that do not divide: "balanced", into pieces that differ
+    by at most one, "even", not at all, as JAX requires, or "ceil", into chunks as DTensor does, of
+    which the last may be shorter or empty.
 
     After `time_limit` seconds, the plan is the best one found so far, with a bound on the cost of
     any plan. `on_event` is called now and then with the seconds so far, the stage, the cost of the
     best plan and the bound. Ctrl-C ends planning without a plan.
     """
     started = monotonic()
-    check_options(graph, objective, solver, inputs, time_limit)
+    check_options(graph, objective, solver, inputs, pieces, time_limit)
+    check_work(work)
     described = described_machine(objective, machine)
-    laid_out = mesh_of(devices, mesh, described)
+    laid_out = mesh_of(devices, mesh, described, pieces)
     planned = rewritten(graph) if rewrite else graph
     check_countable(planned, laid_out)
+    # The paper's bound knows no layouts: there the graph's ties have no meaning.
+    ties = checked_ties(planned, {} if tie is None and objective == "bound" else tie)
+    pin = pins_on_results(planned, pin, ties)
+    rules = LayoutRules(inputs, pinned_cuts(planned, laid_out, pin, graph), ties)
+    restriction = None if strategy is None else strategy_of(strategy, planned, laid_out.devices)
+    if restriction is not None:
+        rules = restriction.rules(planned, laid_out, rules)
     options = Options(
-        planned, laid_out, objective, solver, inputs,
-        restriction=None if strategy is None else strategy_of(strategy, planned),
-        pinned=pinned_cuts(planned, laid_out, pin, graph),
+        planned, laid_out, objective, solver, rules,
+        restriction=restriction,
         machine=described,
         memory=None if memory is None else parse_bytes(memory),
         time_limit=time_limit,
         on_event=on_event,
     )  # fmt: skip
-    chosen = minimize_bound(options) if objective == "bound" else minimize_movement(options)
+    # A strategy is for the graph as it is.
+    ordered = _minimized(graph, options, work if rewrite and strategy is None else None)
+    chosen = ordered.chosen
     return Plan(
-        planned, laid_out, objective, inputs, chosen.parts, chosen.decisions, chosen.given,
+        ordered.graph, laid_out, objective, inputs, chosen.parts, chosen.decisions, chosen.given,
         chosen.costs, _proved(chosen.bound, chosen.costs.total),
-        strategy=strategy if strategy is None or isinstance(strategy, str) else tuple(strategy),
-        pin=pins_of(pin), machine=described, memory=options.memory, solver=solver,
+        strategy=strategy_form(strategy),
+        pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
+        work=None if ordered.orders is None else work, orders=ordered.orders, solver=solver,
         method=chosen.method, seconds=monotonic() - started,
     )  # fmt: skip
+
+
+def _minimized(graph: Graph, options: Options, work: float | None) -> Ordered:
+    """The best plan; with `work`, the best over orders of contractions within that limit."""
+    if options.objective == "bound":
+        return Ordered(options.graph, minimize_bound(options))
+    if work is None:
+        return Ordered(options.graph, minimize_movement(options))
+    return minimize_with_order(graph, options, work)
 
 
 def cost(
@@ -110,27 +146,35 @@ def cost(
     inputs: str = "free",
     mesh: Mapping[str, int] | None = None,
     machine: Machine | str | None = None,
+    pieces: str = BALANCED,
 ) -> Cost:
     """What a hand-made decomposition of a graph, as written, costs.
 
     `parts` says for each computed vertex into how many pieces each label is cut; labels left out
-    are whole. What really moves is counted for the best axes and homes for these parts.
+    are whole. What really moves is counted for the best axes and homes for these parts. `pieces` is
+    the rule by which sizes are cut, as for a plan.
     """
-    check_options(graph, objective, "auto", inputs, 0)
+    check_options(graph, objective, "auto", inputs, pieces, 0)
     described = described_machine(objective, machine)
-    laid_out = mesh_of(devices, mesh, described)
+    laid_out = mesh_of(devices, mesh, described, pieces)
     check_countable(graph, laid_out)
-    wanted = given_vectors(graph, parts)
+    wanted = given_vectors(graph, parts, pieces)
     if objective == "bound":
         return paper_cost(graph, wanted)
-    most = {n: most_pieces(v.sizes, laid_out.sizes) for n, v in planned_views(graph)}
-    redundant = any(prod(wanted[name]) != pieces for name, pieces in most.items())
+    even = laid_out.cuts_evenly
+    most = {n: most_pieces(v.sizes, laid_out.sizes, even=even) for n, v in planned_views(graph)}
+    redundant = any(prod(wanted[name]) != count for name, count in most.items())
     price = price_of(objective, laid_out, described)
     search = Search(
-        graph, price, inputs, restriction=FixedParts(wanted, laid_out.devices), redundant=redundant
+        graph,
+        price,
+        LayoutRules(inputs),
+        FixedParts(wanted, laid_out.devices),
+        redundant=redundant,
     )
     outcome = choose(search, Relaxed(0), _AXES_TIME)
-    return decided_cost(graph, price, outcome.decisions, outcome.given, inputs)
+    decisions = {name: outcome.decisions[name] for name in most}
+    return decided_cost(graph, price, decisions, outcome.given)
 
 
 def _proved(bound: float, total: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from eindecomp.planner.plan import Chosen, Deferred, unproved
 from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import relax
 from eindecomp.planner.search.search import Search
-from eindecomp.planner.space.strategy import FixedParts
+from eindecomp.planner.space.restriction import FixedParts
 from eindecomp.solve.minimize import minimize
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.options import Options
-    from eindecomp.planner.space.decision import Decision
+    from eindecomp.planner.search.search import Outcome
     from eindecomp.planner.space.view import View
 
     Ints = NDArray[np.int64]
@@ -37,9 +38,9 @@ _AXES_TIME = 10.0  # seconds for choosing axes, which this objective does not co
 
 def minimize_bound(options: Options) -> Chosen:
     """Choose how many pieces every label is cut into; axes are chosen when first needed."""
-    if options.pinned or options.memory is not None:
+    if options.rules.pinned or options.rules.tie or options.memory is not None:
         raise PlanError(
-            "objective 'bound' has no layouts: pin and memory need objective 'bytes' or 'time'"
+            "objective 'bound' has no layouts: pin, tie and memory need objective 'bytes' or 'time'"
         )
 
     def restrict(vertex: Vertex, view: View, rows: Ints) -> Ints:
@@ -47,7 +48,12 @@ def minimize_bound(options: Options) -> Chosen:
         return rows if kept is None else kept
 
     restricted = options.restriction is not None
-    every = BoundModel.of(options.graph, options.mesh.sizes, restrict if restricted else None)
+    every = BoundModel.of(
+        options.graph,
+        options.mesh.sizes,
+        restrict if restricted else None,
+        even=options.mesh.cuts_evenly,
+    )
     fitting = every.fitting(MOST_CELLS // 4)
     half = options.time_limit / 2
     choice, bound, method = _choose(
@@ -65,7 +71,10 @@ def minimize_bound(options: Options) -> Chosen:
         name: dict(zip(view.labels, vectors[name], strict=True))
         for name, view in fitting.views.items()
     }
-    return Chosen(parts, Deferred(lambda: _axes(options, vectors)), {}, costs, bound, method)
+    outcome = cache(lambda: _axes(options, vectors))
+    names = tuple(fitting.views)
+    decisions = Deferred(lambda: {name: outcome().decisions[name] for name in names})
+    return Chosen(parts, decisions, Deferred(lambda: outcome().given), costs, bound, method)
 
 
 def _choose(options: Options, model: BoundModel, time_limit: float) -> tuple[Ints, float, str]:
@@ -84,9 +93,13 @@ def _choose(options: Options, model: BoundModel, time_limit: float) -> tuple[Int
     return solution.choice, solution.bound, solution.method
 
 
-def _axes(options: Options, vectors: Mapping[str, tuple[int, ...]]) -> Mapping[str, Decision]:
+def _axes(options: Options, vectors: Mapping[str, tuple[int, ...]]) -> Outcome:
     """Axes and homes for given numbers of pieces, so that the fewest bytes move."""
-    graph, mesh = options.graph, options.mesh
-    search = Search(graph, PriceInBytes(mesh), restriction=FixedParts(vectors, mesh.devices))
-    relaxed = relax(graph, mesh, "free", lambda v, _: np.array([vectors[v.name]]), _AXES_TIME)
-    return choose(search, relaxed, _AXES_TIME).decisions
+    graph, mesh, rules = options.graph, options.mesh, options.rules
+
+    def rows_of(vertex: Vertex, view: View) -> Ints | None:
+        del view
+        return np.array([vectors[vertex.name]]) if vertex.name in vectors else None
+
+    search = Search(graph, PriceInBytes(mesh), rules, FixedParts(vectors, mesh.devices))
+    return choose(search, relax(graph, mesh, rules, rows_of, _AXES_TIME), _AXES_TIME)

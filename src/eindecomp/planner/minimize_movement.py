@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.costs.cost import decided_cost
+from eindecomp.planner.costs.least_seconds import LeastSeconds
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.plan import Chosen, unproved
-from eindecomp.planner.search.choose import choose
+from eindecomp.planner.search.choose import SMALL, choose, is_enough
+from eindecomp.planner.search.from_strategies import (
+    start_from_strategies,
+    try_named_strategies,
+    within_memory,
+)
 from eindecomp.planner.search.relaxation import Relaxed, relax
 from eindecomp.planner.search.search import Search
 from eindecomp.planner.space.decision import parts_by_label
-from eindecomp.planner.space.strategy import applicable, strategy_of
 from eindecomp.planner.space.view import planned_views
 
 if TYPE_CHECKING:
@@ -24,7 +29,8 @@ if TYPE_CHECKING:
     from eindecomp.planner.options import Options
     from eindecomp.planner.search.search import Outcome
 
-_LEAST_TIME = 0.1  # seconds that another search needs at least
+_SEARCH = 0.85  # fraction of the time for a search that named strategies may follow
+_LEAST_TIME = 1.0  # seconds that a search from nothing needs at least
 _ROUNDING = 1e-9
 
 
@@ -36,59 +42,69 @@ def minimize_movement(options: Options) -> Chosen:
     graph, mesh = options.graph, options.mesh
     price = price_of(options.objective, mesh, options.machine)
     search = Search(
-        graph, price, options.inputs, options.pinned, options.restriction,
+        graph, price, options.rules, options.restriction,
         redundant=may_repeat(options.objective), loose=options.loose, memory=options.memory,
         started=started, on_event=options.on_event,
     )  # fmt: skip
     search.tell("relax")
     relaxed = _relaxed(options, price)
-    left = max(options.time_limit - (monotonic() - started), 1.0)
+    deadline = started + options.time_limit
+    first: Outcome | None = None
+    if options.restriction is None and options.rules.tie and len(graph.vertices) > SMALL:
+        first = start_from_strategies(search, relaxed.bound, deadline)
     try:
-        outcome = choose(search, relaxed, left)
+        outcome = _chosen(search, relaxed, first, deadline)
     except UnsolvedError as error:
         raise PlanError(f"no plan found in {options.time_limit:g} s: {error}") from None
-    if options.restriction is None and outcome.bound < outcome.cost * (1 - _ROUNDING):
-        outcome = _try_named_strategies(search, outcome, started + options.time_limit)
-    costs = decided_cost(graph, price, outcome.decisions, outcome.given, options.inputs)
+    done = is_enough(search, outcome.cost, outcome.bound)
+    if options.restriction is None and first is None and not done:
+        outcome = try_named_strategies(search, outcome, deadline)
+    decisions = {name: outcome.decisions[name] for name, _ in planned_views(graph)}
+    costs = decided_cost(graph, price, decisions, outcome.given)
     if options.solver == "exact" and outcome.bound < costs.total * (1 - _ROUNDING):
         raise unproved(costs.total, outcome.bound)
     views = dict(planned_views(graph))
     parts = {
-        name: parts_by_label(views[name], mesh, decision)
-        for name, decision in outcome.decisions.items()
+        name: parts_by_label(views[name], mesh, decision) for name, decision in decisions.items()
     }
-    return Chosen(parts, outcome.decisions, outcome.given, costs, outcome.bound, outcome.method)
+    return Chosen(parts, decisions, outcome.given, costs, outcome.bound, outcome.method)
+
+
+def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: float) -> Outcome:
+    """The best choice of axes that is found in time, or the first one if that is better."""
+    left = deadline - monotonic()
+    if first is None:
+        part = _SEARCH if search.restriction is None else 1.0
+        return choose(search, relaxed, max(part * left, 1.0))
+    if is_enough(search, first.cost, first.bound) or left < _LEAST_TIME:
+        return first
+    with suppress(UnsolvedError, PlanError):
+        # A bound without the memory limit is one with it, and is found sooner.
+        other = choose(replace(search, memory=None), relaxed, left)
+        first = replace(first, bound=max(first.bound, other.bound))
+        fitting = other if search.memory is None else within_memory(search, other)
+        if fitting is not None and fitting.rank < first.rank:
+            return replace(fitting, bound=first.bound)
+    return first
+
+
+def relaxed_bound(options: Options) -> float:
+    """A lower bound on the cost of every plan, found quickly."""
+    return _relaxed(options, price_of(options.objective, options.mesh, options.machine)).bound
 
 
 def _relaxed(options: Options, price: Price) -> Relaxed:
     """A lower bound on every plan, and numbers of pieces to begin with, where there are any."""
-    if isinstance(price, PriceInSeconds):
-        return Relaxed(_least_compute(options, price))
-    if options.objective != "bytes":
+    seconds = LeastSeconds(price) if isinstance(price, PriceInSeconds) else None
+    if seconds is None and options.objective != "bytes":
         return Relaxed(0)
-    inputs = "free" if options.pinned else options.inputs
-    return relax(options.graph, options.mesh, inputs, options.vectors, options.time_limit / 2)
-
-
-def _try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> Outcome:
-    """The better of an outcome that is not proved optimal and what named strategies lead to.
-
-    A strategy restricts every vertex, so that a search under it looks elsewhere; what it finds is a
-    plan like any other.
-    """
-    best = outcome
-    named = applicable(search.graph)
-    for number, (name, strategy) in enumerate(named.items()):
-        left = (deadline - monotonic()) / (len(named) - number)
-        if left < _LEAST_TIME or best.cost <= outcome.bound:
-            break
-        search.tell(name, best.cost)
-        restricted = replace(search, restriction=strategy_of(strategy, search.graph))
-        with suppress(UnsolvedError, PlanError):
-            other = choose(restricted, Relaxed(outcome.bound), left)
-            if other.rank < best.rank:
-                best = replace(other, bound=outcome.bound)
-    return best
+    relaxed = relax(
+        options.graph, options.mesh, options.rules, options.vectors, options.time_limit / 2,
+        price=seconds, restriction=options.restriction, memory=options.memory,
+    )  # fmt: skip
+    if isinstance(price, PriceInSeconds):
+        return replace(relaxed, bound=max(relaxed.bound, _least_compute(options, price)))
+    return relaxed
 
 
 def _least_compute(options: Options, price: PriceInSeconds) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,15 @@ import numpy as np
 
 from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Input
 from eindecomp.graph.outputs import check_outputs
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.costs.objectives import OBJECTIVES, Objective
+from eindecomp.planner.space.choices import parts_of_assignments
 from eindecomp.planner.space.mesh import Mesh, is_whole
-from eindecomp.planner.space.pin import loosely_cut
+from eindecomp.planner.space.pieces import BALANCED, EVEN, PIECES, can_cut
+from eindecomp.planner.space.pin import assignments_of, loosely_cut
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import planned_views
 
@@ -28,8 +31,8 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.strategy import Restriction
+    from eindecomp.planner.space.layout_rules import LayoutRules
+    from eindecomp.planner.space.restriction import Restriction
     from eindecomp.planner.space.view import View
     from eindecomp.solve.solution import Progress
 
@@ -48,9 +51,8 @@ class Options:
     mesh: Mesh
     objective: str | Objective
     solver: str
-    inputs: str
+    rules: LayoutRules
     restriction: Restriction | None
-    pinned: dict[str, tuple[Cut, ...]]
     machine: Machine | None
     memory: int | None
     time_limit: float
@@ -59,18 +61,30 @@ class Options:
     @cached_property
     def loose(self) -> frozenset[str]:
         """The pinned results whose pieces must each be computed by several devices."""
-        return loosely_cut(self.graph, self.mesh, self.pinned)
+        return loosely_cut(self.graph, self.mesh, self.rules.pinned)
 
     def vectors(self, vertex: Vertex, view: View) -> Ints | None:
         """The partition vectors to which a vertex is restricted; None if it may take any."""
+        if isinstance(vertex.op, Input):
+            return self._pinned_vectors(vertex, view)
         if vertex.name in self.loose:
             # One more bucket of any size holds the factors that cut nothing.
             spare = (*view.sizes, self.mesh.devices)
-            return np.unique(viable_parts(spare, self.mesh.sizes)[:, :-1], axis=0)
+            return np.unique(self._viable(spare)[:, :-1], axis=0)
         if self.restriction is None:
             return None
-        rows = viable_parts(view.sizes, self.mesh.sizes)
+        rows = self._viable(view.sizes)
         return rows[self.restriction(vertex, view, rows, self.mesh)]
+
+    def _viable(self, sizes: tuple[int, ...]) -> Ints:
+        return viable_parts(sizes, self.mesh.sizes, even=self.mesh.cuts_evenly)
+
+    def _pinned_vectors(self, vertex: Vertex, view: View) -> Ints | None:
+        """The pieces of a pinned input."""
+        if vertex.name not in self.rules.pinned:
+            return None
+        rows = assignments_of(view, self.rules.pinned[vertex.name])
+        return np.unique(parts_of_assignments(rows, self.mesh, len(view.labels)), axis=0)
 
 
 def described_machine(objective: str | Objective, machine: Machine | str | None) -> Machine | None:
@@ -78,7 +92,12 @@ def described_machine(objective: str | Objective, machine: Machine | str | None)
     return machine_of(machine) if objective == "time" or machine is not None else None
 
 
-def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machine | None) -> Mesh:
+def mesh_of(
+    devices: int | None,
+    axes: Mapping[str, int] | None,
+    machine: Machine | None,
+    pieces: str = BALANCED,
+) -> Mesh:
     """The mesh of the user's axes, of the machine's, or of the prime factors of `devices`.
 
     Without any of them, there is a device for each core that this process may use.
@@ -87,15 +106,20 @@ def mesh_of(devices: int | None, axes: Mapping[str, int] | None, machine: Machin
     if axes is None and own and devices in (None, Mesh.of_axes(own).devices):
         axes = own
     if axes is None:
-        return Mesh.of_devices(cores() if devices is None else devices)
-    mesh = Mesh.of_axes(axes)
+        return replace(Mesh.of_devices(cores() if devices is None else devices), pieces=pieces)
+    mesh = replace(Mesh.of_axes(axes), pieces=pieces)
     if devices is not None and devices != mesh.devices:
         raise PlanError(f"the mesh has {mesh.devices} devices, not {devices}")
     return mesh
 
 
 def check_options(
-    graph: Graph, objective: str | Objective, solver: str, inputs: str, time_limit: float
+    graph: Graph,
+    objective: str | Objective,
+    solver: str,
+    inputs: str,
+    pieces: str,
+    time_limit: float,
 ) -> None:
     """Refuse a graph that cannot be planned, and options that do not exist."""
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -105,11 +129,23 @@ def check_options(
         ("objective", objective, OBJECTIVES),
         ("solver", solver, SOLVERS),
         ("inputs", inputs, INPUTS),
+        ("pieces", pieces, PIECES),
     ):
         if given not in known and not isinstance(given, Objective):
             raise PlanError(f"{what} {given!r} is not one of {', '.join(known)}")
     if not isinstance(time_limit, Real) or not time_limit >= 0:
         raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
+
+
+def check_work(work: float | None) -> None:
+    """Refuse a limit on the operations of contraction orders that no order can be within."""
+    if work is None:
+        return
+    if not isinstance(work, Real) or isinstance(work, bool) or not work >= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(
+            f"work is how many times the least operations an order may take, 1 or more, or None "
+            f"for the usual order, not {work!r}"
+        )
 
 
 def check_countable(graph: Graph, mesh: Mesh) -> None:
@@ -124,7 +160,7 @@ def check_countable(graph: Graph, mesh: Mesh) -> None:
 
 
 def given_vectors(
-    graph: Graph, parts: Mapping[str, Mapping[str, int]]
+    graph: Graph, parts: Mapping[str, Mapping[str, int]], rule: str = BALANCED
 ) -> dict[str, tuple[int, ...]]:
     """The user's decomposition as vectors in the order of each view's labels."""
     views = dict(planned_views(graph))
@@ -144,9 +180,11 @@ def given_vectors(
                     f"{graph[name]} has no label {label!r}{suggest(label, view.labels)}"
                 )
             size = view.sizes[view.labels.index(label)]
-            if not is_whole(pieces) or not 1 <= pieces <= size:
+            if not is_whole(pieces) or pieces < 1 or not can_cut(rule, size, pieces):
+                equal = " equal pieces" if rule == EVEN else ""
                 raise PlanError(
-                    f"{graph[name]}: label {label!r} of size {size} cannot be cut into {pieces!r}"
+                    f"{graph[name]}: label {label!r} of size {size} cannot be cut into "
+                    f"{pieces!r}{equal}"
                 )
         vectors[name] = tuple(int(given.get(label, 1)) for label in view.labels)
     return vectors

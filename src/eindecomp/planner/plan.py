@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eindecomp.errors import PlanError
 from eindecomp.planner.above import from_above
@@ -20,25 +20,29 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.objectives import Objective
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.decision import Decision
+    from eindecomp.planner.space.decision import Decision, Layouts
     from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.strategy import GivenStrategy, StrategyForm
 
 
-class Deferred(Mapping[str, "Decision"]):
-    """Decisions that are made when they are first accessed.
+T = TypeVar("T")
+NESTINGS = ("any", "mesh")
+
+
+class Deferred(Mapping[str, T]):
+    """Decisions or layouts that are made when they are first accessed.
 
     The paper's objective does not need mesh axes, and choosing them takes longer than planning.
     """
 
-    def __init__(self, decide: Callable[[], Mapping[str, Decision]]) -> None:
+    def __init__(self, decide: Callable[[], Mapping[str, T]]) -> None:
         self._decide = decide
 
     @cached_property
-    def _made(self) -> Mapping[str, Decision]:
+    def _made(self) -> Mapping[str, T]:
         return self._decide()
 
-    def __getitem__(self, name: str) -> Decision:
+    def __getitem__(self, name: str) -> T:
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -54,10 +58,22 @@ class Chosen:
 
     parts: dict[str, dict[str, int]]
     decisions: Mapping[str, Decision]
-    given: dict[str, Cut]
+    given: Mapping[str, Layouts]
     costs: Cost
     bound: float
     method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The contraction orders among which that of a plan was chosen."""
+
+    considered: int
+    """How many there are; the bound of the plan holds for all of them."""
+    complete: bool
+    """Whether these are all orders within the limit on work."""
+    most: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The most operations that fused vertices may take, where cutting them repeats some."""
 
 
 def unproved(cost: float, bound: float) -> PlanError:
@@ -83,8 +99,8 @@ class Plan:
     """Into how many pieces every vertex that is computed cuts each of its labels."""
     decisions: Mapping[str, Decision]
     """For the same vertices: the assignment of axes, the home and the second layout."""
-    given: Mapping[str, Cut]
-    """The layouts that pinned inputs have."""
+    given: Mapping[str, Layouts]
+    """The home and the second layout of inputs that have one: sharded, pinned or tied."""
     costs: Cost
     """By vertex and by edge: in elements (`bound`), bytes (`bytes`) or seconds (`time`)."""
     bound: Number
@@ -94,11 +110,19 @@ class Plan:
     devices, as far as its sizes allow, and keeps each tensor in at most two layouts; for objective
     `time`, also of any that computes the same piece on several devices.
     """
-    strategy: str | tuple[str, ...] | None = None
+    strategy: StrategyForm | None = None
     pin: Mapping[str, Mapping[str, int | tuple[str, ...]]] = field(default_factory=dict[str, Any])
     """The layouts that were asked for: pieces or mesh axes for labels of inputs and results."""
+    tie: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For each tied input the result that becomes it in the next run: both have one home."""
+    nesting: str = "any"
+    """The orders in which the axes of a dimension may nest, of which the bound is true."""
     machine: Machine | None = None
     memory: int | None = None
+    work: float | None = None
+    """How many times the least operations contraction orders may take; None if none was chosen."""
+    orders: Orders | None = None
+    """Among which contraction orders that of the graph was chosen; None if it was not."""
     solver: str = "auto"
     method: str = ""
     seconds: float = field(default=0.0, compare=False)
@@ -107,6 +131,11 @@ class Plan:
     def devices(self) -> int:
         """How many devices it is for."""
         return self.mesh.devices
+
+    @property
+    def pieces(self) -> str:
+        """The rule by which dimensions are cut into pieces: "balanced", "even" or "ceil"."""
+        return self.mesh.pieces
 
     @property
     def cost(self) -> Number:
@@ -121,9 +150,7 @@ class Plan:
     @cached_property
     def traffic(self) -> Cost:
         """The bytes that move when the plan runs, whatever its objective."""
-        return decided_cost(
-            self.graph, PriceInBytes(self.mesh), self.decisions, self.given, self.inputs
-        )
+        return decided_cost(self.graph, PriceInBytes(self.mesh), self.decisions, self.given)
 
     def __str__(self) -> str:
         return from_above("show.explain").summary(self)
@@ -139,7 +166,7 @@ class Plan:
         """
         return from_above("show.explain").explain(self, width)
 
-    def compare(self, strategies: Mapping[str, str | Sequence[str]] | None = None) -> Comparison:
+    def compare(self, strategies: Mapping[str, GivenStrategy] | None = None) -> Comparison:
         """This plan against the strategies that apply to its graph, or against those given."""
         return from_above("show.compare").compare(self, strategies)
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.graph.ops import Input
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.objectives import may_repeat, price_of
-from eindecomp.planner.space.choices import Choices, choices, refined
+from eindecomp.planner.search.work_limit import WorkLimit
+from eindecomp.planner.space.choices import Choices, choices, refined, summed_axes
+from eindecomp.planner.space.cut import bits_of
 from eindecomp.planner.space.decision import Decision, decided_choices
 from eindecomp.planner.space.pin import agrees, pinned_cuts
+from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.strategy import strategy_of
 from eindecomp.planner.space.viable import some_parts
 from eindecomp.planner.space.view import view_of
@@ -65,7 +67,8 @@ def plan_price(plan: Plan) -> Price:
 
 def alternatives(plan: Plan, rows: list[Row]) -> list[tuple[str, Alternative | None]]:
     """For each of the vertices that cost most, its next-best partition, if it has another."""
-    ranked = sorted(rows, key=lambda row: (-row.cost * row.times, -_size(plan, row.vertex)))
+    computed = [row for row in rows if row.vertex in plan.parts]
+    ranked = sorted(computed, key=lambda row: (-row.cost * row.times, -_size(plan, row.vertex)))
     different: dict[Hashable, str] = {}
     for row in ranked:
         different.setdefault(row_key(plan, row), row.vertex)
@@ -99,12 +102,14 @@ def _readers(plan: Plan, name: str) -> list[tuple[str, int]]:
 
 
 def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Ints:
-    """Which partitions differ from the plan's and are within its strategy."""
+    """Which partitions differ from the plan's and are within its strategy and limit on work."""
     current = np.array(list(plan.parts[name].values()), dtype=np.int64)
     mask = (rows != current).any(axis=1)
     if plan.strategy is not None and len(rows):
-        strategy = strategy_of(plan.strategy, plan.graph)
+        strategy = strategy_of(plan.strategy, plan.graph, plan.devices)
         mask &= strategy(plan.graph[name], view, rows, plan.mesh)
+    if plan.orders is not None and len(rows):
+        mask &= WorkLimit(plan.orders.most)(plan.graph[name], view, rows, plan.mesh)
     return mask
 
 
@@ -114,7 +119,7 @@ def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Ints:
 def _of_pieces(plan: Plan, name: str) -> Alternative | None:
     graph, vertex = plan.graph, plan.graph[name]
     view = view_of(graph, vertex)
-    rows = some_parts(view.sizes, plan.mesh.sizes, MOST_VECTORS)
+    rows = some_parts(view.sizes, plan.mesh.sizes, MOST_VECTORS, even=plan.mesh.cuts_evenly)
     current = np.array([list(plan.parts[name].values())], dtype=np.int64).reshape(1, -1)
     rows = np.concatenate([current, rows[_allowed(plan, name, view, rows)]])
     if len(rows) < 2:
@@ -160,11 +165,8 @@ def _candidates(plan: Plan, name: str) -> Iterator[Choices]:
     moved = len(axes) if (len(view.labels) + 1) ** len(axes) <= ALL_AXES else min(2, len(axes))
     for free in combinations(axes, moved):
         rows = refined(view.sizes, mesh, decision.assignment, free, redundant)
-        settled = tuple(
-            (a, place)
-            for a, place in enumerate(decision.places)
-            if a not in free and decision.assignment[a] in view.aggregated
-        )
+        summed = summed_axes(view, decision.assignment)
+        settled = Settled(decision.places, summed & ~bits_of(free))
         if rows:
             yield choices(view, mesh, rows, settled)
 
@@ -193,10 +195,13 @@ def _best_of(
 
 
 def _banned(plan: Plan, name: str, own: Choices) -> list[int]:
-    """The homes that a pin of the vertex rules out."""
-    if name not in plan.pin:
+    """The homes that a pin of the vertex rules out; a tied result must stay where it is."""
+    if name in plan.tie.values():
+        pinned: tuple[Cut, ...] = (plan.decisions[name].home,)
+    elif name in plan.pin:
+        pinned = pinned_cuts(plan.graph, plan.mesh, {name: plan.pin[name]})[name]
+    else:
         return []
-    pinned = pinned_cuts(plan.graph, plan.mesh, {name: plan.pin[name]})[name]
     return [h for h, home in enumerate(own.homes) if not agrees(plan.mesh, home, pinned)]
 
 
@@ -206,23 +211,17 @@ def _fetched(plan: Plan, name: str, own: Choices, price: Price) -> Any:
     for source, reads in zip(plan.graph[name].inputs, own.reads, strict=True):
         if reads is None:
             continue
-        tensor = plan.graph[source]
         if held := held_cuts(plan, source):
-            cost = price.fetch(held, reads.cuts, tensor.dtype.itemsize).min(axis=0)
-        elif isinstance(tensor.op, Input) and plan.inputs == "sharded":
-            cost = price.gather_input(reads.cuts, tensor.dtype.itemsize)
-        else:
-            continue
-        total = total + cost[reads.of]
+            item = plan.graph[source].dtype.itemsize
+            total = total + price.fetch(held, reads.cuts, item).min(axis=0)[reads.of]
     return total
 
 
-def held_cuts(plan: Plan, source: str) -> list[Cut]:
+def held_cuts(plan: Plan, source: str) -> tuple[Cut, ...]:
     """The layouts that a tensor can be fetched from."""
     if source in plan.decisions:
-        decision = plan.decisions[source]
-        return [cut for cut in (decision.home, decision.second) if cut is not None]
-    return [plan.given[source]] if source in plan.given else []
+        return plan.decisions[source].layouts.cuts
+    return plan.given[source].cuts if source in plan.given else ()
 
 
 def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, list[Cut | None]]:
@@ -258,7 +257,7 @@ def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) ->
     costs: list[Cost] = []
     for decisions in (before, before | {name: other}):
         price = plan_price(plan)
-        costs.append(decided_cost(plan.graph, price, decisions, plan.given, plan.inputs))
+        costs.append(decided_cost(plan.graph, price, decisions, plan.given))
     old, new = costs
     labels = plan.parts[name]
     alternative = Alternative(

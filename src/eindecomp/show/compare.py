@@ -12,25 +12,36 @@ from rich.text import Text
 from eindecomp.errors import InfeasibleError, PlanError, UnsolvedError
 from eindecomp.planner.comparison import Compared, Comparison
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.space.strategy import applicable, strategy_of
-from eindecomp.show.words import exact, is_proved, percent, ratio, render
+from eindecomp.planner.space.strategy import (
+    applicable,
+    spelled,
+    strategy_form,
+    strategy_of,
+    strategy_words,
+)
+from eindecomp.show.words import exact, is_proved, percent, ratio, render, short
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.memory import fullest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.strategy import GivenStrategy
     from eindecomp.solve.solution import Progress
-
-    Strategy = str | Sequence[str]
 
 THIS = "this plan"
 _WIDTH = 100
+_FREE = (
+    "Inputs are free: bringing them to where they are read is not counted, and memory holds the "
+    "copies that this needs."
+)
 
 
 def compare(
     plan: Plan,
-    strategies: Mapping[str, Strategy] | None = None,
+    strategies: Mapping[str, GivenStrategy] | None = None,
     *,
     time_limit: float = 60,
     on_event: Callable[[Progress], None] | None = None,
@@ -39,25 +50,28 @@ def compare(
 
     `time_limit` applies to each of them.
     """
-    chosen = applicable(plan.graph) if strategies is None else strategies
+    chosen: Mapping[str, GivenStrategy] = (
+        applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
+        if strategies is None
+        else strategies
+    )
     for strategy in chosen.values():
-        strategy_of(
-            strategy, plan.graph
-        )  # a mistake in the last one is found before the first is planned
-    rows = [Compared(THIS, plan.strategy, plan.cost, 1.0, plan.gap)]
+        # A mistake in the last one is found before the first is planned.
+        strategy_of(strategy, plan.graph, plan.devices)
+    rows = [Compared(THIS, plan.strategy, plan.cost, 1.0, plan.gap, memory=_memory(plan))]
     for name, strategy in chosen.items():
         rows.append(_compared(plan, name, strategy, time_limit, on_event))
-    return Comparison(plan.objective, tuple(rows))
+    return Comparison(plan.objective, tuple(rows), plan.inputs)
 
 
 def _compared(
     plan: Plan,
     name: str,
-    strategy: Strategy,
+    strategy: GivenStrategy,
     time_limit: float,
     on_event: Callable[[Progress], None] | None,
 ) -> Compared:
-    shown = strategy if isinstance(strategy, str) else tuple(strategy)
+    shown = strategy_form(strategy)
     try:
         other = make_plan(
             plan.graph,
@@ -68,13 +82,24 @@ def _compared(
             mesh=dict(zip(plan.mesh.names, plan.mesh.sizes, strict=True)),
             machine=plan.machine,
             pin=plan.pin,
+            tie=plan.tie,
+            pieces=plan.pieces,
             rewrite=False,
             time_limit=time_limit,
             on_event=on_event,
         )
     except (PlanError, InfeasibleError, UnsolvedError) as error:
         return Compared(name, shown, None, None, None, str(error))
-    return Compared(name, shown, other.cost, _ratio(other.cost, plan.cost), other.gap)
+    again = _ratio(other.cost, plan.cost)
+    return Compared(name, shown, other.cost, again, other.gap, memory=_memory(other))
+
+
+def _memory(plan: Plan) -> int | None:
+    """The most bytes that the fullest device holds at once.
+
+    The paper's bound does not say on which device a piece lies.
+    """
+    return None if plan.objective == "bound" else fullest(program_of(plan)).bytes
 
 
 def _ratio(cost: Number, to: Number) -> float:
@@ -91,11 +116,14 @@ def table_of(comparison: Comparison) -> str:
     table.add_column("cost", justify="right", overflow="fold")
     table.add_column("ratio", justify="right", no_wrap=True)
     table.add_column("gap", justify="right", no_wrap=True)
+    table.add_column("memory", justify="right", no_wrap=True)
     for row in comparison.rows:
-        labels = row.strategy if isinstance(row.strategy, tuple) else (row.strategy or "free",)
-        cells = ["no plan: " + (row.refused or ""), "", ""]
+        cells = ["no plan: " + (row.refused or ""), "", "", ""]
         if row.cost is not None and row.ratio is not None and row.gap is not None:
             gap = "optimal" if is_proved(row.gap) else percent(row.gap)
             cells = [exact(row.cost, comparison.objective), ratio(row.ratio), gap]
-        table.add_row(Text(row.name), Text(", ".join(labels)), *map(Text, cells))
-    return render(_WIDTH, table).strip("\n")
+            cells += ["" if row.memory is None else short(row.memory, "bytes")]
+        words = strategy_words(spelled(row.strategy))
+        table.add_row(Text(row.name), Text(words), *map(Text, cells))
+    notes = [Text(_FREE)] if comparison.inputs == "free" else []
+    return render(_WIDTH, table, *notes).strip("\n")

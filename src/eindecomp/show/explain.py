@@ -10,11 +10,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eindecomp.planner.costs.objectives import Objective, may_repeat
+from eindecomp.planner.costs.objectives import Objective
+from eindecomp.planner.space.pieces import BALANCED
+from eindecomp.planner.space.strategy import strategy_words
 from eindecomp.show.alternatives import Alternative, alternatives
+from eindecomp.show.claim import claim, not_counted
 from eindecomp.show.movements import input_layouts, move_lines
 from eindecomp.show.rows import Row, folded_rows
-from eindecomp.show.words import cuts, exact, is_proved, mesh_words, percent, render, short
+from eindecomp.show.words import cuts, exact, mesh_words, percent, render, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,41 +74,32 @@ def summary(plan: Plan) -> str:
     devices = f"{plan.devices} device{'s' if plan.devices > 1 else ''}"
     vertices = f"{len(plan.parts)} {'vertex' if len(plan.parts) == 1 else 'vertices'}"
     asked = [f"objective {plan.objective}", f"inputs {plan.inputs}"]
+    if plan.pieces != BALANCED:
+        asked.append(f"{plan.pieces} pieces")
     if plan.strategy is not None:
-        strategy = plan.strategy if isinstance(plan.strategy, str) else ", ".join(plan.strategy)
-        asked.append(f"strategy {strategy}")
+        asked.append(f"strategy {strategy_words(plan.strategy)}")
     if plan.pin:
         names = list(plan.pin)
         more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
         asked.append(f"pinned {', '.join(names[:_NAMES])}{more}")
+    if plan.tie:
+        asked.append(f"{len(plan.tie)} {'input' if len(plan.tie) == 1 else 'inputs'} tied")
     if plan.memory is not None:
         asked.append(f"at most {exact(plan.memory, 'bytes')} on each device")
     if plan.solver != "auto":
         asked.append(f"solver {plan.solver}")
-    return (
-        f"Plan of {vertices} for {devices}{mesh}: {', '.join(asked)}.\n"
-        f"Cost {exact(plan.cost, plan.objective)} {_MEANING[_kind(plan)]}. {_proof(plan)}\n"
-        f"Found by {plan.method or plan.solver} in {short(plan.seconds, 'time')}."
-    )
+    lines = [
+        f"Plan of {vertices} for {devices}{mesh}: {', '.join(asked)}.",
+        f"Cost {exact(plan.cost, plan.objective)} {_MEANING[_kind(plan)]}. {not_counted(plan)}",
+        claim(plan),
+        f"Found by {plan.method or plan.solver} in {short(plan.seconds, 'time')}.",
+    ]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _kind(plan: Plan) -> str:
     """The objective by which wording is chosen."""
     return "own" if isinstance(plan.objective, Objective) else plan.objective
-
-
-def _proof(plan: Plan) -> str:
-    within = "" if plan.strategy is None else " within this strategy"
-    within += " with these pins" if plan.pin else ""
-    # Only objectives that price computing weigh computing the same on several devices.
-    if plan.devices > 1 and not may_repeat(plan.objective):
-        within += " that divides every vertex among all devices"
-        if plan.objective == "bytes":
-            within += " and keeps each tensor in at most two layouts"
-    if is_proved(plan.gap):
-        return f"Proved optimal: no plan{within} costs less."
-    bound = exact(plan.bound, plan.objective)
-    return f"Proved: no plan{within} costs less than {bound}; gap {percent(plan.gap)}."
 
 
 # The table
@@ -132,12 +126,18 @@ def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
             Text(row.statement),
             *([f"×{row.times}" if row.times > 1 else ""] if folded else []),
             Text(cuts(row.parts)),
-            f"{row.pieces}×{row.copies}" if row.copies > 1 else str(row.pieces),
+            _calls(row),
             *(short(getattr(row, name), plan.objective) for name in names),
             percent(share),
             *([] if narrow else [Text(row.lies)]),
         )
     return table
+
+
+def _calls(row: Row) -> str:
+    if not row.calls:
+        return ""
+    return f"{row.pieces}×{row.copies}" if row.copies > 1 else str(row.pieces)
 
 
 def _notes(plan: Plan, rows: list[Row]) -> str:
@@ -147,7 +147,7 @@ def _notes(plan: Plan, rows: list[Row]) -> str:
         "piece.",
         _LEGEND[_kind(plan)],
     ]
-    if any(row.copies > 1 for row in rows):
+    if any(row.copies > 1 and row.calls for row in rows):
         notes[0] += " `4×2`: 4 pieces, each computed by 2 devices."
     if any(row.times > 1 for row in rows):
         notes.append("`×n`: n such vertices; costs are for one of them, shares and totals for all.")

@@ -22,13 +22,25 @@ if TYPE_CHECKING:
 
 
 def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:
-    """The layouts in which the shown vertices read inputs."""
+    """Where inputs lie: at home, or in the layouts in which the shown vertices read them."""
     layouts: dict[str, dict[str, None]] = {}
     for row in rows:
         for k, source in enumerate(plan.graph[row.vertex].inputs):
-            if isinstance(plan.graph[source].op, Input) and _need(plan, row.vertex, k):
-                layouts.setdefault(source, {})[_read_words(plan, row.vertex, k)] = None
+            if not isinstance(plan.graph[source].op, Input) or not _need(plan, row.vertex, k):
+                continue
+            own = layouts.setdefault(source, {})
+            if source in plan.given:
+                own[_home_words(plan, source)] = None
+            else:
+                own[_read_words(plan, row.vertex, k)] = None
     return {source: "; ".join(words) for source, words in layouts.items()}
+
+
+def _home_words(plan: Plan, source: str) -> str:
+    tensor, lies = plan.graph[source], plan.given[source]
+    words = [layout(plan.mesh, tensor.labels, tensor.shape, cut) for cut in lies.cuts]
+    tied = f", as {plan.tie[source]} was left" if source in plan.tie else ""
+    return "; also ".join(words) + tied
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +99,7 @@ def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
     if plan.objective == "bound":
         return _repartition_words(plan, reader, maker, k)
     tensor, need, held = plan.graph[maker], _need(plan, reader, k), held_cuts(plan, maker)
-    source = "one copy sharded over all devices"
+    source = "wherever it is"
     if held and need:
         fetched = plan_price(plan).fetch(held, [need], tensor.dtype.itemsize)[:, 0]
         nearest = int(fetched.argmin())

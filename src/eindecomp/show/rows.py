@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.write import write_vertex
+from eindecomp.planner.space.cut import pieces_by
 from eindecomp.show.words import layout
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Row:
     home: str
     second: str | None
     times: int = 1
+    calls: int = 1
+    """Kernel calls for each piece: none for an input."""
 
     @property
     def cost(self) -> Number:
@@ -50,8 +53,22 @@ class Row:
 
 
 def rows_of(plan: Plan) -> list[Row]:
-    """A row for every planned vertex."""
-    return [_row(plan, name) for name in plan.parts]
+    """A row for every planned vertex, and for every input that is moved to a second layout."""
+    kept = [name for name in plan.costs.join if name in plan.given]
+    return [*(_input_row(plan, name) for name in kept), *(_row(plan, name) for name in plan.parts)]
+
+
+def _input_row(plan: Plan, name: str) -> Row:
+    vertex, lies = plan.graph[name], plan.given[name]
+    sides = zip(vertex.labels, lies.home, strict=True)
+    parts = {label: pieces_by(plan.mesh, span.axes) for label, span in sides}
+    pieces = prod(parts.values())
+    home, second = (layout(plan.mesh, vertex.labels, vertex.shape, cut) for cut in lies.cuts)
+    join = plan.costs.join[name]
+    return Row(
+        name, write_vertex(vertex), parts, pieces, plan.devices // pieces, join, 0, 0, 0, home,
+        second, calls=0,
+    )  # fmt: skip
 
 
 def folded_rows(plan: Plan) -> list[Row]:

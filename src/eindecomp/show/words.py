@@ -117,22 +117,21 @@ def mesh_words(mesh: Mesh) -> str:
     return " × ".join(axes)
 
 
-def axes_words(mesh: Mesh, axes: int, inner: int = 0) -> str:
-    """The names of axes given as bits, outermost first, `inner` after the others.
+def axes_words(mesh: Mesh, axes: Sequence[int]) -> str:
+    """The names of axes, outermost first.
 
     >>> from eindecomp.planner.space.mesh import Mesh
-    >>> axes_words(Mesh.of_devices(32), 0b11111), axes_words(Mesh.of_devices(8), 0b100, 0b001)
+    >>> axes_words(Mesh.of_devices(32), range(5)), axes_words(Mesh.of_devices(8), (2, 0))
     ('axis0…axis4', 'axis2·axis0')
     """
     words: list[str] = []
-    for bits in (axes, inner):
-        for run in _runs([a for a in range(len(mesh.names)) if bits >> a & 1]):
-            names = [mesh.names[a] for a in run]
-            words += [f"{names[0]}…{names[-1]}"] if len(run) >= _RUN else names
+    for run in _runs(axes):
+        names = [mesh.names[a] for a in run]
+        words += [f"{names[0]}…{names[-1]}"] if len(run) >= _RUN else names
     return "·".join(words)
 
 
-def _runs(numbers: list[int]) -> list[list[int]]:
+def _runs(numbers: Sequence[int]) -> list[list[int]]:
     """The numbers in groups of neighbours."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -146,17 +145,16 @@ def _runs(numbers: list[int]) -> list[list[int]]:
 def layout(mesh: Mesh, labels: Sequence[str], shape: Sequence[int], cut: Cut) -> str:
     """Where a tensor lies: which axes cut which of its dimensions, and which replicate it."""
     words: list[str] = []
-    used = 0
+    used = {axis for span in cut for axis in span.axes}
     for label, size, span in zip(labels, shape, cut, strict=True):
-        used |= span.axes | span.inner
         piece = label
         if (span.start, span.stop) != (0, size):
             piece = f"{label} in {span.start}:{span.stop}"
-        if span.axes | span.inner:
-            words.append(f"{piece} over {axes_words(mesh, span.axes, span.inner)}")
+        if span.axes:
+            words.append(f"{piece} over {axes_words(mesh, span.axes)}")
         elif piece != label:
             words.append(piece)
-    free = (1 << len(mesh.sizes)) - 1 & ~used
+    free = [axis for axis in range(len(mesh.sizes)) if axis not in used]
     if not used:
         return ", ".join([*words, "whole on every device" if free else "whole"])
     if free:

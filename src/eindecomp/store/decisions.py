@@ -2,53 +2,70 @@
 
 from __future__ import annotations
 
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eindecomp.errors import quote, suggest
 from eindecomp.graph.ops import Input
-from eindecomp.planner.space.choices import UNUSED, choices
-from eindecomp.planner.space.cut import parts_of, span_of
-from eindecomp.planner.space.decision import Decision
-from eindecomp.planner.space.reduce_scatter import REPLICATED
+from eindecomp.planner.space.choices import choices, summed_axes, unused_axes
+from eindecomp.planner.space.cut import pieces_by, span_of
+from eindecomp.planner.space.decision import Decision, Layouts
+from eindecomp.planner.space.pieces import can_cut
+from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.view import Dim, is_planned, view_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.choices import Assignment
+    from eindecomp.planner.space.cut import Cut, Span
     from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.reduce_scatter import Places
     from eindecomp.planner.space.view import View
     from eindecomp.store.field import Field
 
 
-def read_decisions(graph: Graph, mesh: Mesh, field: Field, *, whole: bool) -> dict[str, Decision]:
-    """The decision of every planned vertex.
-
-    With `whole`, an axis may be left unused only if it could not cut any label.
-    """
+def read_decisions(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Decision]:
+    """The decision of every planned vertex."""
     planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]
     names = [vertex.name for vertex in planned]
     field.check_names(names, "the graph has no computed vertex")
-    return {vertex.name: _decision(graph, mesh, vertex, field, whole=whole) for vertex in planned}
+    return {vertex.name: _decision(graph, mesh, vertex, field) for vertex in planned}
 
 
-def _decision(graph: Graph, mesh: Mesh, vertex: Vertex, fields: Field, *, whole: bool) -> Decision:
+def check_divided(
+    graph: Graph, mesh: Mesh, decisions: Mapping[str, Decision], field: Field
+) -> None:
+    """Check that decisions leave an axis unused only if it could not cut any label."""
+    for name, decision in decisions.items():
+        view = view_of(graph, graph[name])
+        unused = unused_axes(mesh, decision.assignment)
+        for label, size, axes in zip(view.labels, view.sizes, decision.assignment, strict=True):
+            for axis, ways in enumerate(mesh.sizes):
+                pieces = pieces_by(mesh, axes) * ways
+                if unused >> axis & 1 and can_cut(mesh.pieces, size, pieces):
+                    raise field[name]["assignment"].wrong(
+                        f"axis {mesh.names[axis]!r} is left out, but could cut {label!r}"
+                    )
+
+
+def _decision(graph: Graph, mesh: Mesh, vertex: Vertex, fields: Field) -> Decision:
     field = fields[vertex.name]
-    field.check_names(("assignment", "summed", "further"))
+    field.check_names(("assignment", "scattered", "further"))
     view = view_of(graph, vertex)
-    assignment = _assignment(mesh, view, field["assignment"], whole=whole)
-    places = _places(mesh, vertex, view, assignment, field["summed"])
-    own = choices(view, mesh, (assignment,), tuple(enumerate(places)))
+    assignment = _assignment(mesh, view, field["assignment"])
+    places = _places(mesh, vertex, summed_axes(view, assignment), field["scattered"])
+    every = Settled(places, (1 << len(mesh.sizes)) - 1)
+    own = choices(view, mesh, (assignment,), every)
     if own.places[0, 0] != places:
-        raise field["summed"].wrong(f"{vertex} is too small to be cut like that")
-    second = field["further"]
-    return Decision(
-        assignment,
-        own.places[0, 0],
-        own.homes[0],
-        None if second.value is None else _cut(mesh, vertex, second),
-    )
+        raise field["scattered"].wrong(f"{vertex} is too small to be cut like that")
+    return Decision(assignment, places, own.homes[0], _further(mesh, vertex, field["further"]))
+
+
+def _further(mesh: Mesh, vertex: Vertex, field: Field) -> Cut | None:
+    """A second layout, if there is one."""
+    return None if field.value is None else _cut(mesh, vertex, field)
 
 
 def axis_number(mesh: Mesh, field: Field) -> int:
@@ -59,53 +76,58 @@ def axis_number(mesh: Mesh, field: Field) -> int:
     return mesh.names.index(name)
 
 
-def _assignment(mesh: Mesh, view: View, field: Field, *, whole: bool) -> tuple[int, ...]:
-    assignment = [UNUSED] * len(mesh.sizes)
+def _axes(mesh: Mesh, field: Field, used: set[int]) -> tuple[int, ...]:
+    """A list of axes, none of which may have been used before."""
+    axes: list[int] = []
+    for axis in field.items():
+        if (number := axis_number(mesh, axis)) in used:
+            raise axis.wrong(f"axis {mesh.names[number]!r} is used twice")
+        used.add(number)
+        axes.append(number)
+    return tuple(axes)
+
+
+def _assignment(mesh: Mesh, view: View, field: Field) -> Assignment:
+    """The axes of every label."""
     for label, axes in field.members():
         if label not in view.labels:
-            raise axes.wrong(
-                f"there is no label {quote(label)} to cut{suggest(label[:60], view.labels)}"
-            )
+            known = suggest(label[:60], view.labels)
+            raise axes.wrong(f"there is no label {quote(label)} to cut{known}")
+    used: set[int] = set()
+    given = {label: _axes(mesh, axes, used) for label, axes in field.members()}
+    assignment = tuple(given.get(label, ()) for label in view.labels)
+    for label, size, axes in zip(view.labels, view.sizes, assignment, strict=True):
+        if not can_cut(mesh.pieces, size, pieces := pieces_by(mesh, axes)):
+            equal = " equal pieces" if mesh.cuts_evenly else ""
+            raise field.wrong(f"label {label!r} of size {size} cannot be cut into {pieces}{equal}")
+    return assignment
+
+
+def _places(mesh: Mesh, vertex: Vertex, summed: int, field: Field) -> Places:
+    """The summed axes that cut each dimension of the result further; all others replicate it."""
+    field.check_names((), f"{vertex} has no label", optional=vertex.labels)
+    used = {axis for axis in range(len(mesh.sizes)) if not summed >> axis & 1}
+    for _, axes in field.members():
         for axis in axes.items():
-            if assignment[number := axis_number(mesh, axis)] != UNUSED:
-                raise axis.wrong(f"axis {mesh.names[number]!r} is used twice")
-            assignment[number] = view.labels.index(label)
-    for k, (label, size) in enumerate(zip(view.labels, view.sizes, strict=True)):
-        pieces = prod(n for n, chosen in zip(mesh.sizes, assignment, strict=True) if chosen == k)
-        if pieces > size:
-            raise field.wrong(f"label {label!r} of size {size} cannot be cut into {pieces}")
-        for axis, chosen in enumerate(assignment):
-            if whole and chosen == UNUSED and pieces * mesh.sizes[axis] <= size:
-                raise field.wrong(f"axis {mesh.names[axis]!r} is left out, but could cut {label!r}")
-    return tuple(assignment)
+            if axis_number(mesh, axis) in used:
+                raise axis.wrong("nothing is summed over this axis")
+    used.clear()
+    given = {label: _axes(mesh, axes, used) for label, axes in field.members()}
+    return tuple(given.get(label, ()) for label in vertex.labels)
 
 
-def _places(
-    mesh: Mesh, vertex: Vertex, view: View, assignment: tuple[int, ...], field: Field
-) -> tuple[int, ...]:
-    """Where each summed axis ends: it cuts a dimension of the result or replicates it."""
-    summed = [mesh.names[a] for a, label in enumerate(assignment) if label in view.aggregated]
-    field.check_names(summed, "nothing is summed over")
-    places = [0] * len(mesh.sizes)
-    for name in summed:
-        place = field[name]
-        if place.value is not None and place.value not in vertex.labels:
-            raise place.wrong(f"must be null or a label of {vertex}, not {quote(place.value)}")
-        to = REPLICATED if place.value is None else vertex.labels.index(place.value)
-        places[mesh.names.index(name)] = to
-    return tuple(places)
-
-
-def read_given(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Cut]:
-    """The layouts of pinned inputs."""
-    given: dict[str, Cut] = {}
+def read_given(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Layouts]:
+    """The layouts of inputs that have a home."""
+    given: dict[str, Layouts] = {}
     for name, own in field.members():
         if name not in graph or not isinstance(graph[name].op, Input):
             raise own.wrong(f"the graph has no input {quote(name)}")
-        given[name] = _cut(mesh, graph[name], own)
-        for span, size in zip(given[name], graph[name].shape, strict=True):
+        own.check_names(("home", "further"))
+        home = _cut(mesh, graph[name], own["home"])
+        for span, size in zip(home, graph[name].shape, strict=True):
             if (span.start, span.stop) != (0, size):
-                raise own.wrong("an input's layout must cover all of it")
+                raise own["home"].wrong("an input's layout must cover all of it")
+        given[name] = Layouts(home, _further(mesh, graph[name], own["further"]))
     return given
 
 
@@ -114,25 +136,18 @@ def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
     spans = field.items()
     if len(spans) != len(vertex.shape):
         raise field.wrong(f"{vertex} needs {len(vertex.shape)} spans, not {len(spans)}")
-    used = 0
-    cut: list[Any] = []
+    used: set[int] = set()
+    cut: list[Span] = []
     for span, size in zip(spans, vertex.shape, strict=True):
-        span.check_names(("axes", "inner", "start", "stop", "scale"))
+        span.check_names(("axes", "start", "stop", "scale"))
         start = span["start"].whole(0, size)
         stop = span["stop"].whole(start, size)
         scale = span["scale"].whole(1, max(stop - start, 1))
-        masks = [0, 0]
-        for which, part in enumerate(("axes", "inner")):
-            for axis in span[part].items():
-                bit = 1 << axis_number(mesh, axis)
-                if used & bit:
-                    raise axis.wrong("is used twice")
-                used |= bit
-                masks[which] |= bit
+        axes = _axes(mesh, span["axes"], used)
         units, rest = divmod(stop - start, scale)
-        if rest or parts_of(mesh, masks[0] | masks[1]) > max(units, 1):
+        if rest or not can_cut(mesh.pieces, max(units, 1), pieces_by(mesh, axes)):
             raise span.wrong(
                 f"{stop - start} elements in blocks of {scale} cannot be cut like that"
             )
-        cut.append(span_of(Dim(None, start, stop, scale), *masks))
+        cut.append(span_of(Dim(None, start, stop, scale), axes))
     return tuple(cut)

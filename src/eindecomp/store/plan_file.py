@@ -3,34 +3,41 @@
 A file holds the graph as text, the mesh, what was asked for, and for every vertex which axes cut
 which label and where what it sums over devices ends. All else is made again from that when it is
 read, the cost included, which must be the one that the file states. Only the proved bound, the
-limit on memory and how the plan was found are taken at their word.
+limit on memory, the contraction orders that were considered and how the plan was found are taken at
+their word.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isclose, isinf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from eindecomp.errors import EinDecompError, PlanError
+from eindecomp.errors import EinDecompError, PlanError, quote
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.read import MAX_TEXT
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.objectives import OBJECTIVES, Objective, price_of
-from eindecomp.planner.options import INPUTS, SOLVERS
-from eindecomp.planner.plan import Plan
-from eindecomp.planner.space.choices import UNUSED
+from eindecomp.planner.options import INPUTS, SOLVERS, check_work
+from eindecomp.planner.plan import NESTINGS, Orders, Plan
+from eindecomp.planner.search.homes import homes_for
 from eindecomp.planner.space.decision import parts_by_label
+from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.mesh import Mesh
-from eindecomp.planner.space.reduce_scatter import REPLICATED
-from eindecomp.planner.space.strategy import strategy_of
+from eindecomp.planner.space.pieces import PIECES
+from eindecomp.planner.space.pin import loosely_cut, pinned_cuts
+from eindecomp.planner.space.strategy import StrategyForm, strategy_form, strategy_of
+from eindecomp.planner.space.tie import checked_ties
 from eindecomp.planner.space.view import view_of
-from eindecomp.store.decisions import read_decisions, read_given
+from eindecomp.store.decisions import check_divided, read_decisions, read_given
 from eindecomp.store.field import Field
-from eindecomp.store.pins import check_pin, pin_of_given, read_pin
+from eindecomp.store.homes import check_homes
+from eindecomp.store.old_files import upgraded
+from eindecomp.store.pins import read_pin
 from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -39,15 +46,17 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.decision import Layouts
+    from eindecomp.planner.space.pin import Pins
 
 FORMAT = "eindecomp plan"
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 256 << 20
-_FIELDS = (
+_FIRST = (
     "format", "version", "graph", "mesh", "objective", "inputs", "strategy", "solver", "method",
     "machine", "memory", "seconds", "cost", "bound", "vertices", "given",
 )  # fmt: skip
-_LATER = ("pin",)  # fields that the first files did not have
+_FIELDS = (*_FIRST, "pieces", "pin", "tie", "nesting", "work", "orders")
 _ROUNDING = 1e-9
 
 
@@ -76,25 +85,39 @@ def to_json(plan: Plan) -> bytes:
         "cost": plan.cost,
         "bound": plan.bound,
         "mesh": list(zip(plan.mesh.names, plan.mesh.sizes, strict=True)),
+        "pieces": plan.pieces,
         "inputs": plan.inputs,
         "strategy": plan.strategy,
         "pin": plan.pin,
+        "tie": plan.tie,
+        "nesting": plan.nesting,
         "memory": plan.memory,
+        "work": None if plan.work is None else _number_json(plan.work),
+        "orders": None if plan.orders is None else _orders_json(plan.orders),
         "machine": None if plan.machine is None else _machine_json(plan.machine),
         "solver": plan.solver,
         "method": plan.method,
         "seconds": plan.seconds,
         "vertices": {name: _decision_json(plan, name) for name in plan.parts},
-        "given": {name: _cut_json(plan.mesh, cut) for name, cut in plan.given.items()},
+        "given": {name: _layouts_json(plan.mesh, lies) for name, lies in plan.given.items()},
         "graph": text,
     }
     return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2)
 
 
+def _number_json(number: float) -> float | str:
+    return "inf" if isinf(number) else number
+
+
+def _orders_json(orders: Orders) -> dict[str, Any]:
+    considered, complete = orders.considered, orders.complete
+    return {"considered": considered, "complete": complete, "most": dict(orders.most)}
+
+
 def _machine_json(machine: Machine) -> dict[str, Any]:
     def number(given: float | Mapping[str, float]) -> Any:
         if isinstance(given, int | float):
-            return "inf" if isinf(given) else given
+            return _number_json(given)
         return {name: number(value) for name, value in given.items()}
 
     rates = ("flops", "memory_bandwidth", "bandwidth", "latency")
@@ -105,28 +128,27 @@ def _machine_json(machine: Machine) -> dict[str, Any]:
 def _decision_json(plan: Plan, name: str) -> dict[str, Any]:
     vertex, decision, axes = plan.graph[name], plan.decisions[name], plan.mesh.names
     view = view_of(plan.graph, vertex)
-    assignment: dict[str, list[str]] = {}
-    summed: dict[str, str | None] = {}
-    for axis, label, place in zip(axes, decision.assignment, decision.places, strict=True):
-        if label != UNUSED:
-            assignment.setdefault(view.labels[label], []).append(axis)
-        if label in view.aggregated:
-            summed[axis] = None if place == REPLICATED else vertex.labels[place]
-    second = decision.second
+    labels = zip(view.labels, decision.assignment, strict=True)
+    places = zip(vertex.labels, decision.places, strict=True)
     return {
-        "assignment": assignment,
-        "summed": summed,
-        "further": None if second is None else _cut_json(plan.mesh, second),
+        "assignment": {label: [axes[a] for a in own] for label, own in labels if own},
+        "scattered": {label: [axes[a] for a in own] for label, own in places if own},
+        "further": _further_json(plan.mesh, decision.second),
     }
 
 
-def _cut_json(mesh: Mesh, cut: Cut) -> list[dict[str, Any]]:
-    def names(axes: int) -> list[str]:
-        return [name for a, name in enumerate(mesh.names) if axes >> a & 1]
+def _layouts_json(mesh: Mesh, lies: Layouts) -> dict[str, Any]:
+    return {"home": _cut_json(mesh, lies.home), "further": _further_json(mesh, lies.second)}
 
+
+def _further_json(mesh: Mesh, second: Cut | None) -> list[dict[str, Any]] | None:
+    return None if second is None else _cut_json(mesh, second)
+
+
+def _cut_json(mesh: Mesh, cut: Cut) -> list[dict[str, Any]]:
     return [
         {
-            "axes": names(span.axes), "inner": names(span.inner),
+            "axes": [mesh.names[axis] for axis in span.axes],
             "start": span.start, "stop": span.stop, "scale": span.scale,
         }
         for span in cut
@@ -160,45 +182,90 @@ def _root(data: bytes) -> Field:
     if not isinstance(root.value, dict) or "format" not in root.value:
         raise PlanError(f'not a plan: it has no "format": "{FORMAT}"')
     root["format"].one_of((FORMAT,))
-    root["version"].whole(VERSION, VERSION)
-    root.check_names(_FIELDS, optional=_LATER)
+    if root["version"].whole(1, VERSION) == 1:
+        root.check_names(_FIRST, optional=("pin",))
+    else:
+        root.check_names(_FIELDS)
     return root
 
 
 def _plan(root: Field) -> Plan:
     graph = _graph(root["graph"])
     mesh = _mesh(root["mesh"])
+    is_old = root["version"].value == 1
+    root = upgraded(root, graph, mesh) if is_old else root
+    mesh = replace(mesh, pieces=root["pieces"].one_of(PIECES))
     objective = root["objective"].one_of(OBJECTIVES)
     inputs = root["inputs"].one_of(INPUTS)
     machine = None if root["machine"].value is None else _machine(root["machine"])
     if objective == "time" and machine is None:
         raise root["machine"].wrong("objective 'time' needs a machine")
-    decisions = read_decisions(graph, mesh, root["vertices"], whole=objective != "time")
+    decisions = read_decisions(graph, mesh, root["vertices"])
+    pin = read_pin(graph, mesh, root["pin"])
+    rules = _rules(graph, mesh, root, pin, inputs, objective)
+    if objective != "time":
+        loose = loosely_cut(graph, mesh, rules.pinned)
+        divided = {name: own for name, own in decisions.items() if name not in loose}
+        check_divided(graph, mesh, divided, root["vertices"])
     parts = {
         name: parts_by_label(view_of(graph, graph[name]), mesh, decision)
         for name, decision in decisions.items()
     }
     given = read_given(graph, mesh, root["given"])
-    said = "pin" in root
-    pin = read_pin(graph, mesh, root["pin"]) if said else pin_of_given(graph, mesh, given)
-    check_pin(graph, mesh, pin, objective, decisions, given)
+    price = price_of(objective, mesh, machine)
+    homeless = is_old and inputs == "sharded"
+    if homeless:
+        known = {name: (lies.home,) for name, lies in given.items()}
+        kept = replace(rules, pinned={**rules.pinned, **known})
+        given |= homes_for(graph, price, kept, decisions)
+    check_homes(graph, mesh, rules, pin, decisions, given)
     if objective == "bound":
         costs = paper_cost(graph, {name: tuple(own.values()) for name, own in parts.items()})
     else:
-        price = price_of(objective, mesh, machine)
-        costs = decided_cost(graph, price, decisions, given, inputs)
+        costs = decided_cost(graph, price, decisions, given)
+        if homeless:
+            root = _repriced(root, costs)
     memory = root["memory"]
     return Plan(
         graph, mesh, objective, inputs, parts, decisions, given, costs,
         _bound(root, costs, objective),
-        strategy=_strategy(graph, root["strategy"]),
+        strategy=_strategy(graph, mesh.devices, root["strategy"]),
         pin=pin,
+        tie=dict(rules.tie),
+        nesting=root["nesting"].one_of(NESTINGS),
         machine=machine,
         memory=None if memory.value is None else memory.whole(),
+        work=_work(root["work"]),
+        orders=_orders(graph, root["orders"]),
         solver=root["solver"].one_of(SOLVERS),
         method=root["method"].text(),
         seconds=float(root["seconds"].number()),
     )  # fmt: skip
+
+
+def _repriced(root: Field, costs: Cost) -> Field:
+    """A file of the first version that has sharded inputs, with the cost of their homes.
+
+    There every reader had a shard of its own, so that its bound says nothing about these plans.
+    """
+    _ = root["cost"].number(), root["bound"].number()
+    return Field({**root.value, "cost": costs.total, "bound": 0})
+
+
+def _rules(
+    graph: Graph, mesh: Mesh, root: Field, pin: Pins, inputs: str, objective: str
+) -> LayoutRules:
+    """What the file says about where tensors lie."""
+    tie = {name: result.text() for name, result in root["tie"].members()}
+    if objective == "bound" and (pin or tie):
+        raise PlanError("pin and tie: objective 'bound' has no layouts")
+    ties = checked_ties(graph, tie)
+    for name in ties.keys() & pin.keys():
+        raise PlanError(
+            f"tie: {name!r} is pinned; pin {ties[name]!r} instead, it has the same home"
+        )
+    pinned = pinned_cuts(graph, mesh, pin)
+    return LayoutRules(inputs, pinned, ties)
 
 
 def _graph(field: Field) -> Graph:
@@ -226,21 +293,49 @@ def _mesh(field: Field) -> Mesh:
         raise field.wrong(str(error)) from None
 
 
+def _number(field: Field) -> float:
+    return float("inf") if field.value == "inf" else field.number()
+
+
+def _work(field: Field) -> float | None:
+    if field.value is None:
+        return None
+    work = _number(field)
+    try:
+        check_work(work)
+    except PlanError as error:
+        raise field.wrong(str(error)) from None
+    return work
+
+
+def _orders(graph: Graph, field: Field) -> Orders | None:
+    if field.value is None:
+        return None
+    field.check_names(("considered", "complete", "most"))
+    complete = field["complete"]
+    if not isinstance(complete.value, bool):
+        raise complete.wrong("must be true or false")
+    most = field["most"]
+    for name, limit in most.members():
+        if name not in graph:
+            raise limit.wrong(f"the graph has no vertex {quote(name)}")
+    limits = {name: float(limit.number()) for name, limit in most.members()}
+    return Orders(field["considered"].whole(1), complete.value, limits)
+
+
 def _machine(field: Field) -> Machine:
-    def number(own: Field) -> float:
-        return float("inf") if own.value == "inf" else own.number()
 
     def by_axis(own: Field) -> float | dict[str, float]:
         if not isinstance(own.value, dict):
-            return number(own)
-        return {name: number(value) for name, value in own.members()}
+            return _number(own)
+        return {name: _number(value) for name, value in own.members()}
 
     field.check_names(("flops", "memory_bandwidth", "bandwidth", "latency", "mesh"))
     mesh = _mesh(field["mesh"])
     try:
         return Machine(
-            number(field["flops"]),
-            number(field["memory_bandwidth"]),
+            _number(field["flops"]),
+            _number(field["memory_bandwidth"]),
             by_axis(field["bandwidth"]),
             by_axis(field["latency"]),
             dict(zip(mesh.names, mesh.sizes, strict=True)),
@@ -249,18 +344,20 @@ def _machine(field: Field) -> Machine:
         raise field.wrong(str(error)) from None
 
 
-def _strategy(graph: Graph, field: Field) -> str | tuple[str, ...] | None:
+def _strategy(graph: Graph, devices: int, field: Field) -> StrategyForm | None:
     if field.value is None:
         return None
     if isinstance(field.value, list):
         strategy = tuple(label.text() for label in field.items())
+    elif isinstance(field.value, dict):
+        strategy = cast("dict[str, Any]", field.value)
     else:
         strategy = field.text()
     try:
-        strategy_of(strategy, graph)
+        strategy_of(strategy, graph, devices)
     except PlanError as error:
         raise field.wrong(str(error)) from None
-    return strategy
+    return strategy_form(strategy)
 
 
 def _bound(root: Field, costs: Cost, objective: str) -> int | float:

@@ -48,7 +48,7 @@ def test_counted_bytes_peaks_and_results(seed, devices, asked, moves):
     agree(found, ed.evaluate(graph, arrays), 1e-4)
     agree(ed.run(plan, arrays), found, 1e-4)
     assert found.stats.bytes_moved == plan.cost
-    assert found.stats.bytes_by_vertex == {name: plan.costs.of(name) for name in plan.parts}
+    assert found.stats.bytes_by_vertex == {name: plan.costs.of(name) for name in plan.costs.join}
     program = program_of(plan)
     peak = max(peak_on(program, device).bytes for device in range(devices))
     assert found.stats.peak_memory == peak

@@ -34,9 +34,6 @@ class Tripled:
     def reduce_scatter(self, choices, elements, partial, item):
         return 3.0 * PriceInBytes(self.mesh).reduce_scatter(choices, elements, partial, item)
 
-    def gather_input(self, needed, item):
-        return 3.0 * PriceInBytes(self.mesh).gather_input(needed, item)
-
     def compute(self, vertex, choices, items):
         return 3.0 * PriceInBytes(self.mesh).compute(vertex, choices, items)
 

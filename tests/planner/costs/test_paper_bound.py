@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from brute_bound import brute_bound, check_bound_plan, decompositions
-from brute_bytes import Assignment, brute_bytes, choices, prime_axes
+from brute_bytes import prime_axes
+from brute_ordered import brute_ordered
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_graphs import random_graph
@@ -92,18 +93,6 @@ def test_exact_equals_brute_force(seed, tree, devices):
 def test_axes_are_then_given_so_that_least_moves(seed, devices, inputs):
     graph = random_graph(seed, tree=False, most=3)
     found = plan(graph, devices, objective="bound", inputs=inputs, rewrite=False)
-    axes = prime_axes(devices)
-
-    def cuts(row: Assignment, name: str) -> bool:
-        parts = dict.fromkeys(found.parts[name], 1)
-        for axis, label in enumerate(row):
-            if label is not None:
-                parts[label] *= axes[axis]
-        return parts == found.parts[name]
-
-    rows = {
-        name: [row for row in own if cuts(row, name)] for name, own in choices(graph, axes).items()
-    }
-    best = brute_bytes(graph, axes, inputs, rows)
+    best = brute_ordered(graph, prime_axes(devices), inputs, parts=found.parts)
     assert found.traffic.total == best
     assert cost(graph, found.parts, devices, "bytes", inputs=inputs).total == best

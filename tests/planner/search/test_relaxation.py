@@ -5,23 +5,98 @@ from __future__ import annotations
 from math import prod
 
 import pytest
-from brute_bytes import brute_bytes
+from brute_memory import Setting, assignments, frontier
+from brute_ordered import brute_ordered
 from random_graphs import random_graph
 
 import eindecomp as ed
+from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.search import relaxation as relaxing
-from eindecomp.planner.search.relaxation import relax
+from eindecomp.planner.search.blocks import choose_block
+from eindecomp.planner.search.relaxation import Relaxed, relax
+from eindecomp.planner.search.search import Search, all_axes
+from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.mesh import Mesh
+from eindecomp.planner.space.pin import pinned_cuts
+
+FEW = 60  # assignments of all vertices together, for memory
+MESHES = ((2, 2), (4, 3), (6,), (2, 2, 2))
+
+
+def mesh_of(sizes: tuple[int, ...]) -> Mesh:
+    return Mesh(tuple("abc"[: len(sizes)]), sizes)
+
+
+def relaxed(graph: ed.Graph, sizes: tuple[int, ...], rules: LayoutRules, **asked) -> Relaxed:
+    return relax(graph, mesh_of(sizes), rules, lambda *_: None, 10, **asked)
 
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("inputs", ["free", "sharded"])
 def test_relaxing_never_passes_the_optimum(seed, inputs):
     graph = random_graph(seed, tree=seed % 2 == 0)
-    for sizes in ((2, 2), (4, 3), (6,), (2, 2, 2)):
-        mesh = Mesh(tuple("abc"[: len(sizes)]), sizes)
-        found = relax(graph, mesh, inputs, lambda *_: None, 10)
-        assert found.bound <= brute_bytes(graph, sizes, inputs)
+    for sizes in MESHES:
+        found = relaxed(graph, sizes, LayoutRules(inputs))
+        assert found.bound <= brute_ordered(graph, sizes, inputs)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_relaxing_with_a_pinned_input_never_passes_the_optimum(seed):
+    graph = random_graph(seed, tree=seed % 2 == 0)
+    given = next(v for v in graph.inputs if v.shape)
+    for sizes in ((2, 2), (2, 2, 2)):
+        for label, size in given.sizes.items():
+            for pieces in {1, 2} & set(range(1, size + 1)):
+                rules = LayoutRules(
+                    pinned=pinned_cuts(graph, mesh_of(sizes), {given.name: {label: pieces}})
+                )
+                found = relaxed(graph, sizes, rules)
+                plan = ed.plan(
+                    graph, mesh=dict(zip("abc", sizes, strict=False)), rewrite=False,
+                    pin={given.name: {label: pieces}}, time_limit=20,
+                )  # fmt: skip
+                layouts = [tuple(span.axes for span in cut) for cut in rules.pinned[given.name]]
+                least = brute_ordered(graph, sizes, pin={given.name: layouts})
+                assert found.bound <= least
+                assert plan.bound <= least <= plan.cost
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("inputs", ["free", "sharded"])
+def test_relaxing_within_memory_never_passes_the_optimum(seed, inputs):
+    graph = random_graph(seed, tree=False, most=3)
+    for sizes in ((2,), (2, 2), (3, 2)):
+        setting = Setting(graph, sizes, inputs)
+        if assignments(setting) > FEW:
+            continue
+        best = frontier(setting)
+        ends = [most - 1 for most, _ in best[1:]] + [2 * best[-1][0]]
+        for (most, cost), end in zip(best, ends, strict=True):
+            for memory in {most, end}:
+                assert relaxed(graph, sizes, LayoutRules(inputs), memory=memory).bound <= cost
+
+
+MACHINES = (
+    ed.Machine(1e9, 1e9, bandwidth=1e9, latency=1e-9),
+    ed.Machine(1e9, 1e9, {"a": 1e8, "b": 1e9, "c": 1e9}, {"a": 1e-7, "b": 1e-9, "c": 1e-9}),
+    ed.Machine(1e9, 1e9, {"a": 1e9, "b": 1e8, "c": 1e8}, {"a": 1e-9, "b": 1e-7, "c": 1e-8}),
+)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("inputs", ["free", "sharded"])
+def test_relaxing_seconds_never_passes_the_optimum(seed, inputs):
+    """The optimum by elimination over all assignments, in any order."""
+    graph = random_graph(seed, tree=seed % 2 == 0, most=3)
+    for sizes in ((2, 2), (2, 3)):
+        for machine in MACHINES:
+            price = PriceInSeconds(mesh_of(sizes), machine)
+            rules = LayoutRules(inputs)
+            found = relaxed(graph, sizes, rules, price=LeastSeconds(price))
+            search = Search(graph, price, rules, any_order=True, redundant=True)
+            least = choose_block(search, all_axes(search), {}).cost
+            assert found.bound <= least * (1 + 1e-12)
 
 
 def summed(rank: int, *, shared: bool) -> ed.Graph:
@@ -57,6 +132,5 @@ def test_leaving_vertices_out_never_passes_the_optimum(seed, inputs, monkeypatch
     for most in (2, 4):
         monkeypatch.setattr(relaxing, "_ROWS", (most,))
         for sizes in ((2, 2), (4, 3), (2, 2, 2)):
-            mesh = Mesh(tuple("abc"[: len(sizes)]), sizes)
-            found = relax(graph, mesh, inputs, lambda *_: None, 10)
-            assert found.bound <= brute_bytes(graph, sizes, inputs)
+            found = relaxed(graph, sizes, LayoutRules(inputs))
+            assert found.bound <= brute_ordered(graph, sizes, inputs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from math import prod
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from random_graphs import random_graph
 from simulate import simulate
 
 import eindecomp as ed
+from eindecomp.planner.space.cut import pieces_by
 from eindecomp.planner.space.mesh import Mesh
 from eindecomp.planner.space.pin import pinned_cuts
 
@@ -30,10 +30,9 @@ def test_a_pinned_tensor_lies_as_it_is_pinned(devices, pin):
     plan = ed.plan(CHAIN, devices, pin=pin, rewrite=False, time_limit=2)
     assert plan.cost >= ed.plan(CHAIN, devices, rewrite=False).cost
     (name, wanted), *_ = pin.items()
-    cut = plan.given[name] if name == "A" else plan.decisions[name].home
+    cut = plan.given[name].home if name == "A" else plan.decisions[name].home
     pieces = {
-        label: 2 ** bin(span.axes | span.inner).count("1")
-        for label, span in zip(CHAIN[name].labels, cut, strict=True)
+        label: 2 ** len(span.axes) for label, span in zip(CHAIN[name].labels, cut, strict=True)
     }
     assert pieces == dict.fromkeys(pieces, 1) | wanted
 
@@ -53,7 +52,7 @@ def test_any_result_can_be_pinned_in_any_number_of_pieces(seed, devices, inputs)
         left //= pieces[label]
     found = ed.plan(graph, devices, pin={name: pieces}, inputs=inputs, rewrite=False)
     home = found.decisions[name].home
-    cut = [prod(found.mesh.sizes[a] for a in range(9) if (s.axes | s.inner) >> a & 1) for s in home]
+    cut = [pieces_by(found.mesh, span.axes) for span in home]
     assert cut == list(pieces.values())
     assert simulate(found).total == found.cost
     assert found.bound <= found.cost
@@ -123,7 +122,7 @@ def test_pins_are_looked_up_in_no_time_on_any_mesh():
     with pytest.raises(ed.PlanError, match="too many ways"):
         pinned_cuts(graph, mesh, {"X": {"i": 32, "j": 32, "k": 32}})
     [cut] = pinned_cuts(graph, mesh, {"X": {"j": mesh.names[3:6]}})["X"]
-    assert [span.axes for span in cut] == [0, 0b111000, 0]
+    assert [span.axes for span in cut] == [(), (3, 4, 5), ()]
 
 
 def test_a_pin_forbids_whatever_reading_costs():
@@ -133,3 +132,36 @@ def test_a_pin_forbids_whatever_reading_costs():
     assert found.cost == 4 * 64 * 3
     with pytest.raises(ed.PlanError, match="agrees with the pins"):
         ed.plan(graph, 4, pin={"Y": {"k": 4}}, inputs="sharded", strategy=["i"])
+
+
+def test_axes_nest_in_the_order_in_which_a_pin_names_them():
+    mesh = Mesh.of_axes({"node": 2, "gpu": 2})
+    cuts = {
+        names: pinned_cuts(MAP, mesh, {"X": {"i": list(names)}})["X"]
+        for names in (("node", "gpu"), ("gpu", "node"))
+    }
+    assert [[cut[0].axes for cut in own] for own in cuts.values()] == [[(0, 1)], [(1, 0)]]
+    open_order = pinned_cuts(MAP, mesh, {"X": {"i": 4}})["X"]
+    assert {cut[0].axes for cut in open_order} == {(0, 1), (1, 0)}
+    pin = {name: {"i": ["gpu", "node"]} for name in ("X", "Z")}
+    found = ed.plan(MAP, mesh={"node": 2, "gpu": 2}, pin=pin)
+    assert found.cost == 0
+    assert found.given["X"].home[0].axes == found.decisions["Z"].home[0].axes == (1, 0)
+
+
+@pytest.mark.parametrize("inputs", ["free", "sharded"])
+def test_pins_in_another_order_move_what_lies_elsewhere(inputs):
+    """Of four tiles, two are where both orders want them."""
+    pin = {"X": {"i": ["node", "gpu"]}, "Z": {"i": ["gpu", "node"]}}
+    found = ed.plan(MAP, mesh={"node": 2, "gpu": 2}, pin=pin, inputs=inputs)
+    assert found.cost == found.bound == 4 * 64 // 2
+    assert simulate(found).total == found.cost
+
+
+def test_a_sum_is_scattered_in_the_order_of_its_pin():
+    graph = ed.parse("input X[i: 8, j: 8]\nY[i] <- sum X[i,j]\noutput Y")
+    for axes in (["node", "gpu"], ["gpu", "node"]):
+        pin = {"Y": {"i": axes}, "X": {"j": 4}}
+        found = ed.plan(graph, mesh={"node": 2, "gpu": 2}, pin=pin)
+        assert [found.mesh.names[a] for a in found.decisions["Y"].home[0].axes] == axes
+        assert simulate(found).total == found.cost == 4 * 8 * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -28,9 +29,8 @@ MESH = Mesh(("a", "b", "c"), (2, 2, 3))
 
 def tiling(*axes, sizes=(12, 12), split=0):
     """The tiling of a matrix whose dimensions these axes cut."""
-    bits = [sum(1 << axis for axis in own) for own in axes]
-    spans = zip(sizes, bits, strict=True)
-    return Tiling(tuple(span_of(Dim(None, 0, n), b) for n, b in spans), split)
+    spans = zip(sizes, axes, strict=True)
+    return Tiling(tuple(span_of(Dim(None, 0, n), tuple(own)) for n, own in spans), split)
 
 
 A, B, C = 0, 1, 2
@@ -41,11 +41,24 @@ CASES = [
     (((A,), (B,)), ((), ()), Gathered((A, B), (0, 1))),
     (((A,), ()), ((), (C,)), Gathered((A,), (0,))),
     (((A,), ()), ((), (A,)), Exchanged((A,), 0, 1)),
-    (((C, A), ()), ((), (A, C)), Exchanged((A, C), 0, 1)),
+    (((A, C), ()), ((), (A, C)), Exchanged((A, C), 0, 1)),
+    (((C, A), ()), ((), (C, A)), Exchanged((C, A), 0, 1)),
+    (((C, A), ()), ((), (A, C)), PointToPoint()),  # nested in another order
+    (((C, A), ()), ((C,), ()), Gathered((A,), (0,))),
+    (((C, A), ()), ((C, A), (B,)), LocalSlice()),
+    (((A, B), ()), ((B, A), ()), Permuted()),
     (((A,), ()), ((B,), ()), PointToPoint()),  # one tile goes to several
     (((A,), (B,)), ((B,), (A,)), Permuted()),
     (((A,), ()), ((C,), ()), PointToPoint()),
 ]
+
+
+def test_chunks_of_chunks_are_other_tiles_in_another_order_of_axes():
+    held, wanted = tiling((A, C), (), sizes=(7, 12)), tiling((C, A), (), sizes=(7, 12))
+    for pieces, pattern in (("balanced", Permuted()), ("ceil", PointToPoint())):
+        assert pattern_of(replace(MESH, pieces=pieces), held, wanted) == pattern
+    held, wanted = tiling((A, B), (), sizes=(7, 12)), tiling((B, A), (), sizes=(7, 12))
+    assert pattern_of(replace(MESH, pieces="ceil"), held, wanted) == Permuted()
 
 
 @pytest.mark.parametrize(("held", "wanted", "pattern"), CASES)

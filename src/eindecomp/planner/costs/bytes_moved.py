@@ -12,8 +12,7 @@ import numpy as np
 
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.price import held_elements
-from eindecomp.planner.space.cut import Cut, parts_of, used_axes
-from eindecomp.planner.space.overlaps import covers, moved, totals
+from eindecomp.planner.space.overlaps import covers, moved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.space.choices import Choices
+    from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.mesh import Mesh
 
     Costs = NDArray[Any]
@@ -45,12 +45,6 @@ class PriceInBytes:
         """The elements of partial results, then those of results, as often as they move."""
         moved = partial * elements * choices.reduced + item * elements * choices.gathered
         return infinite_where(choices.reduced < 0, moved)
-
-    def gather_input(self, needed: Sequence[Cut], item: int) -> Costs:
-        """What all devices need, less one copy of each piece."""
-        total = totals(self.mesh, needed)
-        pieces = np.array([parts_of(self.mesh, used_axes(cut)) for cut in needed], dtype=np.int64)
-        return item * (total - total * pieces // self.mesh.devices)
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Costs:
         """Nothing."""

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.graph.ops import Input
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs import paper_bound as paper
-from eindecomp.planner.space.decision import Decision, decided_choices
+from eindecomp.planner.space.decision import Decision, Layouts, decided_choices
 from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.cut import Cut
 
 Number = int | float
 
@@ -27,9 +26,10 @@ Number = int | float
 class Cost:
     """A cost by its parts, in elements, bytes or seconds, depending on the objective.
 
-    `join` is what reading inputs costs (under the paper's objective, everything that kernels read),
-    `aggregate` is reducing partial results, `repartition` fetching what other vertices made and
-    keeping a second layout, `compute` the kernel calls.
+    `join` is what reading inputs costs (under the paper's objective, everything that kernels read)
+    and, under an input's name, keeping it in a second layout; `aggregate` is reducing partial
+    results, `repartition` fetching what other vertices made and keeping a second layout, `compute`
+    the kernel calls.
     """
 
     join: dict[str, Number] = field(default_factory=dict[str, Number])
@@ -85,11 +85,13 @@ def decided_cost(
     graph: Graph,
     price: Price,
     decisions: Mapping[str, Decision],
-    given: Mapping[str, Cut],
-    inputs: str,
+    given: Mapping[str, Layouts],
 ) -> Cost:
-    """What decisions cost at given prices."""
+    """What decisions cost at given prices; inputs that `given` does not name are free."""
     costs = Cost()
+    for name, layouts in given.items():
+        if layouts.second is not None:
+            costs.join[name] = _kept(price, layouts, graph[name])
     for name, decision in decisions.items():
         vertex = graph[name]
         view = view_of(graph, vertex)
@@ -99,26 +101,21 @@ def decided_cost(
         item = vertex.dtype.itemsize
         scatter = price.reduce_scatter(own, vertex.elements, state_bytes(graph, vertex), item)
         costs.aggregate[name] = scatter[0, 0].item()
-        costs.join[name] = costs.repartition[name] = 0
-        if decision.second is not None:
-            move = price.fetch([decision.home], [decision.second], vertex.dtype.itemsize)
-            costs.repartition[name] += move[0, 0].item()
+        costs.join[name] = 0
+        costs.repartition[name] = _kept(price, decision.layouts, vertex)
         for k, (source, reads) in enumerate(zip(vertex.inputs, own.reads, strict=True)):
-            if reads is None:
+            if reads is None or (source not in decisions and source not in given):
                 continue
-            if source in decisions:
-                held = [decisions[source].home]
-                if (second := decisions[source].second) is not None:
-                    held.append(second)
-                cost = price.fetch(held, reads.cuts, items[k]).min().item()
-                costs.repartition[name] += cost
-            elif source in given:
-                cost = price.fetch([given[source]], reads.cuts, items[k])[0, 0].item()
-                costs.join[name] += cost
-            elif isinstance(graph[source].op, Input) and inputs == "sharded":
-                cost = price.gather_input(reads.cuts, items[k])[0].item()
-                costs.join[name] += cost
-            else:
-                continue
+            held = decisions[source].layouts if source in decisions else given[source]
+            cost = price.fetch(held.cuts, reads.cuts, items[k]).min().item()
+            part = costs.repartition if source in decisions else costs.join
+            part[name] += cost
             costs.edges[source, name, k] = cost
     return costs
+
+
+def _kept(price: Price, layouts: Layouts, vertex: Vertex) -> Number:
+    """What it costs to keep a tensor in a second layout as well."""
+    if layouts.second is None:
+        return 0
+    return price.fetch([layouts.home], [layouts.second], vertex.dtype.itemsize)[0, 0].item()

@@ -30,6 +30,8 @@ class PieceCount(NamedTuple):
     scale: int
     stop: int
     label: str | None
+    levels: tuple[int, ...] = ()
+    """The pieces that the axes of each level of the mesh cut it into."""
 
 
 PieceCounts = tuple[PieceCount, ...]
@@ -41,13 +43,18 @@ class LeastBytes:
 
     mesh: Mesh
 
+    @property
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """All axes are one level."""
+        return (self.mesh.sizes,)
+
     def on(self, mesh: Mesh) -> LeastBytes:
         """The same prices on another mesh."""
         return LeastBytes(mesh)
 
     def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
         """Each device keeps at most the smaller tile side of each dimension."""
-        total = self._needed(needed)
+        total = self.needed(needed)
         shared = np.full((len(held), len(needed)), self.mesh.devices, dtype=np.float64)
         for own, other in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
             shared *= np.minimum(_tiles(own)[:, None], _tiles(other)[None])
@@ -57,12 +64,6 @@ class LeastBytes:
         """The same whichever axes are chosen."""
         moved = partial * elements * choices.reduced + item * elements * choices.gathered
         return infinite_where(choices.reduced < 0, moved)
-
-    def gather_input(self, needed: Sequence[PieceCounts], item: int) -> Any:
-        """The same whichever axes are chosen."""
-        total = self._needed(needed)
-        pieces = np.array([prod(s.parts for s in sides) for sides in needed], dtype=np.int64)
-        return item * np.maximum(total - total * pieces // self.mesh.devices, 0)
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
         """Computing is free."""
@@ -74,7 +75,7 @@ class LeastBytes:
         tiles = [prod(_tile(side) for side in sides) for sides in cuts]
         return item * self.mesh.devices * np.array(tiles, dtype=np.int64)
 
-    def _needed(self, needed: Sequence[PieceCounts]) -> Ints:
+    def needed(self, needed: Sequence[PieceCounts]) -> Ints:
         """The fewest elements that all devices can need; for a diagonal, none."""
         elements: list[int] = []
         for sides in needed:

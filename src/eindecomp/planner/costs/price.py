@@ -44,10 +44,6 @@ class Price(Protocol):
         """
         ...
 
-    def gather_input(self, needed: Sequence[Cut], item: int) -> Costs:
-        """To each needed cut of an input that is stored once over all devices."""
-        ...
-
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Costs:
         """The kernel calls of each assignment; `items` are the inputs' item sizes."""
         ...

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.graph.work import operations_per_point
+from eindecomp.graph.work import tile_operations
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.price import held_elements
-from eindecomp.planner.space.cut import Cut, outer_cut, used_axes
-from eindecomp.planner.space.overlaps import covers, overlaps, totals
-from eindecomp.planner.space.reduce_scatter import REPLICATED
+from eindecomp.planner.space.cut import Cut, nests_outward, outer_cut
+from eindecomp.planner.space.overlaps import covers, overlaps, overlaps_within, totals
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
 
 if TYPE_CHECKING:
@@ -52,15 +51,27 @@ class PriceInSeconds:
         seconds = np.zeros((len(held), len(needed)))
         before = np.zeros(seconds.shape)
         for axis in range(len(self.mesh.sizes)):
-            near = [outer_cut(cut, axis + 1) for cut in held]
-            distinct = list(dict.fromkeys(near))
-            place = {cut: i for i, cut in enumerate(distinct)}
-            of = np.array([place[cut] for cut in near])
-            missing = (total - overlaps(self.mesh, distinct, needed))[of]
+            missing = total - self._near(held, needed, axis + 1)
             crossing = np.maximum(missing - before, 0) * item / self.mesh.devices
             seconds += np.where(crossing > 0, self._link(axis, crossing, 1), 0.0)
             before = np.maximum(before, missing)
         return infinite_where(~covers(held, needed), seconds)
+
+    def _near(self, held: Sequence[Cut], needed: Sequence[Cut], axes: int) -> Any:
+        """What devices find on those that have the same coordinates along some outer axes."""
+        # Cuts that differ only in inner axes are alike here, if those are also the innermost.
+        keys = [outer_cut(cut, axes) if nests_outward(cut, axes) else cut for cut in held]
+        distinct = {cut: i for i, cut in enumerate(dict.fromkeys(keys))}
+        even = [cut for cut in distinct if nests_outward(cut, axes)]
+        table = np.empty((len(distinct), len(needed)), dtype=np.int64)
+        if even:
+            table[[distinct[cut] for cut in even]] = overlaps(
+                self.mesh, [outer_cut(cut, axes) for cut in even], needed
+            )
+        for cut, i in distinct.items():
+            if not nests_outward(cut, axes):
+                table[i] = overlaps_within(self.mesh, cut, needed, axes)
+        return table[[distinct[key] for key in keys]]
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """Reduce-scatters from the innermost axis out, then all-gathers over replicating axes."""
@@ -69,45 +80,32 @@ class PriceInSeconds:
         out = [i for i in range(len(choices.view.labels)) if i not in aggregated]
         for (a, h), places in choices.places.items():
             size = elements * partial / max(int(choices.parts[a, out].prod()), 1)
-            summed = [x for x, label in enumerate(choices.assignments[a]) if label in aggregated]
+            summed = sorted(x for i in aggregated for x in choices.assignments[a][i])
             for axis in reversed(summed):
                 ways = self.mesh.sizes[axis]
                 seconds[a, h] += self._link(axis, size * (ways - 1) / ways, ways - 1)
                 size /= ways
             size *= item / partial
-            for axis in summed:
-                if places[axis] == REPLICATED:
-                    ways = self.mesh.sizes[axis]
-                    seconds[a, h] += self._link(axis, size * (ways - 1), ways - 1)
-                    size *= ways
-        return infinite_where(choices.reduced < 0, seconds)
-
-    def gather_input(self, needed: Sequence[Cut], item: int) -> Any:
-        """An all-gather over the axes that do not cut the input, from the innermost out."""
-        seconds = np.zeros(len(needed))
-        sizes = totals(self.mesh, needed) / self.mesh.devices * item
-        for i, cut in enumerate(needed):
-            used = used_axes(cut)
-            free = [a for a in range(len(self.mesh.sizes)) if not used >> a & 1]
-            size = float(sizes[i]) / np.prod([self.mesh.sizes[a] for a in free])
-            for axis in reversed(free):
+            scattered = {axis for own in places for axis in own}
+            for axis in (axis for axis in summed if axis not in scattered):
                 ways = self.mesh.sizes[axis]
-                seconds[i] += self._link(axis, size * (ways - 1), ways - 1)
+                seconds[a, h] += self._link(axis, size * (ways - 1), ways - 1)
                 size *= ways
-        return seconds
+        return infinite_where(choices.reduced < 0, seconds)
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
         """The longer of computing the largest tile and of reading and writing its memory."""
         view, parts = choices.view, choices.parts
         sizes = np.array(view.sizes, dtype=np.int64)
-        points = (-(-sizes // parts)).astype(np.float64).prod(axis=1)
+        sides = (-(-sizes // parts)).astype(np.float64)
         moved = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
         traffic = moved.astype(np.float64) * vertex.dtype.itemsize
         for dims, item in zip(view.reads, items, strict=True):
             if dims is not None:
                 tile = tile_sides(dims, dim_parts(view, dims, parts)).prod(axis=1)
                 traffic = traffic + tile.astype(np.float64) * item
-        work = points * operations_per_point(vertex.op)
+        tile = {label: sides[:, k] for k, label in enumerate(view.labels)}
+        work = tile_operations(vertex.op, tile)
         return np.maximum(work / self.machine.flops, traffic / self.machine.memory_bandwidth)
 
     def held(self, cuts: Sequence[Cut], item: int) -> Any:
@@ -116,13 +114,13 @@ class PriceInSeconds:
 
     def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
         """The least seconds that computing a vertex can take: devices share it equally."""
-        points = float(prod(view.sizes)) * operations_per_point(vertex.op)
+        work = float(tile_operations(vertex.op, dict(zip(view.labels, view.sizes, strict=True))))
         traffic = float(vertex.elements * vertex.dtype.itemsize)
         for dims, item in zip(view.reads, items, strict=True):
             labels = [dim.label for dim in dims or () if dim.label is not None]
             if dims is not None and len(set(labels)) == len(labels):  # little is read of a diagonal
                 traffic += float(prod(dim.stop - dim.start for dim in dims)) * item
-        most = max(points / self.machine.flops, traffic / self.machine.memory_bandwidth)
+        most = max(work / self.machine.flops, traffic / self.machine.memory_bandwidth)
         return most / self.mesh.devices
 
     def _link(self, axis: int, size: Any, messages: int) -> Any:

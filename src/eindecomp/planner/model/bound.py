@@ -38,7 +38,13 @@ class BoundModel:
     _handovers: dict[Any, Ints] = field(default_factory=dict[Any, Any], compare=False)
 
     @staticmethod
-    def of(graph: Graph, factors: tuple[int, ...], restrict: Restrict | None = None) -> BoundModel:
+    def of(
+        graph: Graph,
+        factors: tuple[int, ...],
+        restrict: Restrict | None = None,
+        *,
+        even: bool = False,
+    ) -> BoundModel:
         """All viable vectors, or those of them that `restrict` allows."""
         views = {v.name: view_of(graph, v) for v in graph.vertices.values() if is_planned(v)}
         # A restriction may tell apart labels that are otherwise interchangeable.
@@ -46,7 +52,7 @@ class BoundModel:
         vectors: dict[str, Ints] = {}
         for name, view in views.items():
             try:
-                rows = viable_parts(view.sizes, factors, alike[name])
+                rows = viable_parts(view.sizes, factors, alike[name], even=even)
             except PlanError as error:
                 raise PlanError(f"{graph[name]}: {error}") from None
             vectors[name] = rows if restrict is None else restrict(graph[name], view, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ class InputRead:
     """How many choices of the reader stand for one assignment."""
     bit: int | None
     """The bit of the reader's choice that says to read the second layout, if there is one."""
-    sharers: int = 1
+    sharers: float = 1
     """The number of readers among which the cost of fetching from home is divided."""
 
     @property
@@ -68,7 +69,9 @@ class InputRead:
     def home_table(self) -> Any:
         """From the home: the holder's choices × the reader's."""
         price = self.price.fetch(self.holder.homes, self.reads.cuts, self.item)
-        price = price // self.sharers if self.sharers > 1 else price
+        if self.sharers > 1:
+            whole = price.dtype.kind == "i" and self.sharers != inf
+            price = price // int(self.sharers) if whole else price / self.sharers
         return np.where(self._from_second[None], 0, self.holder.spread(price)[:, self._needs])
 
     def second_table(self) -> Any:

@@ -3,10 +3,11 @@
 At its step, a vertex holds the tile it makes and copies of the pieces it reads. Its result is held
 from then until its last reader, an output until the end. A piece that lies inside what the device
 holds of that tensor anyway, in its home or in its second layout, is a view and needs no copy; any
-other piece is assembled as a whole, because a kernel reads one array. Inputs are held throughout:
-sharded ones in a layout that some reader wants, or in any; free ones as one piece that readers
-share, with a lasting copy for each reader that needs another one. Each amount is that of the
-fullest device, and at every step their sum must stay within the limit.
+other piece is assembled as a whole, because a kernel reads one array. Inputs are held throughout,
+tied ones until their last reader: those that have a home in that layout, and in the second one
+while it is read; free ones as one piece that readers share, with a lasting copy for each reader
+that needs another one. Each amount is that of the fullest device, and at every step their sum must
+stay within the limit.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.ops import Fill
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.model.movement import MovementModel, Site
-from eindecomp.planner.space.cut import is_plain, largest_side, parts_of, used_axes
+from eindecomp.planner.space.choices import summed_axes
+from eindecomp.planner.space.cut import bits_of, largest_side, parts_of
 from eindecomp.planner.space.overlaps import copied, fullest
-from eindecomp.planner.space.reduce_scatter import REPLICATED
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
+from eindecomp.planner.space.view import is_planned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,18 +73,22 @@ def add_usage(model: MovementModel) -> int:
 
     The model must have been built with `apart`: a home needs a variable of its own.
     """
-    steps = {name: t for t, name in enumerate(model.sites)}
+    steps = {name: t for t, name in enumerate(_computed(model))}
     _add_results(model, steps)
+    _add_inputs(model, steps)
     for name, reading in _readers(model).items():
         held = _add_held(model, model.graph[name], reading)
         for site, k in reading:
             now = steps[site.vertex.name]
-            lasts = _is_free(model, name)
+            lasts = not model.rules.has_home(model.graph[name])
             _add_copy(model, site, k, held, (0, len(steps)) if lasts else (now, now + 1))
-    read = _readers(model)
-    held = sum(_share(model, vertex) for vertex in model.graph.inputs if vertex.name in read)
     fills = [vertex for vertex in model.graph.outputs if isinstance(vertex.op, Fill)]
-    return held + sum(_shared_out(model, vertex) for vertex in fills)
+    return sum(_shared_out(model, vertex) for vertex in fills)
+
+
+def _computed(model: MovementModel) -> list[str]:
+    """The vertices that are computed, step by step."""
+    return [name for name, site in model.sites.items() if is_planned(site.vertex)]
 
 
 def _add_results(model: MovementModel, steps: dict[str, int]) -> None:
@@ -92,16 +98,49 @@ def _add_results(model: MovementModel, steps: dict[str, int]) -> None:
     last = dict(steps)
     for reader, t in steps.items():
         last.update({name: t for name in model.graph[reader].inputs if name in steps})
-    for name, site in model.sites.items():
+    for name, now in steps.items():
+        site = model.sites[name]
         stop = end if name in outputs else last[name] + 1
         item = site.vertex.dtype.itemsize
-        now = steps[name]
         model.tables.use(model.assign[name], _working(model, site), now, now + 1)
         homes = item * _fullest(model, site.choices.homes)
         model.tables.use(model.home[name], homes, now, max(stop, now + 1))
-        if name in model.second:
-            sizes = np.append(0, item * _fullest(model, site.second_layouts))
-            model.tables.use(model.second[name], sizes, now + 1, stop)
+        _add_second(model, name, now + 1, stop)
+
+
+def _add_inputs(model: MovementModel, steps: dict[str, int]) -> None:
+    """The homes of inputs throughout, those of tied ones until their last reader.
+
+    What replaces a tied input is held beside it until then.
+    """
+    end = len(steps)
+    for vertex in model.graph.inputs:
+        name = vertex.name
+        if model.maker(name) not in model.sites:
+            continue
+        read = [t for reader, t in steps.items() if name in model.graph[reader].inputs]
+        if read:
+            _add_second(model, name, min(read), max(read) + 1)
+        holder = model.holder(name)
+        homes = vertex.dtype.itemsize * _fullest(model, holder.homes)
+        if name not in model.rules.tie:
+            model.tables.use(holder.variable, homes, 0, end)
+        elif read:
+            zeros = np.zeros(len(homes), dtype=np.int64)
+            held = model.tables.variable(zeros)
+            model.tables.use(held, homes, 0, max(read) + 1)
+            other = ~np.eye(len(homes), dtype=bool)
+            model.tables.edge(
+                holder.variable, held, ("same", len(homes)),
+                lambda other=other: infinite_where(other, np.zeros((1, 1), dtype=np.int64)),
+            )  # fmt: skip
+
+
+def _add_second(model: MovementModel, name: str, start: int, stop: int) -> None:
+    """The second layout of a tensor, while it is held."""
+    if name in model.second:
+        sizes = model.graph[name].dtype.itemsize * _fullest(model, model.second_layouts[name])
+        model.tables.use(model.second[name], np.append(0, sizes), start, stop)
 
 
 def _fullest(model: MovementModel, cuts: Sequence[Cut]) -> Ints:
@@ -131,10 +170,9 @@ def _largest_shares(choices: Choices) -> Ints:
     largest = np.zeros(len(choices.assignments), dtype=np.int64)
     for (a, h), places in choices.places.items():
         sides = [largest_side(mesh, span) for span in choices.homes[h]]
-        copies = 1
-        for axis, label in enumerate(choices.assignments[a]):
-            if label in choices.view.aggregated and places[axis] == REPLICATED:
-                copies *= mesh.sizes[axis]
+        scattered = sum(bits_of(own) for own in places)
+        summed = summed_axes(choices.view, choices.assignments[a])
+        copies = parts_of(mesh, summed & ~scattered)
         longest = max(sides, default=1)
         share = prod(sides) // max(longest, 1) * -(-longest // copies)
         largest[a] = max(largest[a], share)
@@ -142,19 +180,6 @@ def _largest_shares(choices: Choices) -> Ints:
 
 
 # Inputs
-
-
-def _is_free(model: MovementModel, name: str) -> bool:
-    """Whether an input is available in any layout at no cost."""
-    is_input = isinstance(model.graph[name].op, Input)
-    return is_input and model.inputs == "free" and name not in model.pinned
-
-
-def _share(model: MovementModel, vertex: Vertex) -> int:
-    """The least that a device holds of an input that is stored once over all devices."""
-    if model.inputs == "free" or vertex.name in model.pinned:
-        return 0
-    return vertex.dtype.itemsize * -(-vertex.elements // model.price.mesh.devices)
 
 
 def _shared_out(model: MovementModel, vertex: Vertex) -> int:
@@ -165,8 +190,8 @@ def _shared_out(model: MovementModel, vertex: Vertex) -> int:
 
 
 def _readers(model: MovementModel) -> dict[str, list[tuple[Site, int]]]:
-    """For each tensor that is held, and each pinned input: its readers, and as which input."""
-    readers: dict[str, list[tuple[Site, int]]] = {name: [] for name in model.pinned}
+    """For each tensor that is held: its readers, and as which input."""
+    readers: dict[str, list[tuple[Site, int]]] = {}
     for site in model.sites.values():
         for k, (name, reads) in enumerate(zip(site.vertex.inputs, site.choices.reads, strict=True)):
             if reads is not None and not isinstance(model.graph[name].op, Fill):
@@ -177,40 +202,24 @@ def _readers(model: MovementModel) -> dict[str, list[tuple[Site, int]]]:
 def _add_held(
     model: MovementModel, vertex: Vertex, reading: Sequence[tuple[Site, int]]
 ) -> tuple[Held, ...]:
-    """The layouts in which a tensor is held; inputs are held throughout."""
-    name, end = vertex.name, len(model.sites)
-    if name in model.sites:
+    """The layouts in which a tensor is held; free inputs throughout."""
+    name, end = vertex.name, len(_computed(model))
+    if model.maker(name) in model.sites:
         holder = model.holder(name)
         home = Held(holder.variable, holder.homes)
         if name not in model.second:
             return (home,)
-        return home, Held(model.second[name], model.sites[name].second_layouts, optional=True)
-    item = vertex.dtype.itemsize
-    if name in model.pinned:
-        cuts = model.pinned[name]
-        model.tables.use(model.home[name], item * _fullest(model, cuts), 0, end)
-        return (Held(model.home[name], cuts),)
-    if _is_free(model, name) and len(reading) == 1:
+        return home, Held(model.second[name], model.second_layouts[name], optional=True)
+    if len(reading) == 1:
         return ()  # whatever its one reader wants
     wanted = [site.choices.reads[k] for site, k in reading]
     cuts = tuple(dict.fromkeys(cut for reads in wanted if reads for cut in reads.cuts))
-    if not _is_free(model, name):
-        cuts = tuple(cut for cut in cuts if _holds_once(model, vertex, cut))
     if not cuts:
         return ()
-    beyond = item * _fullest(model, cuts) - _share(model, vertex)
     variable = model.tables.variable(np.zeros(1 + len(cuts), dtype=np.int64))
-    model.tables.use(variable, np.append(0, beyond), 0, end)
+    sizes = vertex.dtype.itemsize * _fullest(model, cuts)
+    model.tables.use(variable, np.append(0, sizes), 0, end)
     return (Held(variable, cuts, optional=True),)
-
-
-def _holds_once(model: MovementModel, vertex: Vertex, cut: Cut) -> bool:
-    """Whether a layout holds every element of a tensor on exactly one device."""
-    mesh = model.price.mesh
-    whole = all(
-        (span.start, span.stop) == (0, n) for span, n in zip(cut, vertex.shape, strict=True)
-    )
-    return whole and is_plain(cut) and parts_of(mesh, used_axes(cut)) == mesh.devices
 
 
 # Copies

@@ -1,15 +1,16 @@
 """The model of real movement: a choice problem whose cost is what an engine counts.
 
 Its variables, in the order of the graph, are each vertex's assignment; its home, where reducing
-leaves a choice; and the second layout of a tensor that is read more than once. Which of the two
-layouts a reader fetches from is a table over three variables, the narrowest form for elimination.
-Methods that work on pairs take another form, in which an assignment also says which layouts it
-reads.
+leaves a choice; and the second layout of a tensor that is read more than once. An input that has a
+home is a vertex that computes nothing; a tied input shares the home of the result it is tied to.
+Which of the two layouts a reader fetches from is a table over three variables, the narrowest form
+for elimination. Methods that work on pairs take another form, in which an assignment also says
+which layouts it reads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,10 @@ import numpy as np
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.state_types import state_bytes
-from eindecomp.planner.costs.infinite import infinite_where, is_infinite
 from eindecomp.planner.model.input_read import Holder, InputRead
 from eindecomp.planner.model.tables import CostTables
-from eindecomp.planner.space.cut import boxes_key
-from eindecomp.planner.space.decision import Decision
+from eindecomp.planner.space.decision import Decision, Layouts
+from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
@@ -47,16 +47,12 @@ SHARED = 1 << 20  # costs above which a relaxed problem divides fetches among re
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """A planned vertex: what it can choose, and its variables."""
+    """A vertex or an input with a home: what it can choose."""
 
     vertex: Vertex
     choices: Choices
     shared: tuple[int, ...]
     """The inputs for which its choices say which of the two layouts is read."""
-    second_layouts: tuple[Cut, ...]
-    """Second layouts that its result may be kept in; none if it is read at most once."""
-    sharers: int = 1
-    """The number of readers among which fetches of its result are divided, instead of those."""
 
     @property
     def home_of(self) -> Ints:
@@ -70,9 +66,12 @@ class MovementModel:
 
     graph: Graph
     price: Price
-    inputs: str
+    rules: LayoutRules
     sites: dict[str, Site]
-    pinned: Mapping[str, tuple[Cut, ...]]
+    second_layouts: dict[str, tuple[Cut, ...]]
+    """The second layouts that a tensor may be kept in, if it is read more than once."""
+    sharers: dict[str, float]
+    """The number of readers among which fetches of a tensor are divided, instead of those."""
     pairs: bool = False
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
@@ -88,32 +87,38 @@ class MovementModel:
         graph: Graph,
         price: Price,
         choices_of: Callable[[Vertex, View], Choices | None],
-        inputs: str = "free",
-        pinned: Mapping[str, tuple[Cut, ...]] | None = None,
+        rules: LayoutRules | None = None,
         *,
         pairs: bool = False,
         apart: bool = False,
         shared: bool = False,
+        loosest: int | None = None,
         deadline: float = inf,
     ) -> MovementModel:
-        """Build the problem over the choices of each vertex.
+        """Build the problem over the choices of each vertex, and of each input that has a home.
 
         With `shared`, the problem is relaxed where a table would be too large: instead of keeping a
         second layout, each of n readers pays 1/n of what it fetches from home. No plan pays less.
         Nor does any plan pay less where a vertex's choices are None: then reading for it, and from
-        it, is free.
+        it, is free. With `loosest`, tables may have that many costs, and reading is free beyond.
         """
-        sites = _sites(graph, choices_of, pairs=pairs)
+        rules = LayoutRules() if rules is None else rules
+        own = _choices(graph, rules, choices_of)
+        second = second_layouts(graph, rules, own)
+        sharers: dict[str, float] = {}
         if shared:
-            sites = _with_shares(graph, sites)
-        tables = CostTables(deadline)
-        model = MovementModel(graph, price, inputs, sites, pinned or {}, pairs, apart, tables)
-        for name in model.pinned:
-            if isinstance(graph[name].op, Input):
-                unary = np.zeros(len(model.pinned[name]), dtype=np.int64)
-                model.home[name] = model.tables.variable(unary)
-        for site in model.sites.values():
-            model._add(site)
+            sharers = _sharers(graph, rules, own, second, loosest)
+            second = {name: cuts for name, cuts in second.items() if name not in sharers}
+        sites = {
+            name: Site(
+                graph[name], choices, _flagged(graph[name], choices, second if pairs else {})
+            )
+            for name, choices in own.items()
+        }
+        model = MovementModel(
+            graph, price, rules, sites, second, sharers, pairs, apart, CostTables(deadline)
+        )
+        model._add_sites()
         return model
 
     def problem(self, limit: int | None = None) -> Problem:
@@ -141,41 +146,67 @@ class MovementModel:
         return int(choice[self.assign[site.vertex.name]]) >> len(site.shared)
 
     def decisions(self, choice: Ints) -> dict[str, Decision]:
-        """What a choice of the problem means."""
+        """What a choice of the problem means for each vertex, and each input of its own home."""
         decided: dict[str, Decision] = {}
         for name, site in self.sites.items():
             a = self._chosen(site, choice)
             home = int(choice[self.home[name]]) if name in self.home else int(site.home_of[a])
-            second = int(choice[self.second[name]]) if name in self.second else 0
             decided[name] = Decision(
                 site.choices.assignments[a],
                 site.choices.places[a, home],
                 site.choices.homes[home],
-                site.second_layouts[second - 1] if second else None,
+                self._second_cut(name, choice),
             )
         return decided
 
-    def pinned_cuts(self, choice: Ints) -> dict[str, Cut]:
-        """The layouts of pinned inputs under a choice."""
-        graph = self.graph
-        return {
-            name: cuts[int(choice[self.home[name]])]
-            for name, cuts in self.pinned.items()
-            if isinstance(graph[name].op, Input)
-        }
+    def given(self, choice: Ints) -> dict[str, Layouts]:
+        """The layouts of inputs that have a home under a choice."""
+        decided = self.decisions(choice)
+        given: dict[str, Layouts] = {}
+        for vertex in self.graph.inputs:
+            name = vertex.name
+            if name in decided:
+                given[name] = decided[name].layouts
+            elif (maker := self.rules.tie.get(name)) in decided:
+                given[name] = Layouts(decided[maker].home, self._second_cut(name, choice))
+        return given
+
+    def _second_cut(self, name: str, choice: Ints) -> Cut | None:
+        number = int(choice[self.second[name]]) if name in self.second else 0
+        return self.second_layouts[name][number - 1] if number else None
+
+    def _add_sites(self) -> None:
+        """Add all variables and tables, a tied input with the result it is tied to."""
+        tied: dict[str, list[str]] = {}
+        for name, maker in self.rules.tie.items():
+            tied.setdefault(maker, []).append(name)
+        waiting: dict[str, list[tuple[Site, int]]] = {name: [] for name in self.rules.tie}
+        for site in self.sites.values():
+            self._add(site)
+            self._add_second_layout(site.vertex.name)
+            for k, source in enumerate(site.vertex.inputs):
+                if source in waiting:
+                    waiting[source].append((site, k))
+                else:
+                    self._add_read(site, k)
+            for name in tied.get(site.vertex.name, ()):
+                self._add_second_layout(name)
+                for reader, k in waiting.pop(name):
+                    self._add_read(reader, k)
 
     def _add(self, site: Site) -> None:
         name, own = site.vertex.name, site.choices
         item = site.vertex.dtype.itemsize
         flags = 1 << len(site.shared)
         items = tuple(self.graph[n].dtype.itemsize for n in site.vertex.inputs)
-        unary = self.price.compute(site.vertex, own, items) + self._given_inputs(site)
+        unary: Any = np.zeros(len(own.assignments), dtype=np.int64)
+        if not isinstance(site.vertex.op, Input):
+            unary = unary + self.price.compute(site.vertex, own, items)
         scatter = self._reduce_scatter(site)
         merged = own.is_settled and not self.apart
         if merged:
             settled = scatter[np.arange(len(scatter)), site.home_of]
-            # A pin forbids homes, and ∞ plus something must still be ∞.
-            unary = infinite_where(is_infinite(settled), unary + settled)
+            unary = unary + settled
         load = self._read_load(site)
         held = self._held(own, own.homes, item)
         load = load + held[site.home_of] if merged else load
@@ -187,10 +218,6 @@ class MovementModel:
             self.tables.edge(
                 self.assign[name], self.home[name], key, lambda: np.repeat(scatter, flags, axis=0)
             )
-        if site.second_layouts:
-            self._add_second_layout(site)
-        for k in range(len(site.vertex.inputs)):
-            self._add_read(site, k)
 
     def _read_load(self, site: Site) -> Ints:
         """The bytes that devices read for each assignment: the paper's cost of a join.
@@ -214,70 +241,55 @@ class MovementModel:
     def _reduce_scatter(self, site: Site) -> Any:
         own = site.choices
         vertex = site.vertex
-        table = self.price.reduce_scatter(
+        return self.price.reduce_scatter(
             own, vertex.elements, state_bytes(self.graph, vertex), vertex.dtype.itemsize
         )
-        if vertex.name in self.pinned:
-            mesh = self.price.mesh
-            wanted = {boxes_key(mesh, cut) for cut in self.pinned[vertex.name]}
-            banned = np.array([boxes_key(mesh, home) not in wanted for home in own.homes])
-            table = infinite_where(np.broadcast_to(banned, table.shape), table)
-        return table
 
-    def _given_inputs(self, site: Site) -> Any:
-        """What reading inputs that are stored once over all devices costs each assignment."""
-        total = np.zeros(len(site.choices.assignments), dtype=np.int64)
-        for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
-            source = self.graph[name]
-            if reads is None or name in self.pinned or not isinstance(source.op, Input):
-                continue
-            if self.inputs == "sharded":
-                price = self.price.gather_input(reads.cuts, source.dtype.itemsize)
-                total = total + price[reads.of]
-        return total
+    def maker(self, name: str) -> str:
+        """The vertex that chooses a tensor's home: itself, or the result that it is tied to."""
+        return self.rules.tie.get(name, name)
 
     def holder(self, name: str) -> Holder:
         """Where a tensor's home is chosen."""
-        if name not in self.sites:
-            return Holder(self.home[name], self.pinned[name])
-        site = self.sites[name]
-        if name in self.home:
-            return Holder(self.home[name], site.choices.homes)
+        site = self.sites[self.maker(name)]
+        if site.vertex.name in self.home:
+            return Holder(self.home[site.vertex.name], site.choices.homes)
         flags = 1 << len(site.shared)
-        return Holder(self.assign[name], site.choices.homes, site.home_of, flags)
+        return Holder(self.assign[site.vertex.name], site.choices.homes, site.home_of, flags)
 
-    def _add_second_layout(self, site: Site) -> None:
+    def _add_second_layout(self, name: str) -> None:
         """The second layout, moved from the home once; choice 0 means there is none."""
-        name = site.vertex.name
-        item = site.vertex.dtype.itemsize
-        zeros = np.zeros(1 + len(site.second_layouts), dtype=np.int64)
-        load = np.append(0, self.price.held(site.second_layouts, item))
-        self.second[name] = self.tables.variable(zeros, load)
+        if name not in self.second_layouts:
+            return
+        cuts, item = self.second_layouts[name], self.graph[name].dtype.itemsize
+        zeros = np.zeros(1 + len(cuts), dtype=np.int64)
+        self.second[name] = self.tables.variable(zeros, np.append(0, self.price.held(cuts, item)))
         holder = self.holder(name)
 
         def table() -> Any:
-            rows = holder.spread(self.price.fetch(holder.homes, site.second_layouts, item))
+            rows = holder.spread(self.price.fetch(holder.homes, cuts, item))
             return np.concatenate([np.zeros((len(rows), 1), rows.dtype), rows], axis=1)
 
-        key = (id(site.choices), holder.flags, "second", site.second_layouts, item)
+        own = self.sites[self.maker(name)].choices
+        key = (id(own), holder.flags, "second", cuts, item)
         self.tables.edge(holder.variable, self.second[name], key, table)
 
     def _add_read(self, site: Site, k: int) -> None:
         """The fetch of an input from its home, or from its second layout."""
         name, reads = site.vertex.inputs[k], site.choices.reads[k]
-        if reads is None or (name not in self.sites and name not in self.pinned):
+        if reads is None or self.maker(name) not in self.sites:
             return
         fetch = InputRead(
             self.price,
             self.graph[name].dtype.itemsize,
             self.holder(name),
-            self.sites[name].second_layouts if name in self.sites else (),
+            self.second_layouts.get(name, ()),
             reads,
             1 << len(site.shared),
             site.shared.index(k) if k in site.shared else None,
-            self.sites[name].sharers if name in self.sites else 1,
+            self.sharers.get(name, 1),
         )
-        maker = id(self.sites[name].choices) if name in self.sites else name
+        maker = id(self.sites[self.maker(name)].choices)
         read = (id(site.choices), k, fetch.flags, fetch.bit)
         key = (maker, fetch.holder.flags, *read, fetch.item, fetch.sharers)
         reader = self.assign[site.vertex.name]
@@ -293,61 +305,65 @@ class MovementModel:
             self.tables.edge(self.second[name], reader, second_key, fetch.second_table)
 
 
-def _sites(
-    graph: Graph, choices_of: Callable[[Vertex, View], Choices | None], *, pairs: bool
-) -> dict[str, Site]:
-    planned: list[Vertex] = []
-    own: dict[str, Choices] = {}
-    readers: dict[str, list[tuple[str, int]]] = {}
-    for vertex in graph.vertices.values():
-        if not is_planned(vertex):
-            continue
-        view = view_of(graph, vertex)
-        choices = choices_of(vertex, view)
-        if choices is None:
-            continue
-        planned.append(vertex)
-        own[vertex.name] = choices
-        for k, name in enumerate(vertex.inputs):
-            if view.reads[k] is not None:
-                readers.setdefault(name, []).append((vertex.name, k))
-    layouts: dict[str, tuple[Cut, ...]] = {}
-    for vertex in planned:
-        reading = readers.get(vertex.name, [])
-        if len(reading) > 1:
-            cuts = [own[name].reads[k] for name, k in reading]
-            layouts[vertex.name] = tuple(dict.fromkeys(c for r in cuts if r for c in r.cuts))
+def _choices(
+    graph: Graph, rules: LayoutRules, choices_of: Callable[[Vertex, View], Choices | None]
+) -> dict[str, Choices]:
+    """What each vertex can choose; those that are left out choose nothing."""
+    found = ((v.name, choices_of(v, view_of(graph, v))) for v in rules.chosen(graph))
+    return {name: choices for name, choices in found if choices is not None}
+
+
+def second_layouts(
+    graph: Graph, rules: LayoutRules, own: Mapping[str, Choices]
+) -> dict[str, tuple[Cut, ...]]:
+    """For each tensor that has a home and several readers, the layouts that they may want."""
+    wanted: dict[str, list[Reads]] = {}
+    for reader, choices in own.items():
+        for name, reads in zip(graph[reader].inputs, choices.reads, strict=True):
+            if reads is not None and rules.tie.get(name, name) in own:
+                wanted.setdefault(name, []).append(reads)
     return {
-        v.name: Site(
-            v,
-            own[v.name],
-            tuple(
-                k
-                for k, name in enumerate(v.inputs)
-                if pairs and name in layouts and own[v.name].reads[k] is not None
-            ),
-            layouts.get(v.name, ()),
-        )
-        for v in planned
+        name: tuple(dict.fromkeys(cut for reads in reading for cut in reads.cuts))
+        for name, reading in wanted.items()
+        if len(reading) > 1 and name not in rules.gathered
     }
 
 
-def _with_shares(graph: Graph, sites: dict[str, Site]) -> dict[str, Site]:
-    """The sites, with fetches divided among readers where second layouts make too large tables.
+def _flagged(
+    vertex: Vertex, choices: Choices, second: Mapping[str, tuple[Cut, ...]]
+) -> tuple[int, ...]:
+    """The inputs for which the vertex's choices say which layout is read."""
+    return tuple(
+        k
+        for k, (name, reads) in enumerate(zip(vertex.inputs, choices.reads, strict=True))
+        if name in second and reads is not None
+    )
+
+
+def _sharers(
+    graph: Graph,
+    rules: LayoutRules,
+    own: Mapping[str, Choices],
+    second: Mapping[str, tuple[Cut, ...]],
+    loosest: int | None,
+) -> dict[str, float]:
+    """The tensors whose fetches are divided among readers: second layouts make too large tables.
 
     The same where some reader is left out: the second layout may be one that it wants.
     """
-    left_out = [v for v in graph.vertices.values() if is_planned(v) and v.name not in sites]
+    left_out = [v for v in graph.vertices.values() if is_planned(v) and v.name not in own]
     unseen = {name for vertex in left_out for name in vertex.inputs}
     most: dict[str, list[int]] = {}
-    for site in sites.values():
-        for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
-            if name in sites and reads is not None:
-                most.setdefault(name, []).append(len(site.choices.assignments))
-    shared: dict[str, Site] = {}
-    for name, site in sites.items():
-        held = len(site.choices.assignments if site.choices.is_settled else site.choices.homes)
-        cells = held * (1 + len(site.second_layouts)) * max(most.get(name, [0]))
-        shares = name in most and (name in unseen or (site.second_layouts and cells > SHARED))
-        shared[name] = replace(site, second_layouts=(), sharers=len(most[name])) if shares else site
-    return shared
+    for reader, choices in own.items():
+        for name, reads in zip(graph[reader].inputs, choices.reads, strict=True):
+            if reads is not None and rules.tie.get(name, name) in own:
+                most.setdefault(name, []).append(len(choices.assignments))
+    most_cells = SHARED if loosest is None else loosest
+    sharers: dict[str, float] = {}
+    for name, reading in most.items():
+        maker = own[rules.tie.get(name, name)]
+        held = len(maker.assignments if maker.is_settled else maker.homes)
+        cells = held * (1 + len(second.get(name, ()))) * max(reading)
+        if name in unseen or (name in second and cells > most_cells):
+            sharers[name] = len(reading) if loosest is None else inf
+    return sharers

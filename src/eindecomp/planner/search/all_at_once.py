@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.planner.model.movement import MovementModel
-from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.search.solve import outcome_of
-from eindecomp.planner.space.choices import UNUSED, Choices, choices
 from eindecomp.solve.bound.bounding import LEVELS, Bounding
 
 if TYPE_CHECKING:
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.space.view import View
+    from eindecomp.planner.search.search import Outcome, Search
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,15 +31,9 @@ class AllAxes:
         """None if that is too large, or if memory is limited, which elimination cannot handle."""
         if search.memory is not None:
             return None
-        axes = all_axes(search)
-        blank = (UNUSED,) * len(axes)
-
-        def every(vertex: Vertex, view: View) -> Choices:
-            return choices(view, search.mesh, search.assignments(vertex, view, blank, axes))
-
         try:
             model = MovementModel.of(
-                search.graph, search.price, every, search.inputs, search.pinned,
+                search.graph, search.price, search.every_choice_once, search.rules,
                 deadline=search.deadline,
             )  # fmt: skip
         except UnsolvedError:

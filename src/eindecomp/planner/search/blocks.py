@@ -17,12 +17,11 @@ import numpy as np
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.search.solve import solve
-from eindecomp.planner.space.choices import UNUSED, Assignment, Choices, choices
+from eindecomp.planner.space.choices import Assignment, Choices, summed_axes, unassigned, ways
+from eindecomp.planner.space.cut import bits_of
 from eindecomp.planner.space.decision import Decision
-from eindecomp.planner.space.mesh import Mesh
-from eindecomp.planner.space.reduce_scatter import REPLICATED
+from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.viable import some_parts
-from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +65,7 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
     outcome: Outcome | None = None
     for block in blocks:
         end = block[-1] + 1 if block else 0
-        mesh = Mesh(search.mesh.names[:end], search.mesh.sizes[:end])
+        mesh = search.mesh.along(range(end))
         base = {} if outcome is None else outcome.decisions
         search.tell(f"axes {block[0] + 1} to {end}" if block else "axes")
         # What reads the least on the outer axes may leave the inner ones less choice.
@@ -118,17 +117,10 @@ def lighten(search: Search, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def most_labels(search: Search) -> int:
-    """The most labels that an axis can be given to."""
-    planned = [v for v in search.graph.vertices.values() if is_planned(v)]
-    labels = [len(view_of(search.graph, v).labels) for v in planned]
-    return max([*labels, 1]) + search.redundant
-
-
 def block_sizes(search: Search) -> tuple[int, ...]:
     """How many axes can be chosen together, the largest number first."""
-    most, size = max(most_labels(search), 2), 1
-    while most ** (size + 1) <= BLOCK:
+    most, size = max(search.most_labels, 2), 1
+    while ways(most, size + 1, any_order=search.any_order) <= BLOCK:
         size += 1
     return tuple(range(min(size, max(len(search.mesh.sizes), 1)), 0, -1))
 
@@ -150,23 +142,23 @@ def choose_block(
 ) -> Outcome:
     """Choose the axes of one block, with all other axes as decided."""
 
+    mesh = search.mesh
+    moved = bits_of(block)
+    is_all = len(block) == len(mesh.sizes)
+
     def of(vertex: Vertex, view: View) -> Choices:
-        mesh = search.mesh
         before = base.get(vertex.name)
-        blank = (UNUSED,) * len(mesh.sizes)
-        current = blank if before is None else (*before.assignment, *blank)[: len(mesh.sizes)]
+        current = unassigned(view) if before is None else before.assignment
         rows = search.assignments(vertex, view, current, block)
-        settled: list[tuple[int, int]] = []
+        if is_all and before is None:
+            rows = search.without_copies(vertex, rows)
+        settled = None
         if before is not None:
-            settled = [
-                (a, place)
-                for a, place in enumerate(before.places)
-                if a not in block and current[a] in view.aggregated
-            ]
+            settled = Settled(before.places, summed_axes(view, current) & ~moved)
         if not rows:
             rows = (_any_assignment(search, vertex, view),)
-            settled = [(a, REPLICATED) for a in range(len(mesh.sizes))]
-        return choices(view, mesh, rows, tuple(settled))
+            settled = Settled(((),) * len(view.output), (1 << len(mesh.sizes)) - 1)
+        return search.choices(vertex, view, rows, settled)
 
     return solve(search, of, pairs=pairs)
 
@@ -174,19 +166,19 @@ def choose_block(
 def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
     """Any assignment into the most pieces, for a vertex to which earlier blocks left no choice."""
     mesh = search.mesh
-    parts = some_parts(view.sizes, mesh.sizes, _SOME)
+    parts = some_parts(view.sizes, mesh.sizes, _SOME, even=mesh.cuts_evenly)
     if search.restriction is not None:
         parts = parts[search.restriction(vertex, view, parts, mesh)]
     if not len(parts):
         if mesh.devices < search.devices:
-            return (UNUSED,) * len(mesh.sizes)  # the inner axes will cut it
+            return unassigned(view)  # the inner axes will cut it
         raise PlanError(f"{vertex} cannot be cut as the strategy or decomposition asks")
     left: list[int] = parts[0].tolist()
-    assignment = [UNUSED] * len(mesh.sizes)
+    assignment: list[list[int]] = [[] for _ in view.labels]
     for axis in sorted(range(len(mesh.sizes)), key=lambda a: -mesh.sizes[a]):
         for label, pieces in enumerate(left):
             if pieces % mesh.sizes[axis] == 0 and pieces > 1:
-                assignment[axis] = label
+                assignment[label].append(axis)
                 left[label] //= mesh.sizes[axis]
                 break
-    return tuple(assignment)
+    return tuple(tuple(sorted(axes)) for axes in assignment)

@@ -1,7 +1,9 @@
 """The order in which ways to choose axes are tried.
 
-Numbers of pieces from the relaxed problem are tried first, then blocks of axes, then regions of the
-graph, then all axes at once, until the cost meets the bound or time is up.
+Numbers of pieces from the relaxed problem are tried first, then blocks of axes, all with axes that
+nest in mesh order. A plan that meets the bound of the relaxed problem is optimal among plans with
+axes in any order. Where none does, any order is tried: blocks again, then regions of the graph,
+then all axes at once, until the cost meets the bound or time is up.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.search.all_at_once import AllAxes
 from eindecomp.planner.search.blocks import (
     block_sizes,
@@ -21,25 +22,31 @@ from eindecomp.planner.search.blocks import (
     choose_by_blocks,
     improve,
     lighten,
-    most_labels,
 )
+from eindecomp.planner.search.by_pieces import choose_by_pieces
 from eindecomp.planner.search.regions import improve_regions
 from eindecomp.planner.search.search import Outcome, Search, all_axes
-from eindecomp.planner.space.strategy import FixedParts
+from eindecomp.planner.space.restriction import FixedParts
 
 if TYPE_CHECKING:
     from eindecomp.planner.search.relaxation import Relaxed
 
-JOINT = 1300  # the most assignments of one vertex that are considered together
+JOINT = 1700  # the most assignments of one vertex that are considered together
 NARROW = 50  # the most assignments with which bounding all axes at once is quick
 SMALL = 200  # the most vertices of a graph for which all axes are tried at once
+WHOLE = 400  # the most assignments of one vertex for which they are
 _IMPROVE = 0.25  # fraction of the remaining time for improving blocks before all axes at once
+_PLAIN = 0.7  # fraction for improving blocks in mesh order where all axes at once are too many
 _BOUND = 0.6  # fraction for raising the bound
 _FIRST = 3  # levels of tables that come before elimination
 _REGIONS = 0.15  # fraction for improving regions before the bound is raised
 _MAKE = 0.4  # fraction for making the tables of all axes at once
 _TABLES = 0.8  # fraction for raising the bound over all axes at once
 _WHOLE = 0.7  # fraction for searching all axes at once
+_CLOSE = 0.01  # within a memory limit, a plan this close to the bound ends the search
+ROUNDING = 1e-8  # of costs that are no integers
+_PIECES = 0.15  # fraction for axes of given numbers of pieces
+_ORDERED = 3  # the most axes that are nested in any order there
 _LIGHTEN = 0.05  # fraction of the time for what does not change the cost
 LISTED = 5000  # the most assignments among which those with given numbers of pieces are picked
 
@@ -53,74 +60,87 @@ def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
     started = monotonic()
     deadline = started + time_limit
     search = replace(search, deadline=started + (1 - _LIGHTEN) * time_limit, bound=relaxed.bound)
-    sizes = block_sizes(search)
-    small = len(search.mesh.sizes) <= sizes[0] and len(search.graph.vertices) <= SMALL
-    light = _lightest(search, sizes, relaxed, small=small)
-    if light is not None and light.cost <= light.bound:
+    # The same space, but for the order in which axes nest: one axis has only one.
+    plain = replace(search, any_order=False)
+    ordered = replace(search, any_order=True)
+    light = _lightest(plain, relaxed)
+    if light is not None and not is_open(light.cost, relaxed.bound):
         return light
-    if small and light is None and _is_ranked(search) and len(sizes) > 1:
-        sizes = sizes[1:]  # all axes together have just turned out to be too many
+    if search.is_ranked and _is_small(ordered):
+        with suppress(UnsolvedError):
+            return choose_block(replace(ordered, ranks=True), all_axes(search), {})
     # Where several numbers of pieces cost the same, others may lead to better axes.
     relaxed = relaxed.otherwise(search.deadline)
-    outcome = _cheapest(search, sizes, relaxed, small=small)
+    outcome = _cheapest(plain, ordered, relaxed, light)
     if light is not None:
         outcome = replace(_better(outcome, light), bound=outcome.bound)
-    if not _is_ranked(search):
+    if not search.is_ranked:
         return outcome
     now = monotonic()
     end = min(deadline, now + _LIGHTEN * (now - started))
-    return replace(lighten(replace(search, deadline=end), outcome), bound=outcome.bound)
+    return replace(lighten(replace(ordered, deadline=end), outcome), bound=outcome.bound)
 
 
-def _lightest(
-    search: Search, sizes: tuple[int, ...], relaxed: Relaxed, *, small: bool
-) -> Outcome | None:
-    """The plan that reads and holds the least among the cheapest, where one solution gives it.
+def _is_small(search: Search) -> bool:
+    """Whether one elimination can choose all axes at once."""
+    return search.most_ways <= WHOLE and len(search.graph.vertices) <= SMALL
 
-    It does where all axes can be chosen at once, or where numbers of pieces were ranked.
+
+def _lightest(plain: Search, relaxed: Relaxed) -> Outcome | None:
+    """The plan that reads and holds the least among the cheapest with axes in mesh order.
+
+    One solution gives it where all axes can be chosen at once, or numbers of pieces were ranked.
     """
-    if not _is_ranked(search):
+    if not plain.is_ranked:
         return None
-    search = replace(search, ranks=True)
-    if small:
+    plain = replace(plain, ranks=True)
+    outcome: Outcome | None = None
+    if _is_small(plain):
         with suppress(UnsolvedError):
-            return choose_block(search, all_axes(search), {})
-    if relaxed.is_light and not small:
-        hinted = _hinted(search, sizes, relaxed)
-        return None if hinted is None else replace(hinted, bound=relaxed.bound)
-    return None
+            outcome = choose_block(plain, all_axes(plain), {})
+    elif relaxed.is_light:
+        outcome = _hinted(plain, block_sizes(plain), relaxed)
+    return None if outcome is None else replace(outcome, bound=relaxed.bound)
 
 
-def _is_ranked(search: Search) -> bool:
-    """Whether what devices read and hold decides between plans of equal cost."""
-    return search.memory is None and isinstance(search.price, PriceInBytes)
-
-
-def _cheapest(search: Search, sizes: tuple[int, ...], relaxed: Relaxed, *, small: bool) -> Outcome:
+def _cheapest(plain: Search, ordered: Search, relaxed: Relaxed, light: Outcome | None) -> Outcome:
     """The cheapest choice, whatever devices read and hold."""
-    joint = _ways(search) <= JOINT
-    outcome = None if small else _hinted(search, sizes, relaxed)
+    joint, small = ordered.most_ways <= JOINT, _is_small(plain)
+    sizes = block_sizes(plain)
+    if small and light is None and plain.is_ranked and len(sizes) > 1:
+        sizes = sizes[1:]  # all axes together have just turned out to be too many
+    outcome = light if small else _hinted(plain, sizes, relaxed)
     bound = relaxed.bound
+    if outcome is not None and is_enough(plain, outcome.cost, bound):
+        return replace(outcome, bound=bound)
     whole: AllAxes | None = None
-    narrow = joint and _is_narrow(search) and (outcome is None or outcome.cost > bound)
-    if narrow and (whole := AllAxes.of(search)) is not None:
-        outcome = _tighten(_hurried(search, _BOUND), whole, outcome, _FIRST)
+    narrow = joint and _is_narrow(ordered) and (outcome is None or is_open(outcome.cost, bound))
+    if narrow and (whole := AllAxes.of(ordered)) is not None:
+        outcome = _tighten(_hurried(ordered, _BOUND), whole, outcome, _FIRST)
         bound = max(bound, whole.bound)
-    elif outcome is not None and outcome.cost > bound:
-        relaxed, outcome = _tightened(search, sizes, relaxed, outcome)
+    elif outcome is not None and is_open(outcome.cost, bound):
+        relaxed, outcome = _tightened(plain, sizes, relaxed, outcome)
         bound = relaxed.bound
-    search = replace(search, bound=bound)
-    if outcome is None or outcome.cost > bound:
-        started = _start(search, sizes)
-        bound = max(bound, started.bound)
-        outcome = _better(outcome, started)
-    search.tell("improve", outcome.cost)
-    outcome = improve(_hurried(search, _IMPROVE) if joint else search, outcome, bound, sizes)
-    if outcome.cost > bound and small and whole is None:
-        relaxed, outcome = _tightened(search, sizes, relaxed, outcome)
+    plain, ordered = replace(plain, bound=bound), replace(ordered, bound=bound)
+    if outcome is None or is_open(outcome.cost, bound):
+        outcome = _better(outcome, replace(_start(plain, sizes), bound=0))
+    if is_open(outcome.cost, bound) and _is_small(ordered):
+        with suppress(UnsolvedError):
+            started = choose_block(ordered, all_axes(ordered), {})
+            bound = max(bound, started.bound)
+            outcome = _better(outcome, started)
+    plain.tell("improve", outcome.cost)
+    outcome = improve(
+        _hurried(plain, _IMPROVE if joint else _PLAIN), outcome, goal_of(bound), sizes
+    )
+    if len(plain.mesh.sizes) > 1:
+        hurried = _hurried(ordered, _IMPROVE) if joint else ordered
+        outcome = improve(hurried, outcome, goal_of(bound), block_sizes(ordered))
+    if is_open(outcome.cost, bound) and small and whole is None:
+        relaxed, outcome = _tightened(plain, sizes, relaxed, outcome)
         bound = max(bound, relaxed.bound)
-    if outcome.cost > bound and joint:
-        bound, outcome = _at_once(search, whole, outcome, bound)
+    if is_open(outcome.cost, bound) and joint:
+        bound, outcome = _at_once(ordered, whole, outcome, bound)
     return replace(outcome, bound=bound)
 
 
@@ -131,18 +151,18 @@ def _at_once(
     free = search.memory is None
     search = replace(search, bound=bound)
     if free and monotonic() < search.deadline:
-        outcome = improve_regions(_hurried(search, _REGIONS), outcome, bound)
-    if free and whole is None and outcome.cost > bound and monotonic() < search.deadline:
+        outcome = improve_regions(_hurried(search, _REGIONS), outcome, goal_of(bound))
+    if free and whole is None and is_open(outcome.cost, bound) and monotonic() < search.deadline:
         search.tell("tables", outcome.cost)
         whole = AllAxes.of(_hurried(search, _MAKE))
-    if whole is not None and outcome.cost > bound and monotonic() < search.deadline:
+    if whole is not None and is_open(outcome.cost, bound) and monotonic() < search.deadline:
         outcome = _better(_tighten(_hurried(search, _TABLES), whole, outcome), outcome)
         bound = max(bound, whole.bound)
     search = replace(search, bound=bound)
-    if outcome.cost > bound and monotonic() < search.deadline:
+    if is_open(outcome.cost, bound) and monotonic() < search.deadline:
         bound, outcome = _searched(_hurried(search, _WHOLE), outcome, bound)
-    if free and outcome.cost > bound:
-        outcome = improve_regions(search, outcome, bound)
+    if free and is_open(outcome.cost, bound):
+        outcome = improve_regions(search, outcome, goal_of(bound))
     return bound, outcome
 
 
@@ -179,19 +199,62 @@ def _tightened(
     search.tell("bound", outcome.cost)
     now = monotonic()
     tight = relaxed.tightened(outcome.cost, now + _BOUND * (search.deadline - now))
-    if outcome.cost > tight.bound and tight.parts != relaxed.parts:
+    if is_open(outcome.cost, tight.bound) and tight.parts != relaxed.parts:
         outcome = _better(_hinted(search, sizes, tight), outcome)
     return tight, outcome
 
 
 def _hinted(search: Search, sizes: tuple[int, ...], relaxed: Relaxed) -> Outcome | None:
-    """The plan that the relaxed problem's pieces lead to; None with pins or a memory limit."""
-    if relaxed.parts is None or search.memory is not None or search.pinned:
+    """The plan that the relaxed problem's pieces lead to; None if they lead to none."""
+    if relaxed.parts is None or relaxed.vectors is None:
         return None
-    search = replace(search, restriction=FixedParts(relaxed.parts, search.mesh.devices))
+    if search.memory is not None or search.redundant:
+        return _by_pieces(search, relaxed) if len(relaxed.levels) == 1 else None
+    restricted = replace(search, restriction=FixedParts(relaxed.parts, search.mesh.devices))
     # With given numbers of pieces, an axis has few labels to choose from.
-    every = (max(len(search.mesh.sizes), 1),) if _ways(search) <= LISTED else ()
-    return replace(choose_by_blocks(search, (*every, *sizes)), bound=0)
+    every = (max(len(search.mesh.sizes), 1),) if search.most_ways <= LISTED else ()
+    try:
+        outcome = replace(choose_by_blocks(restricted, (*every, *sizes)), bound=0)
+    except PlanError:
+        if not search.rules.pinned:
+            raise
+        return None  # pieces do not say which axes a pin asks for
+    if is_open(outcome.cost, relaxed.bound) and 1 < len(search.mesh.sizes) <= _ORDERED:
+        other = _by_pieces(search, relaxed)
+        outcome = outcome if other is None else _better(other, outcome)
+    return outcome
+
+
+def _by_pieces(search: Search, relaxed: Relaxed) -> Outcome | None:
+    """The best plan with the relaxed problem's pieces, one vector first and then any of several."""
+    assert relaxed.vectors is not None  # noqa: S101 - asked before
+    outcome: Outcome | None = None
+    search = replace(search, any_order=len(search.mesh.sizes) <= _ORDERED)
+    first = {name: rows[:1] for name, rows in relaxed.vectors.items()}
+    every = [first] if first == relaxed.vectors else [first, relaxed.vectors]
+    for vectors in every:
+        search.tell("pieces", inf if outcome is None else outcome.cost)
+        with suppress(UnsolvedError, PlanError):
+            found = choose_by_pieces(_hurried(search, _PIECES), relaxed.levels, vectors)
+            outcome = _better(outcome, replace(found, bound=0))
+    return outcome
+
+
+def is_open(cost: float, bound: float) -> bool:
+    """Whether a plan may cost less; seconds that differ by rounding are equal."""
+    slack = 0 if isinstance(cost, int) else ROUNDING * abs(cost)
+    return cost - slack > bound
+
+
+def is_enough(search: Search, cost: float, bound: float) -> bool:
+    """Whether a plan ends the search: it is optimal or, within a memory limit, nearly so."""
+    close = search.memory is not None and cost <= (1 + _CLOSE) * bound
+    return close or not is_open(cost, bound)
+
+
+def goal_of(bound: float) -> float:
+    """The most that a plan can cost that meets a bound."""
+    return bound if isinstance(bound, int) else bound * (1 + ROUNDING)
 
 
 def _better(one: Outcome | None, other: Outcome) -> Outcome:
@@ -203,7 +266,7 @@ def _start(search: Search, sizes: tuple[int, ...]) -> Outcome:
     try:
         return choose_by_blocks(search, sizes)
     except PlanError:
-        if len(search.mesh.sizes) <= sizes[0] or _ways(search) > LISTED:
+        if len(search.mesh.sizes) <= sizes[0] or search.most_ways > LISTED:
             raise
     return choose_block(search, all_axes(search), {}, pairs=True)
 
@@ -211,9 +274,4 @@ def _start(search: Search, sizes: tuple[int, ...]) -> Outcome:
 def _is_narrow(search: Search) -> bool:
     """Whether a vertex has no more assignments than partition vectors, or few of either."""
     sizes = search.mesh.sizes
-    return len(set(sizes)) == len(sizes) or _ways(search) <= NARROW
-
-
-def _ways(search: Search) -> int:
-    """The most assignments that a vertex can have."""
-    return most_labels(search) ** len(search.mesh.sizes)
+    return len(set(sizes)) == len(sizes) or search.most_ways <= NARROW

@@ -10,14 +10,16 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import UnsolvedError
+from eindecomp.graph.ops import Input
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.search.solve import solve
-from eindecomp.planner.space.choices import UNUSED, Choices, choices
+from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.search.search import Outcome, Search
+    from eindecomp.planner.space.choices import Choices
     from eindecomp.planner.space.view import View
 
 
@@ -57,25 +59,27 @@ def _neighbours(search: Search) -> dict[str, set[str]]:
 def _kinds(search: Search, outcome: Outcome) -> list[list[str]]:
     """Groups of equal vertices that are cut alike, the costliest group first."""
     graph = search.graph
-    costs = decided_cost(graph, search.price, outcome.decisions, outcome.given, search.inputs)
+    computed = {n: d for n, d in outcome.decisions.items() if is_planned(graph[n])}
+    costs = decided_cost(graph, search.price, computed, outcome.given)
     kinds: dict[object, list[str]] = {}
-    for name, decision in outcome.decisions.items():
+    for name, decision in computed.items():
         kinds.setdefault((view_of(graph, graph[name]), decision.assignment), []).append(name)
     return sorted(kinds.values(), key=lambda kind: -sum(costs.of(name) for name in kind))
 
 
 def _choose_region(search: Search, outcome: Outcome, region: frozenset[str]) -> Outcome | None:
-    """The best choice for a region's vertices, all others fixed; None if that is too large."""
+    """The best choice for a region's vertices and what they are given; None if it is too large."""
+    inputs = {name for each in region for name in search.graph[each].inputs}
+    inputs = {name for name in inputs if isinstance(search.graph[name].op, Input)}
+
+    every = (1 << len(search.mesh.sizes)) - 1
 
     def of(vertex: Vertex, view: View) -> Choices:
+        if vertex.name in region or vertex.name in inputs:
+            return search.every_choice(vertex, view)
         decided = outcome.decisions[vertex.name]
-        if vertex.name not in region:
-            return choices(
-                view, search.mesh, (decided.assignment,), tuple(enumerate(decided.places))
-            )
-        axes = all_axes(search)
-        blank = (UNUSED,) * len(axes)
-        return choices(view, search.mesh, search.assignments(vertex, view, blank, axes))
+        settled = Settled(decided.places, every)
+        return search.choices(vertex, view, (decided.assignment,), settled)
 
     try:
         return solve(search, of)

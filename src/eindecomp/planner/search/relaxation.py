@@ -1,122 +1,68 @@
 """The relaxation: a lower bound on real movement, by numbers of pieces alone.
 
-Each vertex chooses how many pieces every label is cut into, and every movement costs the least that
-any choice of mesh axes allows. No plan costs less than the cheapest such choice.
+Each vertex chooses how many pieces every label is cut into, and everything costs the least that any
+choice of mesh axes allows. No plan costs less than the cheapest such choice. For seconds, pieces
+are counted on each level of the mesh.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from math import inf
+from math import inf, prod
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError
-from eindecomp.planner.costs.least_bytes import LeastBytes, PieceCount, PieceCounts
+from eindecomp.graph.ops import Input
+from eindecomp.planner.costs.least_bytes import LeastBytes
+from eindecomp.planner.costs.least_seconds import LeastSeconds
 from eindecomp.planner.model.movement import MovementModel
-from eindecomp.planner.space.choices import Choices, Reads
+from eindecomp.planner.search.least_memory import Limited, limited
+from eindecomp.planner.search.piece_choices import (
+    Levels,
+    Vector,
+    left_in,
+    level_vectors,
+    piece_choices,
+    pieces_of,
+)
 from eindecomp.planner.space.interchangeable import Groups, interchangeable_labels
-from eindecomp.planner.space.tiles import dim_parts
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.planner.space.view import is_planned
 from eindecomp.solve.bound.bounding import Bounding
 from eindecomp.solve.tie_break import rank
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.choices import Choices
+    from eindecomp.planner.space.layout_rules import LayoutRules
     from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.view import Dims, View
+    from eindecomp.planner.space.restriction import Restriction
+    from eindecomp.planner.space.view import View
 
     Ints = NDArray[np.int64]
 
 _ROWS = (1 << 15, 1 << 12, 1 << 9)  # the most vectors of a vertex, tried in turn
-_CELLS = 1 << 23  # the most pairs of a vector and a home that a vertex can have
-
-
-def relaxed_choices(view: View, mesh: Mesh, parts: Ints) -> Choices:
-    """A vertex's choices with partition vectors in place of assignments, homes and needed cuts."""
-    return _choices(view, mesh, tuple(tuple(row) for row in parts.tolist()))
-
-
-@lru_cache(maxsize=1 << 8)
-def _choices(view: View, mesh: Mesh, vectors: tuple[tuple[int, ...], ...]) -> Choices:
-    parts = np.array(vectors, dtype=np.int64).reshape(len(vectors), len(view.labels))
-    reads = tuple(None if dims is None else _reads(view, dims, parts) for dims in view.reads)
-    tile = dim_parts(view, view.output, parts)
-    summed = parts[:, list(view.aggregated)].prod(axis=1)
-    copies = mesh.devices // parts.prod(axis=1)
-    homes = _homes(view, mesh, tile, bool((summed > 1).any()))
-    if len(homes) * len(parts) > _CELLS:
-        raise PlanError(f"{len(parts)} ways to cut a vertex, {len(homes)} to leave its result")
-    spread = np.ones((len(parts), len(homes)), dtype=np.int64)
-    fits = np.ones(spread.shape, dtype=bool)
-    for d in range(tile.shape[1]):
-        grown, left = np.divmod(homes[None, :, d], tile[:, None, d])
-        spread *= grown
-        fits &= left == 0
-    fits &= (spread > 0) & (summed[:, None] % np.maximum(spread, 1) == 0)
-    replicated = summed[:, None] // np.maximum(spread, 1)
-    reduced = np.where(fits, copies[:, None] * (summed[:, None] - 1), -1)
-    gathered = np.where(fits, copies[:, None] * (replicated - 1), -1)
-    kept = fits.any(axis=0)
-    rows = [_sides(view.output, row) for row in homes[kept].tolist()]
-    # Numbers of pieces stand in for assignments and cuts; `LeastBytes` takes them.
-    make: Any = Choices
-    return make(
-        view,
-        mesh,
-        tuple(vectors),
-        parts,
-        reads,
-        tuple(rows),
-        reduced[:, kept],
-        gathered[:, kept],
-        {},
-    )
-
-
-def _reads(view: View, dims: Dims, parts: Ints) -> Any:
-    index: dict[PieceCounts, int] = {}
-    rows: list[list[int]] = dim_parts(view, dims, parts).tolist()
-    of = [index.setdefault(_sides(dims, row), len(index)) for row in rows]
-    make: Any = Reads
-    return make(tuple(index), np.array(of, dtype=np.int64))
-
-
-def _sides(dims: Dims, row: Sequence[int]) -> PieceCounts:
-    return tuple(
-        PieceCount(n, (d.stop - d.start) // d.scale, d.scale, d.stop - d.start, d.label)
-        for d, n in zip(dims, row, strict=True)
-    )
-
-
-def _homes(view: View, mesh: Mesh, tile: Ints, reduced: bool) -> Ints:
-    """The numbers of pieces of each dimension in which the result can be left."""
-    if not reduced or tile.shape[1] == 0:
-        return np.unique(tile, axis=0) if tile.shape[1] else tile[:1]
-    units = tuple((d.stop - d.start) // d.scale for d in view.output)
-    # One more bucket of any size holds the axes that replicate.
-    every = viable_parts((*units, mesh.devices), mesh.sizes)[:, :-1]
-    return np.unique(np.concatenate([every, tile]), axis=0)
+_EXACT = 0.6  # fraction of the time for folding layers, before tables of limited size
+_LOOSEST = 1 << 23  # the most costs in a table over pieces on several levels
+Vectors = dict[str, tuple[Vector, ...]]
 
 
 @dataclass(frozen=True)
 class Relaxed:
-    """A bound that no plan undercuts, and the partition vectors that come closest to it."""
+    """A bound that no plan undercuts, and the vectors of pieces that come closest to it."""
 
     bound: float
-    parts: dict[str, tuple[int, ...]] | None = None
+    vectors: Vectors | None = None
+    """For each vertex the pieces to begin with, several where memory is limited."""
+    levels: Levels = ()
     solved: bool = False
-    """Whether the partition vectors reach the bound."""
+    """Whether the vectors reach the bound."""
     is_light: bool = False
     """Whether, among all that do, they make devices read and hold the least."""
     model: MovementModel | None = None
@@ -124,18 +70,27 @@ class Relaxed:
     bounding: Bounding | None = None
     """What is known of it, if its bound can be raised further."""
 
+    @property
+    def parts(self) -> dict[str, tuple[int, ...]] | None:
+        """Into how many pieces to cut every label of every vertex."""
+        if self.vectors is None:
+            return None
+        return {
+            name: tuple(prod(pieces) for pieces in rows[0]) for name, rows in self.vectors.items()
+        }
+
     def tightened(self, goal: float, deadline: float) -> Relaxed:
         """The same with a higher bound, as far as the goal, time and memory allow."""
         if self.model is None or self.bounding is None:
             return self
         self.bounding.tighten(goal, deadline)
-        return _relaxed(self.model, self.bounding)
+        return _relaxed(self.model, self.bounding, self.levels)
 
     def otherwise(self, deadline: float) -> Relaxed:
         """The same with any vectors that reach the bound, not those that read the least."""
         if not self.is_light or self.model is None:
             return self
-        relaxed = _relaxed(self.model, Bounding.of(self.model.problem(), deadline))
+        relaxed = _relaxed(self.model, Bounding.of(self.model.problem(), deadline), self.levels)
         return relaxed if relaxed.solved else self
 
 
@@ -143,15 +98,86 @@ Rows = Callable[["Vertex", "View"], "Ints | None"]
 """The partition vectors that a vertex may take; None for all viable ones."""
 
 
-def relax(graph: Graph, mesh: Mesh, inputs: str, rows_of: Rows, time_limit: float) -> Relaxed:
+@dataclass(frozen=True)
+class Relaxation:
+    """What is relaxed: a graph, its prices, and what is asked of layouts."""
+
+    graph: Graph
+    price: LeastBytes | LeastSeconds
+    rules: LayoutRules
+    rows_of: Rows
+    restriction: Restriction | None
+    alike: dict[str, Groups]
+
+    def choices_of(self, most: int) -> Callable[[Vertex, View], Choices | None]:
+        """What a vertex can choose; None if there are more than `most` vectors."""
+        known: dict[object, tuple[Ints, Choices | None]] = {}
+
+        def of(vertex: Vertex, view: View) -> Choices | None:
+            try:
+                rows = self._rows(vertex, view, most)
+            except PlanError:
+                return None  # too many to list
+            pinned = self.rules.pinned.get(vertex.name)
+            key = (view, id(rows), pinned)
+            if len(rows) > most:
+                return None
+            if key not in known:
+                known[key] = rows, self._made(view, rows, pinned)
+            return known[key][1]
+
+        return of
+
+    def _rows(self, vertex: Vertex, view: View, most: int) -> Ints:
+        mesh, levels, alike = self.price.mesh, self.price.levels, self.alike[vertex.name]
+        if isinstance(self.price, LeastBytes):
+            rows = self.rows_of(vertex, view)
+            if rows is not None:
+                return rows
+            return viable_parts(view.sizes, mesh.sizes, alike, even=mesh.cuts_evenly)
+        # A restriction may tell apart labels that are otherwise interchangeable.
+        alike = alike if self.restriction is None else ()
+        rows = level_vectors(view.sizes, levels, alike, most, mesh.pieces)
+        if self.restriction is not None:
+            mask = self.restriction(vertex, view, rows.prod(axis=2), mesh)
+            rows = rows[mask]
+        if isinstance(vertex.op, Input) and vertex.name not in self.rules.pinned:
+            pieces = rows.prod(axis=(1, 2))
+            return rows[pieces == pieces.max()]
+        return rows
+
+    def _made(self, view: View, rows: Ints, pinned: Any) -> Choices | None:
+        mesh, levels = self.price.mesh, self.price.levels
+        try:
+            own = piece_choices(view, mesh, levels, rows[:, :, None] if rows.ndim == 2 else rows)
+        except PlanError:
+            return None
+        if pinned is None:
+            return own
+        return left_in(own, {pieces_of(mesh, levels, cut) for cut in pinned})
+
+
+def relax(
+    graph: Graph,
+    mesh: Mesh,
+    rules: LayoutRules,
+    rows_of: Rows,
+    time_limit: float,
+    *,
+    price: LeastSeconds | None = None,
+    restriction: Restriction | None = None,
+    memory: int | None = None,
+) -> Relaxed:
     """Solve the relaxed problem, or bound it if it is too large.
 
-    Vertices that can be cut in too many ways are left out; the bound stays valid.
+    Vertices that can be cut in too many ways are left out; the bound stays valid. `price` is for
+    seconds; then vectors are those that the restriction allows, not those of `rows_of`.
     """
     deadline = monotonic() + time_limit
-    alike = interchangeable_labels(graph)
+    alike = interchangeable_labels(graph, rules)
+    asked = Relaxation(graph, price or LeastBytes(mesh), rules, rows_of, restriction, alike)
     for most in _ROWS:
-        relaxed = _relax(graph, mesh, inputs, rows_of, alike, most, deadline)
+        relaxed = _relax(asked, most, memory, deadline)
         if relaxed is not None:
             return relaxed
         if monotonic() > deadline:
@@ -159,52 +185,52 @@ def relax(graph: Graph, mesh: Mesh, inputs: str, rows_of: Rows, time_limit: floa
     return Relaxed(0)
 
 
-def _relax(
-    graph: Graph,
-    mesh: Mesh,
-    inputs: str,
-    rows_of: Rows,
-    alike: dict[str, Groups],
-    most: int,
-    deadline: float,
-) -> Relaxed | None:
+def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) -> Relaxed | None:
     """The relaxed problem over vertices with at most `most` vectors; None if it is too large."""
-
-    def of(vertex: Vertex, view: View) -> Choices | None:
-        try:
-            rows = rows_of(vertex, view)
-            if rows is None:
-                rows = viable_parts(view.sizes, mesh.sizes, alike[vertex.name])
-            return relaxed_choices(view, mesh, rows) if len(rows) <= most else None
-        except PlanError:
-            return None  # too many to list
-
-    price: Any = LeastBytes(mesh)
+    least: Any = asked.price
+    levels = asked.price.levels
     try:
-        model = MovementModel.of(graph, price, of, inputs, shared=True, deadline=deadline)
+        model = MovementModel.of(
+            asked.graph, least, asked.choices_of(most), asked.rules, shared=True,
+            loosest=_LOOSEST if len(levels) > 1 else None, deadline=deadline,
+        )  # fmt: skip
     except UnsolvedError:
         return None
+    if memory is not None:
+        return _within(model, limited(model, memory, deadline), levels)
     problem = model.problem()
     ranked = rank(problem, model.load)
     if ranked is not None:
         bounding = Bounding.of(ranked, deadline)
         if bounding.solved and bounding.choice is not None:
-            parts = _parts(model, bounding.choice)
+            vectors = _vectors(model, [bounding.choice])
             cost = problem.cost_of(bounding.choice)
-            return Relaxed(cost, parts, solved=True, is_light=True, model=model)
-    bounding = Bounding.of(problem, deadline)
+            return Relaxed(cost, vectors, levels, solved=True, is_light=True, model=model)
+    # Tables over pieces on several levels are too large to be eliminated exactly.
+    now = monotonic()
+    some = now + _EXACT * (deadline - now)
+    bounding = Bounding.of(problem, deadline) if len(levels) == 1 else Bounding.begin(problem, some)
     bounding.tighten(inf, deadline, levels=1)
-    return _relaxed(model, bounding)
+    return _relaxed(model, bounding, levels)
 
 
-def _relaxed(model: MovementModel, bounding: Bounding) -> Relaxed:
+def _relaxed(model: MovementModel, bounding: Bounding, levels: Levels) -> Relaxed:
     choice = bounding.choice
-    parts = None if choice is None else _parts(model, choice)
-    bound = int(max(bounding.value, 0))
-    return Relaxed(bound, parts, bounding.solved, model=model, bounding=bounding)
+    vectors = None if choice is None else _vectors(model, [choice])
+    bound = max(bounding.value, 0)
+    bound = int(bound) if bounding.run.problem.integral else bound
+    return Relaxed(bound, vectors, levels, bounding.solved, model=model, bounding=bounding)
 
 
-def _parts(model: MovementModel, choice: Any) -> Any:
-    """The numbers of pieces of all vertices; None where some were left out."""
-    whole = all(v.name in model.sites for v in model.graph.vertices.values() if is_planned(v))
-    return model.assignments(choice) if whole else None
+def _within(model: MovementModel, found: Limited, levels: Levels) -> Relaxed:
+    """The bound within a memory limit, and the vectors of all choices met around it."""
+    return Relaxed(max(found.bound, 0), _vectors(model, found.choices), levels)
+
+
+def _vectors(model: MovementModel, choices: list[Any]) -> Vectors | None:
+    """The pieces of everything that is chosen; None where something was left out."""
+    whole = all(vertex.name in model.sites for vertex in model.rules.chosen(model.graph))
+    if not whole or not choices:
+        return None
+    each: list[Any] = [model.assignments(choice) for choice in choices]
+    return {name: tuple(dict.fromkeys(one[name] for one in each)) for name in each[0]}

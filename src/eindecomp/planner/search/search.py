@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.planner.space.choices import choices, parts_of_assignments, refined
-from eindecomp.planner.space.cut import outer_cut
-from eindecomp.planner.space.pin import reaching
+from eindecomp.errors import PlanError
+from eindecomp.graph.ops import Input
+from eindecomp.planner.costs.bytes_moved import PriceInBytes
+from eindecomp.planner.space.choices import (
+    choices,
+    nestings,
+    parts_of_assignments,
+    refined,
+    unassigned,
+    ways,
+)
+from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
+from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
+from eindecomp.planner.space.view import view_of
 from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.choices import Assignment
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.decision import Decision
+    from eindecomp.planner.space.choices import Assignment, Choices
+    from eindecomp.planner.space.decision import Decision, Layouts
     from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.strategy import Restriction
+    from eindecomp.planner.space.reduce_scatter import Settled
+    from eindecomp.planner.space.restriction import Restriction
     from eindecomp.planner.space.view import View
 
     Ints = NDArray[np.int64]
@@ -37,9 +49,10 @@ class Search:
 
     graph: Graph
     price: Price
-    inputs: str = "free"
-    pinned: Mapping[str, tuple[Cut, ...]] | None = None
+    rules: LayoutRules = field(default_factory=LayoutRules)
     restriction: Restriction | None = None
+    any_order: bool = False
+    """Whether axes nest in any order within a dimension, or only in mesh order."""
     redundant: bool = False
     loose: frozenset[str] = frozenset()
     """The pinned results whose pieces must each be computed by several devices."""
@@ -61,17 +74,12 @@ class Search:
     def on(self, mesh: Mesh) -> Search:
         """The same on another mesh."""
         # A group of devices that inner axes will divide has the memory of all of them.
-        outer = len(mesh.sizes)
-        pinned = {
-            name: tuple(dict.fromkeys(outer_cut(cut, outer) for cut in cuts))
-            for name, cuts in (self.pinned or {}).items()
-        }
         group = self.mesh.devices // mesh.devices
         memory = None if self.memory is None else self.memory * group
         return replace(
             self,
             price=self.price.on(mesh),
-            pinned=pinned,
+            rules=self.rules.outer(len(mesh.sizes)),
             memory=memory,
             devices=self.mesh.devices,
         )
@@ -86,16 +94,50 @@ class Search:
     ) -> tuple[Assignment, ...]:
         """Those that agree with `base` on all but some axes and that restriction and pins allow.
 
-        A loose result is cut into as many pieces as its pin allows.
+        A loose result is cut into as many pieces as its pin allows. An input that is pinned lies
+        where its pin says, whatever `base` is.
         """
+        pinned = self.rules.pinned.get(vertex.name)
+        if isinstance(vertex.op, Input):
+            if pinned is not None:
+                return assignments_of(view, pinned)
+            rows = refined(view.sizes, self.mesh, base, axes)
+            return self.nested(vertex, view, self.restricted(vertex, view, rows), axes)
         loose = vertex.name in self.loose and not self.redundant
         rows = refined(view.sizes, self.mesh, base, axes, self.redundant or loose)
-        if not loose or not rows or self.pinned is None:
-            return self.restricted(vertex, view, rows)
-        own = choices(view, self.mesh, rows)
-        pieces = own.parts.prod(axis=1) * reaching(own, self.pinned[vertex.name])
+        if not loose or not rows or pinned is None:
+            return self.nested(vertex, view, self.restricted(vertex, view, rows), axes)
+        rows = self.nested(vertex, view, rows, axes)
+        own = choices(view, self.mesh, rows, any_order=True)
+        pieces = own.parts.prod(axis=1) * reaching(own, pinned)
         most = [row for row, n in zip(rows, pieces.tolist(), strict=True) if n == pieces.max()]
         return self.restricted(vertex, view, tuple(most)) or tuple(most)
+
+    def nested(
+        self, vertex: Vertex, view: View, rows: tuple[Assignment, ...], axes: tuple[int, ...]
+    ) -> tuple[Assignment, ...]:
+        """The assignments in every order of their axes, where order is a choice."""
+        pinned = vertex.name in self.rules.pinned
+        if not (self.any_order or pinned):
+            return rows
+        return nestings(rows, axes, self._seen(vertex, view))
+
+    def _seen(self, vertex: Vertex, view: View) -> list[bool]:
+        """For each label whether the order of its axes makes a difference to anyone."""
+        reads = zip(vertex.inputs, view.reads, strict=True) if view.reads else ()
+        dims = [d for name, dims in reads if dims and self._has_home(name) for d in dims]
+        if vertex.name in self._read or vertex.name in self.rules.pinned:
+            dims += view.output
+        labels = {dim.label for dim in dims}
+        return [label in labels for label in view.labels]
+
+    def _has_home(self, name: str) -> bool:
+        return self.rules.has_home(self.graph[name])
+
+    @cached_property
+    def _read(self) -> set[str]:
+        """The tensors whose layout matters to some reader, or to the next run."""
+        return read_tensors(self.graph).union(self.rules.tie.values())
 
     def restricted(
         self, vertex: Vertex, view: View, rows: tuple[Assignment, ...]
@@ -103,18 +145,102 @@ class Search:
         """The assignments that the restriction allows."""
         if self.restriction is None or not rows:
             return rows
-        table = np.array(rows).reshape(len(rows), len(self.mesh.sizes))
-        parts = parts_of_assignments(table, self.mesh, len(view.labels))
+        parts = parts_of_assignments(rows, self.mesh, len(view.labels))
         mask = self.restriction(vertex, view, parts, self.mesh)
         return tuple(row for row, keep in zip(rows, mask.tolist(), strict=True) if keep)
+
+    def choices(
+        self,
+        vertex: Vertex,
+        view: View,
+        rows: tuple[Assignment, ...],
+        settled: Settled | None = None,
+    ) -> Choices:
+        """What a vertex can choose with these assignments, within its pin."""
+        pinned = self.rules.pinned.get(vertex.name)
+        order_matters = vertex.name in self._read and self.any_order
+        any_order = order_matters or pinned is not None
+        own = choices(view, self.mesh, rows, settled, any_order=any_order)
+        kept = own if pinned is None else pinned_choices(own, pinned)
+        if kept is None:
+            raise PlanError("found no plan that agrees with the pins")
+        return kept
+
+    def every_choice(self, vertex: Vertex, view: View) -> Choices:
+        """Everything that a vertex can choose: all axes at once."""
+        return self.choices(vertex, view, self._every_assignment(vertex, view))
+
+    def every_choice_once(self, vertex: Vertex, view: View) -> Choices:
+        """The same for a problem in which every vertex chooses anew: without copies."""
+        rows = self._every_assignment(vertex, view)
+        return self.choices(vertex, view, self.without_copies(vertex, rows))
+
+    def _every_assignment(self, vertex: Vertex, view: View) -> tuple[Assignment, ...]:
+        return self.assignments(vertex, view, unassigned(view), all_axes(self))
+
+    def without_copies(
+        self, vertex: Vertex, rows: tuple[Assignment, ...]
+    ) -> tuple[Assignment, ...]:
+        """The assignments without those that only have axes of equal size interchanged.
+
+        Interchanging them everywhere makes another plan that moves as much. So one vertex of all
+        that are connected needs no more than one of such copies, where all axes are chosen anew.
+        """
+        if vertex.name not in self._roots:
+            return rows
+        sizes = self.mesh.sizes
+        patterns = {tuple(tuple(sizes[a] for a in axes) for axes in row): row for row in rows[::-1]}
+        kept = set(patterns.values())
+        return tuple(row for row in rows if row in kept)
+
+    @cached_property
+    def _roots(self) -> frozenset[str]:
+        """For each connected part of the graph the vertex that has the most labels."""
+        moves_alike = isinstance(self.price, PriceInBytes) and self.any_order
+        if not moves_alike or self.rules.pinned:
+            return frozenset()
+        labels = {v.name: len(view_of(self.graph, v).labels) for v in self.rules.chosen(self.graph)}
+        return frozenset(max(part, key=labels.__getitem__) for part in self._connected(labels))
+
+    def _connected(self, names: Iterable[str]) -> Iterator[list[str]]:
+        """The vertices in parts between which nothing moves."""
+        near: dict[str, set[str]] = {name: set() for name in names}
+        for reader in near:
+            for source in self.graph[reader].inputs:
+                maker = self.rules.tie.get(source, source)
+                if maker in near:
+                    near[reader].add(maker)
+                    near[maker].add(reader)
+        while near:
+            part = [next(iter(near))]
+            for name in part:  # grows on the way
+                part += [other for other in near.pop(name, ()) if other in near]
+            yield list(dict.fromkeys(part))
+
+    @cached_property
+    def most_labels(self) -> int:
+        """The most labels that an axis can be given to."""
+        labels = [len(view_of(self.graph, v).labels) for v in self.rules.chosen(self.graph)]
+        return max([*labels, 1]) + self.redundant
+
+    @property
+    def most_ways(self) -> int:
+        """The most assignments that a vertex or an input can have."""
+        return ways(self.most_labels, len(self.mesh.sizes), any_order=self.any_order)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether what devices read and hold decides between plans of equal cost."""
+        return self.memory is None and isinstance(self.price, PriceInBytes)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Decisions for every planned vertex and pinned input, their cost, and a lower bound."""
+    """Decisions for every vertex and input that has a home, their cost, and a lower bound."""
 
     decisions: dict[str, Decision]
-    given: dict[str, Cut]
+    given: dict[str, Layouts]
+    """The layouts of inputs, tied ones included."""
     cost: float
     bound: float
     method: str

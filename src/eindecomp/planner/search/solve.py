@@ -30,8 +30,7 @@ def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool 
         search.graph,
         search.price,
         of,
-        search.inputs,
-        search.pinned,
+        search.rules,
         pairs=pairs,
         apart=limited,
         deadline=search.deadline,
@@ -43,7 +42,7 @@ def outcome_of(model: MovementModel, solution: Solution) -> Outcome:
     """The outcome that a solution of the problem stands for."""
     return Outcome(
         model.decisions(solution.choice),
-        model.pinned_cuts(solution.choice),
+        model.given(solution.choice),
         solution.cost,
         solution.bound,
         solution.method,

@@ -1,9 +1,9 @@
 """What a vertex can choose when real bytes count: mesh axes for its labels, a home for its result.
 
-An *assignment* gives every mesh axis to one label. Where the labels are too small for all axes,
-some axes stay unused, and all devices along an unused axis compute the same tile. Partial sums on
-several devices are reduce-scattered into the home: each summed axis cuts a dimension of it or
-replicates it.
+An *assignment* gives every mesh axis to one label; the axes of one label nest in any order. Where
+the labels are too small for all axes, some axes stay unused, and all devices along an unused axis
+compute the same tile. Partial sums on several devices are reduce-scattered into the home: each
+summed axis cuts a dimension of it or replicates it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.planner.space.cut import Cut, span_of
-from eindecomp.planner.space.reduce_scatter import REPLICATED, Places, WayHome, homes_of
+from eindecomp.planner.space.cut import Axes, Cut, bits_of, pieces_by, span_of
+from eindecomp.planner.space.nesting import in_mesh_order, interleaved
+from eindecomp.planner.space.pieces import can_cut
+from eindecomp.planner.space.reduce_scatter import Places, Settled, WayHome, homes_of
 from eindecomp.planner.space.viable import most_pieces
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from eindecomp.planner.space.mesh import Mesh
@@ -27,9 +32,9 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-UNUSED = -1
-Assignment = tuple[int, ...]
-"""For each axis the index of the label it cuts, or UNUSED."""
+Assignment = tuple[Axes, ...]
+"""For each label the axes that cut it, outermost first."""
+_UNUSED = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,13 +70,32 @@ class Choices:
         return bool(((self.reduced >= 0).sum(axis=1) == 1).all())
 
 
+def unassigned(view: View) -> Assignment:
+    """The assignment that uses no axis."""
+    return ((),) * len(view.labels)
+
+
+def unused_axes(mesh: Mesh, assignment: Assignment) -> int:
+    """The axes that cut no label, as bits."""
+    used = bits_of(tuple(axis for axes in assignment for axis in axes))
+    return (1 << len(mesh.sizes)) - 1 & ~used
+
+
+def summed_axes(view: View, assignment: Assignment) -> int:
+    """The axes that cut a label which is aggregated, as bits."""
+    return bits_of(tuple(axis for i in view.aggregated for axis in assignment[i]))
+
+
 @lru_cache(maxsize=1 << 12)
 def all_assignments(
     sizes: tuple[int, ...], mesh: Mesh, redundant: bool = False
 ) -> tuple[Assignment, ...]:
-    """Every assignment into the most pieces; with `redundant`, into any number of pieces."""
+    """Every assignment into the most pieces, nested in mesh order.
+
+    With `redundant`, into any number of pieces.
+    """
     axes = tuple(range(len(mesh.sizes)))
-    return refined(sizes, mesh, (UNUSED,) * len(axes), axes, redundant)
+    return refined(sizes, mesh, ((),) * len(sizes), axes, redundant)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -79,30 +103,82 @@ def refined(
     sizes: tuple[int, ...],
     mesh: Mesh,
     base: Assignment,
-    axes: tuple[int, ...],
+    axes: Axes,
     redundant: bool = False,
 ) -> tuple[Assignment, ...]:
-    """Every assignment that agrees with `base` on all but the given axes."""
-    most = most_pieces(sizes, mesh.sizes)
-    labels = range(UNUSED if redundant or most < mesh.devices else 0, len(sizes))
+    """Every way to give these axes to labels, all others as in `base`.
+
+    Within a label, they nest in mesh order; `nestings` has all other orders.
+    """
+    most = most_pieces(sizes, mesh.sizes, even=mesh.cuts_evenly)
+    labels = range(_UNUSED if redundant or most < mesh.devices else 0, len(sizes))
     rows = np.array(list(product(labels, repeat=len(axes))), dtype=np.int64)
-    full = np.tile(np.array(base, dtype=np.int64), (len(rows), 1))
-    full[:, list(axes)] = rows
-    parts = parts_of_assignments(full, mesh, len(sizes))
-    fits = (parts <= np.array(sizes, dtype=np.int64)).all(axis=1)
+    kept = tuple(tuple(a for a in own if a not in axes) for own in base)
+    before = np.array([pieces_by(mesh, own) for own in kept], dtype=np.int64)
+    parts = before * _pieces(rows, tuple(mesh.sizes[a] for a in axes), len(sizes))
+    fits = can_cut(mesh.pieces, np.array(sizes, dtype=np.int64), parts).all(axis=1)
     if not redundant:
         fits &= parts.prod(axis=1) == most
     uneven = (np.array(sizes, dtype=np.int64) % np.maximum(parts, 1) != 0).sum(axis=1)
-    kept = np.flatnonzero(fits)
-    kept = kept[np.argsort(uneven[kept], kind="stable")]
-    return tuple(tuple(row) for row in full[kept].tolist())
+    left = np.flatnonzero(fits)
+    left = left[np.argsort(uneven[left], kind="stable")]
+    return tuple(_with_axes(kept, row, axes) for row in rows[left].tolist())
 
 
-def parts_of_assignments(rows: Ints, mesh: Mesh, labels: int) -> Ints:
-    """Into how many pieces each assignment cuts each label."""
-    axis_sizes = np.array(mesh.sizes, dtype=np.int64)
-    parts = [np.where(rows == label, axis_sizes, 1).prod(axis=1) for label in range(labels)]
+def _pieces(rows: Ints, sizes: tuple[int, ...], labels: int) -> Ints:
+    """Into how many pieces axes of these sizes cut each label, where each is given to one."""
+    parts = [np.where(rows == label, sizes, 1).prod(axis=1) for label in range(labels)]
     return np.stack(parts, axis=1) if parts else np.ones((len(rows), 0), dtype=np.int64)
+
+
+def _with_axes(kept: Assignment, row: Sequence[int], axes: Axes) -> Assignment:
+    """An assignment to which axes are added, each to one label."""
+    added: list[list[int]] = [[] for _ in kept]
+    for axis, label in zip(axes, row, strict=True):
+        if label != _UNUSED:
+            added[label].append(axis)
+    return tuple(
+        in_mesh_order(own, tuple(more)) if more else own
+        for own, more in zip(kept, added, strict=True)
+    )
+
+
+def nestings(
+    rows: Iterable[Assignment], axes: Axes, seen: Sequence[bool]
+) -> tuple[Assignment, ...]:
+    """The assignments with these axes nested in any order among and between the others.
+
+    That is for labels whose cut someone else sees; the order of others makes no difference. The
+    given assignments come first.
+    """
+    given = tuple(rows)
+    others: list[Assignment] = []
+    for row in given:
+        pairs = zip(row, seen, strict=True)
+        others += product(*(_orders(own, axes) if matters else (own,) for own, matters in pairs))
+    return tuple(dict.fromkeys((*given, *others)))
+
+
+def _orders(own: Axes, axes: Axes) -> Iterator[Axes]:
+    kept = tuple(a for a in own if a not in axes)
+    return interleaved(kept, tuple(a for a in own if a in axes))
+
+
+def ways(labels: int, axes: int, *, any_order: bool = True) -> int:
+    """The most assignments of axes to labels that there can be.
+
+    >>> ways(3, 2), ways(3, 2, any_order=False)
+    (12, 9)
+    """
+    if not any_order:
+        return labels**axes
+    return prod(range(labels, labels + axes))
+
+
+def parts_of_assignments(rows: Sequence[Assignment], mesh: Mesh, labels: int) -> Ints:
+    """Into how many pieces each assignment cuts each label."""
+    parts = [[pieces_by(mesh, own) for own in row] for row in rows]
+    return np.array(parts, dtype=np.int64).reshape(len(rows), labels)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -110,51 +186,40 @@ def choices(
     view: View,
     mesh: Mesh,
     assignments: tuple[Assignment, ...],
-    settled: tuple[tuple[int, int], ...] = (),
+    settled: Settled | None = None,
+    *,
+    any_order: bool = False,
 ) -> Choices:
     """The choices that these assignments leave a vertex.
 
-    `settled` gives the places of axes whose places are already decided.
+    `settled` gives the places of axes whose places are already decided. With `any_order`, what a
+    reduce-scatter cuts nests in any order inside the tile, otherwise in mesh order.
     """
-    rows = np.array(assignments, dtype=np.int64).reshape(len(assignments), len(mesh.sizes))
-    axes = _masks(rows, len(view.labels))
-    reads = tuple(None if dims is None else _reads(view, dims, axes) for dims in view.reads)
+    reads = tuple(None if dims is None else _reads(view, dims, assignments) for dims in view.reads)
     homes: dict[Cut, int] = {}
     ways: dict[tuple[int, int], WayHome] = {}
-    fixed = dict(settled)
-    for a, own in enumerate(axes.tolist()):
-        reached = list(homes_of(view, mesh, tuple(own), fixed))
-        if not reached:
-            # The places that are settled for some axes leave no room for what others now cut.
-            replicated = dict.fromkeys(fixed, REPLICATED)
-            reached = list(homes_of(view, mesh, tuple(own), replicated))
-        for home, way in reached:
+    for a, own in enumerate(assignments):
+        for home, way in homes_of(view, mesh, own, settled, any_order=any_order):
             key = (a, homes.setdefault(home, len(homes)))
             if key not in ways or way.copies < ways[key].copies:
                 ways[key] = way
-    reduced = np.full((len(rows), len(homes)), -1, dtype=np.int64)
+    reduced = np.full((len(assignments), len(homes)), -1, dtype=np.int64)
     gathered = reduced.copy()
     for key, way in ways.items():
         reduced[key], gathered[key] = way.reduced, way.gathered
     places = {key: way.places for key, way in ways.items()}
-    parts = parts_of_assignments(rows, mesh, len(view.labels))
+    parts = parts_of_assignments(assignments, mesh, len(view.labels))
     return Choices(view, mesh, assignments, parts, reads, tuple(homes), reduced, gathered, places)
 
 
-def _masks(rows: Ints, labels: int) -> Ints:
-    """For each assignment and label, the axes that cut it, as bits."""
-    bits = np.int64(1) << np.arange(rows.shape[1], dtype=np.int64)
-    masks = [np.where(rows == label, bits, 0).sum(axis=1) for label in range(labels)]
-    return np.stack(masks, axis=1) if masks else np.zeros((len(rows), 0), dtype=np.int64)
+def cut_of(view: View, dims: Dims, assignment: Assignment) -> Cut:
+    """The cut of a tensor's dimensions under an assignment."""
+    return tuple(
+        span_of(dim, () if (i := view.index(dim)) is None else assignment[i]) for dim in dims
+    )
 
 
-def _reads(view: View, dims: Dims, axes: Ints) -> Reads:
-    carried = [view.index(dim) for dim in dims]
+def _reads(view: View, dims: Dims, assignments: Sequence[Assignment]) -> Reads:
     index: dict[Cut, int] = {}
-    of: list[int] = []
-    for own in axes.tolist():
-        cut = tuple(
-            span_of(dim, 0 if i is None else own[i]) for dim, i in zip(dims, carried, strict=True)
-        )
-        of.append(index.setdefault(cut, len(index)))
+    of = [index.setdefault(cut_of(view, dims, own), len(index)) for own in assignments]
     return Reads(tuple(index), np.array(of, dtype=np.int64))

@@ -1,20 +1,24 @@
 """Cuts of tensors: which part of a tensor every device holds or needs.
 
-A *cut* of a tensor has one `Span` per dimension, naming the mesh axes that cut it. Within a
-dimension, axes nest in mesh order, but what a reduce-scatter cuts again lies inside the tile that
-was there before. Piece k of n units cut m ways is `k*n//m : (k+1)*n//m`: the sizes of pieces
-differ by at most one unit, and the pieces of a finer cut lie inside those of the coarser one.
+A *cut* of a tensor has one `Span` per dimension, naming the mesh axes that cut it, outermost first:
+the axes nest in any order. Where pieces begin and end is the mesh's rule, told in `pieces.py`; the
+pieces of a finer cut lie inside those of the coarser.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from eindecomp.planner.space.pieces import CEIL, chunk_ends
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from eindecomp.planner.space.mesh import Mesh
@@ -25,15 +29,17 @@ if TYPE_CHECKING:
 KEPT = 1 << 13  # the most devices for which intervals are cached
 
 
+Axes = tuple[int, ...]
+"""Mesh axes by number, outermost first."""
+
+
 class Span(NamedTuple):
     """A dimension on every device: a piece of `units` blocks of `scale` elements, or a window.
 
-    `axes` are the mesh axes that cut it, as bits; `inner` are those that then cut its pieces again.
-    Without any, it is `start:stop` on every device.
+    `axes` are the mesh axes that cut it. Without any, it is `start:stop` on every device.
     """
 
-    axes: int
-    inner: int
+    axes: Axes
     units: int
     scale: int
     start: int
@@ -43,41 +49,42 @@ class Span(NamedTuple):
 Cut = tuple[Span, ...]
 
 
-def span_of(dim: Dim, axes: int, inner: int = 0) -> Span:
-    """The span of a dimension that these axes cut; equal boxes make equal spans."""
-    if axes.bit_length() <= (inner & -inner).bit_length() - 1 or not axes:
-        axes, inner = axes | inner, 0  # in mesh order anyway
+def span_of(dim: Dim, axes: Axes = ()) -> Span:
+    """The span of a dimension that these axes cut."""
     units = (dim.stop - dim.start) // dim.scale
-    return Span(axes, inner, units, dim.scale, dim.start, dim.stop)
+    return Span(axes, units, dim.scale, dim.start, dim.stop)
+
+
+def bits_of(axes: Axes) -> int:
+    """A set of axes as bits."""
+    bits = 0
+    for axis in axes:
+        bits |= 1 << axis
+    return bits
 
 
 def parts_of(mesh: Mesh, axes: int) -> int:
-    """Into how many pieces a set of axes cuts."""
+    """Into how many pieces a set of axes, given as bits, cuts."""
     return prod(size for a, size in enumerate(mesh.sizes) if axes >> a & 1)
 
 
+def pieces_by(mesh: Mesh, axes: Axes) -> int:
+    """Into how many pieces axes cut."""
+    return prod(mesh.sizes[a] for a in axes)
+
+
 def used_axes(cut: Cut) -> int:
-    """All axes that cut some dimension."""
+    """All axes that cut some dimension, as bits."""
     used = 0
     for span in cut:
-        used |= span.axes | span.inner
+        used |= bits_of(span.axes)
     return used
 
 
 def is_plain(cut: Cut) -> bool:
     """Whether no axis cuts two dimensions, as it does on a diagonal."""
-    used = 0
-    for span in cut:
-        if used & (span.axes | span.inner):
-            return False
-        used |= span.axes | span.inner
-    return True
-
-
-def nested_axes(mesh: Mesh, span: Span) -> list[int]:
-    """The axes that cut a span, outermost first."""
-    order = range(len(mesh.sizes))
-    return [a for axes in (span.axes, span.inner) for a in order if axes >> a & 1]
+    used = [axis for span in cut for axis in span.axes]
+    return len(set(used)) == len(used)
 
 
 def interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
@@ -92,23 +99,41 @@ def _kept_interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
     return _interval(mesh, span)
 
 
-def _interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
+def _interval(mesh: Mesh, span: Span, fixed: Mapping[int, int] | None = None) -> tuple[Ints, Ints]:
+    """The interval on every device, or the one where some axes have fixed coordinates instead."""
+    if mesh.pieces == CEIL:
+        return _chunks(mesh, span, fixed or {})
     stride = dict.fromkeys(range(len(mesh.sizes)), 0)
     parts = 1
-    for axis in reversed(nested_axes(mesh, span)):
+    for axis in reversed(span.axes):
         stride[axis] = parts
         parts *= mesh.sizes[axis]
     index = np.zeros(1, dtype=np.int64)
     for axis, size in reversed(list(enumerate(mesh.sizes))):
-        index = np.add.outer(stride[axis] * np.arange(size, dtype=np.int64), index).ravel()
+        own = np.arange(size, dtype=np.int64)
+        if fixed and axis in fixed:
+            own = np.full(size, fixed[axis], dtype=np.int64)
+        index = np.add.outer(stride[axis] * own, index).ravel()
     low = span.start + span.scale * (index * span.units // parts)
     high = span.start + span.scale * ((index + 1) * span.units // parts)
     return low, high
 
 
+def _chunks(mesh: Mesh, span: Span, fixed: Mapping[int, int]) -> tuple[Ints, Ints]:
+    """The same where each axis cuts into chunks what the axes outside it have left."""
+    digits: list[Ints] = []
+    for axis in span.axes:
+        own = np.arange(mesh.sizes[axis], dtype=np.int64)
+        own = np.array([fixed[axis]], dtype=np.int64) if axis in fixed else own
+        digits.append(own.reshape([-1 if a == axis else 1 for a in range(len(mesh.sizes))]))
+    ends = chunk_ends(span.units, [mesh.sizes[axis] for axis in span.axes], digits)
+    low, high = (np.broadcast_to(end, mesh.sizes).reshape(-1) for end in ends)
+    return span.start + span.scale * low, span.start + span.scale * high
+
+
 def largest_side(mesh: Mesh, span: Span) -> int:
     """The most elements of a dimension that any device holds."""
-    return -(-span.units // parts_of(mesh, span.axes | span.inner)) * span.scale
+    return -(-span.units // pieces_by(mesh, span.axes)) * span.scale
 
 
 def boxes_key(mesh: Mesh, cut: Cut) -> tuple[bytes, ...]:
@@ -118,6 +143,24 @@ def boxes_key(mesh: Mesh, cut: Cut) -> tuple[bytes, ...]:
 
 
 def outer_cut(cut: Cut, axes: int) -> Cut:
-    """What all devices with the same coordinates on this many outer axes hold together."""
-    kept = (1 << axes) - 1
-    return tuple(span._replace(axes=span.axes & kept, inner=span.inner & kept) for span in cut)
+    """What devices hold if only this many outer axes of the mesh cut."""
+    return tuple(span._replace(axes=tuple(a for a in span.axes if a < axes)) for span in cut)
+
+
+def nests_outward(cut: Cut, axes: int) -> bool:
+    """Whether, in each dimension, this many outer axes of the mesh nest outside all others.
+
+    Then `outer_cut` is what devices hold together that differ along the other axes only.
+    """
+    inner = ([a >= axes for a in span.axes] for span in cut)
+    return all(flags == sorted(flags) for flags in inner)
+
+
+def intervals_within(mesh: Mesh, span: Span, axes: int) -> list[tuple[Ints, Ints]]:
+    """What devices hold together that differ along all but this many outer axes only.
+
+    For every device a list of disjoint intervals: where each begins and ends.
+    """
+    inside = [a for a in span.axes if a >= axes]
+    digits = product(*(range(mesh.sizes[a]) for a in inside))
+    return [_interval(mesh, span, dict(zip(inside, row, strict=True))) for row in digits]

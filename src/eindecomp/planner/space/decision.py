@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from eindecomp.planner.space.choices import Choices, choices
+from eindecomp.planner.space.cut import pieces_by
+from eindecomp.planner.space.reduce_scatter import Settled
 
 if TYPE_CHECKING:
     from eindecomp.planner.space.choices import Assignment
@@ -14,6 +15,18 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.reduce_scatter import Places
     from eindecomp.planner.space.view import View
+
+
+class Layouts(NamedTuple):
+    """Where a tensor lies: its home, and a second layout if it is kept in one."""
+
+    home: Cut
+    second: Cut | None = None
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """The layouts that readers can fetch from."""
+        return (self.home,) if self.second is None else (self.home, self.second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +38,21 @@ class Decision:
     home: Cut
     second: Cut | None = None
 
+    @property
+    def layouts(self) -> Layouts:
+        """Where the result lies."""
+        return Layouts(self.home, self.second)
+
 
 def decided_choices(view: View, mesh: Mesh, decision: Decision) -> Choices:
     """A vertex's choices when a decision leaves only one."""
-    settled = tuple(enumerate(decision.places))
-    return choices(view, mesh, (decision.assignment,), settled)
+    every = (1 << len(mesh.sizes)) - 1
+    return choices(view, mesh, (decision.assignment,), Settled(decision.places, every))
 
 
 def parts_by_label(view: View, mesh: Mesh, decision: Decision) -> dict[str, int]:
     """Into how many pieces a decision cuts each label."""
     return {
-        label: prod(
-            size
-            for size, chosen in zip(mesh.sizes, decision.assignment, strict=True)
-            if chosen == i
-        )
-        for i, label in enumerate(view.labels)
+        label: pieces_by(mesh, axes)
+        for label, axes in zip(view.labels, decision.assignment, strict=True)
     }

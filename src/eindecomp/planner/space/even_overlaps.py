@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.planner.space.cut import nested_axes
+from eindecomp.planner.space.cut import bits_of, pieces_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.cut import Cut, Span
+    from eindecomp.planner.space.cut import Axes, Cut, Span
     from eindecomp.planner.space.mesh import Mesh
 
     Ints = NDArray[np.int64]
@@ -58,36 +58,29 @@ def _ends(cut: Cut) -> list[tuple[int, int]]:
 
 
 def _tile(mesh: Mesh, span: Span) -> int:
-    pieces = 1
-    for axis in nested_axes(mesh, span):
-        pieces *= mesh.sizes[axis]
-    return (span.stop - span.start) // pieces
+    return (span.stop - span.start) // pieces_by(mesh, span.axes)
 
 
 def _digits(mesh: Mesh, cuts: Sequence[Cut]) -> Ints | None:
     """Cuts × dimensions × digits: the axis of each, -1 beyond the last; None for uneven cuts."""
     rank = len(cuts[0]) if cuts else 0
     digits = np.full((len(cuts), rank, len(mesh.sizes)), -1, dtype=np.int64)
-    known: dict[Span, list[int] | None] = {}
+    known: dict[Span, Axes | None] = {}
     for i, cut in enumerate(cuts):
         used = 0
         for d, span in enumerate(cut):
             if span not in known:
                 known[span] = _even_axes(mesh, span)
             axes = known[span]
-            if axes is None or used & (span.axes | span.inner):
+            if axes is None or used & bits_of(axes):
                 return None
-            used |= span.axes | span.inner
+            used |= bits_of(axes)
             digits[i, d, : len(axes)] = axes
     return digits
 
 
-def _even_axes(mesh: Mesh, span: Span) -> list[int] | None:
-    axes = nested_axes(mesh, span)
-    pieces = 1
-    for axis in axes:
-        pieces *= mesh.sizes[axis]
-    return None if span.units % pieces else axes
+def _even_axes(mesh: Mesh, span: Span) -> Axes | None:
+    return None if span.units % pieces_by(mesh, span.axes) else span.axes
 
 
 def _agree(mesh: Mesh, ours: Ints, theirs: Ints) -> bool:

@@ -6,8 +6,10 @@ sum over thirty labels of an input, it makes no difference which six of them are
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
@@ -20,19 +22,23 @@ if TYPE_CHECKING:
 Groups = tuple[tuple[int, ...], ...]
 
 
-def interchangeable_labels(graph: Graph, pinned: Collection[str] = ()) -> dict[str, Groups]:
-    """For each planned vertex, its groups of two or more interchangeable labels.
+def interchangeable_labels(graph: Graph, rules: LayoutRules | None = None) -> dict[str, Groups]:
+    """For each vertex, its groups of two or more interchangeable labels; an input has none.
 
     >>> import eindecomp as ed
     >>> graph = ed.parse("input X[i: 8, j: 8, k: 4]\\nS[] <- sum X[i,j,k]\\noutput S")
     >>> interchangeable_labels(graph)
-    {'S': ((0, 1),)}
+    {'X': (), 'S': ((0, 1),)}
     """
+    rules = LayoutRules() if rules is None else rules
     planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]
     made = {vertex.name for vertex in planned}
-    read = {name for vertex in planned for name in vertex.inputs}
-    shared = (made & read).union(pinned)
-    return {vertex.name: _groups(vertex, view_of(graph, vertex), shared) for vertex in planned}
+    reads = Counter(name for vertex in planned for name in vertex.inputs)
+    shared = (made & reads.keys()).union(rules.pinned, rules.tie, rules.tie.values())
+    # The home of an input that only one vertex reads can follow whatever that one does.
+    shared |= {v.name for v in graph.inputs if reads[v.name] > 1 and rules.has_home(v)}
+    groups: dict[str, Groups] = {vertex.name: () for vertex in graph.inputs}
+    return groups | {v.name: _groups(v, view_of(graph, v), shared) for v in planned}
 
 
 def _groups(vertex: Vertex, view: View, shared: Collection[str]) -> Groups:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
 from numbers import Integral
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 
 from eindecomp.errors import PlanError
+from eindecomp.planner.space.pieces import BALANCED, EVEN
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -32,6 +35,8 @@ class Mesh:
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
+    pieces: str = BALANCED
+    """The rule by which its axes cut dimensions into pieces: "balanced", "even" or "ceil"."""
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -61,6 +66,16 @@ class Mesh:
     def devices(self) -> int:
         """How many devices there are."""
         return prod(self.sizes)
+
+    @property
+    def cuts_evenly(self) -> bool:
+        """Whether only equal pieces are allowed."""
+        return self.pieces == EVEN
+
+    def along(self, axes: Sequence[int]) -> Mesh:
+        """The mesh that has only these axes."""
+        names, sizes = (tuple(of[a] for a in axes) for of in (self.names, self.sizes))
+        return replace(self, names=names, sizes=sizes)
 
     @cached_property
     def coordinates(self) -> Ints:

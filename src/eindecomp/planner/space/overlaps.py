@@ -8,14 +8,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.planner.space.cut import KEPT, Cut, Span, interval, is_plain, parts_of, used_axes
+from eindecomp.planner.space.cut import (
+    KEPT,
+    Cut,
+    Span,
+    interval,
+    intervals_within,
+    is_plain,
+    nests_outward,
+    outer_cut,
+    parts_of,
+    pieces_by,
+    used_axes,
+)
 from eindecomp.planner.space.even_overlaps import aligned_overlaps
-from eindecomp.planner.space.mesh import Mesh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from eindecomp.planner.space.mesh import Mesh
 
     Ints = NDArray[np.int64]
 
@@ -64,9 +77,9 @@ def _sum_of_volumes(mesh: Mesh, cut: Cut) -> int:
 
 
 def _largest(mesh: Mesh, span: Span) -> int:
-    if not span.axes | span.inner:
+    if not span.axes:
         return span.stop - span.start
-    return -(-span.units // parts_of(mesh, span.axes | span.inner)) * span.scale
+    return -(-span.units // pieces_by(mesh, span.axes)) * span.scale
 
 
 def _volumes(mesh: Mesh, cut: Cut) -> Ints:
@@ -127,20 +140,33 @@ def _overlap_of_group(mesh: Mesh, group: tuple[tuple[Span, Span], ...]) -> tuple
     """The elements needed and held along the axes of a group, and the number of devices there."""
     used = used_axes(tuple(span for pair in group for span in pair))
     axes = [a for a in range(len(mesh.sizes)) if used >> a & 1]
-    own = Mesh(tuple(mesh.names[a] for a in axes), tuple(mesh.sizes[a] for a in axes))
+    own = mesh.along(axes)
 
     def ends(span: Span) -> tuple[Ints, Ints]:
-        outer, inner = (
-            sum(1 << i for i, a in enumerate(axes) if bits >> a & 1)
-            for bits in (span.axes, span.inner)
-        )
-        return interval(own, span._replace(axes=outer, inner=inner))
+        return interval(own, span._replace(axes=tuple(axes.index(a) for a in span.axes)))
 
     shared = np.ones(own.devices, dtype=np.int64)
     for ours, theirs in group:
         (low, high), (low2, high2) = ends(ours), ends(theirs)
         shared *= np.maximum(np.minimum(high, high2) - np.maximum(low, low2), 0)
     return int(shared.sum()), own.devices
+
+
+def overlaps_within(mesh: Mesh, held: Cut, needed: Sequence[Cut], axes: int) -> Ints:
+    """The elements that each device needs and finds near it, summed, for each needed cut.
+
+    Near are the devices that have the same coordinates along this many outer axes of the mesh.
+    """
+    if nests_outward(held, axes) or not is_plain(held):
+        return overlaps(mesh, [outer_cut(held, axes)], needed)[0]
+    shared = np.ones((len(needed), mesh.devices), dtype=np.int64)
+    for d, span in enumerate(held):
+        low, high = _ends(mesh, [cut[d] for cut in needed])
+        near = np.zeros_like(shared)
+        for first, last in intervals_within(mesh, span, axes):
+            near += np.maximum(np.minimum(high, last) - np.maximum(low, first), 0)
+        shared *= near
+    return shared.sum(axis=1)
 
 
 def copied(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, permutations
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,18 @@ import numpy as np
 
 from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.ops import Fill
-from eindecomp.planner.space.choices import Choices, all_assignments, choices
-from eindecomp.planner.space.cut import boxes_key, parts_of, span_of
+from eindecomp.planner.space.choices import (
+    Assignment,
+    Choices,
+    Reads,
+    all_assignments,
+    choices,
+    nestings,
+    ways,
+)
+from eindecomp.planner.space.cut import Axes, boxes_key, pieces_by, span_of
 from eindecomp.planner.space.mesh import is_whole
+from eindecomp.planner.space.pieces import can_cut
 from eindecomp.planner.space.tiles import dim_parts
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import Dim, is_planned, view_of
@@ -82,7 +91,7 @@ def _check_can_be_cut(graph: Graph, mesh: Mesh, vertex: Vertex, cuts: tuple[Cut,
         return
     dims = zip(vertex.labels, view_of(graph, vertex).output, strict=True)
     for k, (label, dim) in enumerate(dims):
-        pieces = min(parts_of(mesh, cut[k].axes | cut[k].inner) for cut in cuts)
+        pieces = min(pieces_by(mesh, cut[k].axes) for cut in cuts)
         if dim.label is None and pieces > 1:
             raise PlanError(
                 f"pin: {vertex} cannot be cut along {label!r}, because its elements there come "
@@ -112,14 +121,18 @@ def loosely_cut(graph: Graph, mesh: Mesh, pinned: Mapping[str, tuple[Cut, ...]])
 
 def _can_be_cut(view: View, mesh: Mesh, cuts: tuple[Cut, ...]) -> bool:
     """Whether an assignment with the most pieces leads to one of the cuts."""
-    if len(view.labels) ** len(mesh.sizes) <= _LISTED:
-        rows = all_assignments(view.sizes, mesh)
-        return bool(reaching(choices(view, mesh, rows), cuts).any())
-    parts = viable_parts(view.sizes, mesh.sizes)
+    if ways(len(view.labels), len(mesh.sizes)) <= _LISTED:
+        rows = nestings(
+            all_assignments(view.sizes, mesh),
+            tuple(range(len(mesh.sizes))),
+            [True] * len(view.labels),
+        )
+        return bool(reaching(choices(view, mesh, rows, any_order=True), cuts).any())
+    parts = viable_parts(view.sizes, mesh.sizes, even=mesh.cuts_evenly)
     tile = dim_parts(view, view.output, parts)
     summed = parts[:, list(view.aggregated)].prod(axis=1)
     for cut in cuts:
-        wanted = np.array([parts_of(mesh, span.axes | span.inner) for span in cut], dtype=np.int64)
+        wanted = np.array([pieces_by(mesh, span.axes) for span in cut], dtype=np.int64)
         grown, left = np.divmod(wanted[None], tile)
         spread = np.maximum(grown.prod(axis=1), 1)
         if ((left == 0).all(axis=1) & (grown > 0).all(axis=1) & (summed % spread == 0)).any():
@@ -129,9 +142,44 @@ def _can_be_cut(view: View, mesh: Mesh, cuts: tuple[Cut, ...]) -> bool:
 
 def reaching(own: Choices, cuts: Sequence[Cut]) -> NDArray[np.bool_]:
     """Which assignments can leave their result in one of the cuts."""
+    return np.any((own.reduced >= 0) & _agreeing(own, cuts)[None], axis=1)
+
+
+def _agreeing(own: Choices, cuts: Sequence[Cut]) -> NDArray[np.bool_]:
+    """Which homes are one of the cuts."""
     wanted = {boxes_key(own.mesh, cut) for cut in cuts}
-    agree = np.array([boxes_key(own.mesh, home) in wanted for home in own.homes], dtype=bool)
-    return np.any((own.reduced >= 0) & agree[None], axis=1)
+    return np.array([boxes_key(own.mesh, home) in wanted for home in own.homes], dtype=bool)
+
+
+def pinned_choices(own: Choices, cuts: Sequence[Cut]) -> Choices | None:
+    """The choices that leave a result in one of the cuts; None if there are none."""
+    rows, homes = reaching(own, cuts), _agreeing(own, cuts)
+    if not rows.any():
+        return None
+    if rows.all() and homes.all():
+        return own
+    new_row, new_home = (np.cumsum(kept) - 1 for kept in (rows, homes))
+    return Choices(
+        own.view,
+        own.mesh,
+        tuple(row for row, kept in zip(own.assignments, rows.tolist(), strict=True) if kept),
+        own.parts[rows],
+        tuple(None if reads is None else Reads(reads.cuts, reads.of[rows]) for reads in own.reads),
+        tuple(home for home, kept in zip(own.homes, homes.tolist(), strict=True) if kept),
+        own.reduced[rows][:, homes],
+        own.gathered[rows][:, homes],
+        {
+            (int(new_row[a]), int(new_home[h])): places
+            for (a, h), places in own.places.items()
+            if rows[a] and homes[h]
+        },
+    )
+
+
+def assignments_of(view: View, cuts: Sequence[Cut]) -> tuple[Assignment, ...]:
+    """The assignments under which an input lies in one of the cuts."""
+    places = [[dim.label for dim in view.output].index(label) for label in view.labels]
+    return tuple(tuple(cut[d].axes for d in places) for cut in cuts)
 
 
 def _cuts(
@@ -145,14 +193,17 @@ def _cuts(
         if label not in vertex.labels:
             raise PlanError(f"pin: {vertex} has no label {label!r}{suggest(label, vertex.labels)}")
     asked = [_asked(vertex, mesh, label, wanted.get(label, 1)) for label in vertex.labels]
-    masks = list(islice(_masks(mesh, asked, 0), _MOST + 1)) if _can_be(mesh, asked) else []
-    if not masks:
+    if not _can_be(mesh, asked):
+        rows = []
+    elif len(rows := list(islice(_axes(mesh, asked, ()), _MOST + 1))) > _MOST:
+        rows = list(islice(_axes(mesh, asked, (), any_order=False), _MOST + 1))
+    if not rows:
         raise PlanError(f"pin: no axes of {_show(mesh)} cut {vertex} as {dict(wanted)}")
-    if len(masks) > _MOST:
+    if len(rows) > _MOST:
         raise PlanError(f"pin: too many ways to cut {vertex} as {dict(wanted)}: name the axes")
     return tuple(
         tuple(span_of(Dim(None, 0, n), axes) for n, axes in zip(vertex.shape, row, strict=True))
-        for row in masks
+        for row in rows
     )
 
 
@@ -163,8 +214,11 @@ def _asked(
     size = vertex.sizes[label]
     if is_whole(given):
         given = int(given)
-        if not 1 <= given <= size:
-            raise PlanError(f"pin: {vertex} cannot be cut {given} ways along {label!r} of {size}")
+        if given < 1 or not can_cut(mesh.pieces, size, given):
+            evenly = _evenly(mesh, size, given)
+            raise PlanError(
+                f"pin: {vertex} cannot be cut {given} ways{evenly} along {label!r} of {size}"
+            )
         return given
     if not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"pin: {vertex} needs pieces or axes along {label!r}, not {given!r}")
@@ -176,12 +230,18 @@ def _asked(
     if len(set(names)) < len(names):
         raise PlanError(f"pin: an axis appears twice in {list(names)}, along {label!r} of {vertex}")
     axes = tuple(mesh.names.index(name) for name in names)
-    if (pieces := prod(mesh.sizes[a] for a in axes)) > size:
+    pieces = prod(mesh.sizes[a] for a in axes)
+    if axes and not can_cut(mesh.pieces, size, pieces):
         raise PlanError(
-            f"pin: {vertex} cannot be cut {pieces} ways, by {'·'.join(names)}, "
-            f"along {label!r} of {size}"
+            f"pin: {vertex} cannot be cut {pieces} ways{_evenly(mesh, size, pieces)}, "
+            f"by {'·'.join(names)}, along {label!r} of {size}"
         )
     return axes
+
+
+def _evenly(mesh: Mesh, size: int, pieces: int) -> str:
+    """What an error adds where only an uneven cut is possible."""
+    return " evenly" if mesh.cuts_evenly and 1 <= pieces <= size else ""
 
 
 def _can_be(mesh: Mesh, asked: Sequence[int | tuple[int, ...]]) -> bool:
@@ -195,21 +255,24 @@ def _can_be(mesh: Mesh, asked: Sequence[int | tuple[int, ...]]) -> bool:
     return alone and mesh.devices % prod(pieces) == 0
 
 
-def _masks(mesh: Mesh, asked: Sequence[int | tuple[int, ...]], used: int) -> Iterator[list[int]]:
-    """Every way to cut the dimensions as asked, as bits of axes."""
+def _axes(
+    mesh: Mesh, asked: Sequence[int | tuple[int, ...]], used: Axes, *, any_order: bool = True
+) -> Iterator[tuple[Axes, ...]]:
+    """Every way to cut the dimensions as asked; axes that are named nest in the order given."""
     if not asked:
-        yield []
+        yield ()
         return
-    free = tuple(a for a in range(len(mesh.sizes)) if not used >> a & 1)
+    free = tuple(a for a in range(len(mesh.sizes)) if a not in used)
     first = asked[0]
     if isinstance(first, tuple):
         groups = iter([first] if all(a in free for a in first) else [])
     else:
         groups = _groups(mesh, free, first)
+        if any_order:
+            groups = (order for group in groups for order in permutations(group))
     for group in groups:
-        mask = sum(1 << a for a in group)
-        for rest in _masks(mesh, asked[1:], used | mask):
-            yield [mask, *rest]
+        for rest in _axes(mesh, asked[1:], (*used, *group), any_order=any_order):
+            yield (group, *rest)
 
 
 def _groups(mesh: Mesh, axes: tuple[int, ...], pieces: int) -> Iterator[tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 Devices that sum over the same label hold partial results. A reduce-scatter combines them and leaves
 each of those devices a part of the result, its *home* there: every summed axis either cuts a
-dimension of the result or, after an all-gather, replicates it.
+dimension of the result, inside the tile, or, after an all-gather, replicates it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from eindecomp.planner.space.cut import Cut, Span, parts_of, span_of
+from eindecomp.planner.space.cut import Axes, Cut, Span, bits_of, parts_of, pieces_by, span_of
+from eindecomp.planner.space.nesting import in_mesh_order, interleaved
+from eindecomp.planner.space.pieces import can_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +20,20 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.view import View
 
-REPLICATED = -1
-Places = tuple[int, ...]
-"""For each axis that is summed over, the dimension of the result it cuts, or REPLICATED; else 0."""
+Places = tuple[Axes, ...]
+"""For each dimension of the result the summed axes that cut it further, outermost first.
+
+A summed axis that is in none of them replicates the result.
+"""
+_REPLICATED = -1
+
+
+class Settled(NamedTuple):
+    """Where some of the summed axes go, as was decided before; all others may go anywhere."""
+
+    places: Places
+    axes: int
+    """Which axes are settled, as bits."""
 
 
 class WayHome(NamedTuple):
@@ -44,32 +57,66 @@ class WayHome(NamedTuple):
 
 
 def homes_of(
-    view: View, mesh: Mesh, axes_of: tuple[int, ...], fixed: dict[int, int]
-) -> Iterator[tuple[Cut, WayHome]]:
+    view: View,
+    mesh: Mesh,
+    assignment: tuple[Axes, ...],
+    settled: Settled | None = None,
+    *,
+    any_order: bool = False,
+) -> list[tuple[Cut, WayHome]]:
     """The homes of one assignment and the ways there.
 
-    `axes_of` has for each label the axes that cut it, as bits; `fixed` the places of some axes.
+    Where the places that are settled for some axes leave no room for what others now cut, those
+    axes replicate the result.
     """
-    tile = [0 if (i := view.index(dim)) is None else axes_of[i] for dim in view.output]
-    summed = sum(axes_of[i] for i in view.aggregated)
-    groups = mesh.devices // parts_of(mesh, sum(axes_of))
-    axes = [a for a in range(len(mesh.sizes)) if summed >> a & 1]
-    options = [(fixed[axis],) if axis in fixed else range(REPLICATED, len(tile)) for axis in axes]
-    for places in product(*options):
-        inner = [0] * len(tile)
-        copies = 1
-        placed = [0] * len(mesh.sizes)
-        for axis, place in zip(axes, places, strict=True):
-            placed[axis] = place
-            if place == REPLICATED:
-                copies *= mesh.sizes[axis]
-            else:
-                inner[place] |= 1 << axis
-        home = tuple(map(span_of, view.output, tile, inner))
+    reached = list(_homes_of(view, mesh, assignment, settled, any_order=any_order))
+    if not reached and settled is not None:
+        replicated = Settled(((),) * len(view.output), settled.axes)
+        reached = list(_homes_of(view, mesh, assignment, replicated, any_order=any_order))
+    return reached
+
+
+def _homes_of(
+    view: View,
+    mesh: Mesh,
+    assignment: tuple[Axes, ...],
+    settled: Settled | None,
+    *,
+    any_order: bool,
+) -> Iterator[tuple[Cut, WayHome]]:
+    tile = [() if (i := view.index(dim)) is None else assignment[i] for dim in view.output]
+    summed = tuple(sorted(axis for i in view.aggregated for axis in assignment[i]))
+    groups = mesh.devices // pieces_by(mesh, tuple(axis for own in assignment for axis in own))
+    for places in _places(summed, len(tile), settled, any_order=any_order):
+        home = tuple(
+            span_of(dim, (*own, *inner))
+            for dim, own, inner in zip(view.output, tile, places, strict=True)
+        )
         if all(_fits(mesh, span) for span in home):
-            yield home, WayHome(groups, parts_of(mesh, summed), copies, tuple(placed))
+            scattered = sum(bits_of(inner) for inner in places)
+            ways = pieces_by(mesh, summed)
+            yield home, WayHome(groups, ways, ways // parts_of(mesh, scattered), places)
+
+
+def _places(
+    summed: Axes, dimensions: int, settled: Settled | None, *, any_order: bool
+) -> Iterator[Places]:
+    """Every way to place the summed axes on dimensions of the result."""
+    fixed = 0 if settled is None else settled.axes
+    before: Places = ((),) * dimensions if settled is None else settled.places
+    kept = tuple(tuple(a for a in own if fixed >> a & 1 and a in summed) for own in before)
+    free = tuple(axis for axis in summed if not fixed >> axis & 1)
+    for row in product(range(_REPLICATED, dimensions), repeat=len(free)):
+        added = [
+            tuple(axis for axis, place in zip(free, row, strict=True) if place == d)
+            for d in range(dimensions)
+        ]
+        pairs = zip(kept, added, strict=True)
+        if not any_order:
+            yield tuple(in_mesh_order(own, more) for own, more in pairs)
+        else:
+            yield from product(*(interleaved(own, more) for own, more in pairs))
 
 
 def _fits(mesh: Mesh, span: Span) -> bool:
-    axes = span.axes | span.inner
-    return axes == 0 or parts_of(mesh, axes) <= span.units
+    return not span.axes or can_cut(mesh.pieces, span.units, pieces_by(mesh, span.axes))

@@ -1,64 +1,116 @@
-"""Strategies: restrictions on how vertices are cut, under which plans are made like any other."""
+"""Strategies: restrictions on how vertices are cut, under which plans are made like any other.
+
+A strategy says along which labels vertices are cut, how many devices cut each, and where state
+lies: the results that are the inputs of the next run. What it leaves open is chosen optimally.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.errors import PlanError
+from eindecomp.errors import PlanError, suggest
+from eindecomp.graph.ops import Input
+from eindecomp.planner.space.mesh import is_whole
+from eindecomp.planner.space.pin import pinned_cuts
 from eindecomp.planner.space.viable import parts_along
 from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from numpy.typing import NDArray
+    from collections.abc import Collection
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.layout_rules import LayoutRules
     from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.restriction import Ints, Mask
     from eindecomp.planner.space.view import View
 
-    Ints = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
-NAMED: dict[str, list[str]] = {
-    "data": ["b"],
-    "sequence": ["s"],
-    "attention": ["h"],
-    "megatron": ["h", "f"],
-}
-"""The usual ways to parallelize a transformer whose labels are b, s, h and f."""
-
-
-class Restriction(Protocol):
-    """Which partition vectors a vertex may take."""
-
-    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> NDArray[np.bool_]:
-        """A mask over rows of parts; `mesh` may hold only the outer axes."""
-        ...
+GivenStrategy = str | Sequence[str] | Mapping[str, Any]
+"""A name, labels, or `{"labels": …, "degrees": …, "state": …}`."""
+StrategyForm = str | tuple[str, ...] | dict[str, Any]
+"""The same in one form, which can be compared and saved."""
+STATES = ("free", "replicated", "gathered")
+OTHERS = "*"
+"""The kind of the vertices that are of no other kind."""
+SERVER = 8
+"""The devices that named strategies leave to tensor parallelism: as many as a server has."""
+_FIELDS = ("labels", "degrees", "state")
 
 
 @dataclass(frozen=True, slots=True)
-class ByLabels:
-    """Cuts every vertex along the first of these labels that it has, as far as its size allows."""
+class Strategy:
+    """Cuts every vertex along the first of its labels that are listed, as far as sizes allow."""
 
-    labels: tuple[str, ...]
+    labels: tuple[tuple[str, tuple[str, ...]], ...]
+    """For each kind of vertex, those that have a label or all `OTHERS`, what it is cut along."""
+    degrees: tuple[tuple[str, int], ...] = ()
+    """Labels that a number of devices cut first; all others are left to `labels`."""
+    state: str = "free"
+    """Where the results lie that become inputs of the next run.
+
+    "free": anywhere. "replicated": on all devices that compute with them, cut only along the labels
+    of the strategy. "gathered": cut over all devices, gathered for each use and let go again.
+    """
 
     def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
-        """Vertices that have none of the labels are cut optimally."""
-        del vertex
-        columns = [view.labels.index(label) for label in self.labels if label in view.labels]
-        rows = parts_along(view.sizes, mesh.sizes, tuple(columns))
+        """Vertices that have none of the labels are cut optimally, inputs lie anywhere."""
         keep = np.ones(len(parts), dtype=bool)
-        for i, column in enumerate(columns):
-            most = rows[:, i].max()
-            rows = rows[rows[:, i] == most]
-            keep &= parts[:, column] == most
+        if isinstance(vertex.op, Input):
+            return keep
+        for column, pieces in self._pieces(view, mesh).items():
+            keep &= parts[:, column] == pieces
         return keep
+
+    def rules(self, graph: Graph, mesh: Mesh, rules: LayoutRules) -> LayoutRules:
+        """What is said about layouts, with what the strategy says about state added."""
+        if self.state == "gathered":
+            return replace(rules, gathered=frozenset(rules.tie))
+        if self.state != "replicated":
+            return rules
+        pins = {
+            name: self._pin(view_of(graph, graph[name]), mesh)
+            for name in rules.tie.values()
+            if name not in rules.pinned
+        }
+        return replace(rules, pinned={**pinned_cuts(graph, mesh, pins), **rules.pinned})
+
+    def _columns(self, view: View) -> dict[int, int | None]:
+        """The labels of a vertex that are cut, each with the devices that do it if it says so."""
+        kinds = (own for kind, own in self.labels if kind == OTHERS or kind in view.labels)
+        wanted: dict[str, int | None] = dict.fromkeys(next(kinds, ()))
+        wanted = {**dict(self.degrees), **wanted} | dict(self.degrees)
+        return {view.labels.index(t): n for t, n in wanted.items() if t in view.labels}
+
+    def _pieces(self, view: View, mesh: Mesh) -> dict[int, int]:
+        """Into how many pieces these labels are cut, the first as far as possible, and so on."""
+        columns = self._columns(view)
+        rows = parts_along(view.sizes, mesh.sizes, tuple(columns), even=mesh.cuts_evenly)
+        pieces: dict[int, int] = {}
+        for i, (column, degree) in enumerate(columns.items()):
+            values: list[int] = rows[:, i].tolist()
+            # A vertex that can be cut along nothing else is cut by more devices.
+            within = [n for n in values if degree is None or degree % n == 0] or [min(values)]
+            pieces[column] = max(within)
+            rows = rows[rows[:, i] == pieces[column]]
+        return pieces
+
+    def _pin(self, view: View, mesh: Mesh) -> dict[str, int | list[str]]:
+        """State cut along the strategy's labels, by the innermost axes where these suffice."""
+        pin: dict[str, int | list[str]] = {}
+        end = len(mesh.sizes)
+        for column, pieces in reversed(self._pieces(view, mesh).items()):
+            start = end
+            while prod(mesh.sizes[start:end]) < pieces:
+                start -= 1
+            fits = prod(mesh.sizes[start:end]) == pieces
+            pin[view.labels[column]] = list(mesh.names[start:end]) if fits else pieces
+            end = start if fits else end
+        return pin
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,68 +119,185 @@ class SquareRoot:
 
     def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
         """As evenly as the factors of p allow, the larger dimension into more pieces."""
-        del vertex
         kept = {dim.label for dim in view.output}
         columns = [i for i, label in enumerate(view.labels) if label in kept]
         columns = sorted(columns, key=lambda i: -view.sizes[i])[:2]
-        if not columns:
+        if not columns or isinstance(vertex.op, Input):
             return np.ones(len(parts), dtype=bool)
-        rows = parts_along(view.sizes, mesh.sizes, tuple(columns))
+        rows = parts_along(view.sizes, mesh.sizes, tuple(columns), even=mesh.cuts_evenly)
         rows = rows[rows.prod(axis=1) == rows.prod(axis=1).max()]
         spread = rows[:, 0] / rows[:, -1]
         uneven = np.maximum(spread, 1 / spread) + (spread < 1) * 1e-6
         return (parts[:, columns] == rows[uneven.argmin()]).all(axis=1)
 
-
-@dataclass(frozen=True)
-class FixedParts:
-    """Cuts every vertex as a given decomposition for `devices` devices says."""
-
-    parts: Mapping[str, tuple[int, ...]]
-    devices: int
-
-    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
-        """On a mesh of only the outer axes, whatever inner axes can still turn into that."""
-        del view
-        wanted = np.array(self.parts[vertex.name], dtype=np.int64)
-        if mesh.devices == self.devices:
-            return (parts == wanted).all(axis=1)
-        return (wanted % parts == 0).all(axis=1)
+    def rules(self, graph: Graph, mesh: Mesh, rules: LayoutRules) -> LayoutRules:
+        """The same: it says nothing about state."""
+        del graph, mesh
+        return rules
 
 
-Strategy = ByLabels | SquareRoot
+def by_labels(*labels: str, state: str = "free") -> Strategy:
+    """The strategy that treats all vertices alike."""
+    return Strategy(((OTHERS, labels),), (), state)
 
 
-def strategy_of(given: str | Sequence[str], graph: Graph) -> Strategy:
-    """The strategy of a name or of a list of labels."""
+NAMED: dict[str, Strategy] = {
+    "data": by_labels("b", state="replicated"),
+    "zero": by_labels("b", state="gathered"),
+    "context": by_labels("s"),
+    "ulysses": Strategy((("t", ("h", "g")), (OTHERS, ("s",)))),
+    "attention": by_labels("h"),
+    "megatron": by_labels("h", "f", "v", state="replicated"),
+    "megatron+zero": by_labels("h", "f", "v", state="gathered"),
+}
+"""The usual ways to parallelize a transformer, by the labels that `models.llama` has.
+
+b are sequences, s and t positions of queries and keys, h heads of keys, g heads of queries that
+share one, f the width of the feed-forward net and v the vocabulary.
+"""
+ALIASES = {"sequence": "context"}
+_NEEDS = {
+    "data": "b", "zero": "b", "context": "s", "ulysses": "sth", "attention": "h",
+    "megatron": "hf", "megatron+zero": "bhf",
+}  # fmt: skip
+"""The labels without which a named strategy does not apply."""
+_FOR_STATE = ("zero", "megatron+zero")
+"""Those that differ from others only where there is state."""
+
+
+def strategy_of(given: GivenStrategy, graph: Graph, devices: int) -> Strategy | SquareRoot:
+    """The strategy of a name, of a list of labels or of a mapping, for a number of devices."""
     if given == "sqrt":
         return SquareRoot()
     if isinstance(given, str):
-        if given not in NAMED:
-            known = ", ".join(["sqrt", *NAMED])
-            raise PlanError(f"strategy {given!r} is not one of {known}, nor a list of labels")
-        given = NAMED[given]
-    if not isinstance(given, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"a strategy is 'sqrt', a name or a list of labels, not {given!r}")
-    labels = tuple(given)
-    if not labels or not all(isinstance(label, str) for label in labels):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"a strategy is 'sqrt', a name or a list of labels, not {given!r}")
-    if not _labels(graph) & set(labels):
-        raise PlanError(f"no tensor has any label of the strategy {list(labels)}")
-    return ByLabels(labels)
+        strategy = _named(ALIASES.get(given, given), graph, devices)
+    elif isinstance(given, Mapping):
+        strategy = _of_fields(given, devices)
+    else:
+        strategy = by_labels(*_labels_of(given))
+    labels = {label for _, own in strategy.labels for label in own}
+    if not _labels(graph) & labels.union(dict(strategy.degrees)):
+        shown = list(given) if not isinstance(given, str | Mapping) else given
+        raise PlanError(f"no tensor has any label of the strategy {shown}")
+    return strategy
 
 
-def applicable(graph: Graph, without: Collection[str] = ()) -> dict[str, str | list[str]]:
-    """The named strategies that apply to a graph's labels and would cut something."""
+def strategy_form(given: GivenStrategy | None) -> StrategyForm | None:
+    """A strategy that has been checked in its normal form.
+
+    >>> strategy_form(["h", "f"]), strategy_form({"labels": ["s"], "degrees": {"b": 2}})
+    (('h', 'f'), {'labels': {'*': ('s',)}, 'degrees': {'b': 2}, 'state': 'free'})
+    """
+    if given is None or isinstance(given, str):
+        return given
+    if not isinstance(given, Mapping):
+        return tuple(given)
+    return {
+        "labels": dict(_kinds(given.get("labels", {}))),
+        "degrees": dict(given.get("degrees", {})),
+        "state": given.get("state", "free"),
+    }
+
+
+def spelled(form: StrategyForm | None) -> StrategyForm | None:
+    """A strategy with its labels in place of its name."""
+    named = NAMED.get(ALIASES.get(form, form)) if isinstance(form, str) else None
+    if named is None:
+        return form
+    fields = {"labels": dict(named.labels), "degrees": {}, "state": named.state}
+    return strategy_form(fields)
+
+
+def strategy_words(form: StrategyForm | None) -> str:
+    """A strategy in a few words.
+
+    >>> strategy_words({"labels": {"t": ("h",), "*": ("s",)}, "degrees": {"b": 2}})
+    'b over 2, then h where t is, s'
+    """
+    if form is None or isinstance(form, str):
+        return form or "free"
+    if isinstance(form, tuple):
+        return ", ".join(form)
+    words = [f"{label} over {n}, then" for label, n in form.get("degrees", {}).items()]
+    kinds = form.get("labels", {}).items()
+    cuts = [", ".join(own) + ("" if kind == OTHERS else f" where {kind} is") for kind, own in kinds]
+    state = form.get("state", "free")
+    cuts += [] if state == "free" else [f"state {state}"]
+    return " ".join([*words, ", ".join(cuts)])
+
+
+def applicable(
+    graph: Graph, devices: int, without: Collection[str] = (), *, stateful: bool = False
+) -> dict[str, str]:
+    """The named strategies that apply to a graph's labels and would cut something.
+
+    Some differ from others only if the graph is `stateful`: if inputs are tied to results.
+    """
     labels = _labels(graph)
     vertices = graph.vertices.values()
     long = {t for v in vertices for t, size in zip(v.labels, v.shape, strict=True) if size > 1}
-    named: dict[str, str | list[str]] = {
-        name: wanted
-        for name, wanted in NAMED.items()
-        if set(wanted) <= labels and long & set(wanted) and name not in without
-    }
-    return {"sqrt": "sqrt", **named}
+    found = [] if "sqrt" in without else ["sqrt"]
+    for name, needs in _NEEDS.items():
+        fits = set(needs) <= labels and long & _cut_by(NAMED[name])
+        if not fits or name in without or (name in _FOR_STATE and not stateful):
+            continue
+        if name == "megatron+zero" and not _named(name, graph, devices).degrees:
+            continue  # tensor parallelism takes all devices
+        found.append(name)
+    return {name: name for name in found}
+
+
+def _named(name: str, graph: Graph, devices: int) -> Strategy:
+    if name not in NAMED:
+        known = ", ".join(["sqrt", *NAMED])
+        raise PlanError(
+            f"strategy {name!r} is not one of {known}, nor a list of labels{suggest(name, NAMED)}"
+        )
+    strategy = NAMED[name]
+    if name == "megatron+zero":
+        sizes = [dict(zip(v.labels, v.shape, strict=True)) for v in graph.vertices.values()]
+        batch = max([own["b"] for own in sizes if "b" in own], default=1)
+        most = min(batch, devices // SERVER)
+        degree = max((n for n in range(1, most + 1) if devices % n == 0), default=1)
+        return replace(strategy, degrees=(("b", degree),) if degree > 1 else ())
+    return strategy
+
+
+def _of_fields(given: Mapping[str, Any], devices: int) -> Strategy:
+    """A strategy that is given field by field."""
+    for name in given:
+        if name not in _FIELDS:
+            raise PlanError(f"a strategy has no {name!r}{suggest(name, _FIELDS)}")
+    counts: Mapping[str, int] = given.get("degrees", {})
+    if not isinstance(counts, Mapping) or not all(map(is_whole, counts.values())):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"a strategy's degrees are {{label: devices}}, not {counts!r}")
+    if any(n < 1 for n in counts.values()) or devices % prod(counts.values()):
+        raise PlanError(f"a strategy's degrees {dict(counts)} do not divide {devices} devices")
+    state = given.get("state", "free")
+    if state not in STATES:
+        raise PlanError(f"a strategy's state is one of {', '.join(STATES)}, not {state!r}")
+    kinds = _kinds(given.get("labels", {}))
+    return Strategy(kinds, tuple((label, int(n)) for label, n in counts.items()), state)
+
+
+def _kinds(given: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The labels of each kind of vertex."""
+    if isinstance(given, Mapping):
+        kinds = cast("Mapping[str, Sequence[str]]", given)
+        return tuple((kind, _labels_of(own)) for kind, own in kinds.items())
+    return ((OTHERS, _labels_of(given)),)
+
+
+def _labels_of(given: object) -> tuple[str, ...]:
+    labels = tuple(cast("Sequence[str]", given)) if isinstance(given, Sequence) else ()
+    if isinstance(given, str) or not labels or not all(isinstance(each, str) for each in labels):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"a strategy is 'sqrt', a name or a list of labels, not {given!r}")
+    return labels
+
+
+def _cut_by(strategy: Strategy) -> set[str]:
+    """The labels that a strategy cuts along."""
+    return {label for _, own in strategy.labels for label in own}
 
 
 def _labels(graph: Graph) -> set[str]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from eindecomp.errors import PlanError
 from eindecomp.planner.space.mesh import prime_factors
+from eindecomp.planner.space.pieces import BALANCED, EVEN, can_cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,28 +32,31 @@ if TYPE_CHECKING:
 LISTED = 1 << 22  # the most numbers in a list of vectors
 
 
-def viable(sizes: Mapping[str, int], devices: int) -> list[dict[str, int]]:
+def viable(sizes: Mapping[str, int], devices: int, *, even: bool = False) -> list[dict[str, int]]:
     """Every viable partition vector over the labels with these sizes.
 
     >>> viable({"i": 8, "k": 8}, 4)
     [{'i': 1, 'k': 4}, {'i': 2, 'k': 2}, {'i': 4, 'k': 1}]
+    >>> viable({"i": 6, "k": 7}, 4, even=True)
+    [{'i': 2, 'k': 1}]
     """
-    vectors: list[list[int]] = viable_parts(tuple(sizes.values()), prime_factors(devices)).tolist()
+    rows = viable_parts(tuple(sizes.values()), prime_factors(devices), even=even)
+    vectors: list[list[int]] = rows.tolist()
     return [dict(zip(sizes, parts, strict=True)) for parts in vectors]
 
 
-def most_pieces(sizes: tuple[int, ...], factors: tuple[int, ...]) -> int:
+def most_pieces(sizes: tuple[int, ...], factors: tuple[int, ...], *, even: bool = False) -> int:
     """The most pieces that the labels can be cut into."""
-    return _throws(sizes, factors).most
+    return _throws(sizes, factors, even).most
 
 
-def count_parts(sizes: tuple[int, ...], factors: tuple[int, ...]) -> int:
+def count_parts(sizes: tuple[int, ...], factors: tuple[int, ...], *, even: bool = False) -> int:
     """How many viable vectors there are, without listing them.
 
     >>> count_parts((2,) * 50, (2,) * 6)
     15890700
     """
-    return int(_throws(sizes, factors).ways[0].flat[0])
+    return int(_throws(sizes, factors, even).ways[0].flat[0])
 
 
 @lru_cache(maxsize=4096)
@@ -60,34 +64,44 @@ def viable_parts(
     sizes: tuple[int, ...],
     factors: tuple[int, ...],
     alike: tuple[tuple[int, ...], ...] = (),
+    *,
+    even: bool = False,
 ) -> Ints:
-    """One row per viable vector, those that divide the sizes evenly first.
+    """One row per viable vector, those that divide the sizes evenly first, or with `even` alone.
 
     If the labels cannot take all factors, these are the vectors with the most pieces. Of vectors
     that differ only in how they treat labels that are `alike`, one is kept: the one that cuts the
     earlier labels into more pieces. Raises `PlanError` if there are too many to list.
     """
-    rows = _listed(sizes, factors, len(sizes), alike)
+    rows = _listed(sizes, factors, len(sizes), alike, even=even)
     uneven: Ints = np.sum(np.array(sizes, dtype=np.int64) % rows != 0, axis=1)
     return rows[np.lexsort((*rows.T[::-1], uneven))] if sizes else rows
 
 
-def some_parts(sizes: tuple[int, ...], factors: tuple[int, ...], count: int) -> Ints:
+def some_parts(
+    sizes: tuple[int, ...], factors: tuple[int, ...], count: int, *, even: bool = False
+) -> Ints:
     """All viable vectors, or `count` of them where there are more."""
-    if count_parts(sizes, factors) <= count:
-        return viable_parts(sizes, factors)
-    return _listed(sizes, factors, len(sizes), most=count)
+    if count_parts(sizes, factors, even=even) <= count:
+        return viable_parts(sizes, factors, even=even)
+    return _listed(sizes, factors, len(sizes), most=count, even=even)
 
 
 @lru_cache(maxsize=4096)
-def parts_along(sizes: tuple[int, ...], factors: tuple[int, ...], labels: tuple[int, ...]) -> Ints:
+def parts_along(
+    sizes: tuple[int, ...],
+    factors: tuple[int, ...],
+    labels: tuple[int, ...],
+    *,
+    even: bool = False,
+) -> Ints:
     """The distinct values that viable vectors have for some of the labels.
 
     >>> parts_along((2,) * 50, (2,) * 6, (7, 3)).tolist()
     [[1, 1], [1, 2], [2, 1], [2, 2]]
     """
     order = (*labels, *(i for i in range(len(sizes)) if i not in labels))
-    return _listed(tuple(sizes[i] for i in order), factors, len(labels))
+    return _listed(tuple(sizes[i] for i in order), factors, len(labels), even=even)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +118,7 @@ class _Throws:
 
 
 @lru_cache(maxsize=4096)
-def _throws(sizes: tuple[int, ...], factors: tuple[int, ...]) -> _Throws:
+def _throws(sizes: tuple[int, ...], factors: tuple[int, ...], even: bool) -> _Throws:
     kinds = sorted(Counter(factors).items()) or [(1, 0)]
     balls = tuple(count for _, count in kinds)
     every = [
@@ -113,7 +127,8 @@ def _throws(sizes: tuple[int, ...], factors: tuple[int, ...]) -> _Throws:
     ]
     # An empty label stays in one piece.
     rooms = (max(size, 1) for size in sizes)
-    options = tuple([option for option in every if option[1] <= room] for room in rooms)
+    rule = EVEN if even else BALANCED
+    options = tuple([own for own in every if can_cut(rule, room, own[1])] for room in rooms)
     pieces = np.array([n for _, n in every], dtype=np.int64).reshape([n + 1 for n in balls])
     thrown = np.zeros(pieces.shape, dtype=bool)
     thrown.flat[0] = True
@@ -152,9 +167,11 @@ def _listed(
     buckets: int,
     alike: tuple[tuple[int, ...], ...] = (),
     most: int | None = None,
+    *,
+    even: bool,
 ) -> Ints:
     """The values of vectors for the first buckets; with `most`, no more than that many rows."""
-    throws = _throws(sizes, factors)
+    throws = _throws(sizes, factors, even)
     rows = np.ones((1, 0), dtype=np.int64)
     thrown = np.zeros((1, len(throws.balls)), dtype=np.int64)
     before = {b: a for group in alike for a, b in pairwise(group)}
@@ -171,7 +188,7 @@ def _listed(
             if most is None and sum(part.size for part, _ in grown) > LISTED:
                 raise PlanError(
                     f"labels of sizes {_shortly(sizes)} can be cut into {throws.most} pieces in "
-                    f"{count_parts(sizes, factors):,} ways, too many to list"
+                    f"{count_parts(sizes, factors, even=even):,} ways, too many to list"
                 )
         rows = np.concatenate([part for part, _ in grown])[:most]
         thrown = np.concatenate([part for _, part in grown])[:most]

@@ -81,7 +81,7 @@ def is_planned(vertex: Vertex) -> bool:
 
 
 def view_of(graph: Graph, vertex: Vertex) -> View:
-    """The view of a planned vertex."""
+    """The view of a planned vertex, or of an input: the ways in which it can lie."""
     shapes = tuple(graph[name].shape for name in vertex.inputs)
     return _view_of(vertex.op, shapes, vertex.shape)
 
@@ -130,8 +130,10 @@ def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
             return _view(op.output, made, reads, _plain(output, shape))
         case Reshape():
             return _reshape(op)
-        case Input() | Fill():
-            raise AssertionError("inputs and fills are not planned")
+        case Input():
+            return _view(op.output, made, [], _plain(op.output, shape))
+        case Fill():
+            raise AssertionError("fills are generated where they are read")
 
 
 def _label_sizes(tensors: tuple[Labels, ...], shapes: tuple[Shape, ...]) -> dict[str, int]:

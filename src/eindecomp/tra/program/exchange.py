@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import is_plain, nested_axes, parts_of, used_axes
+from eindecomp.planner.space.cut import is_plain, pieces_by, used_axes
 from eindecomp.tra.boxes import Box, meet, shares, volume
 from eindecomp.tra.program.tiling import (
     Tiling,
@@ -142,15 +142,14 @@ def _tiles_that_meet(
     for index in product(*(_pieces(mesh, span, side) for span, side in zip(cut, box, strict=True))):
         there = list(place)
         for span, piece in zip(cut, index, strict=True):
-            for axis in reversed(nested_axes(mesh, span)):
+            for axis in reversed(span.axes):
                 piece, there[axis] = divmod(piece, mesh.sizes[axis])
         yield there, tuple(ends(mesh, span, k) for span, k in zip(cut, index, strict=True))
 
 
 def _pieces(mesh: Mesh, span: Span, side: tuple[int, int]) -> range:
     """The pieces of a dimension that reach into an interval."""
-    parts = parts_of(mesh, span.axes | span.inner)
-    lows = _Lows(span, parts)
+    lows = _Lows(mesh, span)
     low, high = side
     first = max(bisect_right(lows, low) - 1, 0)
     last = bisect_left(lows, high)
@@ -158,16 +157,19 @@ def _pieces(mesh: Mesh, span: Span, side: tuple[int, int]) -> range:
 
 
 class _Lows:
-    """Where the pieces of a dimension begin, as a sequence to search in."""
+    """Where the pieces of a dimension begin, as a sequence to search in.
 
-    def __init__(self, span: Span, parts: int) -> None:
-        self.span, self.parts = span, parts
+    Pieces that are empty begin where the next one does.
+    """
+
+    def __init__(self, mesh: Mesh, span: Span) -> None:
+        self.mesh, self.span = mesh, span
 
     def __len__(self) -> int:
-        return self.parts
+        return pieces_by(self.mesh, self.span.axes)
 
     def __getitem__(self, k: int) -> int:
-        return self.span.start + self.span.scale * (k * self.span.units // self.parts)
+        return ends(self.mesh, self.span, k)[0]
 
 
 def _received_by_search(mesh: Mesh, held: Tiling, box: Box, device: int) -> Transfers:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.state_types import state_types
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
-from eindecomp.planner.space.cut import span_of, used_axes
+from eindecomp.planner.space.choices import cut_of, summed_axes
+from eindecomp.planner.space.cut import used_axes
 from eindecomp.planner.space.decision import decided_choices
 from eindecomp.planner.space.overlaps import overlaps, totals
 from eindecomp.planner.space.view import view_of
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
     from eindecomp.lang.dtypes import DType
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.decision import Decision
+    from eindecomp.planner.space.decision import Decision, Layouts
     from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.view import View
     from eindecomp.tra.program.steps import Step
 
 
@@ -90,7 +90,7 @@ class _Making:
     # Inputs
 
     def load_inputs(self) -> None:
-        """The layouts in which inputs lie when the program begins, as their readers want them."""
+        """The layouts in which inputs lie when the program begins: at home, or as wanted."""
         wanted: dict[str, dict[Cut, None]] = {vertex.name: {} for vertex in self.plan.graph.inputs}
         for name, decision in self.plan.decisions.items():
             vertex = self.plan.graph[name]
@@ -108,9 +108,7 @@ class _Making:
     def _stored_as(self, name: str, wanted: list[Cut]) -> list[Tiling]:
         """The tilings in which an input is stored."""
         if name in self.plan.given:
-            return [Tiling(self.plan.given[name])]
-        if self.plan.inputs == "sharded":
-            return [Tiling(cut, replicated_axes(self.mesh, cut)) for cut in wanted]
+            return [Tiling(self.plan.given[name].home)]
         # Where it is free it lies as wanted; a block of what a device has already is a view.
         sizes = {cut: int(totals(self.mesh, [cut])[0]) for cut in wanted}
         kept: list[Cut] = []
@@ -119,23 +117,37 @@ class _Making:
                 kept.append(cut)
         return [Tiling(cut) for cut in kept]
 
+    def _keep_second(self, vertex: Vertex, layouts: Layouts) -> None:
+        """Move a tensor to its second layout, if it is kept in one."""
+        if layouts.second is not None:
+            [home] = self.lies[vertex.name]
+            second = self.buffer(vertex, Role.SECOND, Tiling(layouts.second))
+            self._move(vertex.name, home, second)
+            self.lies[vertex.name].append(second)
+
     # Vertices
 
     def add(self, vertex: Vertex, decision: Decision) -> None:
         """All steps of a vertex that is computed."""
         view = view_of(self.plan.graph, vertex)
         choice = decided_choices(view, self.mesh, decision)
+        for source in vertex.inputs:
+            # An input is moved to its second layout when it is first read.
+            if source in self.plan.given and len(self.lies[source]) == 1:
+                self._keep_second(self.plan.graph[source], self.plan.given[source])
         reads = tuple(
             None if need is None else self._operand(vertex, source, need.cuts[0])
             for source, need in zip(vertex.inputs, choice.reads, strict=True)
         )
-        axes, summed = _axes(view, decision)
+        summed = summed_axes(view, decision.assignment)
         if not summed:
             home = self.buffer(vertex, Role.HOME, Tiling(decision.home))
             self.steps.append(Compute(vertex.name, reads, home, is_partial=False))
         else:
             types = state_types(self.plan.graph, vertex)
-            partial = self.buffer(vertex, Role.PARTIAL, Tiling(_tile(view, axes)), types)
+            partial = self.buffer(
+                vertex, Role.PARTIAL, Tiling(cut_of(view, view.output, decision.assignment)), types
+            )
             self.steps.append(Compute(vertex.name, reads, partial, is_partial=True))
             home = self.buffer(vertex, Role.HOME, Tiling(decision.home))
             split = summed & ~used_axes(decision.home)
@@ -143,10 +155,7 @@ class _Making:
             if split:
                 self.steps.append(AllGather(vertex.name, home, split))
         self.lies[vertex.name] = [home]
-        if decision.second is not None:
-            second = self.buffer(vertex, Role.SECOND, Tiling(decision.second))
-            self._move(vertex.name, home, second)
-            self.lies[vertex.name].append(second)
+        self._keep_second(vertex, decision.layouts)
 
     def _move(self, vertex: str, source: int, into: int) -> None:
         tilings = (self.buffers[number].tiling for number in (source, into))
@@ -161,7 +170,7 @@ class _Making:
             return Read(piece, need)
         held = self._nearest(source, need)
         tiling = self.buffers[held].tiling
-        if not tiling.split and _inside(self.mesh, need, tiling.cut):
+        if _inside(self.mesh, need, tiling.cut):
             return Read(held, need)
         piece = self.buffer(origin, Role.PIECE, Tiling(need), alias_of=held)
         self._move(vertex.name, held, piece)
@@ -173,14 +182,7 @@ class _Making:
         if source in self.plan.decisions or source in self.plan.given:
             cuts = [self.buffers[number].tiling.cut for number in lies]
             return lies[int(PriceInBytes(self.mesh).fetch(cuts, [need], 1)[:, 0].argmin())]
-        tilings = [self.buffers[number].tiling for number in lies]
-        if Tiling(need, split := replicated_axes(self.mesh, need)) in tilings and split:
-            return lies[tilings.index(Tiling(need, split))]
-        return next(
-            number
-            for number, tiling in zip(lies, tilings, strict=True)
-            if not tiling.split and _inside(self.mesh, need, tiling.cut)
-        )
+        return next(n for n in lies if _inside(self.mesh, need, self.buffers[n].tiling.cut))
 
     def add_output(self, vertex: Vertex) -> None:
         """Where an output is gathered from."""
@@ -201,35 +203,18 @@ def _inside(mesh: Mesh, cut: Cut, held: Cut) -> bool:
     return bool(overlaps(mesh, [held], [cut])[0, 0] == totals(mesh, [cut])[0])
 
 
-def _axes(view: View, decision: Decision) -> tuple[tuple[int, ...], int]:
-    """The axes of each label, as bits, and those that are summed over."""
-    axes = [0] * len(view.labels)
-    for axis, label in enumerate(decision.assignment):
-        if label >= 0:
-            axes[label] |= 1 << axis
-    summed = 0
-    for label in view.aggregated:
-        summed |= axes[label]
-    return tuple(axes), summed
-
-
-def _tile(view: View, axes: Sequence[int]) -> Cut:
-    """The cut in which a vertex computes its result."""
-    return tuple(
-        span_of(dim, 0 if (i := view.index(dim)) is None else axes[i]) for dim in view.output
-    )
-
-
 def _with_frees(making: _Making) -> list[Step]:
     """The steps, each followed by the release of what nobody reads after it.
 
-    Inputs stay: they belong to whoever gave them, and are there for the next run.
+    Inputs stay: they belong to whoever gave them, and are there for the next run. Tied ones do not:
+    in the next run a result stands in for them.
     """
     last = last_uses(making.buffers, making.steps)
     kept = set(making.outputs.values())
     dead: dict[int, list[int]] = {}
     for buffer in making.buffers:
-        if buffer.role is not Role.GIVEN and buffer.number not in kept:
+        stays = buffer.role is Role.GIVEN and buffer.tensor not in making.plan.tie
+        if not stays and buffer.number not in kept:
             dead.setdefault(last[buffer.number], []).append(buffer.number)
     found: list[Step] = []
     for number, step in enumerate(making.steps):

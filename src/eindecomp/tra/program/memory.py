@@ -1,9 +1,10 @@
 """The memory model: what a device holds at every step of a program.
 
-Inputs are held throughout. A result is held from the step that makes it to the last one that reads
-it, outputs to the end; so are its second layout and its partial results. What a reader has fetched
-is an array of its own unless it lies inside what the device holds anyway: then it is a view. A
-reduction works on two blocks beside the partial results: the sum so far, and what has just arrived.
+Inputs are held throughout, tied ones until they are last read. A result is held from the step that
+makes it to the last one that reads it, outputs to the end; so are its second layout and its partial
+results. What a reader has fetched is an array of its own unless it lies inside what the device
+holds anyway: then it is a view. A reduction works on two blocks beside the partial results: the sum
+so far, and what has just arrived.
 """
 
 from __future__ import annotations
@@ -63,6 +64,12 @@ def peak_of(changes: Iterable[Change]) -> Peak:
 def peak_on(program: Program, device: int) -> Peak:
     """The most that a device holds at once."""
     return peak_of(_changes(program, device))
+
+
+def fullest(program: Program) -> Peak:
+    """The most that any device holds at once."""
+    peaks = (peak_on(program, device) for device in range(program.devices))
+    return max(peaks, key=lambda peak: peak.bytes)
 
 
 def _changes(program: Program, device: int) -> Iterator[Change]:

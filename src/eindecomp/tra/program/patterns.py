@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import is_plain, nested_axes, parts_of, used_axes
+from eindecomp.planner.space.cut import is_plain, pieces_by, used_axes
 from eindecomp.planner.space.overlaps import moved
+from eindecomp.planner.space.pieces import CEIL
 
 if TYPE_CHECKING:
     from eindecomp.planner.space.cut import Cut, Span
@@ -92,7 +93,7 @@ def _collective(mesh: Mesh, held: Cut, wanted: Cut) -> Gathered | Exchanged | No
     for dimension, (ours, theirs) in enumerate(zip(held, wanted, strict=True)):
         if not _comparable(mesh, ours, theirs):
             return None
-        before, after = nested_axes(mesh, ours), nested_axes(mesh, theirs)
+        before, after = ours.axes, theirs.axes
         shared = min(len(before), len(after))
         if before[:shared] != after[:shared]:
             return None
@@ -115,7 +116,16 @@ def _comparable(mesh: Mesh, ours: Span, theirs: Span) -> bool:
         return False
     if (ours.units, ours.scale) == (theirs.units, theirs.scale):
         return True
-    return all(span.units % parts_of(mesh, span.axes | span.inner) == 0 for span in (ours, theirs))
+    return all(span.units % pieces_by(mesh, span.axes) == 0 for span in (ours, theirs))
+
+
+def _same_grid(mesh: Mesh, ours: Span, theirs: Span) -> bool:
+    """Whether two spans that are comparable have the same pieces, in whatever order of axes."""
+    parts = pieces_by(mesh, ours.axes)
+    if mesh.pieces == CEIL and ours.units % parts:
+        # Chunks of chunks depend on how many there are at each level.
+        return [mesh.sizes[a] for a in ours.axes] == [mesh.sizes[a] for a in theirs.axes]
+    return parts == pieces_by(mesh, theirs.axes)
 
 
 def _permutation(mesh: Mesh, held: Cut, wanted: Cut) -> Permuted | PointToPoint:
@@ -125,6 +135,6 @@ def _permutation(mesh: Mesh, held: Cut, wanted: Cut) -> Permuted | PointToPoint:
     for ours, theirs in zip(held, wanted, strict=True):
         if not _comparable(mesh, ours, theirs):
             return PointToPoint()
-        if parts_of(mesh, ours.axes | ours.inner) != parts_of(mesh, theirs.axes | theirs.inner):
+        if not _same_grid(mesh, ours, theirs):
             return PointToPoint()
     return Permuted()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.work import operations
 from eindecomp.planner.space.cut import parts_of
-from eindecomp.planner.space.overlaps import moved, totals
+from eindecomp.planner.space.overlaps import moved
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.row import DeviceRow, row_of
 from eindecomp.tra.program.steps import (
@@ -78,9 +78,6 @@ class Program:
         match step:
             case Move():
                 source, into = self.buffers[step.source].tiling, self.buffers[step.into]
-                if source.split:  # the shares of what is wanted
-                    tile = int(totals(self.mesh, [into.tiling.cut])[0])
-                    return into.item * (tile - source.elements(self.mesh))
                 return into.item * int(moved(self.mesh, [source.cut], [into.tiling.cut])[0, 0])
             case ReduceScatter():
                 source = self.buffers[step.source]
@@ -96,7 +93,8 @@ class Program:
     @cached_property
     def operations(self) -> int:
         """The scalar operations of all vertices that are computed."""
-        return sum(operations(self.graph, self.graph[name]) for name in self.bytes_by_vertex)
+        computed = (step.vertex for step in self.steps if isinstance(step, Compute))
+        return sum(operations(self.graph, self.graph[name]) for name in computed)
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -114,12 +112,12 @@ class Program:
 
     @cached_property
     def bytes_by_vertex(self) -> dict[str, int]:
-        """The bytes that are moved for each vertex."""
-        found = {step.vertex: 0 for step in self.steps if isinstance(step, Compute)}
+        """The bytes that are moved for each vertex, and for inputs that have a second layout."""
+        found = Counter({step.vertex: 0 for step in self.steps if isinstance(step, Compute)})
         for step in self.steps:
             if isinstance(step, Move | ReduceScatter | AllGather):
                 found[step.vertex] += self.moved_by(step)
-        return found
+        return dict(found)
 
     @cached_property
     def moved(self) -> int:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import Cut, is_plain, nested_axes, parts_of, span_of, used_axes
+from eindecomp.planner.space.cut import Cut, is_plain, parts_of, span_of, used_axes
 from eindecomp.planner.space.overlaps import totals
+from eindecomp.planner.space.pieces import piece_ends
 from eindecomp.planner.space.view import Dim
 from eindecomp.tra.boxes import Box, shares
 
@@ -96,17 +97,17 @@ def box_on(mesh: Mesh, cut: Cut, device: int) -> Box:
 def index_of(mesh: Mesh, span: Span, place: list[int]) -> int:
     """Which piece of a dimension belongs to these coordinates."""
     index = 0
-    for axis in nested_axes(mesh, span):
+    for axis in span.axes:
         index = index * mesh.sizes[axis] + place[axis]
     return index
 
 
 def ends(mesh: Mesh, span: Span, index: int) -> tuple[int, int]:
     """Where a piece of a dimension begins and ends."""
-    parts = parts_of(mesh, span.axes | span.inner)
-    if parts == 1:
+    if not span.axes:
         return span.start, span.stop
-    low, high = (k * span.units // parts for k in (index, index + 1))
+    sizes = [mesh.sizes[axis] for axis in span.axes]
+    low, high = piece_ends(mesh.pieces, span.units, sizes, index)
     return span.start + span.scale * low, span.start + span.scale * high
 
 
@@ -117,4 +118,4 @@ def replicated_axes(mesh: Mesh, cut: Cut) -> int:
 
 def uncut(shape: Sequence[int]) -> Cut:
     """The cut that gives every device the whole tensor."""
-    return tuple(span_of(Dim(None, 0, size), 0) for size in shape)
+    return tuple(span_of(Dim(None, 0, size)) for size in shape)

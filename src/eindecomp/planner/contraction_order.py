@@ -1,0 +1,232 @@
+"""Chooses the order of contractions together with the plan.
+
+The usual order is planned first. Of every other one a lower bound is found by numbers of pieces
+alone; those whose bound is below the best cost so far are planned, the most promising ones first.
+The bound of the whole is the least of all bounds. Where orders are too many to consider all
+of them, one contraction is ordered anew at a time, until that does not help any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import EinDecompError, InfeasibleError, PlanError
+from eindecomp.planner.minimize_movement import minimize_movement, relaxed_bound
+from eindecomp.planner.options import check_countable
+from eindecomp.planner.plan import Orders, unproved
+from eindecomp.planner.search.contractions import Contractions
+from eindecomp.planner.search.work_limit import WorkLimit
+from eindecomp.planner.space.viable import viable_parts
+from eindecomp.planner.space.view import view_of
+from eindecomp.solve.solution import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.orders import Order
+    from eindecomp.planner.options import Options
+    from eindecomp.planner.plan import Chosen
+
+State = tuple["Order", ...]
+"""An order for each contraction."""
+
+MOST_PLANNED = 500  # the most vertices of a graph that is planned in several orders
+MOST_STATES = 3000  # the most combinations of orders that are all considered
+_FIRST = 0.8  # fraction of the time for the first plan, if there are others
+_TIME = (10.0, 2.0)  # seconds for other orders, or so many times the first plan's
+_TIME_MERGED = (4.0, 0.5)  # the same where products that were written one by one are reordered
+_LEAST_LEFT, _RELAX = 1.0, 4.0  # no bound is begun with less time; and the least limit on its time
+_AT_ONCE = 1  # of the states that store the least, how many are planned before others are bounded
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """The graph in the order that was chosen, its plan, and among how many orders it was."""
+
+    graph: Graph
+    chosen: Chosen
+    orders: Orders | None = None
+
+
+def minimize_with_order(graph: Graph, options: Options, work: float) -> Ordered:
+    """The best plan over all orders of contractions within the limit on work.
+
+    `graph` is the graph as written; that of the options is its usual rewritten form.
+    """
+    if len(options.graph.vertices) > MOST_PLANNED:
+        return Ordered(options.graph, minimize_movement(options))
+    limit = inf if options.objective == "time" else work
+    contractions = Contractions.of(graph, options.graph, {*options.rules.pinned}, limit)
+    if not contractions.orderings:
+        return Ordered(options.graph, minimize_movement(options))
+    search = _OrderSearch(options, contractions)
+    best = search.run()
+    bound = min(min(search.bounds.values()), best.chosen.costs.total)
+    best = replace(best, chosen=replace(best.chosen, bound=bound))
+    if options.solver == "exact" and bound < best.chosen.costs.total * (1 - _ROUNDING):
+        raise unproved(best.chosen.costs.total, bound)
+    return best
+
+
+@dataclass
+class _OrderSearch:
+    """The states that were considered, and the best plan so far."""
+
+    options: Options
+    contractions: Contractions
+    bounds: dict[State, float] = field(default_factory=dict[State, float])
+    """A bound on the cost of every plan of each state that was considered."""
+    best: tuple[State, Ordered] | None = None
+    first_error: EinDecompError | None = None
+    started: float = field(default_factory=monotonic)
+    deadline: float = inf
+
+    @property
+    def cost(self) -> float:
+        """The cost of the best plan so far."""
+        return inf if self.best is None else self.best[1].chosen.costs.total
+
+    def run(self) -> Ordered:
+        """Plan the usual order, then others that may be better."""
+        orders = self.contractions
+        first = tuple(ordering.first for ordering in orders.orderings)
+        several = orders.different > 1
+        limit = self.options.time_limit
+        self._plan(first, self._options(first, limit * (_FIRST if several else 1)))
+        now = monotonic()
+        least, times = _TIME_MERGED if orders.merged else _TIME
+        left = max(self.started + limit - now, (1 - _FIRST) * limit)  # if the first overran
+        self.deadline = now + min(left, max(least, times * (now - self.started)))
+        complete = orders.complete and orders.different <= MOST_STATES
+        if not several or self.cost <= 0:  # nothing costs less than nothing
+            complete = orders.complete
+        elif complete:
+            states = orders.states()
+            self._consider(states[:_AT_ONCE])
+            complete = self._consider(states)
+        else:
+            self._descend(first)
+        if self.best is None:
+            assert self.first_error is not None  # noqa: S101 - or there would be a plan
+            raise self.first_error
+        return self._ordered(self.best[0], self.best[1], complete=complete)
+
+    def _ordered(self, state: State, ordered: Ordered, *, complete: bool) -> Ordered:
+        """The best plan, chosen among the orders about which no less is known than about its own.
+
+        An order that could not be bounded as well in the time there is does not count.
+        """
+        own = self.bounds[state]
+        kept = {other: bound for other, bound in self.bounds.items() if bound >= own}
+        complete = complete and len(kept) == len(self.bounds)
+        self.bounds = kept
+        count = self.contractions.count if complete else len(self.bounds)
+        assert ordered.orders is not None  # noqa: S101 - every plan of an order has it
+        return replace(ordered, orders=Orders(count, complete, ordered.orders.most))
+
+    def _consider(self, states: Iterable[State]) -> bool:
+        """Plan the states whose bound is below the best cost, from the lowest bound up.
+
+        Returns whether there was time for all; those for which there was none do not count.
+        """
+        complete = True
+        found: list[tuple[float, int, State, Options]] = []
+        for number, state in enumerate(states):
+            if state in self.bounds:
+                continue
+            if self.cost <= 0:
+                break
+            if (left := self.deadline - monotonic()) < _LEAST_LEFT:
+                complete = False
+                break
+            options = self._options(state, max(left, _RELAX))
+            if options is not None:
+                self.bounds[state] = relaxed_bound(options)
+                found.append((self.bounds[state], number, state, options))
+        for k, (bound, _, state, options) in enumerate(sorted(found, key=lambda each: each[:2])):
+            left = self.deadline - monotonic()
+            if not self._may_be_better(bound):
+                break
+            if left <= 0:
+                del self.bounds[state]
+                complete = False
+                continue
+            self._tell(f"order {k + 1} of {len(found)}")
+            self._plan(state, replace(options, time_limit=max(left / 2, min(left, 1.0))))
+        return complete
+
+    def _descend(self, state: State) -> None:
+        """Change the order of one contraction at a time, in all that are alike, while it helps."""
+        orderings = self.contractions.orderings
+        alike: dict[object, list[int]] = {}
+        for k, ordering in enumerate(orderings):
+            alike.setdefault(ordering.key, []).append(k)
+        before = inf
+        while self.cost < before and monotonic() < self.deadline:
+            before = self.cost
+            for places in alike.values():
+                state = state if self.best is None else self.best[0]
+                own = orderings[places[0]]
+                listed = [*own.orders]
+                if not own.complete:
+                    listed += own.contraction.near(state[places[0]], own.limit)
+                self._consider(
+                    tuple(order if k in places else kept for k, kept in enumerate(state))
+                    for order in dict.fromkeys(listed)
+                )
+
+    def _may_be_better(self, bound: float) -> bool:
+        return bound < self.cost - _ROUNDING * abs(self.cost) if self.cost < inf else True
+
+    def _options(self, state: State, time_limit: float) -> Options | None:
+        """What is asked of one state; None if it cannot be cut within the limit on work."""
+        named = zip(self.contractions.orderings, state, strict=True)
+        graph, most = self.contractions.ordered({own.name: order for own, order in named})
+        exact = self.options.solver == "exact"
+        options = replace(
+            self.options,
+            graph=graph,
+            restriction=WorkLimit(most) if most else self.options.restriction,
+            solver="auto" if exact else self.options.solver,
+            time_limit=time_limit,
+        )
+        mesh = options.mesh
+        try:
+            check_countable(graph, mesh)
+            for name in most:
+                view = view_of(graph, graph[name])
+                rows = viable_parts(view.sizes, mesh.sizes, even=mesh.cuts_evenly)
+                if not WorkLimit(most)(graph[name], view, rows, mesh).any():
+                    return None
+        except PlanError:
+            return None  # too many bytes, or too many ways to cut a vertex, to count
+        return options
+
+    def _plan(self, state: State, options: Options | None) -> None:
+        if options is None:
+            return
+        if self.best is not None:
+            options = replace(options, on_event=None)
+        try:
+            chosen = minimize_movement(options)
+        except (PlanError, InfeasibleError) as error:
+            self.first_error = self.first_error or error
+            return
+        self.bounds[state] = max(self.bounds.get(state, 0), chosen.bound)
+        if self._may_be_better(chosen.costs.total):
+            limit = options.restriction
+            orders = Orders(1, True)
+            if isinstance(limit, WorkLimit):
+                orders = replace(orders, most=limit.most)
+            self.best = state, Ordered(options.graph, chosen, orders)
+
+    def _tell(self, stage: str) -> None:
+        on_event = self.options.on_event
+        if on_event is not None:
+            bound = min(self.bounds.values())
+            on_event(Progress(monotonic() - self.started, stage, self.cost, bound))

@@ -1,0 +1,238 @@
+"""The fewest seconds that a plan can take, by numbers of pieces on each level of the mesh.
+
+A *level* is a run of neighbouring axes that are alike: of one size, bandwidth and latency. How many
+axes of each level cut a label decides what computing and reducing take, and bounds what fetching
+takes: devices that agree on all outer levels form a group, and what a group needs and does not hold
+must cross these levels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from math import log
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from eindecomp.planner.costs.infinite import infinite_where
+from eindecomp.planner.costs.least_bytes import LeastBytes, PieceCount, PieceCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.costs.seconds import PriceInSeconds
+    from eindecomp.planner.space.choices import Choices
+    from eindecomp.planner.space.mesh import Mesh
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+_ROUNDING = 1e-12
+
+
+class Link(NamedTuple):
+    """The axes of one level: their size and number, and what each of them carries."""
+
+    size: int
+    axes: int
+    bandwidth: float
+    latency: float
+
+
+def links_of(mesh: Mesh, machine: Machine) -> tuple[Link, ...]:
+    """The levels of a mesh, outermost first."""
+    axes = [
+        (size, machine.bandwidth_of(name), machine.latency_of(name))
+        for name, size in zip(mesh.names, mesh.sizes, strict=True)
+    ]
+    runs = [(kind, len(list(run))) for kind, run in groupby(axes)]
+    return tuple(Link(size, n, bandwidth, latency) for (size, bandwidth, latency), n in runs)
+
+
+@dataclass(frozen=True)
+class LeastSeconds:
+    """The fewest seconds that anything can take, whichever axes of a level cut which labels."""
+
+    price: PriceInSeconds
+    _reduced: dict[object, tuple[Choices, Any]] = field(
+        default_factory=dict[Any, Any], compare=False, repr=False
+    )
+    """What was asked before; equal layers have the same choices."""
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh that things move on."""
+        return self.price.mesh
+
+    def on(self, mesh: Mesh) -> LeastSeconds:
+        """The same prices on another mesh."""
+        return LeastSeconds(self.price.on(mesh))
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """The levels of the mesh."""
+        return links_of(self.mesh, self.price.machine)
+
+    @property
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """The sizes of the axes of each level."""
+        return tuple((link.size,) * link.axes for link in self.links)
+
+    def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
+        """What must cross the outer levels, over the widest link that it could cross."""
+        total = LeastBytes(self.mesh).needed(needed).astype(np.float64)[None]
+        seconds = np.zeros((len(held), len(needed)))
+        before, crossed = np.zeros(seconds.shape), np.zeros(seconds.shape)
+        even = self._are_even(held, needed)
+        pace, latency = np.inf, np.inf
+        for level, link in enumerate(self.links):
+            # What misses here may have come through any link further out.
+            pace, latency = min(pace, 1 / link.bandwidth), min(latency, link.latency)
+            shared = self._shared(held, needed, level)
+            if level == len(self.links) - 1:
+                shared = shared / np.where(
+                    even, float(link.size) ** _apart(held, needed, link.size), 1.0
+                )
+            missing = np.maximum(np.maximum(total - shared, 0), before)
+            seconds += (missing - before) * (item / self.mesh.devices) * pace
+            axes = np.maximum(_crossed(total, missing, link.size, even), crossed)
+            seconds += (axes - crossed) * latency
+            before, crossed = missing, axes
+        return seconds * (1 - _ROUNDING)
+
+    def _are_even(
+        self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts]
+    ) -> NDArray[np.bool_]:
+        """Where pieces are named by coordinates as numbers are by digits, all of the same base."""
+        alike = len(set(self.mesh.sizes)) <= 1
+        even = np.full((len(held), len(needed)), alike, dtype=bool)
+        for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+            whole = np.array([side.stop for side in ours])[:, None] == [s.stop for s in theirs]
+            own, other = ([s.units % s.parts == 0 for s in sides] for sides in (ours, theirs))
+            even &= whole & np.logical_and.outer(own, other)
+        return even
+
+    def _shared(
+        self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], level: int
+    ) -> Floats:
+        """The most elements that devices can need and find in their group, summed."""
+        shared = np.full((len(held), len(needed)), float(self.mesh.devices))
+        for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+            own, _ = _of_group(ours, level)
+            other, inner = _of_group(theirs, level)
+            shared *= np.minimum(own[:, None], other[None]) / inner[None]
+        return shared
+
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+        """The same whichever axes of a level are chosen."""
+        key = (id(choices), elements, partial, item)
+        if key not in self._reduced:
+            self._reduced[key] = choices, self._reduce_scatter(choices, elements, partial, item)
+        return self._reduced[key][1]
+
+    def _reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+        summed, spread = self._summed(choices)
+        view = choices.view
+        out = [i for i in range(len(view.labels)) if i not in view.aggregated]
+        tiles: Ints = np.maximum(choices.parts[:, out].prod(axis=1), 1)
+        size: Floats = (elements * partial / tiles)[:, None]
+        seconds = np.zeros(choices.reduced.shape)
+        for level, link in reversed(list(enumerate(self.links))):
+            ways = link.size
+            for turn in range(link.axes):
+                takes = summed[:, level, None] > turn
+                cost = link.latency * (ways - 1) + size * (ways - 1) / ways / link.bandwidth
+                seconds += np.where(takes, cost, 0.0)
+                size = size / np.where(takes, ways, 1)
+        size = size * (item / partial)
+        for level, link in enumerate(self.links):
+            ways = link.size
+            for turn in range(link.axes):
+                takes = summed[:, level, None] - spread[:, :, level] > turn
+                cost = link.latency * (ways - 1) + size * (ways - 1) / link.bandwidth
+                seconds += np.where(takes, cost, 0.0)
+                size = size * np.where(takes, ways, 1)
+        return infinite_where(choices.reduced < 0, seconds * (1 - _ROUNDING))
+
+    def _summed(self, choices: Choices) -> tuple[Ints, Ints]:
+        """Axes of each level that a vector sums over, and those that then cut each home further."""
+        levels = len(self.links)
+        base = np.log([link.size for link in self.links])
+        rows: Any = np.array(choices.assignments, dtype=np.float64)
+        rows = rows.reshape(len(choices.assignments), len(choices.view.labels), levels)
+        axes = np.rint(np.log(rows) / base).astype(np.int64)
+        aggregated = list(choices.view.aggregated)
+        dims = [i for dim in choices.view.output if (i := choices.view.index(dim)) is not None]
+        homes: Any = choices.homes
+        pieces = np.array(
+            [[1] * levels if not home else _levels(home, levels) for home in homes],
+            dtype=np.float64,
+        ).reshape(len(homes), levels)
+        placed = np.rint(np.log(pieces) / base).astype(np.int64)
+        return axes[:, aggregated].sum(axis=1), placed[None] - axes[:, dims].sum(axis=1)[:, None]
+
+    def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
+        """The same whichever axes are chosen."""
+        return self.price.compute(vertex, choices, items) * (1 - _ROUNDING)
+
+    def held(self, cuts: Sequence[PieceCounts], item: int) -> Any:
+        """As for bytes."""
+        return LeastBytes(self.mesh).held(cuts, item)
+
+
+def _levels(sides: PieceCounts, levels: int) -> list[int]:
+    """Into how many pieces the axes of each level cut a tensor."""
+    pieces = [1] * levels
+    for side in sides:
+        for level, n in enumerate(side.levels):
+            pieces[level] *= n
+    return pieces
+
+
+def _of_group(sides: Sequence[PieceCount], level: int) -> tuple[Floats, Floats]:
+    """What a group has of a dimension, at most, and in how many pieces."""
+    elements: list[int] = []
+    pieces: list[int] = []
+    for side in sides:
+        inner = 1
+        for n in side.levels[level + 1 :]:
+            inner *= n
+        tile = -(-side.units // side.parts) * side.scale
+        elements.append(min(side.stop, inner * tile))
+        pieces.append(inner)
+    return np.array(elements, dtype=np.float64), np.array(pieces, dtype=np.float64)
+
+
+def _crossed(total: Floats, missing: Floats, size: int, even: NDArray[np.bool_]) -> Floats:
+    """The axes that are crossed, at least: one where something misses.
+
+    Where pieces are even, devices that agree on one more axis find as much as those before them did
+    or, of n coordinates of that axis, at least one n-th of it.
+    """
+    found = np.maximum(total - missing, _ROUNDING * np.maximum(total, 1))
+    times = np.ceil(np.log(np.maximum(total, 1) / found) / np.log(size) - 1e-6)
+    some = missing > _ROUNDING * total
+    return np.where(some, np.where(even, np.maximum(times, 1), 1.0), 0.0)
+
+
+def _apart(held: Sequence[PieceCounts], needed: Sequence[PieceCounts], size: int) -> Ints:
+    """How many coordinates of a device must be equal for it to hold what it needs, at least.
+
+    Digits of both pieces that stand for axes of different levels make two coordinates equal; of
+    equalities that close a cycle, half are for nothing, at most.
+    """
+    base, equal = log(size), np.zeros((len(held), len(needed)))
+    for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+        own, other = (
+            np.array([[log(n) / base for n in side.levels] for side in sides])
+            for sides in (ours, theirs)
+        )
+        both = np.minimum(own.sum(axis=1)[:, None], other.sum(axis=1)[None])
+        equal += both - np.minimum(own[:, None], other[None]).sum(axis=2)
+    return np.ceil(np.maximum(equal, 0) / 2 - 1e-6).astype(np.int64)

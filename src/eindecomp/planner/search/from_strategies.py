@@ -1,0 +1,133 @@
+"""Plans that start from named strategies, where the search from nothing is slow or is not proved.
+
+State couples the beginning of a step with its end: the search for a first plan has to consider all
+of it at once, whereas a strategy leaves little to choose, and improving what it leads to is quick.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.graph.ops import Input
+from eindecomp.planner.search.blocks import block_sizes, choose_by_blocks, improve
+from eindecomp.planner.search.choose import choose
+from eindecomp.planner.search.relaxation import Relaxed
+from eindecomp.planner.search.solve import solve
+from eindecomp.planner.space.decision import decided_choices
+from eindecomp.planner.space.strategy import SquareRoot, Strategy, applicable, strategy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.search.search import Outcome, Search
+    from eindecomp.planner.space.choices import Choices
+    from eindecomp.planner.space.view import View
+
+_LEAST_TIME = 0.5  # seconds that another search needs at least
+_START = 0.4  # fraction of the time for plans to start from
+_IMPROVE = 0.5  # fraction of the rest for improving them
+
+
+def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> Outcome:
+    """The better of an outcome that is not proved optimal and what named strategies lead to.
+
+    A strategy restricts every vertex, so that a search under it looks elsewhere; what it finds is a
+    plan like any other.
+    """
+    best, named = outcome, _restricted(search)
+    starts = _starts(named, _part(deadline, _START))
+    for name, start in sorted(starts.items(), key=lambda each: each[1].rank):
+        if best.cost <= outcome.bound:
+            break
+        best = min(best, replace(start, bound=outcome.bound), key=lambda each: each.rank)
+        left = _part(deadline, _IMPROVE) - monotonic()
+        if left < _LEAST_TIME:
+            continue
+        search.tell(name, best.cost)
+        with suppress(UnsolvedError, PlanError):
+            other = choose(named[name], Relaxed(outcome.bound), left)
+            best = min(best, replace(other, bound=outcome.bound), key=lambda each: each.rank)
+    return best
+
+
+def start_from_strategies(search: Search, bound: float, deadline: float) -> Outcome | None:
+    """The best plan that improving a named strategy leads to, within a fraction of the time.
+
+    With a memory limit, plans are sought without it first and then made to fit.
+    """
+    search = replace(search, bound=bound)
+    free = replace(search, memory=None)
+    found = _starts(_restricted(free, ("sqrt",)), _part(deadline, _START))
+    if not found:
+        return None
+    starts = sorted(found.values(), key=lambda each: each.rank)
+    sizes = block_sizes(free)
+    hurried = replace(free, deadline=_part(deadline, _IMPROVE))
+    best = improve(hurried, starts[0], bound, sizes)
+    if search.memory is None:
+        return replace(best, bound=bound)
+    fitting = within_memory(search, best)
+    if fitting is None:
+        others = (within_memory(search, start) for start in starts)
+        fitting = next((start for start in others if start is not None), None)
+        if fitting is not None:
+            limited = replace(search, deadline=_part(deadline, _IMPROVE))
+            fitting = improve(limited, fitting, bound, block_sizes(search))
+    return None if fitting is None else replace(fitting, bound=bound)
+
+
+def _starts(named: Mapping[str, Search], deadline: float) -> dict[str, Outcome]:
+    """What each strategy leads to block by block; all are tried, however little time is left."""
+    found: dict[str, Outcome] = {}
+    for number, (name, search) in enumerate(named.items()):
+        now = monotonic()
+        left = max((deadline - now) / (len(named) - number), _LEAST_TIME)
+        search.tell(name, min((each.cost for each in found.values()), default=inf))
+        with suppress(UnsolvedError, PlanError):
+            hurried = replace(search, deadline=now + left)
+            found[name] = choose_by_blocks(hurried, block_sizes(hurried))
+    return found
+
+
+def within_memory(search: Search, outcome: Outcome) -> Outcome | None:
+    """The same with second layouts that fit into memory; None if there is no such plan."""
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        if isinstance(vertex.op, Input) and vertex.name not in outcome.decisions:
+            return search.every_choice(vertex, view)
+        return decided_choices(view, search.mesh, outcome.decisions[vertex.name])
+
+    with suppress(UnsolvedError, PlanError):
+        return solve(search, of)
+    return None
+
+
+def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search]:
+    """The search under each named strategy that applies, each distinct one once.
+
+    State that is replicated costs no less than state that is cut and gathered once, and would be
+    computed by several devices, so that where it lies is left open.
+    """
+    graph, mesh = search.graph, search.mesh
+    named: dict[Strategy | SquareRoot, str] = {}
+    for name in applicable(graph, mesh.devices, without, stateful=bool(search.rules.tie)):
+        strategy = strategy_of(name, graph, mesh.devices)
+        if isinstance(strategy, Strategy) and strategy.state == "replicated":
+            strategy = replace(strategy, state="free")
+        named.setdefault(strategy, name)
+    return {
+        name: replace(search, restriction=strategy, rules=strategy.rules(graph, mesh, search.rules))
+        for strategy, name in named.items()
+    }
+
+
+def _part(deadline: float, part: float) -> float:
+    """The end of a fraction of the time that is left."""
+    now = monotonic()
+    return now + part * max(deadline - now, 0)

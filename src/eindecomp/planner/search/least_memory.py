@@ -1,0 +1,170 @@
+"""The relaxed problem within a memory limit: a Lagrangian bound with one price of memory.
+
+At whichever step, inputs and the results that are alive then must fit. Charging a price for each
+byte of them and giving back as much for each byte of the limit bounds what every plan costs that
+fits. The best price is found by cutting planes: the bound is concave in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.graph.ops import Input
+from eindecomp.planner.space.view import is_planned
+from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.solve.problem.arrays import INFINITE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from eindecomp.planner.model.movement import MovementModel
+    from eindecomp.solve import Problem
+
+    Ints = NDArray[np.int64]
+
+_TURNS = 12  # prices that are tried
+_CLOSE = 1e-3  # of the bound: what a further price must be able to add
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A bound on all plans within a memory limit, and the choices at prices around the best."""
+
+    bound: float
+    choices: list[Any]
+
+
+@dataclass(frozen=True)
+class _Point:
+    """What a price leads to: the bound there, and the best choice's cost and memory."""
+
+    price: float
+    bound: float
+    cost: float
+    used: int
+    choice: Any
+
+
+def limited(model: MovementModel, memory: int, deadline: float) -> Limited:
+    """Bound the relaxed problem within a limit on each device's memory."""
+    problem = model.problem()
+    usage = _usage(model)
+    free = _solved(problem, usage, memory, 0.0, deadline)
+    if free is None or free.used <= memory:
+        return Limited(0 if free is None else free.bound, [] if free is None else [free.choice])
+    best, over, under = free.bound, free, None
+    price = (abs(free.cost) + 1) / max(memory, 1)
+    for _ in range(_TURNS):
+        point = _solved(problem, usage, memory, price, deadline)
+        if point is None or monotonic() > deadline:
+            break
+        best = max(best, point.bound)
+        if point.used > memory:
+            over = point
+        else:
+            under = point
+        if under is None:
+            price *= 4
+            continue
+        # Where the lines of the two choices meet, no price between them can bound better.
+        meet = (under.cost - over.cost) / max(over.used - under.used, 1)
+        value = over.cost + meet * (over.used - memory)
+        if value <= best * (1 + _CLOSE) or meet in (over.price, under.price):
+            break
+        price = meet
+    around = [point.choice for point in (under, over) if point is not None]
+    return Limited(best, around)
+
+
+def _solved(
+    problem: Problem, usage: Ints, memory: int, price: float, deadline: float
+) -> _Point | None:
+    """The bound at one price; None if nothing was found in time."""
+    unary = problem.floats(problem.unary) + price * usage
+    unary = np.where(problem.unary == INFINITE, inf, unary) if problem.integral else unary
+    tables = problem.floats(problem.tables)
+    factors = tuple(replace(f, table=problem.floats(f.table)) for f in problem.factors)
+    charged = replace(problem, unary=unary, tables=tables, factors=factors)
+    bounding = Bounding.of(charged, deadline)
+    if bounding.levels:
+        bounding.tighten(inf, deadline, levels=1)
+    if bounding.choice is None:
+        return None
+    at = problem.offset[:-1] + bounding.choice
+    used, cost = int(usage[at].sum()), problem.cost_of(bounding.choice)
+    bound = (bounding.value - price * memory) * (1 - _ROUNDING)
+    return _Point(price, bound, float(cost), used, bounding.choice)
+
+
+def _usage(model: MovementModel) -> Ints:
+    """What each choice makes a device hold at the fullest step, packed like unary costs."""
+    usage = [np.zeros(len(own), dtype=np.int64) for own in model.tables.unary]
+    _add_inputs(model, usage)
+    _add_results(model, usage)
+    return np.concatenate([np.zeros(0, dtype=np.int64), *usage])
+
+
+def _fullest(model: MovementModel, cuts: Any, item: int) -> Ints:
+    """The bytes of each cut on a device that has the largest piece."""
+    return model.price.held(cuts, item) // model.price.mesh.devices
+
+
+def _add_inputs(model: MovementModel, usage: list[Ints]) -> None:
+    """Inputs are held throughout: in their home or, free ones, as some reader needs them."""
+    readers: dict[str, list[tuple[str, Any]]] = {}
+    for name, site in model.sites.items():
+        for source, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
+            vertex = model.graph[source]
+            if reads is None or not isinstance(vertex.op, Input):
+                continue
+            if not model.rules.has_home(vertex):
+                readers.setdefault(source, []).append((name, reads))
+    for source, reading in readers.items():
+        item = model.graph[source].dtype.itemsize
+        for name, reads in reading:
+            flags = 1 << len(model.sites[name].shared)
+            # The largest piece that anyone needs is at least the mean.
+            sizes = _fullest(model, reads.cuts, item) // len(reading)
+            own = usage[model.assign[name]]
+            own += np.repeat(sizes[reads.of], flags)
+    for name, site in model.sites.items():
+        if isinstance(site.vertex.op, Input):
+            _add_home(model, name, usage)
+
+
+def _add_results(model: MovementModel, usage: list[Ints]) -> None:
+    """The results that are alive at one step: the one at which they are largest."""
+    computed = [name for name, site in model.sites.items() if is_planned(site.vertex)]
+    if not computed:
+        return
+    steps = {name: t for t, name in enumerate(computed)}
+    outputs = {vertex.name for vertex in model.graph.outputs}
+    last = dict(steps)
+    for name, t in steps.items():
+        last.update({source: t for source in model.graph[name].inputs if source in steps})
+    last.update({name: len(steps) - 1 for name in outputs if name in steps})
+    alive = np.zeros(len(steps) + 1)
+    for name, t in steps.items():
+        size = model.graph[name].elements * model.graph[name].dtype.itemsize
+        alive[t] += size
+        alive[last[name] + 1] -= size
+    step = int(np.argmax(np.cumsum(alive)[:-1]))
+    for name, t in steps.items():
+        if t <= step <= last[name]:
+            _add_home(model, name, usage)
+
+
+def _add_home(model: MovementModel, name: str, usage: list[Ints]) -> None:
+    site = model.sites[name]
+    sizes = _fullest(model, site.choices.homes, site.vertex.dtype.itemsize)
+    if name in model.home:
+        usage[model.home[name]] += sizes
+    else:
+        flags = 1 << len(site.shared)
+        usage[model.assign[name]] += np.repeat(sizes[site.home_of], flags)

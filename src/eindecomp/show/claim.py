@@ -1,0 +1,68 @@
+"""What a plan claims: how good it is, among which plans, and what its cost leaves out."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from eindecomp.planner.costs.objectives import may_repeat
+from eindecomp.planner.space.layout_rules import read_tensors
+from eindecomp.show.words import exact, is_proved, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eindecomp.planner.plan import Plan
+
+_PIECES = {"balanced": "", "even": ", in equal pieces", "ceil": ", in chunks of the ceiling"}
+
+
+def claim(plan: Plan) -> str:
+    """How close to optimal a plan is, and of what, in one sentence."""
+    among = "; ".join(_space(plan))
+    if is_proved(plan.gap):
+        return f"Proved optimal among: {among}."
+    bound = exact(plan.bound, plan.objective)
+    return f"Proved: none costs less than {bound}, gap {percent(plan.gap)}, among: {among}."
+
+
+def _space(plan: Plan) -> Iterator[str]:
+    """What the plans have in common among which it was chosen."""
+    if plan.objective == "bound":
+        equal = "equal " if plan.pieces == "even" else ""
+        yield f"all partitions of every vertex into as many {equal}pieces as there are devices"
+    elif plan.devices > 1:
+        nested = "nested" if plan.nesting == "any" else "nested in the mesh's order"
+        yield f"all layouts of this mesh, {nested}{_PIECES[plan.pieces]}"
+        yield "one extra copy a tensor"
+        cut = "any number of devices" if may_repeat(plan.objective) else "all devices"
+        yield f"every vertex divided among {cut}"
+    yield _order_words(plan)
+    limits = {
+        "this strategy": plan.strategy is not None,
+        "these pins": bool(plan.pin),
+        "these ties": bool(plan.tie),
+        "this memory limit": plan.memory is not None,
+    }
+    if within := [limit for limit, is_set in limits.items() if is_set]:
+        yield f"within {' and '.join(within)}"
+
+
+def _order_words(plan: Plan) -> str:
+    """Which contraction orders were considered."""
+    if plan.orders is None or plan.orders.considered < 2:
+        return "contraction order as written"
+    kind = "all" if plan.orders.complete else "some"
+    limit = ""
+    if plan.objective != "time" and plan.work != inf:
+        limit = f" of at most {plan.work:g} × the least operations"
+    return f"{kind} {plan.orders.considered:,} contraction orders{limit}"
+
+
+def not_counted(plan: Plan) -> str:
+    """What the cost leaves out, if anything."""
+    read = read_tensors(plan.graph)
+    free = [v.name for v in plan.graph.inputs if v.name in read and v.name not in plan.given]
+    if plan.devices == 1 or not free or plan.objective == "bound":
+        return ""
+    return "Not counted: placing free inputs where they are wanted, and the memory of their copies."

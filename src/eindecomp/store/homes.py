@@ -1,0 +1,64 @@
+"""The check that the tensors of a plan file lie where its rules allow."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import PlanError
+from eindecomp.graph.ops import Input
+from eindecomp.planner.space.cut import pieces_by
+from eindecomp.planner.space.layout_rules import read_tensors
+from eindecomp.planner.space.pin import agrees
+from eindecomp.planner.space.viable import most_pieces
+from eindecomp.planner.space.view import view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.decision import Decision, Layouts
+    from eindecomp.planner.space.layout_rules import LayoutRules
+    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.space.pin import Pins
+
+
+def check_homes(
+    graph: Graph,
+    mesh: Mesh,
+    rules: LayoutRules,
+    pin: Pins,
+    decisions: Mapping[str, Decision],
+    given: Mapping[str, Layouts],
+) -> None:
+    """Check that inputs have a home if they must, and that pins and ties are kept."""
+    read = read_tensors(graph)
+    for vertex in graph.inputs:
+        name = vertex.name
+        if name in given and not rules.has_home(vertex):
+            raise PlanError(f"given.{name}: has a layout, but the input is free")
+        if name not in given:
+            if rules.has_home(vertex) and (name in read or name in rules.pinned):
+                raise PlanError(f"given.{name}: is missing, but the input has a home")
+        elif name in rules.tie:
+            if given[name].home != decisions[rules.tie[name]].home:
+                raise PlanError(
+                    f"given.{name}: does not lie where {rules.tie[name]!r}, to which it is tied, is"
+                )
+        elif name not in rules.pinned and not _is_sharded(graph, mesh, vertex, given[name]):
+            raise PlanError(f"given.{name}: is not cut into as many pieces as it can be")
+    for name, cuts in rules.pinned.items():
+        is_input = isinstance(graph[name].op, Input)
+        home = given[name].home if is_input else decisions[name].home
+        if not agrees(mesh, home, cuts):
+            place = "given" if is_input else "vertices"
+            raise PlanError(
+                f"{place}.{name}: {graph[name]} does not lie where it is pinned, {pin[name]}"
+            )
+
+
+def _is_sharded(graph: Graph, mesh: Mesh, vertex: Vertex, lies: Layouts) -> bool:
+    """Whether an input is cut into the most pieces that its sizes allow."""
+    pieces = prod(pieces_by(mesh, span.axes) for span in lies.home)
+    return pieces == most_pieces(view_of(graph, vertex).sizes, mesh.sizes, even=mesh.cuts_evenly)

@@ -1,0 +1,75 @@
+"""The fewest seconds by numbers of pieces: never more than any layouts with such pieces take."""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations, product
+from math import prod
+
+import numpy as np
+import pytest
+
+import eindecomp as ed
+from eindecomp.planner.costs.least_bytes import PieceCount
+from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.space.cut import span_of
+from eindecomp.planner.space.mesh import Mesh
+from eindecomp.planner.space.pieces import PIECES, can_cut
+from eindecomp.planner.space.view import Dim
+
+
+def layouts(axes: int, dims: int):
+    """Every way to cut dimensions by axes, nested in any order."""
+    for given in product(range(dims + 1), repeat=axes):
+        own = [[a for a in range(axes) if given[a] == d] for d in range(dims)]
+        yield from product(*map(permutations, own))
+
+
+def compared(sizes, bandwidth, latency, shape, pieces="balanced"):
+    """The least seconds by pieces, and the least over all layouts with those pieces."""
+    names = tuple(f"a{i}" for i in range(len(sizes)))
+    links = [dict(zip(names, of, strict=True)) for of in (bandwidth, latency)]
+    price = PriceInSeconds(Mesh(names, sizes, pieces), ed.Machine(1e12, 1e12, *links))
+    least = LeastSeconds(price)
+    level = [i for i, link in enumerate(least.links) for _ in range(link.axes)]
+    cuts, counts = [], []
+    for layout in layouts(len(sizes), len(shape)):
+        counted = [
+            tuple(prod(sizes[a] for a in own if level[a] == k) for k in range(len(least.links)))
+            for own in layout
+        ]
+        if all(can_cut(pieces, s, prod(n)) for n, s in zip(counted, shape, strict=True)):
+            cuts.append(
+                tuple(span_of(Dim(None, 0, n), own) for n, own in zip(shape, layout, strict=True))
+            )
+            counts.append(
+                tuple(
+                    PieceCount(prod(n), size, 1, size, str(d), n)
+                    for d, (n, size) in enumerate(zip(counted, shape, strict=True))
+                )
+            )
+    index = {count: i for i, count in enumerate(dict.fromkeys(counts))}
+    of = np.array([index[count] for count in counts])
+    best = np.full((len(index), len(index)), np.inf)
+    np.minimum.at(best, (of[:, None], of[None]), price.fetch(cuts, cuts, 4))
+    return least.fetch(list(index), list(index), 4), best
+
+
+@pytest.mark.parametrize("pieces", PIECES)
+@pytest.mark.parametrize("seed", range(30))
+def test_no_layouts_take_less(seed, pieces):
+    rng = random.Random(seed)
+    axes = rng.randint(1, 3)
+    sizes = tuple(rng.choice([2, 2, 2, 3, 4]) for _ in range(axes))
+    sizes = (sizes[0],) * axes if rng.random() < 0.5 else sizes
+    bandwidth = [rng.choice([1e6, 4e6]) for _ in sizes]
+    latency = [rng.choice([0, 1e-5, 1e-4]) for _ in sizes]
+    shape = [rng.choice([1, 2, 3, 4, 5, 6, 8, 8, 12, 16]) for _ in range(rng.randint(1, 2))]
+    least, best = compared(sizes, bandwidth, latency, shape, pieces)
+    assert (least <= best * (1 + 1e-12)).all()
+
+
+def test_axes_that_are_alike_leave_nothing_to_chance():
+    least, best = compared((2, 2, 2), (4e9,) * 3, (3e-6,) * 3, (16, 8))
+    assert np.allclose(least, best, rtol=1e-9)

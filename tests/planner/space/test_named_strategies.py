@@ -1,0 +1,200 @@
+"""The named strategies move what the systems they are named for move, counted by hand.
+
+One layer of LLaMA on p devices, in bytes over all devices: a ring all-gather or reduce-scatter of n
+bytes moves (p - 1) n in all, (p - 1)/p · n a device; an all-reduce is one of each; an all-to-all
+moves (p - 1)/p · n in all.
+"""
+
+from __future__ import annotations
+
+import pytest
+from transformer import transformer
+
+import eindecomp as ed
+from eindecomp.errors import PlanError
+from eindecomp.models.optimizers import carried, training_step
+from eindecomp.planner.make import plan
+from eindecomp.planner.space.strategy import applicable, strategy_of
+
+S, A, H, D, F = 4096, 4096, 32, 128, 11008
+WEIGHTS = 4 * (4 * A * H * D + 3 * A * F + 2 * A)
+"""The bytes of a layer's weights, Ψ in the papers on ZeRO."""
+COUNTS = [2, 4, 8]
+
+
+def stream(batch: int) -> int:
+    """The bytes of what flows from layer to layer."""
+    return 4 * batch * S * A
+
+
+def loss(devices: int) -> int:
+    """The all-reduce of the loss, which no paper counts."""
+    return 2 * (devices - 1) * 4
+
+
+def step(batch: int = 8) -> ed.Graph:
+    """A training step of one layer with plain gradient descent."""
+    graph = transformer(1, batch)
+    last = graph.outputs[0]
+    graph.einsum("b s a ->", last, join="x**2", agg="sum", name="loss")
+    graph = ed.Graph.of(graph.vertices.values(), ["loss"], graph.scalars)
+    weights = [vertex.name for vertex in graph.inputs if vertex.name != "E"]
+    return training_step(graph, "loss", weights, "sgd")
+
+
+def trained(strategy: object, devices: int) -> ed.Plan:
+    graph = step()
+    made = plan(graph, devices, strategy=strategy, tie=carried(graph))
+    assert made.cost == made.bound
+    return made
+
+
+@pytest.mark.parametrize("devices", COUNTS)
+def test_data_parallelism_moves_nothing_forward(devices) -> None:
+    assert plan(transformer(1, 8), devices, strategy="data").cost == 0
+
+
+@pytest.mark.parametrize("devices", COUNTS)
+def test_data_parallelism_all_reduces_gradients(devices) -> None:
+    """2 (p - 1)/p Ψ a device; every device updates all weights, which stay where they are."""
+    made = trained("data", devices)
+    assert made.cost == 2 * (devices - 1) * WEIGHTS + loss(devices)
+    assert set(made.parts["new_WQ0"].values()) == {1}
+    assert all(span.axes == () for span in made.given["WQ0"].home)
+    assert made.given["WQ0"].second is None
+
+
+@pytest.mark.parametrize("devices", COUNTS)
+def test_zero_gathers_weights_twice_and_scatters_gradients(devices) -> None:
+    """3 (p - 1)/p Ψ a device: forward, backward, and the reduce-scatter of gradients."""
+    made = trained("zero", devices)
+    assert made.cost == 3 * (devices - 1) * WEIGHTS + loss(devices)
+    assert all(layouts.second is None for layouts in made.given.values())
+    assert all(
+        sum(len(span.axes) for span in made.given[name].home) == len(made.mesh.sizes)
+        for name in ("WQ0", "W10", "N0")
+    )
+
+
+@pytest.mark.parametrize("devices", COUNTS)
+def test_megatron_all_reduces_twice_a_layer(devices) -> None:
+    """4 (p - 1)/p b·s·a a device and layer forward: after attention and after the feed-forward net.
+
+    Each is made of a reduce-scatter and an all-gather, between which norms are cut along s or b.
+    """
+    made = plan(transformer(1, 8), devices, strategy="megatron")
+    assert made.cost == 4 * (devices - 1) * stream(8)
+
+
+@pytest.mark.parametrize("devices", [4, 8])
+def test_megatron_in_training(devices) -> None:
+    """8 (p - 1) b·s·a for four all-reduces, and three reduce-scatters more.
+
+    Megatron adds the gradients that come back from Q, K and V, and from both halves of the
+    feed-forward net, before it reduces them; a graph has them as vertices of their own, each of
+    which is reduced. Gradients of norms are all-reduced, as in Megatron.
+    """
+    made = trained("megatron", devices)
+    split = 3 * (devices - 1) * stream(8)
+    norms = 2 * 2 * (devices - 1) * 4 * A
+    assert made.cost == 8 * (devices - 1) * stream(8) + split + norms + loss(devices)
+    assert made.parts["new_WQ0"]["h"] == made.parts["new_W10"]["f"] == devices
+
+
+@pytest.mark.parametrize("devices", COUNTS)
+def test_ulysses_changes_from_positions_to_heads_and_back(devices) -> None:
+    """Four all-to-alls a layer: queries, keys, values, and what attention makes of them.
+
+    Division by the sum of exponentials is a vertex outside attention, so they go along.
+    """
+    made = plan(transformer(1), devices, strategy="ulysses")
+    sums = 4 * H * S
+    assert made.cost == (4 * stream(1) + sums) * (devices - 1) // devices
+    assert made.parts["T0"]["h"] == made.parts["Q0"]["s"] == devices
+
+
+@pytest.mark.parametrize("devices", COUNTS)
+def test_context_parallelism_gathers_keys_and_values(devices) -> None:
+    for name in ("context", "sequence"):
+        made = plan(transformer(1), devices, strategy=name)
+        assert made.cost == 2 * (devices - 1) * stream(1)
+
+
+def test_degrees_divide_devices_among_labels() -> None:
+    """Data 2 × tensor 4: all-reduces among four devices, each pair of groups on its own half."""
+    strategy = {"labels": ["h", "f"], "degrees": {"b": 2}}
+    made = plan(transformer(1, 8), 8, strategy=strategy)
+    assert made.parts["T0"] == {"b": 2, "h": 4, "s": 1, "t": 1, "d": 1}
+    assert made.parts["G0"] == {"b": 2, "s": 1, "f": 4, "a": 1}
+    assert made.cost == 2 * 4 * (4 - 1) * stream(4)
+    assert made.strategy == {"labels": {"*": ("h", "f")}, "degrees": {"b": 2}, "state": "free"}
+
+
+def test_megatron_and_zero_together() -> None:
+    """Tensor parallelism in groups of 4; between 2 groups, each quarter of a weight is gathered.
+
+    The weights of norms are gathered by all 8 devices.
+    """
+    strategy = {"labels": ["h", "f"], "degrees": {"b": 2}, "state": "gathered"}
+    made = trained(strategy, 8)
+    tensor = 2 * 11 * (4 - 1) * stream(4)
+    norms = 4 * 2 * A
+    zero = 3 * (2 - 1) * (WEIGHTS - norms) + 3 * (8 - 1) * norms
+    assert made.cost == tensor + zero + loss(8)
+    assert made.given["WQ0"].second is None
+
+
+@pytest.mark.parametrize(
+    ("devices", "batch", "degree"), [(8, 64, None), (16, 64, 2), (64, 64, 8), (512, 8, 8)]
+)
+def test_tensor_parallelism_stays_within_a_server_if_sequences_suffice(devices, batch, degree):
+    graph = transformer(1, batch)
+    strategy = strategy_of("megatron+zero", graph, devices)
+    assert strategy.degrees == (() if degree is None else (("b", degree),))
+    named = applicable(graph, devices, stateful=True)
+    assert ("megatron+zero" in named) == (degree is not None)
+    assert "zero" in named
+    assert "zero" not in applicable(graph, devices)
+
+
+def test_the_vocabulary_is_cut_where_there_is_one() -> None:
+    graph = ed.parse("""
+    input X[b: 4, s: 8, a: 16], W[a, f: 64], U[f, h: 8], H[v: 256, h]
+    G[b,s,f] <- sum X[b,s,a] * W[a,f]
+    Y[b,s,h] <- sum G[b,s,f] * U[f,h]
+    L[b,s,v] <- sum Y[b,s,o] * H[v,o]
+    output L
+    """)
+    assert plan(graph, 4, strategy="megatron", rewrite=False).parts["L"]["v"] == 4
+
+
+@pytest.mark.parametrize("name", ["data", "zero", "megatron", "context", "ulysses", None])
+def test_no_strategy_costs_less_than_none(name) -> None:
+    free = trained(None, 4)
+    assert free.cost <= trained(name, 4).cost
+
+
+def test_a_plan_keeps_its_strategy_in_a_file(tmp_path) -> None:
+    strategy = {"labels": {"t": ["h"], "*": ["s"]}, "degrees": {"b": 2}}
+    made = plan(transformer(1, 8), 4, strategy=strategy)
+    made.save(tmp_path / "plan.json")
+    assert ed.Plan.load(tmp_path / "plan.json") == made
+    assert "strategy b over 2, then h where t is, s" in str(made)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        ({"label": ["s"]}, "no 'label'; did you mean 'labels'"),
+        ({"labels": "s"}, "a list of labels"),
+        ({"labels": {"t": []}}, "a list of labels"),
+        ({"labels": ["s"], "degrees": ["b"]}, r"degrees are \{label: devices\}"),
+        ({"labels": ["s"], "degrees": {"b": 3}}, r"degrees \{'b': 3\} do not divide 4 devices"),
+        ({"labels": ["s"], "degrees": {"b": 0}}, "do not divide 4 devices"),
+        ({"labels": ["s"], "state": "lost"}, "state is one of free, replicated, gathered"),
+        ({"labels": ["nope"]}, "no tensor has any label of the strategy"),
+    ],
+)
+def test_what_is_no_strategy_is_named(strategy, message) -> None:
+    with pytest.raises(PlanError, match=message):
+        plan(transformer(1), 4, strategy=strategy)
