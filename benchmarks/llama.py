@@ -43,6 +43,7 @@ def profile(config: Config, kind: str, tokens: int) -> None:
                 if integer
                 else rng.standard_normal(vertex.shape, np.float32)
             )
+    inputs |= dict.fromkeys(plan.graph.scalars, 0)
     with ed.compile(plan) as executable:
         executable(inputs)
         result = executable(inputs, on_event=partial(count, spent))

@@ -16,8 +16,8 @@ from eindecomp.experiments.peers import scalapack
 
 STRATEGIES = {
     "chain": {"sqrt", "rows"},
-    "ffnn": {"sqrt", "data", "megatron"},
-    "llama": {"sqrt", "data", "sequence", "attention", "megatron"},
+    "ffnn": {"sqrt", "data", "zero", "megatron"},
+    "llama": {"sqrt", "data", "context", "ulysses", "attention", "megatron"},
 }
 PEERS = {
     "chain": {

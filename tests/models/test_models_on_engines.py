@@ -44,7 +44,33 @@ def test_training_is_the_same_on_every_engine(optimizer):
     for name, array in threads.state.items():
         assert np.allclose(apart.state[name], array, rtol=1e-4, atol=1e-6)
     assert apart.bytes_moved == threads.bytes_moved == 4 * threads.plan.cost
-    assert apart.bytes_placed == threads.bytes_placed
+    assert apart.bytes_placed == threads.bytes_placed == 0
+
+
+@pytest.mark.parametrize("engine", ["threads", "apart"])
+def test_graphs_that_only_name_the_next_values_are_trained_as_tied_ones(engine):
+    tied = models.ffnn(8, 30, 12, 6, optimizer="adam")
+    named = ed.parse(str(tied).partition("tie ")[0])
+    assert not named.ties
+    state = models.initial(tied, seed=1)
+    fits = [
+        models.fit(graph, DATA, state, lr=0.05, steps=3, devices=4, engine=engine)
+        for graph in (tied, named)
+    ]
+    assert fits[0].plan.tie == fits[1].plan.tie == dict(tied.ties)
+    assert fits[0].losses == fits[1].losses
+    assert fits[1].bytes_placed == 0
+    assert fits[1].bytes_moved == 3 * fits[1].plan.cost
+
+
+def test_plans_without_ties_move_the_state_between_steps():
+    graph = models.ffnn(8, 30, 12, 6)
+    loose, tied = ed.plan(graph, 4, tie={}), ed.plan(graph, 4)
+    assert loose.cost <= tied.cost
+    fitted = train(plan=loose, optimizer="sgd")
+    assert fitted.bytes_moved == 4 * loose.cost
+    # What the plan of one step does not count is paid between two of them.
+    assert 3 * tied.cost <= 3 * loose.cost + fitted.bytes_placed
 
 
 @pytest.mark.parametrize("engine", ["threads", "apart"])
@@ -73,7 +99,7 @@ def test_bringing_new_parameters_to_where_they_are_wanted_is_counted(engine, lab
         "loss[] <- sum (P[b,c] - y[b,c])**2\noutput loss"
     )
     graph = models.training_step(net, "loss", ["W"])
-    plan = ed.plan(graph, 2, pin={"W": {"f": 2}, "new_W": {label: 2}})
+    plan = ed.plan(graph, 2, pin={"W": {"f": 2}, "new_W": {label: 2}}, tie={})
     data = [{"X": np.ones((6, 8)), "y": np.ones((6, 4))}] * 4
     fitted = models.fit(graph, data, models.initial(graph), lr=0.01, plan=plan, engine=engine)
     assert fitted.bytes_moved == 4 * plan.cost
@@ -140,11 +166,54 @@ def test_plans_share_the_weights_that_lie_alike():
     model.prefill(PROMPT, cache)
     model.step([1], cache)
     for name, weight in model.weights.items():
-        tensors = [tensors[name] for _, tensors in model._placed._executables.values()]
+        plans = [tensors for _, tensors in model._placed._executables.values()]
+        tensors = [own[name] for own in plans if own]  # storing keys and values reads no weights
         blocks = {id(arrays[0]) for t in tensors for arrays in t.held().values()}
         layouts = {layout for t in tensors for layout in t.tilings}
         assert len(tensors) == 3
         assert len(blocks) == len(layouts), weight.shape
+
+
+@pytest.mark.parametrize("engine", ["threads", "apart"])
+@pytest.mark.parametrize("strategy", [None, "megatron"])
+def test_keys_and_values_stay_where_they_are_from_token_to_token(engine, strategy, gathered):
+    model = Llama.random(SMALL, 4, strategy, engine=engine)
+    cache = model.cache()
+    model.prefill(PROMPT, cache)
+    gathered.clear()
+    for token in range(66):  # one more than lie apart, and one after that
+        before = model.counts.bytes_moved, model.counts.bytes_placed
+        stores = cache.is_full
+        model.step([token % 40], cache)
+        moved = model.counts.bytes_moved - before[0]
+        placed = model.counts.bytes_placed - before[1]
+        plan = model.plan("step", 1, cache.room)
+        assert set(plan.tie) == {"KL0", "VL0", "KL1", "VL1"}
+        assert stores == (token == 64)
+        if stores:
+            assert moved == plan.cost + model.plan("store", 1, 64, cache.room).cost
+        else:
+            assert moved == plan.cost
+            # What was stored by another plan is placed once.
+            assert placed == 0
+    assert set(gathered) == {"logits"}
+    assert (cache.lengths.tolist(), cache.latest, cache.room) == ([71], 2, 128)
+
+
+def test_caches_of_several_sequences_hold_what_one_alone_does():
+    model = Llama.random(SMALL, 2)
+    prompts = [PROMPT, PROMPT[:2], PROMPT * 3]
+    together = model.cache(3)
+    model.prefill(prompts, together)
+    alone = [model.cache() for _ in prompts]
+    for prompt, cache in zip(prompts, alone, strict=True):
+        model.prefill(prompt, cache)
+    for token in range(66):
+        found = model.step([token % 40] * 3, together)
+    for row, cache in zip(found, alone, strict=True):
+        for token in range(66):
+            wanted = model.step([token % 40], cache)
+        assert np.allclose(row, wanted[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_closed_model_refuses_to_compute():

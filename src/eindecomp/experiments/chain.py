@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.executable import Executable
     from eindecomp.experiments.measure import Peer
     from eindecomp.graph.graph import Graph
+    from eindecomp.planner.space.strategy import GivenStrategy
 
     Array = np.ndarray[Any, Any]
 
@@ -66,7 +67,8 @@ def _measure(case: str, graph: Graph, s: int, engine: str | Engine) -> list[Time
         f"{OURS}, {cores()} devices": make_plan(graph, cores()),
         f"{OURS}, {_MANY} devices": make_plan(graph, _MANY),
     }
-    for name, strategy in {**applicable(graph), **_ROWS}.items():
+    strategies: dict[str, GivenStrategy] = {**applicable(graph, cores()), **_ROWS}
+    for name, strategy in strategies.items():
         plans[name] = make_plan(graph, cores(), strategy=strategy)
     with ExitStack() as stack:
         ours: list[Contender] = []

@@ -72,14 +72,16 @@ def ffnn(
     wanted = training.losses[OURS]
     say(f"{case}: training by strategies")
     again = _Training(graph, optimizer, chosen, engine)
-    with again.ours({OURS: None, **applicable(graph, _WITHOUT)}) as strategies:
+    named = applicable(graph, cores(), _WITHOUT, stateful=True)
+    with again.ours({OURS: None, **named}) as strategies:
         timed += race(f"{case}, by strategy", strategies, {}, min(steps, _FEW_STEPS) - 1)
     curves = [
         Curve(name, tuple(losses), max(map(apart, losses, wanted)))
         for name, losses in {**again.losses, **training.losses}.items()
     ]
     counts = devices or (FEW if quick else DEVICES)
-    priced = price(case, graph, devices=counts, without=_WITHOUT, say=say)
+    own = carried(graph)
+    priced = price(case, graph, devices=counts, without=_WITHOUT, tie=own, say=say)
     return Findings(tuple(timed), tuple(priced), tuple(curves))
 
 
@@ -97,13 +99,13 @@ class _Training:
         self.losses: dict[str, list[float]] = {}
 
     @contextmanager
-    def ours(self, strategies: Mapping[str, str | list[str] | None]) -> Generator[list[Contender]]:
+    def ours(self, strategies: Mapping[str, str | None]) -> Generator[list[Contender]]:
         with ExitStack() as stack:
             found: list[Contender] = []
             for name, strategy in strategies.items():
-                plan = make_plan(self.graph, cores(), strategy=strategy)
-                executable = stack.enter_context(compile_plan(plan, self.engine))
                 own = carried(self.graph)
+                plan = make_plan(self.graph, cores(), strategy=strategy, tie=own)
+                executable = stack.enter_context(compile_plan(plan, self.engine))
                 loop = Loop(self.graph, executable, own, self.lr, "loss", self.state, [])
                 way = self._noting(name, loop.take)
                 found.append(Contender(name, "ours" if name == OURS else "strategy", way, plan))

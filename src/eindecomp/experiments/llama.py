@@ -31,8 +31,10 @@ TINY = Config(
 )
 _BATCHES = (1, 2)  # one is the usual case; with two, data parallelism has something to divide
 _SEQUENCE = 4096
-_LAYERS = 4
-"""Of the 32 layers of 7B: they are all alike, and plans of more only take longer."""
+_LAYERS = 2
+"""Of 32 layers: they are all alike, and plans of more only take longer."""
+MODELS = ("7B", "3-8B")
+"""What is planned: one with a head of keys for each of queries, one where four share one."""
 _HERE, _LEAST = f"{OURS}, one machine", f"{OURS}, fewest bytes"
 
 
@@ -54,11 +56,12 @@ def llama(
     for batch in _BATCHES:
         timed += measure_model(small, batch, 128, 3, say, engine=engine)
     priced: list[Priced] = []
-    config = replace(CONFIGS["7B"], layers=2 if quick else _LAYERS)
     counts = devices or (FEW if quick else DEVICES)
-    for batch, inputs in ((8, ("free", "sharded")), (1, ("free",))):
-        case = f"7B, {config.layers} layers, b = {batch}, s = {_SEQUENCE}"
-        priced += price(case, prefill_graph(config, batch, _SEQUENCE), inputs, counts, say=say)
+    for model in MODELS:
+        config = replace(CONFIGS[model], layers=1 if quick else _LAYERS)
+        for batch in (8, 1):
+            case = f"{model}, {config.layers} layers, b = {batch}, s = {_SEQUENCE}"
+            priced += price(case, prefill_graph(config, batch, _SEQUENCE), devices=counts, say=say)
     return Findings(tuple(timed), tuple(priced))
 
 
@@ -78,7 +81,7 @@ def measure_model(
     models = {_HERE: first}
     if strategies:
         named: dict[str, Strategy] = {_LEAST: None}
-        named |= applicable(prefill_graph(config, batch, tokens))
+        named |= applicable(prefill_graph(config, batch, tokens), cores())
         for name, strategy in named.items():
             models[name] = Llama(config, first.weights, cores(), strategy, engine=engine)
     ids = np.random.default_rng(tokens).integers(0, config.vocabulary, (batch, tokens))

@@ -10,11 +10,13 @@ from eindecomp.graph.rewrites.rewrite import rewrite
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import applicable
 from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.memory import fullest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
+    from eindecomp.planner.space.strategy import GivenStrategy
 
 DEVICES = (2, 4, 8, 16, 32, 64)
 FEW = DEVICES[:3]
@@ -28,28 +30,34 @@ def price(
     graph: Graph,
     inputs: Sequence[str] = ("free", "sharded"),
     devices: Sequence[int] = DEVICES,
-    more: Mapping[str, Sequence[str]] | None = None,
+    more: Mapping[str, GivenStrategy] | None = None,
     without: Collection[str] = (),
+    tie: Mapping[str, str] | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Priced]:
-    """Plan a graph under strategies that its labels allow, `more` of them or `without` some."""
+    """Plan a graph under strategies that its labels allow, `more` of them or `without` some.
+
+    `tie` are the inputs that a step leaves for the next one.
+    """
     ready = rewrite(graph)
-    strategies = {OURS: None, **applicable(ready, without), **(more or {})}
     rows: list[Priced] = []
     for placed in inputs:
         for count in devices:
             ours = 0
+            named = applicable(ready, count, without, stateful=bool(tie))
+            strategies: dict[str, GivenStrategy | None] = {OURS: None, **named, **(more or {})}
             for name, strategy in strategies.items():
                 say(f"{case}, inputs {placed}: planning {name} for {count} devices")
                 plan = make_plan(
                     ready, count, strategy=strategy, inputs=placed, rewrite=False,
-                    time_limit=_TIME_LIMIT,
+                    tie=tie, time_limit=_TIME_LIMIT,
                 )  # fmt: skip
-                moved = program_of(plan).moved
+                program = program_of(plan)
+                moved = program.moved
                 ours = moved if name == OURS else ours
                 row = Priced(
                     case, placed, count, name, int(plan.cost), moved, _ratio(moved, ours),
-                    plan.gap, plan.seconds,
+                    plan.gap, plan.seconds, fullest(program).bytes,
                 )  # fmt: skip
                 rows.append(row)
     return rows

@@ -64,6 +64,8 @@ class Priced:
     """To EinDecomp's own plan: infinite where that moves nothing."""
     gap: float
     planning_seconds: float
+    memory: int
+    """The most bytes that the fullest device holds at once."""
 
 
 @dataclass(frozen=True, slots=True)

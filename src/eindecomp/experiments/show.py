@@ -14,7 +14,11 @@ from eindecomp.show.words import ratio, render, short
 if TYPE_CHECKING:
     from eindecomp.experiments.record import Curve, Host, Priced, Record, Timed
 
-_WIDTH = 128
+_WIDTH = 160
+FREE = (
+    "Free inputs lie wherever they are read: placing them there is not counted, and the copies "
+    "that this needs are in memory.\n"
+)
 
 
 def show(record: Record) -> str:
@@ -23,8 +27,9 @@ def show(record: Record) -> str:
     tables: list[Text | Table] = [Text("Time, and bytes that moved"), _times(found.timed)]
     tables += [*_absent(found.timed), Text("")]
     for (case, inputs), rows in grouped(found.priced).items():
-        title = "Bytes that plans move, and how many times as much as ours: "
+        title = "Bytes that plans move, how many times as much as ours, and memory per device: "
         tables += [Text(f"{title}{case}, inputs {inputs}"), _moves(rows)]
+        tables += [Text(FREE)] if inputs == "free" else []
     if found.curves:
         tables += [Text("Losses"), _losses(found.curves)]
     head = Text(
@@ -95,14 +100,15 @@ def _moves(rows: list[Priced]) -> Table:
     table = _table("devices", *names)
     for devices in dict.fromkeys(row.devices for row in rows):
         found = {row.name: row for row in rows if row.devices == devices}
-        cells = [_moved(found[name]) for name in names]
+        cells = [_moved(found[name]) if name in found else "" for name in names]
         table.add_row(str(devices), *map(Text, cells))
     return table
 
 
 def _moved(row: Priced) -> str:
     moved = short(row.bytes_counted, "bytes")
-    return moved if row.name == OURS else f"{moved} ({ratio(row.ratio)})"
+    again = "" if row.name == OURS else f" ({ratio(row.ratio)})"
+    return f"{moved}{again}, {short(row.memory, 'bytes')}"
 
 
 def _losses(curves: tuple[Curve, ...]) -> Table:

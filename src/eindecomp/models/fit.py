@@ -1,4 +1,4 @@
-"""`fit`: a training loop over any graph whose outputs `new_X` are the next values of inputs `X`."""
+"""`fit`: a training loop over any graph whose inputs are tied to their next values."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Fitted:
     bytes_moved: int = 0
     """Between devices, for what the plan computes, over the steps that this call took."""
     bytes_placed: int = 0
-    """Between devices, to bring each `new_X` into the layout in which the plan wants `X`."""
+    """Between devices, to bring next values to where the plan wants them; 0 if it has the ties."""
 
     @property
     def step(self) -> int:
@@ -120,7 +120,9 @@ def fit(
     _check(graph, loss, path, config)
     at = _begin(graph, own, state, path if resume else None, config)
     config = at.config if config is None else config
-    made = make_plan(graph, cores() if devices is None else devices) if plan is None else plan
+    made = plan
+    if made is None:
+        made = make_plan(graph, cores() if devices is None else devices, tie=own)
     with compile_plan(made, engine, **(options or {})) as executable:
         loop = Loop(graph, executable, own, lr, loss, at.state, at.losses)
         saved = at.step
@@ -234,7 +236,10 @@ def _begin(
     config: RunConfig | None,
 ) -> Checkpoint:
     if not own:
-        raise InputError("nothing to train: no output is named `new_X` after an input X")
+        raise InputError(
+            "nothing to train: no input is tied to an output, and no output is named `new_X` "
+            "after an input X"
+        )
     missing = [name for name in own if name not in state]
     if missing:
         raise InputError(f"the state to begin with lacks {', '.join(missing)}")

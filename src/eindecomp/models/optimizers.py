@@ -3,8 +3,8 @@
 An update reads the run-time scalars `lr`, the learning rate, and where it needs one `step`, which
 counts from 1. For a parameter `W` it adds the output `new_W`; the optimiser's own state is an input
 such as `W_mean` with an output `new_W_mean`, all zeros before the first step. `new_X` of one step
-is `X` of the next, which is all that a training loop needs to know. The numbers are those of
-`torch.optim`, up to rounding.
+is `X` of the next: the graph ties them, which is all that a training loop and the planner need to
+know. The numbers are those of `torch.optim`, up to rounding.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def sgd(
     input g[i: 3]
     new_W[i] <- W[i] - lr * g[i]
     output new_W
+    tie W <- new_W
     """
     _declare(graph)
     for parameter, gradient in _pairs(graph, parameters, gradients):
@@ -119,26 +120,39 @@ def training_step(
 ) -> Graph:
     """The graph of one step of training: the loss, and parameters updated by its gradients.
 
+    Each input that the optimiser updates is tied to its next value. Of an optimiser that ties
+    nothing itself, these are the inputs X that have an output `new_X`.
+
     >>> from eindecomp.graph.text.elaborate import parse
     >>> graph = parse("input X[i: 3], W[i]\\nloss[] <- sum X[i] * W[i]\\noutput loss")
-    >>> training_step(graph, "loss", ["W"]).outputs[1].name
-    'new_W'
+    >>> training_step(graph, "loss", ["W"]).ties
+    {'W': 'new_W'}
     """
     grown = grad(graph, loss, wrt=parameters)
     gradients = [vertex.name for vertex in grown.outputs[len(graph.outputs) :]]
     kept = list(dict.fromkeys([*(vertex.name for vertex in graph.outputs), loss]))
-    step = Graph.of(grown.vertices.values(), kept, grown.scalars)
+    step = Graph.of(grown.vertices.values(), kept, grown.scalars, ties=grown.ties)
     find_optimizer(optimizer)(step, parameters, gradients)
+    for name, new in _named(step).items():
+        if name not in step.ties:
+            step.tie(name, new)
     return remove_dead(step)
 
 
 def carried(graph: Graph) -> dict[str, str]:
-    """The inputs that a step updates, each with the output that is its next value.
+    """The inputs that a step updates, each with the output that is its next value: its ties.
+
+    In a graph without any, these are the inputs X that have an output `new_X`.
 
     >>> from eindecomp.graph.text.elaborate import parse
-    >>> carried(parse("input W[i: 3], x[i]\\nnew_W[i] <- W[i] - x[i]\\noutput new_W"))
-    {'W': 'new_W'}
+    >>> text = "input W[i: 3], x[i]\\nV[i] <- W[i] - x[i]\\noutput V\\ntie W <- V"
+    >>> carried(parse(text)), carried(parse(text.replace("V", "new_W").partition("tie")[0]))
+    ({'W': 'V'}, {'W': 'new_W'})
     """
+    return dict(graph.ties) or _named(graph)
+
+
+def _named(graph: Graph) -> dict[str, str]:
     outputs = {vertex.name: vertex for vertex in graph.outputs}
     found: dict[str, str] = {}
     for vertex in graph.inputs:
@@ -209,11 +223,12 @@ def _remember(graph: Graph, parameter: Vertex, what: str) -> Vertex:
 
 
 def _update(graph: Graph, of: Vertex, join: str, *read: str) -> Vertex:
-    """Add the next value of an input as an element-wise vertex and as an output."""
+    """Add the next value of an input as an element-wise vertex, an output, and tie it."""
     labels = " ".join(of.labels)
     spec = f"{', '.join([labels] * len(read))} -> {labels}"
     new = graph.einsum(spec, *read, join=join, name=NEW + of.name)
     graph.output(new)
+    graph.tie(of, new)
     return new
 
 

@@ -1,4 +1,9 @@
-"""The keys and values of the tokens read so far, in arrays that new tokens are written to."""
+"""The keys and values of the tokens read so far, which stay on the devices.
+
+Most of them are stored by position. Those of the latest tokens are few, lie apart, and are what a
+step leaves for the next one: its graph ties them. Once there are `LATEST` of them they are stored
+with the others, on the devices as well.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.models.llama.config import DTYPES
+from eindecomp.models.llama.graph import LATEST
 from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from eindecomp.engines.result import Result
+    from eindecomp.engines.tensor import Tensor
     from eindecomp.models.llama.config import Config
+    from eindecomp.planner.plan import Plan
 
     Array = np.ndarray[Any, Any]
 
@@ -38,9 +47,12 @@ class Cache:
         check_whole(0, tokens=tokens)
         self.config = config
         self.lengths = np.zeros(batch, np.int32)
-        self._room = 0
-        self._arrays: dict[str, Array] = {}
-        self.reserve(int(tokens))
+        self.room = bucket(max(int(tokens), 1))
+        """The number of tokens of a sequence that fit before the latest without growing."""
+        self.latest = 0
+        """How many of the tokens lie apart, the same number in every sequence."""
+        self.stored: Mapping[str, Tensor] = {}
+        self.tied: Mapping[str, Array | Tensor] = _nothing(config, batch)
 
     @property
     def batch(self) -> int:
@@ -48,35 +60,41 @@ class Cache:
         return len(self.lengths)
 
     @property
-    def room(self) -> int:
-        """The number of tokens of a sequence that fit without growing."""
-        return self._room
+    def is_full(self) -> bool:
+        """Whether the latest tokens must be stored before another one is read."""
+        return self.latest == LATEST
 
-    def reserve(self, tokens: int) -> None:
-        """Make room for that many tokens, keeping the contents."""
-        if tokens <= self._room:
-            return
-        room = bucket(max(tokens, 2 * self._room))
-        config, half = self.config, self.config.head_size // 2
-        for layer in range(config.layers):
-            for name, inner in ((f"KC{layer}", (2, half)), (f"VC{layer}", (config.head_size,))):
-                shape = (self.batch, config.kv_heads, room, *inner)
-                # The graph masks unused positions, which must be finite for that.
-                fresh = np.zeros(shape, DTYPES[config.dtype])
-                if name in self._arrays:
-                    fresh[:, :, : self._room] = self._arrays[name]
-                self._arrays[name] = fresh
-        self._room = room
+    def prompt(self, result: Result) -> dict[str, Tensor]:
+        """What was computed for a prompt, as inputs to store it."""
+        pairs = (("KC", "KR"), ("VC", "V"))
+        layers = range(self.config.layers)
+        return {f"{to}{k}": result.tensor(f"{of}{k}") for k in layers for to, of in pairs}
 
-    def views(self, tokens: int) -> dict[str, Array]:
-        """Views of the arrays up to that many tokens."""
-        return {name: array[:, :, :tokens] for name, array in self._arrays.items()}
+    def places(self, lengths: Array, cached: int, latest: int) -> Array:
+        """Where the contents of each place are before storing: see `store_graph`."""
+        self.room = bucket(max(self.room, int(lengths.max()) + latest))
+        place, old = np.arange(self.room, dtype=np.int32)[None], lengths[:, None]
+        new = place - old
+        # What lies beyond the length is of no account: any number that is finite.
+        return np.where(new < 0, place, np.where(new < latest, cached + new, 0)).astype(np.int32)
 
-    def write(self, found: Mapping[str, Array], lengths: Array) -> None:
-        """Add the keys and values of the first `lengths` new tokens of each sequence."""
-        self.reserve(int((self.lengths + lengths).max()))
-        for layer in range(self.config.layers):
-            for name, fresh in ((f"KC{layer}", f"KR{layer}"), (f"VC{layer}", f"V{layer}")):
-                for row, (start, count) in enumerate(zip(self.lengths, lengths, strict=True)):
-                    self._arrays[name][row, :, start : start + count] = found[fresh][row, :, :count]
-        self.lengths = (self.lengths + lengths).astype(np.int32)
+    def store(self, result: Result, lengths: Array) -> None:
+        """Take over what was stored: all tokens, none of which lies apart any more."""
+        layers = range(self.config.layers)
+        names = [f"{name}{k}" for k in layers for name in ("KC", "VC")]
+        self.stored = {name: result.tensor(f"new_{name}") for name in names}
+        self.lengths, self.latest = lengths.astype(np.int32), 0
+
+    def step(self, plan: Plan, result: Result) -> None:
+        """Take over what a step has left."""
+        self.tied = {name: result.tensor(new) for name, new in plan.tie.items()}
+        self.lengths = self.lengths + np.int32(1)
+        self.latest += 1
+
+
+def _nothing(config: Config, batch: int) -> dict[str, Array]:
+    """Zeros for the latest keys and values: they are masked, and must be finite for that."""
+    half, dtype = config.head_size // 2, DTYPES[config.dtype]
+    key = np.zeros((batch, config.kv_heads, LATEST, 2, half), dtype)
+    value = np.zeros((batch, config.kv_heads, LATEST, config.head_size), dtype)
+    return {f"{n}{k}": a for k in range(config.layers) for n, a in (("KL", key), ("VL", value))}

@@ -1,6 +1,7 @@
 """LLaMA as a graph of EinSums: a whole prompt at once, or one more token with a cache.
 
-Labels: b sequences, s positions of the tokens that are read now, t positions of keys, a the width
+Labels: b sequences, s positions of the tokens that are read now, t positions of keys, r places of
+the latest keys, which are not among those yet, a the width
 of the residual stream, h heads of keys and values, g the query heads that share one, d the size of
 a head, f the width of the feed-forward net, o what is added to the stream, v the vocabulary. A head
 that is rotated is viewed as pairs e of two numbers, c before and k after the rotation. The two
@@ -19,6 +20,9 @@ from eindecomp.models.sizes import check_whole
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.models.llama.config import Config
+
+LATEST = 64
+"""How many tokens are read one by one before their keys and values are stored with the others."""
 
 _EMBED = """
 input ids[b: {b}, s: {s}] int32, E[v: {v}, a: {a}] {dtype}
@@ -49,19 +53,25 @@ A{l}[b,s,h,g,d] <- sum P{l}[b,h,g,s,t] * V{l}[b,h,t,d]
 O{l}[b,s,h,g,d] <- {dtype}(A{l}[b,s,h,g,d] / Z{l}[b,h,g,s])
 """
 
-# U is the score of the new key, one more column. Because it shares the maximum and the sum, the new
-# key need not be appended to the cached ones, which are read in place.
+# The new key is written among the latest ones, which are few: to rewrite them all for every token
+# costs next to nothing. The stored ones are read in place, and share the maximum and the sum.
 _ATTEND_CACHED = """
 input KC{l}[b, h, t: {t}, k, e] {dtype}, VC{l}[b, h, t, d] {dtype}
+input KL{l}[b, h, r: {r}, k, e] {dtype}, VL{l}[b, h, r, d] {dtype}
+new_KL{l}[b,h,r,k,e] <- sum where(J[r] == latest, KR{l}[b,h,s,k,e], KL{l}[b,h,r,k,e])
+new_VL{l}[b,h,r,d]   <- sum where(J[r] == latest, V{l}[b,h,s,d], VL{l}[b,h,r,d])
 T{l}[b,h,g,s,t] <- sum QR{l}[b,h,g,s,k,e] * KC{l}[b,h,t,k,e]
-U{l}[b,h,g,s]   <- sum QR{l}[b,h,g,s,k,e] * KR{l}[b,h,s,k,e]
-C{l}[b,h,g,s]   <- max where(M[b,t], T{l}[b,h,g,s,t], -inf)
-P{l}[b,h,g,s,t] <- where(M[b,t], exp(T{l}[b,h,g,s,t] - max(C{l}[b,h,g,s], U{l}[b,h,g,s])), 0)
+U{l}[b,h,g,s,r] <- sum QR{l}[b,h,g,s,k,e] * new_KL{l}[b,h,r,k,e]
+CT{l}[b,h,g,s]  <- max where(M[b,t], T{l}[b,h,g,s,t], -inf)
+C{l}[b,h,g,s]   <- max where(J[r] <= latest, max(U{l}[b,h,g,s,r], CT{l}[b,h,g,s]), -inf)
+P{l}[b,h,g,s,t] <- where(M[b,t], exp(T{l}[b,h,g,s,t] - C{l}[b,h,g,s]), 0)
+PL{l}[b,h,g,s,r] <- where(J[r] <= latest, exp(U{l}[b,h,g,s,r] - C{l}[b,h,g,s]), 0)
 Z{l}[b,h,g,s]   <- sum float32(P{l}[b,h,g,s,t])
+ZL{l}[b,h,g,s]  <- sum float32(PL{l}[b,h,g,s,r])
 A{l}[b,s,h,g,d] <- sum P{l}[b,h,g,s,t] * VC{l}[b,h,t,d]
+AL{l}[b,s,h,g,d] <- sum PL{l}[b,h,g,s,r] * new_VL{l}[b,h,r,d]
 O{l}[b,s,h,g,d] <- {dtype}(
-    (A{l}[b,s,h,g,d] + exp(U{l}[b,h,g,s] - max(C{l}[b,h,g,s], U{l}[b,h,g,s])) * V{l}[b,h,s,d])
-    / (Z{l}[b,h,g,s] + exp(U{l}[b,h,g,s] - max(C{l}[b,h,g,s], U{l}[b,h,g,s])))
+    (A{l}[b,s,h,g,d] + AL{l}[b,s,h,g,d]) / (Z{l}[b,h,g,s] + ZL{l}[b,h,g,s])
 )
 """
 
@@ -76,8 +86,10 @@ F{l}[b,s,f]  <- sum HN{l}[b,s,a] * WU{l}[f,a]
 B{l}[b,s,f]  <- silu(G{l}[b,s,f]) * F{l}[b,s,f]
 D{l}[b,s,o]  <- sum B{l}[b,s,f] * WD{l}[o,f]
 X{n}[b,s,a]  <- H{l}[b,s,a] + D{l}[b,s,a]
-output KR{l}, V{l}
 """
+
+_KEEP = "output KR{l}, V{l}\n"
+_TIE = "output new_KL{l}, new_VL{l}\ntie KL{l} <- new_KL{l}, VL{l} <- new_VL{l}\n"
 
 _LAST = """
 input last[b] int32
@@ -105,28 +117,67 @@ def prefill_graph(config: Config, batch: int, tokens: int, *, every: bool = Fals
     check_whole(batch=batch, tokens=tokens)
     start = f"M[s: {tokens}, t: {tokens}] <- fill t <= s"
     end = _EVERY if every else _LAST
-    return _build(config, batch, tokens, 0, start, _ATTEND, end)
+    return _build(config, batch, tokens, 0, start, _ATTEND + _FEED + _KEEP, end)
 
 
 def step_graph(config: Config, batch: int, cached: int) -> Graph:
-    """Reads one more token of each sequence, after the `length` tokens before it.
+    """Reads one more token of each sequence, after the tokens before it.
 
-    `KC{l}` and `VC{l}` have room for the keys and values of `cached` tokens; their contents beyond
-    a sequence's length have no effect, but must be finite.
+    `KC{l}` and `VC{l}` have room for the keys and values of `cached` tokens, of which the first
+    `length` are there. Those of the `latest` tokens after them are in `KL{l}` and `VL{l}`, which
+    are tied to `new_KL{l}` and `new_VL{l}`: there the new one stands, too. What lies beyond has no
+    effect, but must be finite. Once `LATEST` tokens are there, `store_graph` makes room.
     """
     check_whole(batch=batch, cached=cached)
-    start = f"input length[b] int32\nI[t: {cached}] <- fill t\nM[b,t] <- I[t] < length[b]"
-    return _build(config, batch, 1, cached, start, _ATTEND_CACHED, _EVERY)
+    start = (
+        f"scalar latest int32\ninput length[b] int32\nI[t: {cached}] <- fill t\n"
+        f"J[r: {LATEST}] <- fill r\nM[b,t] <- I[t] < length[b]"
+    )
+    return _build(config, batch, 1, cached, start, _ATTEND_CACHED + _FEED + _TIE, _EVERY)
+
+
+_STORE = """
+input KC{l}[b, h: {h}, t: {t}, k: 2, e: {e}] {dtype}, VC{l}[b, h, t: {t}, d: {d}] {dtype}
+input KL{l}[b, h, r: {r}, k, e] {dtype}, VL{l}[b, h, r, d] {dtype}
+KA{l}[b,h,t,k,e]   <- concat[t](KC{l}[b,h,t,k,e], KL{l}[b,h,t,k,e])
+VA{l}[b,h,t,d]     <- concat[t](VC{l}[b,h,t,d], VL{l}[b,h,t,d])
+new_KC{l}[b,h,u,k,e] <- KA{l}[b,h,at[b,u],k,e]
+new_VC{l}[b,h,u,d]   <- VA{l}[b,h,at[b,u],d]
+output new_KC{l}, new_VC{l}
+"""
+
+
+def store_graph(config: Config, batch: int, cached: int, room: int) -> Graph:
+    """Stores the latest keys and values with those before them, in a cache with room for `room`.
+
+    Place u of a sequence gets what is at place `at[b,u]` of the old cache followed by the latest.
+    """
+    check_whole(batch=batch, cached=cached, room=room)
+    sizes = _sizes(config, cached)
+    parts = [f"input at[b: {batch}, u: {room}] int32"]
+    parts += [_STORE.format(l=k, **sizes) for k in range(config.layers)]
+    if room == cached:
+        parts += [f"tie KC{k} <- new_KC{k}, VC{k} <- new_VC{k}" for k in range(config.layers)]
+    return parse("\n".join(parts))
 
 
 def _build(
-    config: Config, batch: int, tokens: int, cached: int, start: str, attend: str, end: str
+    config: Config, batch: int, tokens: int, cached: int, start: str, layer: str, end: str
 ) -> Graph:
+    sizes = {"b": batch, "s": tokens, **_sizes(config, cached)}
+    layer = _PROJECT + layer
+    table = "" if config.tied else f", H[v, a] {config.dtype}"
+    parts = [_EMBED.format(**sizes), start, f"input N[a] {config.dtype}{table}"]
+    parts += [layer.format(l=k, n=k + 1, **sizes) for k in range(config.layers)]
+    parts += [end.format(n=config.layers, **sizes), "output logits"]
+    return parse("\n".join(parts))
+
+
+def _sizes(config: Config, cached: int) -> dict[str, object]:
     half = config.head_size // 2
-    sizes = {
-        "b": batch,
-        "s": tokens,
+    return {
         "t": cached,
+        "r": LATEST,
         "v": config.vocabulary,
         "a": config.width,
         "h": config.kv_heads,
@@ -141,9 +192,3 @@ def _build(
         "pairs": f"e: {half}, c: 2" if config.interleaved else f"c: 2, e: {half}",
         "head": "E" if config.tied else "H",
     }
-    layer = _PROJECT + attend + _FEED
-    table = "" if config.tied else f", H[v, a] {config.dtype}"
-    parts = [_EMBED.format(**sizes), start, f"input N[a] {config.dtype}{table}"]
-    parts += [layer.format(l=k, n=k + 1, **sizes) for k in range(config.layers)]
-    parts += [end.format(n=config.layers, **sizes), "output logits"]
-    return parse("\n".join(parts))

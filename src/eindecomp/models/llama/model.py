@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from eindecomp.errors import InputError, quote
-from eindecomp.models.llama.cache import Cache, bucket
+from eindecomp.models.llama.cache import Cache
 from eindecomp.models.llama.config import Config
-from eindecomp.models.llama.graph import prefill_graph, step_graph
+from eindecomp.models.llama.graph import LATEST, prefill_graph, step_graph, store_graph
 from eindecomp.models.llama.placed import PlacedWeights
 from eindecomp.models.llama.read_generation import Generation, read_generation
 from eindecomp.models.llama.rope import rotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.engine import Engine
     from eindecomp.engines.result import Result
+    from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.graph import Graph
     from eindecomp.models.llama.sample import Sampler
     from eindecomp.models.llama.tokenizer import TextStream
@@ -57,6 +58,8 @@ class Counts:
     prefill_seconds: float = 0.0
     step_seconds: float = 0.0
     bytes_moved: int = 0
+    bytes_placed: int = 0
+    """To bring what one plan left to where another one wants it."""
     plans: int = 0
 
 
@@ -150,27 +153,36 @@ class Llama:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def plan(self, kind: str, batch: int, tokens: int) -> Plan:
-        """The plan for `"prefill"` or `"every"` of that many tokens, or a `"step"` after them."""
-        key = (kind, batch, tokens)
+    def plan(self, kind: str, batch: int, tokens: int, room: int = 0) -> Plan:
+        """The plan for `"prefill"` or `"every"` of that many tokens, or a `"step"` after them.
+
+        `"store"` is for storing the latest keys and values behind those of that many tokens, in a
+        cache for `room`.
+        """
+        key = (kind, batch, tokens, room)
         if key not in self._plans:
             start = perf_counter()
-            self._plans[key] = make_plan(
-                self._graph(kind, batch, tokens), self.devices, strategy=self.strategy
-            )
+            graph = self._graph(kind, batch, tokens, room)
+            strategy = ["h"] if kind == "store" else self.strategy
+            self._plans[key] = make_plan(graph, self.devices, strategy=strategy)
             self.counts.planning_seconds += perf_counter() - start
             self.counts.plans += 1
         return self._plans[key]
 
-    def _graph(self, kind: str, batch: int, tokens: int) -> Graph:
+    def _graph(self, kind: str, batch: int, tokens: int, room: int) -> Graph:
         if kind == "step":
             return step_graph(self.config, batch, tokens)
+        if kind == "store":
+            return store_graph(self.config, batch, tokens, room)
         if kind not in ("prefill", "every"):
             raise InputError(f"a plan is for 'prefill', 'every' or 'step', not {kind!r}")
         return prefill_graph(self.config, batch, tokens, every=kind == "every")
 
     def cache(self, batch: int = 1, tokens: int = 0) -> Cache:
-        """An empty cache with room for that many tokens; it grows when it is full."""
+        """An empty cache with room for that many tokens; it grows when it is full.
+
+        Its contents stay on the devices of the engine that computes them.
+        """
         return Cache(self.config, batch, tokens)
 
     def prefill(
@@ -189,9 +201,10 @@ class Llama:
         for row, tokens in zip(table, rows, strict=True):
             row[: len(tokens)] = tokens
             row[len(tokens) :] = tokens[-1]  # a token of the prompt: its values are read anyway
-        result = self._run("prefill", table, {"last": lengths - 1})
+        plan = self.plan("prefill", *table.shape)
+        result = self._run(plan, table, {"last": lengths - 1})
         if cache is not None:
-            cache.write(result, lengths)
+            self._store(cache, cache.prompt(result), lengths, table.shape[1])
         self.counts.prompt_tokens += int(lengths.sum())
         self.counts.prefill_seconds += result.stats.seconds
         return result["logits"]
@@ -201,7 +214,8 @@ class Llama:
         rows = self._rows(ids)
         if len({len(row) for row in rows}) > 1:
             raise InputError("logits after every token need sequences of one length")
-        return self._run("every", np.array(rows, np.int32), {})["logits"]
+        table = np.array(rows, np.int32)
+        return self._run(self.plan("every", *table.shape), table, {})["logits"]
 
     def step(self, tokens: Sequence[int] | Array, cache: Cache) -> Array:
         """Read one more token of each sequence: the logits of what follows."""
@@ -214,11 +228,15 @@ class Llama:
         longest = int(cache.lengths.max())
         if longest >= self.config.positions:
             raise InputError(f"the model knows no more than {self.config.positions} positions")
-        room = bucket(longest)
-        cache.reserve(room)
-        more = {"length": cache.lengths, **cache.views(room)}
-        result = self._run("step", ids, more, cache.lengths[:, None], room)
-        cache.write(result, np.ones(cache.batch, np.int32))
+        if cache.is_full:
+            self._store(cache, cache.stored, cache.lengths - LATEST, cache.room, LATEST)
+        plan = self.plan("step", cache.batch, cache.room)
+        if not cache.latest:
+            cache.stored = self._placed.place(plan, cache.stored)
+        more = {"length": cache.lengths - cache.latest, "latest": cache.latest}
+        starts = cache.lengths[:, None]
+        result = self._run(plan, ids, {**more, **cache.stored, **cache.tied}, starts)
+        cache.step(plan, result)
         self.counts.step_tokens += cache.batch
         self.counts.step_seconds += result.stats.seconds
         return result["logits"][:, 0]
@@ -262,7 +280,7 @@ class Llama:
     ) -> Iterator[GeneratedToken]:
         if tokens < 1:
             return
-        cache = self.cache(1, len(ids) + min(tokens, 256))
+        cache = self.cache(1, len(ids))
         logits = self.prefill(ids, cache)
         for number in range(tokens):
             token = sampler.choose(logits[0])
@@ -285,19 +303,29 @@ class Llama:
         return self.tokenizer.encode(prompt)
 
     def _run(
-        self,
-        kind: str,
-        ids: Array,
-        more: Mapping[str, Array],
-        starts: Array | None = None,
-        room: int | None = None,
+        self, plan: Plan, ids: Array, more: Mapping[str, object], starts: Array | None = None
     ) -> Result:
-        batch, count = int(ids.shape[0]), int(ids.shape[1])
-        positions = np.arange(count) + (0 if starts is None else starts)
+        positions = np.arange(int(ids.shape[1])) + (0 if starts is None else starts)
         table = rotations(self.config, np.broadcast_to(positions, ids.shape))
-        plan = self.plan(kind, batch, room or count)
-        result = self._placed.run(plan, {"ids": ids, "R": table, **more})
+        return self._counted(self._placed.run(plan, {"ids": ids, "R": table, **more}))
+
+    def _store(
+        self,
+        cache: Cache,
+        stored: Mapping[str, Tensor],
+        lengths: Array,
+        cached: int,
+        latest: int = 0,
+    ) -> None:
+        """Store the latest keys and values of a cache, or those of a prompt, with those before."""
+        at = cache.places(lengths, cached, latest)
+        plan = self.plan("store", cache.batch, cached, cache.room)
+        result = self._counted(self._placed.run(plan, {"at": at, **stored, **cache.tied}))
+        cache.store(result, lengths + latest)
+
+    def _counted(self, result: Result) -> Result:
         self.counts.bytes_moved += result.stats.bytes_moved
+        self.counts.bytes_placed += result.stats.bytes_placed
         return result
 
     def _rows(self, ids: Sequence[int] | Sequence[Sequence[int]] | Array) -> list[list[int]]:

@@ -35,16 +35,26 @@ class PlacedWeights:
 
     def run(self, plan: Plan, inputs: Mapping[str, object]) -> Result:
         """Run a plan on its other inputs."""
+        executable, weights = self._ready(plan)
+        return executable({**inputs, **weights})
+
+    def place(self, plan: Plan, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Bring other inputs of a plan into its layouts, to be read again and again."""
+        return self._ready(plan)[0].place(tensors)
+
+    def _ready(self, plan: Plan) -> tuple[Executable, Mapping[str, Tensor]]:
         if self._closed:
             raise InputError("this model was closed")
         if id(plan) not in self._executables:
             executable = compile_plan(plan, self._engine)
             self._executables[id(plan)] = executable, self._place(executable)
-        executable, weights = self._executables[id(plan)]
-        return executable({**inputs, **weights})
+        return self._executables[id(plan)]
 
     def _place(self, executable: Executable) -> dict[str, Tensor]:
         """The weights in a plan's layouts, shared with the plans before where they agree."""
+        inputs = {vertex.name for vertex in executable.plan.graph.inputs}
+        if inputs.isdisjoint(self._latest):
+            return {}  # it stores keys and values
         placed = executable.place(self._latest)
         for name, tensor in placed.items():
             known = self._tensors.setdefault((name, tensor.mesh, tensor.tilings), tensor)

@@ -1,0 +1,106 @@
+"""Planning a training step of LLaMA-7B: our plan against data, ZeRO, Megatron and both together.
+
+Weights are bfloat16; AdamW keeps float32 weights, means and squares beside them, which are tied:
+each lies where the step before has left it. Costs are bytes that all devices receive in one step.
+With --layers the model is planned with fewer layers than its 32, which are all alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+
+import eindecomp as ed
+from eindecomp.errors import EinDecompError
+from eindecomp.models.llama import CONFIGS, prefill_graph
+from eindecomp.models.optimizers import carried, training_step
+
+STRATEGIES = ("data", "zero", "megatron", "megatron+zero")
+LOSS = """
+monoid log_sum_exp(m, s; n, t) = (
+    max(m, n), s * where(m >= n, 1, exp(m - n)) + t * where(n >= m, 1, exp(n - m))
+  ) identity (-inf, 0) finish m + log(s) grad (s * exp(m - result), exp(m - result))
+input next[b, s] int32
+NORM[b,s]  <- log_sum_exp (float32(logits[b,s,v]), 1)
+CLASS[v: {v}] <- fill int32(v)
+RIGHT[b,s] <- sum where(CLASS[v] == next[b,s], float32(logits[b,s,v]), 0)
+loss[]     <- sum (NORM[b,s] - RIGHT[b,s]) / {tokens}
+output loss
+"""
+
+
+def adamw(graph: ed.Graph, parameters: Sequence[str], gradients: Sequence[str]) -> None:
+    """Updates in float32, of which the next weights are a copy in bfloat16."""
+    for name in ("lr", "step"):
+        graph.scalar(name, "float64")
+    for name, gradient in zip(parameters, gradients, strict=True):
+        sizes, labels = graph[name].sizes, " ".join(graph[name].labels)
+        state = {
+            what: graph.input(f"{name}_{what}", sizes, "float32").name
+            for what in ("master", "mean", "square")
+        }
+
+        def update(of: str, join: str, *read: str, labels: str = labels) -> str:
+            spec = f"{', '.join([labels] * len(read))} -> {labels}"
+            new = graph.einsum(spec, *read, join=join, name=f"new_{of}")
+            graph.output(new)
+            return new.name
+
+        mean = update(state["mean"], "x + 0.1 * (float32(y) - x)", state["mean"], gradient)
+        square = "0.95 * x + 0.05 * float32(y) * float32(y)"
+        square = update(state["square"], square, state["square"], gradient)
+        rate = "(lr / (1 - 0.9**step)) * y / (sqrt(z) / sqrt(1 - 0.95**step) + 1e-8)"
+        master = f"x * (1 - lr * 0.1) - {rate}"
+        master = update(state["master"], master, state["master"], mean, square)
+        update(name, "bfloat16(x)", master)
+
+
+def training(layers: int, batch: int, sequence: int = 4096) -> ed.Graph:
+    """One step: cross-entropy of every next token, backwards, and AdamW."""
+    config = replace(CONFIGS["7B"], layers=layers, dtype="bfloat16")
+    forward = prefill_graph(config, batch, sequence, every=True)
+    text = [line for line in str(forward).splitlines() if not line.startswith("output")]
+    loss = LOSS.format(v=config.vocabulary, tokens=batch * sequence)
+    graph = ed.parse("\n".join([*text, loss]))
+    weights = [v.name for v in graph.inputs if v.dtype.name == "bfloat16" and v.name != "R"]
+    return training_step(graph, "loss", weights, adamw)
+
+
+def row(graph: ed.Graph, devices: int, memory: str, limit: float) -> None:
+    """Our plan, and what the strategies cost relative to it."""
+    tie = carried(graph)
+    ready = ed.rewrite(graph)
+    rest = {"tie": tie, "memory": memory, "rewrite": False, "time_limit": limit}
+    plans: dict[str, ed.Plan | str] = {}
+    for name in (None, *STRATEGIES):
+        start = perf_counter()
+        try:
+            plans[name or "ours"] = plan = ed.plan(ready, devices, strategy=name, **rest)
+            said = f"{plan.cost:>22,} gap {100 * plan.gap:5.2f} %"
+        except EinDecompError as error:
+            plans[name or "ours"] = said = f"no plan: {error}"
+        ours = plans["ours"]
+        if name and not isinstance(ours, str) and not isinstance(plans[name], str):
+            said += f" {plan.cost / ours.cost:7.2f} × ours"
+        print(f"  {name or 'ours':14} {perf_counter() - start:7.1f} s {said}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--batches", type=int, nargs="+", default=[8, 64])
+    parser.add_argument("--devices", type=int, nargs="+", default=[8, 64, 512])
+    parser.add_argument("--memory", default="80GB")
+    parser.add_argument("--time", type=float, default=60, help="seconds for each plan")
+    given = parser.parse_args()
+    for batch in given.batches:
+        graph = training(given.layers, batch)
+        for devices in given.devices:
+            print(f"{given.layers} layers, b = {batch}, {devices} devices, {given.memory} each")
+            row(graph, devices, given.memory, given.time)
+
+
+if __name__ == "__main__":
+    main()
