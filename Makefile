@@ -49,6 +49,7 @@ bench: $(VENV)/ready
 	$(BIN)/python benchmarks/large_graphs.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/products.py
+	$(BIN)/python benchmarks/contractions.py
 	$(BIN)/python benchmarks/compiling.py
 	$(BIN)/python benchmarks/run_einsum.py
 	$(BIN)/python benchmarks/solve_chain.py
