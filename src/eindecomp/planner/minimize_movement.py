@@ -12,6 +12,7 @@ from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.least_seconds import LeastSeconds
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.model.lifetimes import check_memory
 from eindecomp.planner.plan import Chosen, unproved
 from eindecomp.planner.search.choose import SMALL, choose, is_enough
 from eindecomp.planner.search.from_strategies import (
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from eindecomp.planner.options import Options
     from eindecomp.planner.search.search import Outcome
 
+_RELAX = 0.5  # fraction of the time for the relaxed problem
 _SEARCH = 0.85  # fraction of the time for a search that named strategies may follow
+_LARGE = 1000  # the most vertices of a graph that is searched once more after layers chose alike
 _LEAST_TIME = 1.0  # seconds that a search from nothing needs at least
 _ROUNDING = 1e-9
 
@@ -46,11 +49,13 @@ def minimize_movement(options: Options) -> Chosen:
         redundant=may_repeat(options.objective), loose=options.loose, memory=options.memory,
         started=started, on_event=options.on_event,
     )  # fmt: skip
+    if options.memory is not None:
+        check_memory(graph, options.rules, mesh.devices, options.memory)
     search.tell("relax")
     relaxed = _relaxed(options, price)
     deadline = started + options.time_limit
     first: Outcome | None = None
-    if options.restriction is None and options.rules.tie and len(graph.vertices) > SMALL:
+    if options.rules.tie and len(graph.vertices) > SMALL:
         first = start_from_strategies(search, relaxed.bound, deadline)
     try:
         outcome = _chosen(search, relaxed, first, deadline)
@@ -78,6 +83,8 @@ def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: f
         return choose(search, relaxed, max(part * left, 1.0))
     if is_enough(search, first.cost, first.bound) or left < _LEAST_TIME:
         return first
+    if search.choosers > _LARGE:
+        return replace(first, bound=relaxed.tightened(first.cost, deadline).bound)
     with suppress(UnsolvedError, PlanError):
         # A bound without the memory limit is one with it, and is found sooner.
         other = choose(replace(search, memory=None), relaxed, left)
@@ -99,7 +106,7 @@ def _relaxed(options: Options, price: Price) -> Relaxed:
     if seconds is None and options.objective != "bytes":
         return Relaxed(0)
     relaxed = relax(
-        options.graph, options.mesh, options.rules, options.vectors, options.time_limit / 2,
+        options.graph, options.mesh, options.rules, options.vectors, _RELAX * options.time_limit,
         price=seconds, restriction=options.restriction, memory=options.memory,
     )  # fmt: skip
     if isinstance(price, PriceInSeconds):

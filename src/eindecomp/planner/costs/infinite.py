@@ -23,3 +23,13 @@ def infinite_where(mask: NDArray[np.bool_], costs: Costs) -> Costs:
 def is_infinite(costs: Costs) -> NDArray[np.bool_]:
     """Where costs are ∞."""
     return costs >= (INFINITE if costs.dtype.kind == "i" else np.inf)
+
+
+def multiplied(costs: Any, times: int) -> Any:
+    """Several times the costs; what is infinite stays so."""
+    return costs if times == 1 else infinite_where(is_infinite(costs), costs * times)
+
+
+def added(one: Any, other: Any) -> Any:
+    """The sum of costs; what is infinite stays so."""
+    return infinite_where(is_infinite(one) | is_infinite(other), one + other)

@@ -128,9 +128,8 @@ class BoundModel:
             variable[name] = tables.variable(costs.min(keepdims=True) if name in lossy else costs)
         for maker, reader, k in self.edges:
             if maker not in lossy and reader not in lossy:
-                tables.edge(
-                    variable[maker],
-                    variable[reader],
+                tables.table(
+                    (variable[maker], variable[reader]),
                     (keys[maker], keys[reader], k),
                     lambda m=maker, r=reader, k=k: self.handover(m, r, k),
                 )

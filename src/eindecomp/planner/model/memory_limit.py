@@ -22,12 +22,12 @@ import numpy as np
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs.infinite import infinite_where
+from eindecomp.planner.model.lifetimes import Lifetimes
 from eindecomp.planner.model.movement import MovementModel, Site
 from eindecomp.planner.space.choices import summed_axes
 from eindecomp.planner.space.cut import bits_of, largest_side, parts_of
 from eindecomp.planner.space.overlaps import copied, fullest
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
-from eindecomp.planner.space.view import is_planned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,67 +73,43 @@ def add_usage(model: MovementModel) -> int:
 
     The model must have been built with `apart`: a home needs a variable of its own.
     """
-    steps = {name: t for t, name in enumerate(_computed(model))}
-    _add_results(model, steps)
-    _add_inputs(model, steps)
+    lives = Lifetimes.of(model.graph, model.rules)
+    for name, now in lives.steps.items():
+        _add_result(model, name, now, lives.held[name])
+    for vertex in model.graph.inputs:
+        _add_input(model, vertex, lives)
+    end = len(lives.steps)
     for name, reading in _readers(model).items():
-        held = _add_held(model, model.graph[name], reading)
+        held = _add_held(model, model.graph[name], reading, end)
         for site, k in reading:
-            now = steps[site.vertex.name]
+            now = lives.steps[site.vertex.name]
             lasts = not model.rules.has_home(model.graph[name])
-            _add_copy(model, site, k, held, (0, len(steps)) if lasts else (now, now + 1))
+            _add_copy(model, site, k, held, (0, end) if lasts else (now, now + 1))
     fills = [vertex for vertex in model.graph.outputs if isinstance(vertex.op, Fill)]
     return sum(_shared_out(model, vertex) for vertex in fills)
 
 
-def _computed(model: MovementModel) -> list[str]:
-    """The vertices that are computed, step by step."""
-    return [name for name, site in model.sites.items() if is_planned(site.vertex)]
+def _add_result(model: MovementModel, name: str, now: int, held: tuple[int, int]) -> None:
+    """What a vertex's step takes, and its layouts until they are last read."""
+    site = model.sites[name]
+    model.tables.use(model.assign[name], _working(model, site), now, now + 1)
+    homes = site.vertex.dtype.itemsize * _fullest(model, site.choices.homes)
+    model.tables.use(model.home[name], homes, *held)
+    _add_second(model, name, now + 1, held[1])
 
 
-def _add_results(model: MovementModel, steps: dict[str, int]) -> None:
-    """For each vertex what its step takes, and its layouts until they are last read."""
-    end = len(steps)
-    outputs = {vertex.name for vertex in model.graph.outputs}
-    last = dict(steps)
-    for reader, t in steps.items():
-        last.update({name: t for name in model.graph[reader].inputs if name in steps})
-    for name, now in steps.items():
-        site = model.sites[name]
-        stop = end if name in outputs else last[name] + 1
-        item = site.vertex.dtype.itemsize
-        model.tables.use(model.assign[name], _working(model, site), now, now + 1)
-        homes = item * _fullest(model, site.choices.homes)
-        model.tables.use(model.home[name], homes, now, max(stop, now + 1))
-        _add_second(model, name, now + 1, stop)
-
-
-def _add_inputs(model: MovementModel, steps: dict[str, int]) -> None:
-    """The homes of inputs throughout, those of tied ones until their last reader.
-
-    What replaces a tied input is held beside it until then.
-    """
-    end = len(steps)
-    for vertex in model.graph.inputs:
-        name = vertex.name
-        if model.maker(name) not in model.sites:
-            continue
-        read = [t for reader, t in steps.items() if name in model.graph[reader].inputs]
-        if read:
-            _add_second(model, name, min(read), max(read) + 1)
-        holder = model.holder(name)
-        homes = vertex.dtype.itemsize * _fullest(model, holder.homes)
-        if name not in model.rules.tie:
-            model.tables.use(holder.variable, homes, 0, end)
-        elif read:
-            zeros = np.zeros(len(homes), dtype=np.int64)
-            held = model.tables.variable(zeros)
-            model.tables.use(held, homes, 0, max(read) + 1)
-            other = ~np.eye(len(homes), dtype=bool)
-            model.tables.edge(
-                holder.variable, held, ("same", len(homes)),
-                lambda other=other: infinite_where(other, np.zeros((1, 1), dtype=np.int64)),
-            )  # fmt: skip
+def _add_input(model: MovementModel, vertex: Vertex, lives: Lifetimes) -> None:
+    """The layouts of an input that has a home."""
+    name = vertex.name
+    if model.maker(name) not in model.sites:
+        return
+    if name in lives.read:
+        _add_second(model, name, *lives.read[name])
+    holder = model.holder(name)
+    homes = vertex.dtype.itemsize * _fullest(model, holder.homes)
+    start, stop = lives.held[name]
+    if stop > start:
+        model.tables.use(holder.variable, homes, start, stop)
 
 
 def _add_second(model: MovementModel, name: str, start: int, stop: int) -> None:
@@ -143,8 +119,9 @@ def _add_second(model: MovementModel, name: str, start: int, stop: int) -> None:
         model.tables.use(model.second[name], np.append(0, sizes), start, stop)
 
 
-def _fullest(model: MovementModel, cuts: Sequence[Cut]) -> Ints:
-    return fullest(model.price.mesh, cuts)
+def _fullest(model: MovementModel, cuts: Cuts) -> Ints:
+    """The elements of each cut on the fullest device; equal layers have the same cuts."""
+    return model.once(("fullest", id(cuts)), lambda: fullest(model.price.mesh, cuts))
 
 
 def _working(model: MovementModel, site: Site) -> Ints:
@@ -156,7 +133,9 @@ def _working(model: MovementModel, site: Site) -> Ints:
     tile = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
     summed = parts[:, list(view.aggregated)].prod(axis=1) > 1
     state = state_bytes(model.graph, site.vertex)
-    total = np.where(summed, state * (tile + 2 * _largest_shares(site.choices)), 0)
+    key = ("shares", id(site.choices))
+    shares = model.once(key, lambda: _largest_shares(site.choices))
+    total = np.where(summed, state * (tile + 2 * shares), 0)
     for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
         source = model.graph[name]
         if reads is not None and isinstance(source.op, Fill):
@@ -200,10 +179,10 @@ def _readers(model: MovementModel) -> dict[str, list[tuple[Site, int]]]:
 
 
 def _add_held(
-    model: MovementModel, vertex: Vertex, reading: Sequence[tuple[Site, int]]
+    model: MovementModel, vertex: Vertex, reading: Sequence[tuple[Site, int]], end: int
 ) -> tuple[Held, ...]:
     """The layouts in which a tensor is held; free inputs throughout."""
-    name, end = vertex.name, len(_computed(model))
+    name = vertex.name
     if model.maker(name) in model.sites:
         holder = model.holder(name)
         home = Held(holder.variable, holder.homes)
@@ -240,13 +219,13 @@ def _add_copy(
     flags = 1 << len(site.shared)
     zero = np.zeros((1, 1), dtype=np.int64)
     key = (layouts, reads.cuts)
-    tables.edge(
-        model.assign[site.vertex.name], own, (*key, id(site.choices), k, flags),
+    tables.table(
+        (model.assign[site.vertex.name], own), (*key, id(site.choices), k, flags),
         lambda: infinite_where(~copies.fits[np.repeat(reads.of, flags)], zero),
     )  # fmt: skip
     for kind, (variable, _, _) in enumerate(held):
-        tables.edge(
-            variable, own, (*key, kind),
+        tables.table(
+            (variable, own), (*key, kind),
             lambda kind=kind: infinite_where(~copies.allowed[kind], zero),
         )  # fmt: skip
 

@@ -26,7 +26,7 @@ from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from numpy.typing import NDArray
 
@@ -76,11 +76,14 @@ class MovementModel:
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
     """Whether every home has a variable of its own, as counting memory needs it."""
+    alike: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For vertices that choose alike, in whose name they do."""
     tables: CostTables = field(default_factory=CostTables)
     assign: dict[str, int] = field(default_factory=dict[str, int])
     home: dict[str, int] = field(default_factory=dict[str, int])
     second: dict[str, int] = field(default_factory=dict[str, int])
-    _loads: dict[Any, Ints] = field(default_factory=dict[Any, Any])
+    _variables: dict[tuple[str, str], int] = field(default_factory=dict[Any, int])
+    _made: dict[Hashable, Ints] = field(default_factory=dict[Any, Any])
 
     @staticmethod
     def of(
@@ -93,6 +96,7 @@ class MovementModel:
         apart: bool = False,
         shared: bool = False,
         loosest: int | None = None,
+        alike: Mapping[str, str] | None = None,
         deadline: float = inf,
     ) -> MovementModel:
         """Build the problem over the choices of each vertex, and of each input that has a home.
@@ -101,10 +105,13 @@ class MovementModel:
         second layout, each of n readers pays 1/n of what it fetches from home. No plan pays less.
         Nor does any plan pay less where a vertex's choices are None: then reading for it, and from
         it, is free. With `loosest`, tables may have that many costs, and reading is free beyond.
+
+        With `alike`, all vertices that have one name there share one choice.
         """
+        alike = {} if alike is None else alike
         rules = LayoutRules() if rules is None else rules
-        own = _choices(graph, rules, choices_of)
-        second = second_layouts(graph, rules, own)
+        own = _choices(graph, rules, choices_of, alike)
+        second = second_layouts(graph, rules, own, alike)
         sharers: dict[str, float] = {}
         if shared:
             sharers = _sharers(graph, rules, own, second, loosest)
@@ -116,7 +123,7 @@ class MovementModel:
             for name, choices in own.items()
         }
         model = MovementModel(
-            graph, price, rules, sites, second, sharers, pairs, apart, CostTables(deadline)
+            graph, price, rules, sites, second, sharers, pairs, apart, alike, CostTables(deadline)
         )
         model._add_sites()
         return model
@@ -210,14 +217,23 @@ class MovementModel:
         load = self._read_load(site)
         held = self._held(own, own.homes, item)
         load = load + held[site.home_of] if merged else load
-        self.assign[name] = self.tables.variable(np.repeat(unary, flags), np.repeat(load, flags))
+        unary, load = np.repeat(unary, flags), np.repeat(load, flags)
+        self.assign[name] = self._variable("assign", name, unary, load)
         if not merged:
             zeros = np.zeros(len(own.homes), dtype=np.int64)
-            self.home[name] = self.tables.variable(zeros, held)
+            self.home[name] = self._variable("home", name, zeros, held)
             key = (id(own), "scatter", flags, item, scatter.tobytes())
-            self.tables.edge(
-                self.assign[name], self.home[name], key, lambda: np.repeat(scatter, flags, axis=0)
-            )
+            scope = (self.assign[name], self.home[name])
+            self.tables.table(scope, key, lambda: np.repeat(scatter, flags, axis=0))
+
+    def _variable(self, what: str, name: str, unary: Any, load: Ints) -> int:
+        """The variable for a vertex, shared by all that choose alike."""
+        key = (what, self.alike.get(name, name))
+        if key in self._variables:
+            self.tables.charge(self._variables[key], unary, load)
+        else:
+            self._variables[key] = self.tables.variable(unary, load)
+        return self._variables[key]
 
     def _read_load(self, site: Site) -> Ints:
         """The bytes that devices read for each assignment: the paper's cost of a join.
@@ -233,10 +249,13 @@ class MovementModel:
 
     def _held(self, owner: Choices | Reads, cuts: tuple[Cut, ...], item: int) -> Ints:
         """The bytes of each cut on all devices; equal layers have the same choices."""
-        key = (id(owner), item)
-        if key not in self._loads:
-            self._loads[key] = self.price.held(cuts, item)
-        return self._loads[key]
+        return self.once((id(owner), item), lambda: self.price.held(cuts, item))
+
+    def once(self, key: Hashable, make: Callable[[], Ints]) -> Ints:
+        """What is made once for all vertices that have the same choices, named in the key."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
 
     def _reduce_scatter(self, site: Site) -> Any:
         own = site.choices
@@ -263,7 +282,8 @@ class MovementModel:
             return
         cuts, item = self.second_layouts[name], self.graph[name].dtype.itemsize
         zeros = np.zeros(1 + len(cuts), dtype=np.int64)
-        self.second[name] = self.tables.variable(zeros, np.append(0, self.price.held(cuts, item)))
+        load = np.append(0, self.price.held(cuts, item))
+        self.second[name] = self._variable("second", name, zeros, load)
         holder = self.holder(name)
 
         def table() -> Any:
@@ -272,7 +292,7 @@ class MovementModel:
 
         own = self.sites[self.maker(name)].choices
         key = (id(own), holder.flags, "second", cuts, item)
-        self.tables.edge(holder.variable, self.second[name], key, table)
+        self.tables.table((holder.variable, self.second[name]), key, table)
 
     def _add_read(self, site: Site, k: int) -> None:
         """The fetch of an input from its home, or from its second layout."""
@@ -297,24 +317,37 @@ class MovementModel:
             scope = (fetch.holder.variable, self.second[name], reader)
             if prod(len(self.tables.unary[v]) for v in scope) > LARGEST:
                 raise UnsolvedError(f"too many ways for {site.vertex} to read {self.graph[name]}")
-            self.tables.factor(scope, (*key, fetch.second_layouts), fetch.cheaper_table)
+            self.tables.table(scope, (*key, fetch.second_layouts), fetch.cheaper_table)
             return
-        self.tables.edge(fetch.holder.variable, reader, (*key, "home"), fetch.home_table)
+        self.tables.table((fetch.holder.variable, reader), (*key, "home"), fetch.home_table)
         if fetch.bit is not None:
             second_key = (*key, "second", fetch.second_layouts)
-            self.tables.edge(self.second[name], reader, second_key, fetch.second_table)
+            self.tables.table((self.second[name], reader), second_key, fetch.second_table)
 
 
 def _choices(
-    graph: Graph, rules: LayoutRules, choices_of: Callable[[Vertex, View], Choices | None]
+    graph: Graph,
+    rules: LayoutRules,
+    choices_of: Callable[[Vertex, View], Choices | None],
+    alike: Mapping[str, str],
 ) -> dict[str, Choices]:
     """What each vertex can choose; those that are left out choose nothing."""
-    found = ((v.name, choices_of(v, view_of(graph, v))) for v in rules.chosen(graph))
-    return {name: choices for name, choices in found if choices is not None}
+    found: dict[str, Choices | None] = {}
+    own: dict[str, Choices] = {}
+    for vertex in rules.chosen(graph):
+        kind = alike.get(vertex.name, vertex.name)
+        if kind not in found:
+            found[kind] = choices_of(vertex, view_of(graph, vertex))
+        if (choices := found[kind]) is not None:
+            own[vertex.name] = choices
+    return own
 
 
 def second_layouts(
-    graph: Graph, rules: LayoutRules, own: Mapping[str, Choices]
+    graph: Graph,
+    rules: LayoutRules,
+    own: Mapping[str, Choices],
+    alike: Mapping[str, str],
 ) -> dict[str, tuple[Cut, ...]]:
     """For each tensor that has a home and several readers, the layouts that they may want."""
     wanted: dict[str, list[Reads]] = {}
@@ -322,11 +355,13 @@ def second_layouts(
         for name, reads in zip(graph[reader].inputs, choices.reads, strict=True):
             if reads is not None and rules.tie.get(name, name) in own:
                 wanted.setdefault(name, []).append(reads)
-    return {
-        name: tuple(dict.fromkeys(cut for reads in reading for cut in reads.cuts))
-        for name, reading in wanted.items()
-        if len(reading) > 1 and name not in rules.gathered
-    }
+    of_kind: dict[str, tuple[Cut, ...]] = {}
+    found: dict[str, tuple[Cut, ...]] = {}
+    for name, reading in wanted.items():
+        if len(reading) > 1 and name not in rules.gathered:
+            cuts = tuple(dict.fromkeys(cut for reads in reading for cut in reads.cuts))
+            found[name] = of_kind.setdefault(alike.get(name, name), cuts)
+    return found
 
 
 def _flagged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from math import inf, prod
@@ -11,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
+from eindecomp.planner.costs.infinite import added, infinite_where, multiplied
 from eindecomp.solve import Problem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Costs = NDArray[Any]
+    Scope = tuple[int, ...]
 
 MOST_CELLS = 1 << 26  # costs in all tables together: half a gigabyte
 
 
 @dataclass(slots=True)
 class CostTables:
-    """Variables with unary costs, and edges, whose tables are made once where they are equal.
+    """Variables with unary costs, and tables over several, made once where they are equal.
 
     Raises `UnsolvedError` before tables take more memory or time than there is.
     """
@@ -32,16 +35,14 @@ class CostTables:
     cells: int = 0
     """Costs in all tables so far."""
     unary: list[Costs] = field(default_factory=list[Any])
-    edges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    table_of: list[int] = field(default_factory=list[int])
     tables: list[Costs] = field(default_factory=list[Any])
-    factors: list[tuple[tuple[int, ...], Costs]] = field(default_factory=list[Any])
+    uses: Counter[tuple[Scope, int]] = field(default_factory=Counter[Any])
+    """How often each table is between which variables."""
     load: list[Costs] = field(default_factory=list[Any])
     """What choices make devices read and hold, which decides where costs are equal."""
     usage: list[Costs] = field(default_factory=list[Any])
     intervals: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _known: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
-    _larger: dict[Hashable, Costs] = field(default_factory=dict[Hashable, Any])
 
     def variable(self, unary: Costs, load: Costs | None = None) -> int:
         """Add a variable and return its number."""
@@ -51,31 +52,38 @@ class CostTables:
         self.intervals.append((0, 0))
         return len(self.unary) - 1
 
+    def charge(self, variable: int, unary: Costs, load: Costs) -> None:
+        """Add to what the choices of a variable cost and make devices read and hold."""
+        self.unary[variable] = self.unary[variable] + unary
+        self.load[variable] = self.load[variable] + load
+
     def use(self, variable: int, usage: Costs, start: int, stop: int) -> None:
-        """Say what a variable's choices use from step `start` up to `stop`."""
+        """Say what a variable's choices use from step `start` up to `stop`, beside what they do."""
+        if self.intervals[variable] != (0, 0):
+            variable = self._twin(variable)
         self.usage[variable] = usage
         self.intervals[variable] = (start, stop)
 
-    def edge(self, u: int, v: int, key: Hashable, make: Callable[[], Costs]) -> None:
-        """Add a table over the choices of two variables, unless it is all zeros."""
+    def _twin(self, variable: int) -> int:
+        """Another variable that always chooses the same."""
+        size = len(self.unary[variable])
+        twin = self.variable(np.zeros(size, dtype=np.int64))
+        other, zero = ~np.eye(size, dtype=bool), np.zeros((1, 1), dtype=np.int64)
+        self.table((variable, twin), ("same", size), lambda: infinite_where(other, zero))
+        return twin
+
+    def table(self, scope: Scope, key: Hashable, make: Callable[[], Costs]) -> None:
+        """Add a table over the choices of several variables, unless it is all zeros."""
         if key not in self._known:
-            self._make_room((u, v))
+            self._make_room(scope)
             table = make()
             self._known[key] = len(self.tables) if table.any() else -1
             if table.any():
                 self.tables.append(table)
         if self._known[key] >= 0:
-            self.edges.append((u, v))
-            self.table_of.append(self._known[key])
+            self.uses[scope, self._known[key]] += 1
 
-    def factor(self, scope: tuple[int, ...], key: Hashable, make: Callable[[], Costs]) -> None:
-        """Add a table over the choices of several variables."""
-        if key not in self._larger:
-            self._make_room(scope)
-            self._larger[key] = make()
-        self.factors.append((scope, self._larger[key]))
-
-    def _make_room(self, scope: tuple[int, ...]) -> None:
+    def _make_room(self, scope: Scope) -> None:
         """Refuse a table for which there is no memory or no time."""
         self.cells += prod(len(self.unary[v]) for v in scope)
         if self.cells > MOST_CELLS:
@@ -88,6 +96,37 @@ class CostTables:
         limited: dict[str, Any] = {}
         if limit is not None:
             limited = {"usage": self.usage, "intervals": self.intervals, "limit": limit}
+        unary = list(self.unary)
+        pairs: list[Scope] = []
+        table_of: list[int] = []
+        tables: dict[int, Costs] = {}
+        factors: list[tuple[Scope, Costs]] = []
+        made: dict[Hashable, tuple[Scope, Costs]] = {}
+        for (scope, number), times in self.uses.items():
+            # Which variables are the same, not which ones they are, decides what becomes of it.
+            key = (number, times, tuple(scope.index(v) for v in scope))
+            if key not in made:
+                made[key] = _once_each(key[2], multiplied(self.tables[number], times))
+            places, table = made[key]
+            own = tuple(scope[k] for k in places)
+            if len(own) == 1:
+                unary[own[0]] = added(unary[own[0]], table)
+            elif len(own) == 2:
+                pairs.append(own)
+                table_of.append(id(table))
+                tables[id(table)] = table
+            else:
+                factors.append((own, table))
+        numbers = {key: number for number, key in enumerate(tables)}
         return Problem.of(
-            self.unary, self.edges, self.tables, self.factors, table_of=self.table_of, **limited
-        )
+            unary, pairs, list(tables.values()), factors,
+            table_of=[numbers[key] for key in table_of], **limited,
+        )  # fmt: skip
+
+
+def _once_each(scope: Scope, table: Costs) -> tuple[Scope, Costs]:
+    """A table over distinct variables: where one is named twice, its choices are equal."""
+    kept = tuple(dict.fromkeys(scope))
+    if kept == scope:
+        return scope, table
+    return kept, np.ascontiguousarray(np.einsum(table, scope, kept))

@@ -28,8 +28,11 @@ class AllAxes:
 
     @staticmethod
     def of(search: Search) -> AllAxes | None:
-        """None if that is too large, or if memory is limited, which elimination cannot handle."""
-        if search.memory is not None:
+        """None if that is too large, or if memory is limited, which elimination cannot handle.
+
+        Vertices that choose alike have no bound for those that need not.
+        """
+        if search.memory is not None or search.alike:
             return None
         try:
             model = MovementModel.of(

@@ -68,7 +68,8 @@ def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
         return light
     if search.is_ranked and _is_small(ordered):
         with suppress(UnsolvedError):
-            return choose_block(replace(ordered, ranks=True), all_axes(search), {})
+            outcome = choose_block(replace(ordered, ranks=True), all_axes(search), {})
+            return replace(outcome, bound=max(outcome.bound, relaxed.bound))
     # Where several numbers of pieces cost the same, others may lead to better axes.
     relaxed = relaxed.otherwise(search.deadline)
     outcome = _cheapest(plain, ordered, relaxed, light)
@@ -83,7 +84,7 @@ def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
 
 def _is_small(search: Search) -> bool:
     """Whether one elimination can choose all axes at once."""
-    return search.most_ways <= WHOLE and len(search.graph.vertices) <= SMALL
+    return search.most_ways <= WHOLE and search.choosers <= SMALL
 
 
 def _lightest(plain: Search, relaxed: Relaxed) -> Outcome | None:

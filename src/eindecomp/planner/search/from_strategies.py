@@ -2,6 +2,7 @@
 
 State couples the beginning of a step with its end: the search for a first plan has to consider all
 of it at once, whereas a strategy leaves little to choose, and improving what it leads to is quick.
+There equal layers choose alike first, so that many take little longer than a few.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from eindecomp.planner.search.blocks import block_sizes, choose_by_blocks, impro
 from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.solve import solve
+from eindecomp.planner.space.alike import alike_vertices
 from eindecomp.planner.space.decision import decided_choices
 from eindecomp.planner.space.strategy import SquareRoot, Strategy, applicable, strategy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.search.search import Outcome, Search
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 _LEAST_TIME = 0.5  # seconds that another search needs at least
 _START = 0.4  # fraction of the time for plans to start from
 _IMPROVE = 0.5  # fraction of the rest for improving them
+_GRACE = 20.0  # seconds beyond the deadline that making a plan fit may take
+_MOST = 0.7  # fraction of the rest before plans are made to fit into memory
+_NEAR, _FAR = 1, 4  # steps within which vertices must look the same to choose alike
 
 
 def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> Outcome:
@@ -57,29 +62,44 @@ def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> O
 
 
 def start_from_strategies(search: Search, bound: float, deadline: float) -> Outcome | None:
-    """The best plan that improving a named strategy leads to, within a fraction of the time.
+    """The best plan that improving a named strategy, or the one asked for, leads to in time.
 
     With a memory limit, plans are sought without it first and then made to fit.
     """
     search = replace(search, bound=bound)
-    free = replace(search, memory=None)
-    found = _starts(_restricted(free, ("sqrt",)), _part(deadline, _START))
-    if not found:
+    free = replace(search, memory=None, alike=alike_vertices(search.graph, search.rules, _NEAR))
+    named = {"": free} if search.restriction is not None else _restricted(free, ("sqrt",))
+    starts = sorted(_starts(named, _part(deadline, _START)).values(), key=lambda each: each.rank)
+    if not starts:
         return None
-    starts = sorted(found.values(), key=lambda each: each.rank)
-    sizes = block_sizes(free)
-    hurried = replace(free, deadline=_part(deadline, _IMPROVE))
-    best = improve(hurried, starts[0], bound, sizes)
-    if search.memory is None:
-        return replace(best, bound=bound)
-    fitting = within_memory(search, best)
-    if fitting is None:
-        others = (within_memory(search, start) for start in starts)
-        fitting = next((start for start in others if start is not None), None)
-        if fitting is not None:
-            limited = replace(search, deadline=_part(deadline, _IMPROVE))
-            fitting = improve(limited, fitting, bound, block_sizes(search))
-    return None if fitting is None else replace(fitting, bound=bound)
+    limited = replace(search, alike=free.alike)
+    best = _improved(free, starts[0], _part(deadline, _MOST))
+    if search.memory is not None:
+        best = _cheapest(limited, [best, *starts], _part(deadline, _IMPROVE))
+    return None if best is None else replace(_improved(limited, best, deadline), bound=bound)
+
+
+def _improved(search: Search, outcome: Outcome, deadline: float) -> Outcome:
+    """A better plan: layers that are alike only so far choose apart, and axes nest in any order."""
+    for far in (_NEAR, _FAR):
+        for any_order in (False, True):
+            alike = alike_vertices(search.graph, search.rules, far)
+            finer = replace(search, alike=alike, any_order=any_order, deadline=deadline)
+            outcome = improve(finer, outcome, search.bound, block_sizes(finer))
+    return outcome
+
+
+def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outcome | None:
+    """The best of the plans, made to fit into memory; None if none of them does."""
+    best: Outcome | None = None
+    for plan in sorted(plans, key=lambda each: each.rank):
+        if best is not None and best.cost <= plan.cost:
+            break
+        hurried = replace(search, deadline=max(deadline, monotonic() + _GRACE))
+        fitting = within_memory(hurried, plan)
+        if fitting is not None and (best is None or fitting.rank < best.rank):
+            best = fitting
+    return best
 
 
 def _starts(named: Mapping[str, Search], deadline: float) -> dict[str, Outcome]:

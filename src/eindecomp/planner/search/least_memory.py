@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.ops import Input
-from eindecomp.planner.space.view import is_planned
+from eindecomp.planner.model.lifetimes import Lifetimes
 from eindecomp.solve.bound.bounding import Bounding
 from eindecomp.solve.problem.arrays import INFINITE
 
@@ -105,8 +105,11 @@ def _solved(
 def _usage(model: MovementModel) -> Ints:
     """What each choice makes a device hold at the fullest step, packed like unary costs."""
     usage = [np.zeros(len(own), dtype=np.int64) for own in model.tables.unary]
-    _add_inputs(model, usage)
-    _add_results(model, usage)
+    _add_free_inputs(model, usage)
+    lives = Lifetimes.of(model.graph, model.rules)
+    for name in lives.held_at(lives.fullest_step(model.graph)):
+        if model.maker(name) in model.sites:
+            _add_home(model, model.maker(name), usage)
     return np.concatenate([np.zeros(0, dtype=np.int64), *usage])
 
 
@@ -115,8 +118,8 @@ def _fullest(model: MovementModel, cuts: Any, item: int) -> Ints:
     return model.price.held(cuts, item) // model.price.mesh.devices
 
 
-def _add_inputs(model: MovementModel, usage: list[Ints]) -> None:
-    """Inputs are held throughout: in their home or, free ones, as some reader needs them."""
+def _add_free_inputs(model: MovementModel, usage: list[Ints]) -> None:
+    """Free inputs are held throughout, as some reader needs them."""
     readers: dict[str, list[tuple[str, Any]]] = {}
     for name, site in model.sites.items():
         for source, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
@@ -133,31 +136,6 @@ def _add_inputs(model: MovementModel, usage: list[Ints]) -> None:
             sizes = _fullest(model, reads.cuts, item) // len(reading)
             own = usage[model.assign[name]]
             own += np.repeat(sizes[reads.of], flags)
-    for name, site in model.sites.items():
-        if isinstance(site.vertex.op, Input):
-            _add_home(model, name, usage)
-
-
-def _add_results(model: MovementModel, usage: list[Ints]) -> None:
-    """The results that are alive at one step: the one at which they are largest."""
-    computed = [name for name, site in model.sites.items() if is_planned(site.vertex)]
-    if not computed:
-        return
-    steps = {name: t for t, name in enumerate(computed)}
-    outputs = {vertex.name for vertex in model.graph.outputs}
-    last = dict(steps)
-    for name, t in steps.items():
-        last.update({source: t for source in model.graph[name].inputs if source in steps})
-    last.update({name: len(steps) - 1 for name in outputs if name in steps})
-    alive = np.zeros(len(steps) + 1)
-    for name, t in steps.items():
-        size = model.graph[name].elements * model.graph[name].dtype.itemsize
-        alive[t] += size
-        alive[last[name] + 1] -= size
-    step = int(np.argmax(np.cumsum(alive)[:-1]))
-    for name, t in steps.items():
-        if t <= step <= last[name]:
-            _add_home(model, name, usage)
 
 
 def _add_home(model: MovementModel, name: str, usage: list[Ints]) -> None:

@@ -26,7 +26,7 @@ from eindecomp.planner.space.view import view_of
 from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -57,6 +57,8 @@ class Search:
     loose: frozenset[str] = frozenset()
     """The pinned results whose pieces must each be computed by several devices."""
     memory: int | None = None
+    alike: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For vertices that choose alike, as those of equal layers, in whose name they do."""
     ranks: bool = False
     """Whether what devices read and hold decides between equal costs."""
     devices: int = 0
@@ -216,6 +218,11 @@ class Search:
             for name in part:  # grows on the way
                 part += [other for other in near.pop(name, ()) if other in near]
             yield list(dict.fromkeys(part))
+
+    @cached_property
+    def choosers(self) -> int:
+        """How many choose for themselves."""
+        return len({self.alike.get(name, name) for name in self.graph.vertices})
 
     @cached_property
     def most_labels(self) -> int:

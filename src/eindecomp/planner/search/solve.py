@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,11 @@ def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool 
         search.rules,
         pairs=pairs,
         apart=limited,
+        alike=search.alike,
         deadline=search.deadline,
     )
-    return outcome_of(model, _minimize(search, model, pairs=pairs))
+    outcome = outcome_of(model, _minimize(search, model, pairs=pairs))
+    return replace(outcome, bound=0) if model.alike else outcome
 
 
 def outcome_of(model: MovementModel, solution: Solution) -> Outcome:

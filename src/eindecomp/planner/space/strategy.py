@@ -108,7 +108,8 @@ class Strategy:
             while prod(mesh.sizes[start:end]) < pieces:
                 start -= 1
             fits = prod(mesh.sizes[start:end]) == pieces
-            pin[view.labels[column]] = list(mesh.names[start:end]) if fits else pieces
+            if column not in view.aggregated:
+                pin[view.labels[column]] = list(mesh.names[start:end]) if fits else pieces
             end = start if fits else end
         return pin
 

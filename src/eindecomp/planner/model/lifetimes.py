@@ -1,0 +1,86 @@
+"""When tensors are held in their homes, one vertex being computed after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.errors import PlanError
+from eindecomp.planner.costs.byte_sizes import show_bytes
+from eindecomp.planner.space.view import is_planned
+
+if TYPE_CHECKING:
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.space.layout_rules import LayoutRules
+
+Span = tuple[int, int]
+"""The first step and the one after the last."""
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """Steps, and when tensors are held and read."""
+
+    steps: dict[str, int]
+    """The vertices that are computed, each at its step."""
+    held: dict[str, Span]
+    """When a tensor that has a home is held there: a result from its step to its last reader, an
+    output to the end, an input throughout, and a tied one until its last reader."""
+    read: dict[str, Span]
+    """From the first reader of a tensor to its last."""
+
+    @staticmethod
+    def of(graph: Graph, rules: LayoutRules) -> Lifetimes:
+        """Those of a graph; what replaces a tied input is held beside it."""
+        computed = (vertex.name for vertex in graph.vertices.values() if is_planned(vertex))
+        steps = {name: step for step, name in enumerate(computed)}
+        read: dict[str, Span] = {}
+        for reader, step in steps.items():
+            for name in graph[reader].inputs:
+                read[name] = (read.get(name, (step, step))[0], step + 1)
+        end, outputs = len(steps), {vertex.name for vertex in graph.outputs}
+        held: dict[str, Span] = {}
+        for name, now in steps.items():
+            held[name] = (now, end if name in outputs else read.get(name, (now, now + 1))[1])
+        for vertex in graph.inputs:
+            if vertex.name in rules.tie:
+                held[vertex.name] = (0, read.get(vertex.name, (0, 0))[1])
+            elif rules.has_home(vertex):
+                held[vertex.name] = (0, end)
+        return Lifetimes(steps, held, read)
+
+    def fullest_step(self, graph: Graph) -> int:
+        """The step at which all tensors that are held are largest together."""
+        change = np.zeros(len(self.steps) + 1, dtype=np.int64)
+        for name, (start, stop) in self.held.items():
+            change[start] += _size(graph[name])
+            change[stop] -= _size(graph[name])
+        return int(np.cumsum(change)[:-1].argmax()) if self.steps else 0
+
+    def held_at(self, step: int) -> list[str]:
+        """The tensors that are held at a step."""
+        return [name for name, (start, stop) in self.held.items() if start <= step < stop]
+
+
+def check_memory(graph: Graph, rules: LayoutRules, devices: int, memory: int) -> None:
+    """Refuse a limit that no plan meets: tensors that are held at once would fill more.
+
+    That each is held only once, in equal parts, is the least that any layout takes.
+    """
+    lives = Lifetimes.of(graph, rules)
+    step = lives.fullest_step(graph)
+    held = -(-sum(_size(graph[name]) for name in lives.held_at(step)) // devices)
+    if held > memory:
+        now = graph[list(lives.steps)[step]]
+        raise PlanError(
+            f"no plan fits into {show_bytes(memory)} of memory per device: when {now} is computed, "
+            f"tensors are held that take {show_bytes(held)} on each of {devices} devices even if "
+            f"each is held only once"
+        )
+
+
+def _size(vertex: Vertex) -> int:
+    return vertex.elements * vertex.dtype.itemsize
