@@ -21,6 +21,7 @@ from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.model.input_read import Holder, InputRead
 from eindecomp.planner.model.tables import CostTables
+from eindecomp.planner.space.choices import Reads
 from eindecomp.planner.space.decision import Decision, Layouts
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.view import is_planned, view_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.choices import Assignment, Choices, Reads
+    from eindecomp.planner.space.choices import Assignment, Choices
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.view import View
     from eindecomp.solve import Problem
@@ -72,15 +73,20 @@ class MovementModel:
     """The second layouts that a tensor may be kept in, if it is read more than once."""
     sharers: dict[str, float]
     """The number of readers among which fetches of a tensor are divided, instead of those."""
+    relays: dict[str, tuple[Cut, ...]]
+    """The layouts through which such a fetch may go, where a detour can cost less."""
     pairs: bool = False
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
     """Whether every home has a variable of its own, as counting memory needs it."""
+    needs: bool = False
+    """Whether what a vertex reads of a tensor with a second layout is a variable of its own."""
     tables: CostTables = field(default_factory=CostTables)
     assign: dict[str, int] = field(default_factory=dict[str, int])
     home: dict[str, int] = field(default_factory=dict[str, int])
     second: dict[str, int] = field(default_factory=dict[str, int])
     _loads: dict[Any, Ints] = field(default_factory=dict[Any, Any])
+    _scattered: dict[Any, Any] = field(default_factory=dict[Any, Any])
 
     @staticmethod
     def of(
@@ -100,14 +106,18 @@ class MovementModel:
         With `shared`, the problem is relaxed where a table would be too large: instead of keeping a
         second layout, each of n readers pays 1/n of what it fetches from home. No plan pays less.
         Nor does any plan pay less where a vertex's choices are None: then reading for it, and from
-        it, is free. With `loosest`, tables may have that many costs, and reading is free beyond.
+        it, is free. With `loosest`, for seconds, tables may have that many costs; beyond, a reader
+        pays its share of the cheapest way, directly or by a second layout: a detour over faster
+        links may take less.
         """
         rules = LayoutRules() if rules is None else rules
         own = _choices(graph, rules, choices_of)
         second = second_layouts(graph, rules, own)
         sharers: dict[str, float] = {}
+        relays: dict[str, tuple[Cut, ...]] = {}
         if shared:
             sharers = _sharers(graph, rules, own, second, loosest)
+            relays = {} if loosest is None else {n: c for n, c in second.items() if n in sharers}
             second = {name: cuts for name, cuts in second.items() if name not in sharers}
         sites = {
             name: Site(
@@ -116,8 +126,9 @@ class MovementModel:
             for name, choices in own.items()
         }
         model = MovementModel(
-            graph, price, rules, sites, second, sharers, pairs, apart, CostTables(deadline)
-        )
+            graph, price, rules, sites, second, sharers, relays, pairs, apart,
+            loosest is not None, CostTables(deadline),
+        )  # fmt: skip
         model._add_sites()
         return model
 
@@ -239,11 +250,13 @@ class MovementModel:
         return self._loads[key]
 
     def _reduce_scatter(self, site: Site) -> Any:
-        own = site.choices
+        """What reducing costs; equal layers have the same choices."""
         vertex = site.vertex
-        return self.price.reduce_scatter(
-            own, vertex.elements, state_bytes(self.graph, vertex), vertex.dtype.itemsize
-        )
+        asked = (vertex.elements, state_bytes(self.graph, vertex), vertex.dtype.itemsize)
+        key = (id(site.choices), *asked)
+        if key not in self._scattered:
+            self._scattered[key] = self.price.reduce_scatter(site.choices, *asked)
+        return self._scattered[key]
 
     def maker(self, name: str) -> str:
         """The vertex that chooses a tensor's home: itself, or the result that it is tied to."""
@@ -279,6 +292,9 @@ class MovementModel:
         name, reads = site.vertex.inputs[k], site.choices.reads[k]
         if reads is None or self.maker(name) not in self.sites:
             return
+        reader = self.assign[site.vertex.name]
+        if self.needs and name in self.second and len(reads.cuts) < len(reads.of):
+            reader, reads = self._add_need(site, k, reads)
         fetch = InputRead(
             self.price,
             self.graph[name].dtype.itemsize,
@@ -288,21 +304,34 @@ class MovementModel:
             1 << len(site.shared),
             site.shared.index(k) if k in site.shared else None,
             self.sharers.get(name, 1),
+            self.relays.get(name, ()),
         )
         maker = id(self.sites[self.maker(name)].choices)
         read = (id(site.choices), k, fetch.flags, fetch.bit)
         key = (maker, fetch.holder.flags, *read, fetch.item, fetch.sharers)
-        reader = self.assign[site.vertex.name]
         if name in self.second and not self.pairs:
             scope = (fetch.holder.variable, self.second[name], reader)
             if prod(len(self.tables.unary[v]) for v in scope) > LARGEST:
                 raise UnsolvedError(f"too many ways for {site.vertex} to read {self.graph[name]}")
             self.tables.factor(scope, (*key, fetch.second_layouts), fetch.cheaper_table)
             return
-        self.tables.edge(fetch.holder.variable, reader, (*key, "home"), fetch.home_table)
+        home_key = (*key, "home", fetch.relays)
+        self.tables.edge(fetch.holder.variable, reader, home_key, fetch.home_table)
         if fetch.bit is not None:
             second_key = (*key, "second", fetch.second_layouts)
             self.tables.edge(self.second[name], reader, second_key, fetch.second_table)
+
+    def _add_need(self, site: Site, k: int, reads: Reads) -> tuple[int, Reads]:
+        """A variable for what a vertex reads of an input: fewer choices than its assignments."""
+        each = np.arange(len(reads.cuts))
+        need = self.tables.variable(np.zeros(len(each), dtype=np.int64))
+
+        def table() -> Any:
+            return np.where(reads.of[:, None] == each[None], 0.0, inf)
+
+        key = (id(site.choices), k, "need")
+        self.tables.edge(self.assign[site.vertex.name], need, key, table)
+        return need, Reads(reads.cuts, each)
 
 
 def _choices(
@@ -357,7 +386,8 @@ def _sharers(
     for reader, choices in own.items():
         for name, reads in zip(graph[reader].inputs, choices.reads, strict=True):
             if reads is not None and rules.tie.get(name, name) in own:
-                most.setdefault(name, []).append(len(choices.assignments))
+                ways = choices.assignments if loosest is None else reads.cuts
+                most.setdefault(name, []).append(len(ways))
     most_cells = SHARED if loosest is None else loosest
     sharers: dict[str, float] = {}
     for name, reading in most.items():
@@ -365,5 +395,5 @@ def _sharers(
         held = len(maker.assignments if maker.is_settled else maker.homes)
         cells = held * (1 + len(second.get(name, ()))) * max(reading)
         if name in unseen or (name in second and cells > most_cells):
-            sharers[name] = len(reading) if loosest is None else inf
+            sharers[name] = inf if name in unseen and loosest is not None else len(reading)
     return sharers
