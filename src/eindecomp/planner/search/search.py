@@ -57,6 +57,8 @@ class Search:
     loose: frozenset[str] = frozenset()
     """The pinned results whose pieces must each be computed by several devices."""
     memory: int | None = None
+    close: float = 0.0
+    """How far above the bound, as a fraction of it, a plan may be that ends the search."""
     ranks: bool = False
     """Whether what devices read and hold decides between equal costs."""
     devices: int = 0
