@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from eindecomp.planner.options import Options
     from eindecomp.planner.search.search import Outcome
 
-_RELAX = 0.5  # fraction of the time for the relaxed problem
 _SEARCH = 0.85  # fraction of the time for a search that named strategies may follow
 _LARGE = 1000  # the most vertices of a graph that is searched once more after layers chose alike
 _LEAST_TIME = 1.0  # seconds that a search from nothing needs at least
+_CLOSE = 0.025  # on several levels of links, a plan this close to the bound ends the search
+_RELAX = 0.5  # fraction of the time for the relaxed problem
+_RELAX_LEVELS = 0.6  # the same on several levels, where it has more choices
 _ROUNDING = 1e-9
 
 
@@ -47,7 +49,7 @@ def minimize_movement(options: Options) -> Chosen:
     search = Search(
         graph, price, options.rules, options.restriction,
         redundant=may_repeat(options.objective), loose=options.loose, memory=options.memory,
-        started=started, on_event=options.on_event,
+        close=_close(options, price), started=started, on_event=options.on_event,
     )  # fmt: skip
     if options.memory is not None:
         check_memory(graph, options.rules, mesh.devices, options.memory)
@@ -75,6 +77,18 @@ def minimize_movement(options: Options) -> Chosen:
     return Chosen(parts, decisions, outcome.given, costs, outcome.bound, outcome.method)
 
 
+def _close(options: Options, price: Price) -> float:
+    """How far above the bound a plan may be that ends the search.
+
+    On several levels of links, the bound does not know how axes nest and is seldom met.
+    """
+    return _CLOSE if options.solver != "exact" and _has_levels(price) else 0.0
+
+
+def _has_levels(price: Price) -> bool:
+    return isinstance(price, PriceInSeconds) and len(LeastSeconds(price).levels) > 1
+
+
 def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: float) -> Outcome:
     """The best choice of axes that is found in time, or the first one if that is better."""
     left = deadline - monotonic()
@@ -89,7 +103,8 @@ def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: f
         # A bound without the memory limit is one with it, and is found sooner.
         other = choose(replace(search, memory=None), relaxed, left)
         first = replace(first, bound=max(first.bound, other.bound))
-        fitting = other if search.memory is None else within_memory(search, other)
+        hurried = replace(search, deadline=max(deadline, monotonic() + _LEAST_TIME))
+        fitting = other if search.memory is None else within_memory(hurried, other)
         if fitting is not None and fitting.rank < first.rank:
             return replace(fitting, bound=first.bound)
     return first
@@ -105,8 +120,9 @@ def _relaxed(options: Options, price: Price) -> Relaxed:
     seconds = LeastSeconds(price) if isinstance(price, PriceInSeconds) else None
     if seconds is None and options.objective != "bytes":
         return Relaxed(0)
+    limit = (_RELAX_LEVELS if _has_levels(price) else _RELAX) * options.time_limit
     relaxed = relax(
-        options.graph, options.mesh, options.rules, options.vectors, _RELAX * options.time_limit,
+        options.graph, options.mesh, options.rules, options.vectors, limit,
         price=seconds, restriction=options.restriction, memory=options.memory,
     )  # fmt: skip
     if isinstance(price, PriceInSeconds):

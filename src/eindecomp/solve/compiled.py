@@ -40,7 +40,7 @@ def compiled(function: Function) -> Function:
     Loops call each other across the folders of the solver and are compiled into their callers, so
     the key of each holds the sources of the whole solver.
     """
-    made: Any = numba.njit(cast("Any", function))
+    made: Any = numba.njit(cast("Any", function), nogil=True)
     sources = sources_of(Path(__file__).parent)
     if sources is not None:
         made._cache = AnnouncedCache(f"{function.__module__}.{function.__qualname__}\n{sources}")

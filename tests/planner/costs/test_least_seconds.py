@@ -26,12 +26,12 @@ def layouts(axes: int, dims: int):
         yield from product(*map(permutations, own))
 
 
-def compared(sizes, bandwidth, latency, shape, pieces="balanced"):
+def compared(sizes, bandwidth, latency, shape, pieces="balanced", *, fine=False):
     """The least seconds by pieces, and the least over all layouts with those pieces."""
     names = tuple(f"a{i}" for i in range(len(sizes)))
     links = [dict(zip(names, of, strict=True)) for of in (bandwidth, latency)]
     price = PriceInSeconds(Mesh(names, sizes, pieces), ed.Machine(1e12, 1e12, *links))
-    least = LeastSeconds(price)
+    least = LeastSeconds(price, fine)
     level = [i for i, link in enumerate(least.links) for _ in range(link.axes)]
     cuts, counts = [], []
     for layout in layouts(len(sizes), len(shape)):
@@ -56,9 +56,10 @@ def compared(sizes, bandwidth, latency, shape, pieces="balanced"):
     return least.fetch(list(index), list(index), 4), best
 
 
+@pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("pieces", PIECES)
 @pytest.mark.parametrize("seed", range(30))
-def test_no_layouts_take_less(seed, pieces):
+def test_no_layouts_take_less(seed, pieces, fine):
     rng = random.Random(seed)
     axes = rng.randint(1, 3)
     sizes = tuple(rng.choice([2, 2, 2, 3, 4]) for _ in range(axes))
@@ -66,8 +67,29 @@ def test_no_layouts_take_less(seed, pieces):
     bandwidth = [rng.choice([1e6, 4e6]) for _ in sizes]
     latency = [rng.choice([0, 1e-5, 1e-4]) for _ in sizes]
     shape = [rng.choice([1, 2, 3, 4, 5, 6, 8, 8, 12, 16]) for _ in range(rng.randint(1, 2))]
-    least, best = compared(sizes, bandwidth, latency, shape, pieces)
+    least, best = compared(sizes, bandwidth, latency, shape, pieces, fine=fine)
     assert (least <= best * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("bandwidth", [(1e6, 1e6, 8e6, 8e6), (1e6, 8e6, 8e6, 8e6)])
+def test_no_layouts_take_less_on_two_levels(bandwidth, fine):
+    latency = [1e-5 if each == 1e6 else 1e-6 for each in bandwidth]
+    least, best = compared((2, 2, 2, 2), bandwidth, latency, (16, 4), fine=fine)
+    assert (least <= best * (1 + 1e-12)).all()
+
+
+def test_groups_whose_pieces_other_axes_choose_hold_half_of_what_they_need():
+    """Rows lie along one outer axis and are wanted along the other: half of the groups lack any."""
+    price = PriceInSeconds(
+        Mesh(("a", "b", "c"), (2, 2, 2)),
+        ed.Machine(1e12, 1e12, {"a": 1e6, "b": 1e6, "c": 8e6}, 0.0),
+    )
+    held, needed = ((PieceCount(2, 8, 1, 8, "i", levels),) for levels in ((2, 1, 1), (1, 2, 1)))
+    fine, coarse = LeastSeconds(price, fine=True), LeastSeconds(price)
+    assert fine.fetch([held], [needed], 4)[0, 0] == pytest.approx(4 * 4 / 2 / 1e6)
+    rows = (PieceCount(2, 8, 1, 8, "i", (2, 1)),)
+    assert coarse.fetch([rows], [rows], 4)[0, 0] == 0
 
 
 def test_axes_that_are_alike_leave_nothing_to_chance():

@@ -99,6 +99,25 @@ def test_relaxing_seconds_never_passes_the_optimum(seed, inputs):
             assert found.bound <= least * (1 + 1e-12)
 
 
+TWO_LEVELS = ed.Machine(1e9, 1e9, {"a": 1e8, "b": 1e8, "c": 1e9}, {"a": 1e-7, "b": 1e-7, "c": 1e-9})
+
+
+@pytest.mark.parametrize("loosest", [1, 1 << 20])
+@pytest.mark.parametrize("fine", [1, 1 << 10])
+@pytest.mark.parametrize("seed", range(8))
+def test_relaxing_seconds_on_two_levels_never_passes_the_optimum(seed, fine, loosest, monkeypatch):
+    """With outer axes told apart or not; with second layouts, or readers that share fetches."""
+    monkeypatch.setattr(relaxing, "_FINE", fine)
+    monkeypatch.setattr(relaxing, "_LOOSEST", loosest)
+    graph = random_graph(seed, tree=seed % 2 == 0, most=3)
+    sizes, rules = (2, 2, 2), LayoutRules("sharded" if seed % 4 < 2 else "free")
+    price = PriceInSeconds(mesh_of(sizes), TWO_LEVELS)
+    found = relaxed(graph, sizes, rules, price=LeastSeconds(price))
+    search = Search(graph, price, rules, any_order=True, redundant=True)
+    least = choose_block(search, all_axes(search), {}).cost
+    assert found.bound <= least * (1 + 1e-12)
+
+
 def summed(rank: int, *, shared: bool) -> ed.Graph:
     """A sum over many labels, of a given tensor or of one that others read, too."""
     labels = [f"a{k}" for k in range(rank)]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from itertools import product
+from math import prod
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,10 +13,11 @@ from hypothesis import strategies as st
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.planner.space import overlaps as counting
-from eindecomp.planner.space.cut import Cut, Span, interval
+from eindecomp.planner.space.cut import Cut, Span, interval, span_of
 from eindecomp.planner.space.even_overlaps import aligned_overlaps
 from eindecomp.planner.space.mesh import Mesh
-from eindecomp.planner.space.overlaps import copied, fullest, overlaps, totals
+from eindecomp.planner.space.overlaps import copied, fullest, overlaps, overlaps_within, totals
+from eindecomp.planner.space.view import Dim
 
 MESHES = [(2, 2, 2, 2), (2, 2, 3), (3, 3, 3), (4, 2, 2), (6,), (2,) * 6]
 
@@ -116,3 +121,30 @@ def test_uneven_cuts_on_a_million_devices_are_too_many_at_some_point():
     assert overlaps(mesh, rows[:1], rows[:1]).item() == totals(mesh, rows[:1]).item()
     with pytest.raises(UnsolvedError, match="9 × 20 layouts on 1048576 devices are too many"):
         overlaps(mesh, rows, columns)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_found_near_is_what_groups_of_devices_hold(seed):
+    rng = random.Random(seed)
+    mesh = Mesh(("a", "b", "c"), (2, 3, 2))
+    shape = (12, 5)
+
+    def any_cut():
+        axes = rng.sample(range(3), rng.randint(0, 3))
+        first = rng.randint(0, len(axes))
+        own = (tuple(axes[:first]), tuple(axes[first:]))
+        return tuple(span_of(Dim(None, 0, n), each) for n, each in zip(shape, own, strict=True))
+
+    def elements(cut, device):
+        ends = [(low[device], high[device]) for low, high in (interval(mesh, s) for s in cut)]
+        return set(product(*(range(low, high) for low, high in ends)))
+
+    held, needed = [any_cut() for _ in range(4)], [any_cut() for _ in range(3)]
+    for axes in range(4):
+        inner = prod(mesh.sizes[axes:])
+        found = overlaps_within(mesh, held, needed, axes)
+        for (i, ours), (j, theirs) in product(enumerate(held), enumerate(needed)):
+            groups = [range(d - d % inner, d - d % inner + inner) for d in range(mesh.devices)]
+            near = [set().union(*(elements(ours, d) for d in group)) for group in groups]
+            counted = sum(len(near[d] & elements(theirs, d)) for d in range(mesh.devices))
+            assert found[i, j] == counted

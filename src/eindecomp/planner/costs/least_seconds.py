@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from math import log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -60,10 +59,17 @@ class LeastSeconds:
     """The fewest seconds that anything can take, whichever axes of a level cut which labels."""
 
     price: PriceInSeconds
+    fine: bool = False
+    """Whether every axis but those of the innermost level is a level of its own.
+
+    Pieces then say which outer axes cut a label, which matters most: their links are the slowest.
+    """
     _reduced: dict[object, tuple[Choices, Any]] = field(
         default_factory=dict[Any, Any], compare=False, repr=False
     )
     """What was asked before; equal layers have the same choices."""
+    _fetched: dict[object, Any] = field(default_factory=dict[Any, Any], compare=False, repr=False)
+    """The same of fetches; tensors of one shape are often cut in the same ways."""
 
     @property
     def mesh(self) -> Mesh:
@@ -72,12 +78,16 @@ class LeastSeconds:
 
     def on(self, mesh: Mesh) -> LeastSeconds:
         """The same prices on another mesh."""
-        return LeastSeconds(self.price.on(mesh))
+        return LeastSeconds(self.price.on(mesh), self.fine)
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
         """The levels of the mesh."""
-        return links_of(self.mesh, self.price.machine)
+        links = links_of(self.mesh, self.price.machine)
+        if not self.fine:
+            return links
+        apart = [link._replace(axes=1) for link in links[:-1] for _ in range(link.axes)]
+        return (*apart, *links[-1:])
 
     @property
     def levels(self) -> tuple[tuple[int, ...], ...]:
@@ -86,19 +96,23 @@ class LeastSeconds:
 
     def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
         """What must cross the outer levels, over the widest link that it could cross."""
+        key = (tuple(held), tuple(needed), item)
+        if key not in self._fetched:
+            self._fetched[key] = self._fetch(held, needed, item)
+        return self._fetched[key]
+
+    def _fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
         total = LeastBytes(self.mesh).needed(needed).astype(np.float64)[None]
         seconds = np.zeros((len(held), len(needed)))
         before, crossed = np.zeros(seconds.shape), np.zeros(seconds.shape)
         even = self._are_even(held, needed)
+        apart = _apart(held, needed, self.links)
         pace, latency = np.inf, np.inf
         for level, link in enumerate(self.links):
             # What misses here may have come through any link further out.
             pace, latency = min(pace, 1 / link.bandwidth), min(latency, link.latency)
             shared = self._shared(held, needed, level)
-            if level == len(self.links) - 1:
-                shared = shared / np.where(
-                    even, float(link.size) ** _apart(held, needed, link.size), 1.0
-                )
+            shared = shared / np.where(even, float(link.size) ** apart[level], 1.0)
             missing = np.maximum(np.maximum(total - shared, 0), before)
             seconds += (missing - before) * (item / self.mesh.devices) * pace
             axes = np.maximum(_crossed(total, missing, link.size, even), crossed)
@@ -221,18 +235,21 @@ def _crossed(total: Floats, missing: Floats, size: int, even: NDArray[np.bool_])
     return np.where(some, np.where(even, np.maximum(times, 1), 1.0), 0.0)
 
 
-def _apart(held: Sequence[PieceCounts], needed: Sequence[PieceCounts], size: int) -> Ints:
-    """How many coordinates of a device must be equal for it to hold what it needs, at least.
+def _apart(
+    held: Sequence[PieceCounts], needed: Sequence[PieceCounts], links: tuple[Link, ...]
+) -> list[Ints]:
+    """How many coordinates of a device must be equal for its group to hold what it needs, at least.
 
-    Digits of both pieces that stand for axes of different levels make two coordinates equal; of
-    equalities that close a cycle, half are for nothing, at most.
+    For each level, where pieces are even. Digits of both pieces that stand for axes of different
+    levels make two coordinates equal; of equalities that close a cycle, half are for nothing, at
+    most. A group holds whatever its inner axes cut.
     """
-    base, equal = log(size), np.zeros((len(held), len(needed)))
+    base = np.log([link.size for link in links])
+    equal = [np.zeros((len(held), len(needed))) for _ in links]
     for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
-        own, other = (
-            np.array([[log(n) / base for n in side.levels] for side in sides])
-            for sides in (ours, theirs)
-        )
-        both = np.minimum(own.sum(axis=1)[:, None], other.sum(axis=1)[None])
-        equal += both - np.minimum(own[:, None], other[None]).sum(axis=2)
-    return np.ceil(np.maximum(equal, 0) / 2 - 1e-6).astype(np.int64)
+        own, other = (np.log([side.levels for side in sides]) / base for sides in (ours, theirs))
+        outer, same = own.cumsum(axis=1), np.zeros(equal[0].shape)
+        for level, (mine, yours) in enumerate(zip(outer.T, other.cumsum(axis=1).T, strict=True)):
+            same += np.minimum(own[:, None, level], other[None, :, level])
+            equal[level] += np.minimum(mine[:, None], yours[None]) - same
+    return [np.ceil(np.maximum(each, 0) / 2 - 1e-6).astype(np.int64) for each in equal]

@@ -17,7 +17,7 @@ from eindecomp.graph.work import tile_operations
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.price import held_elements
 from eindecomp.planner.space.cut import Cut, nests_outward, outer_cut
-from eindecomp.planner.space.overlaps import covers, overlaps, overlaps_within, totals
+from eindecomp.planner.space.overlaps import covers, overlaps_within, totals
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
 
 if TYPE_CHECKING:
@@ -62,15 +62,7 @@ class PriceInSeconds:
         # Cuts that differ only in inner axes are alike here, if those are also the innermost.
         keys = [outer_cut(cut, axes) if nests_outward(cut, axes) else cut for cut in held]
         distinct = {cut: i for i, cut in enumerate(dict.fromkeys(keys))}
-        even = [cut for cut in distinct if nests_outward(cut, axes)]
-        table = np.empty((len(distinct), len(needed)), dtype=np.int64)
-        if even:
-            table[[distinct[cut] for cut in even]] = overlaps(
-                self.mesh, [outer_cut(cut, axes) for cut in even], needed
-            )
-        for cut, i in distinct.items():
-            if not nests_outward(cut, axes):
-                table[i] = overlaps_within(self.mesh, cut, needed, axes)
+        table = overlaps_within(self.mesh, list(distinct), needed, axes)
         return table[[distinct[key] for key in keys]]
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:

@@ -53,6 +53,8 @@ class InputRead:
     """The bit of the reader's choice that says to read the second layout, if there is one."""
     sharers: float = 1
     """The number of readers among which the cost of fetching from home is divided."""
+    relays: tuple[Cut, ...] = ()
+    """The layouts through which a divided fetch may go, if that costs less."""
 
     @property
     def _needs(self) -> Ints:
@@ -70,9 +72,20 @@ class InputRead:
         """From the home: the holder's choices × the reader's."""
         price = self.price.fetch(self.holder.homes, self.reads.cuts, self.item)
         if self.sharers > 1:
+            price = self._relayed(price)
             whole = price.dtype.kind == "i" and self.sharers != inf
             price = price // int(self.sharers) if whole else price / self.sharers
         return np.where(self._from_second[None], 0, self.holder.spread(price)[:, self._needs])
+
+    def _relayed(self, direct: Any) -> Any:
+        """The least that fetching takes, directly or by way of one other layout."""
+        if not self.relays:
+            return direct
+        there = self.price.fetch(self.holder.homes, self.relays, self.item)
+        onward = self.price.fetch(self.relays, self.reads.cuts, self.item)
+        for k in range(len(self.relays)):
+            direct = np.minimum(direct, there[:, k, None] + onward[k])
+        return direct
 
     def second_table(self) -> Any:
         """From the second layout, where the reader's choice says so; row 0 means there is none."""

@@ -21,6 +21,7 @@ from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.model.input_read import Holder, InputRead
 from eindecomp.planner.model.tables import CostTables
+from eindecomp.planner.space.choices import Reads
 from eindecomp.planner.space.decision import Decision, Layouts
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.view import is_planned, view_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.choices import Assignment, Choices, Reads
+    from eindecomp.planner.space.choices import Assignment, Choices
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.view import View
     from eindecomp.solve import Problem
@@ -72,10 +73,14 @@ class MovementModel:
     """The second layouts that a tensor may be kept in, if it is read more than once."""
     sharers: dict[str, float]
     """The number of readers among which fetches of a tensor are divided, instead of those."""
+    relays: dict[str, tuple[Cut, ...]]
+    """The layouts through which such a fetch may go, where a detour can cost less."""
     pairs: bool = False
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
     """Whether every home has a variable of its own, as counting memory needs it."""
+    needs: bool = False
+    """Whether what a vertex reads of a tensor with a second layout is a variable of its own."""
     alike: Mapping[str, str] = field(default_factory=dict[str, str])
     """For vertices that choose alike, in whose name they do."""
     tables: CostTables = field(default_factory=CostTables)
@@ -83,7 +88,7 @@ class MovementModel:
     home: dict[str, int] = field(default_factory=dict[str, int])
     second: dict[str, int] = field(default_factory=dict[str, int])
     _variables: dict[tuple[str, str], int] = field(default_factory=dict[Any, int])
-    _made: dict[Hashable, Ints] = field(default_factory=dict[Any, Any])
+    _made: dict[Hashable, Any] = field(default_factory=dict[Any, Any])
 
     @staticmethod
     def of(
@@ -104,7 +109,9 @@ class MovementModel:
         With `shared`, the problem is relaxed where a table would be too large: instead of keeping a
         second layout, each of n readers pays 1/n of what it fetches from home. No plan pays less.
         Nor does any plan pay less where a vertex's choices are None: then reading for it, and from
-        it, is free. With `loosest`, tables may have that many costs, and reading is free beyond.
+        it, is free. With `loosest`, for seconds, tables may have that many costs; beyond, a reader
+        pays its share of the cheapest way, directly or by a second layout: a detour over faster
+        links may take less.
 
         With `alike`, all vertices that have one name there share one choice.
         """
@@ -113,8 +120,10 @@ class MovementModel:
         own = _choices(graph, rules, choices_of, alike)
         second = second_layouts(graph, rules, own, alike)
         sharers: dict[str, float] = {}
+        relays: dict[str, tuple[Cut, ...]] = {}
         if shared:
             sharers = _sharers(graph, rules, own, second, loosest)
+            relays = {} if loosest is None else {n: c for n, c in second.items() if n in sharers}
             second = {name: cuts for name, cuts in second.items() if name not in sharers}
         sites = {
             name: Site(
@@ -123,8 +132,9 @@ class MovementModel:
             for name, choices in own.items()
         }
         model = MovementModel(
-            graph, price, rules, sites, second, sharers, pairs, apart, alike, CostTables(deadline)
-        )
+            graph, price, rules, sites, second, sharers, relays, pairs, apart,
+            loosest is not None, alike, CostTables(deadline),
+        )  # fmt: skip
         model._add_sites()
         return model
 
@@ -251,18 +261,18 @@ class MovementModel:
         """The bytes of each cut on all devices; equal layers have the same choices."""
         return self.once((id(owner), item), lambda: self.price.held(cuts, item))
 
-    def once(self, key: Hashable, make: Callable[[], Ints]) -> Ints:
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What is made once for all vertices that have the same choices, named in the key."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
 
     def _reduce_scatter(self, site: Site) -> Any:
-        own = site.choices
+        """What reducing costs; equal layers have the same choices."""
         vertex = site.vertex
-        return self.price.reduce_scatter(
-            own, vertex.elements, state_bytes(self.graph, vertex), vertex.dtype.itemsize
-        )
+        asked = (vertex.elements, state_bytes(self.graph, vertex), vertex.dtype.itemsize)
+        key = (id(site.choices), "scatter", *asked)
+        return self.once(key, lambda: self.price.reduce_scatter(site.choices, *asked))
 
     def maker(self, name: str) -> str:
         """The vertex that chooses a tensor's home: itself, or the result that it is tied to."""
@@ -299,6 +309,9 @@ class MovementModel:
         name, reads = site.vertex.inputs[k], site.choices.reads[k]
         if reads is None or self.maker(name) not in self.sites:
             return
+        reader = self.assign[site.vertex.name]
+        if self.needs and name in self.second and len(reads.cuts) < len(reads.of):
+            reader, reads = self._add_need(site, k, reads)
         fetch = InputRead(
             self.price,
             self.graph[name].dtype.itemsize,
@@ -308,21 +321,34 @@ class MovementModel:
             1 << len(site.shared),
             site.shared.index(k) if k in site.shared else None,
             self.sharers.get(name, 1),
+            self.relays.get(name, ()),
         )
         maker = id(self.sites[self.maker(name)].choices)
         read = (id(site.choices), k, fetch.flags, fetch.bit)
         key = (maker, fetch.holder.flags, *read, fetch.item, fetch.sharers)
-        reader = self.assign[site.vertex.name]
         if name in self.second and not self.pairs:
             scope = (fetch.holder.variable, self.second[name], reader)
             if prod(len(self.tables.unary[v]) for v in scope) > LARGEST:
                 raise UnsolvedError(f"too many ways for {site.vertex} to read {self.graph[name]}")
             self.tables.table(scope, (*key, fetch.second_layouts), fetch.cheaper_table)
             return
-        self.tables.table((fetch.holder.variable, reader), (*key, "home"), fetch.home_table)
+        home_key = (*key, "home", fetch.relays)
+        self.tables.table((fetch.holder.variable, reader), home_key, fetch.home_table)
         if fetch.bit is not None:
             second_key = (*key, "second", fetch.second_layouts)
             self.tables.table((self.second[name], reader), second_key, fetch.second_table)
+
+    def _add_need(self, site: Site, k: int, reads: Reads) -> tuple[int, Reads]:
+        """A variable for what a vertex reads of an input: fewer choices than its assignments."""
+        each = np.arange(len(reads.cuts))
+        need = self.tables.variable(np.zeros(len(each), dtype=np.int64))
+
+        def table() -> Any:
+            return np.where(reads.of[:, None] == each[None], 0.0, inf)
+
+        key = (id(site.choices), k, "need")
+        self.tables.table((self.assign[site.vertex.name], need), key, table)
+        return need, Reads(reads.cuts, each)
 
 
 def _choices(
@@ -392,7 +418,8 @@ def _sharers(
     for reader, choices in own.items():
         for name, reads in zip(graph[reader].inputs, choices.reads, strict=True):
             if reads is not None and rules.tie.get(name, name) in own:
-                most.setdefault(name, []).append(len(choices.assignments))
+                ways = choices.assignments if loosest is None else reads.cuts
+                most.setdefault(name, []).append(len(ways))
     most_cells = SHARED if loosest is None else loosest
     sharers: dict[str, float] = {}
     for name, reading in most.items():
@@ -400,5 +427,5 @@ def _sharers(
         held = len(maker.assignments if maker.is_settled else maker.homes)
         cells = held * (1 + len(second.get(name, ()))) * max(reading)
         if name in unseen or (name in second and cells > most_cells):
-            sharers[name] = len(reading) if loosest is None else inf
+            sharers[name] = inf if name in unseen and loosest is not None else len(reading)
     return sharers

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import accumulate, product
+from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.planner.search.search import Outcome, Search, all_axes
@@ -32,6 +33,21 @@ def choose_by_pieces(
         return search.choices(vertex, view, search.nested(vertex, view, allowed, all_axes(search)))
 
     return solve(search, of)
+
+
+def pieces_chosen(search: Search, levels: Levels, outcome: Outcome) -> dict[str, tuple[Vector]]:
+    """The vectors of pieces of a plan's own axes."""
+    ends = list(accumulate(len(axes) for axes in levels))
+    spans = [range(end - len(axes), end) for axes, end in zip(levels, ends, strict=True)]
+    return {
+        name: (
+            tuple(
+                tuple(prod(search.mesh.sizes[a] for a in axes if a in span) for span in spans)
+                for axes in decision.assignment
+            ),
+        )
+        for name, decision in outcome.decisions.items()
+    }
 
 
 def assignments_of(levels: Levels, vector: Vector) -> Iterator[Assignment]:

@@ -23,7 +23,7 @@ from eindecomp.planner.search.blocks import (
     improve,
     lighten,
 )
-from eindecomp.planner.search.by_pieces import choose_by_pieces
+from eindecomp.planner.search.by_pieces import choose_by_pieces, pieces_chosen
 from eindecomp.planner.search.regions import improve_regions
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.space.restriction import FixedParts
@@ -47,6 +47,8 @@ _CLOSE = 0.01  # within a memory limit, a plan this close to the bound ends the 
 ROUNDING = 1e-8  # of costs that are no integers
 _PIECES = 0.15  # fraction for axes of given numbers of pieces
 _ORDERED = 3  # the most axes that are nested in any order there
+_NESTED = 5  # the most axes that are, once mesh order was not enough on several levels
+_NESTING = 0.8  # fraction for that
 _LIGHTEN = 0.05  # fraction of the time for what does not change the cost
 LISTED = 5000  # the most assignments among which those with given numbers of pieces are picked
 
@@ -209,8 +211,10 @@ def _hinted(search: Search, sizes: tuple[int, ...], relaxed: Relaxed) -> Outcome
     """The plan that the relaxed problem's pieces lead to; None if they lead to none."""
     if relaxed.parts is None or relaxed.vectors is None:
         return None
+    if search.memory is not None and len(relaxed.levels) > 1:
+        return None
     if search.memory is not None or search.redundant:
-        return _by_pieces(search, relaxed) if len(relaxed.levels) == 1 else None
+        return _by_pieces(search, relaxed)
     restricted = replace(search, restriction=FixedParts(relaxed.parts, search.mesh.devices))
     # With given numbers of pieces, an axis has few labels to choose from.
     every = (max(len(search.mesh.sizes), 1),) if search.most_ways <= LISTED else ()
@@ -230,13 +234,22 @@ def _by_pieces(search: Search, relaxed: Relaxed) -> Outcome | None:
     """The best plan with the relaxed problem's pieces, one vector first and then any of several."""
     assert relaxed.vectors is not None  # noqa: S101 - asked before
     outcome: Outcome | None = None
-    search = replace(search, any_order=len(search.mesh.sizes) <= _ORDERED)
+    axes = len(search.mesh.sizes)
+    search = replace(search, any_order=axes <= _ORDERED)
     first = {name: rows[:1] for name, rows in relaxed.vectors.items()}
     every = [first] if first == relaxed.vectors else [first, relaxed.vectors]
     for vectors in every:
         search.tell("pieces", inf if outcome is None else outcome.cost)
         with suppress(UnsolvedError, PlanError):
             found = choose_by_pieces(_hurried(search, _PIECES), relaxed.levels, vectors)
+            outcome = _better(outcome, replace(found, bound=0))
+    several = len(relaxed.levels) > 1 and _ORDERED < axes <= _NESTED
+    if several and outcome is not None and not is_enough(search, outcome.cost, relaxed.bound):
+        search.tell("nesting", outcome.cost)
+        ordered = _hurried(replace(search, any_order=True), _NESTING)
+        vectors = pieces_chosen(search, relaxed.levels, outcome)
+        with suppress(UnsolvedError, PlanError):
+            found = choose_by_pieces(ordered, relaxed.levels, vectors)
             outcome = _better(outcome, replace(found, bound=0))
     return outcome
 
@@ -248,9 +261,9 @@ def is_open(cost: float, bound: float) -> bool:
 
 
 def is_enough(search: Search, cost: float, bound: float) -> bool:
-    """Whether a plan ends the search: it is optimal or, within a memory limit, nearly so."""
-    close = search.memory is not None and cost <= (1 + _CLOSE) * bound
-    return close or not is_open(cost, bound)
+    """Whether a plan ends the search: it is optimal or, where that is not to be had, nearly so."""
+    close = _CLOSE if search.memory is not None else search.close
+    return (close > 0 and cost <= (1 + close) * bound) or not is_open(cost, bound)
 
 
 def goal_of(bound: float) -> float:

@@ -7,9 +7,10 @@ are counted on each level of the mesh.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import inf, prod
+from dataclasses import dataclass, replace
+from math import comb, inf, prod
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,8 @@ from eindecomp.planner.search.piece_choices import (
 )
 from eindecomp.planner.space.interchangeable import Groups, interchangeable_labels
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.planner.space.view import planned_views
+from eindecomp.solve.bound.bounding import LEVELS, Bounding
 from eindecomp.solve.tie_break import rank
 
 if TYPE_CHECKING:
@@ -48,8 +50,11 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _ROWS = (1 << 15, 1 << 12, 1 << 9)  # the most vectors of a vertex, tried in turn
-_EXACT = 0.6  # fraction of the time for folding layers, before tables of limited size
-_LOOSEST = 1 << 23  # the most costs in a table over pieces on several levels
+_EXACT = 0.8  # fraction of the time for folding layers, before tables of limited size
+_FOLDED = 1 << 34  # the most costs that are summed for one of several equal layers
+_FINE = 1 << 10  # the most vectors of a vertex for which outer axes are told apart
+_USUAL = 2  # the most vectors that a vertex takes over from its equals
+_LOOSEST = 1 << 20  # the most costs in a table over pieces on several levels
 Vectors = dict[str, tuple[Vector, ...]]
 
 
@@ -175,6 +180,8 @@ def relax(
     """
     deadline = monotonic() + time_limit
     alike = interchangeable_labels(graph, rules)
+    if price is not None and memory is None:
+        price = _finest(graph, price)
     asked = Relaxation(graph, price or LeastBytes(mesh), rules, rows_of, restriction, alike)
     for most in _ROWS:
         relaxed = _relax(asked, most, memory, deadline)
@@ -183,6 +190,16 @@ def relax(
         if monotonic() > deadline:
             break
     return Relaxed(0)
+
+
+def _finest(graph: Graph, price: LeastSeconds) -> LeastSeconds:
+    """The prices by which outer axes are told apart, unless that leaves too many vectors."""
+    fine = replace(price, fine=True)
+    for _, view in planned_views(graph):
+        labels = sum(size > 1 for size in view.sizes)
+        if prod(comb(len(axes) + labels, labels) for axes in fine.levels) > _FINE:
+            return price
+    return fine
 
 
 def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) -> Relaxed | None:
@@ -209,14 +226,21 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
     # Tables over pieces on several levels are too large to be eliminated exactly.
     now = monotonic()
     some = now + _EXACT * (deadline - now)
-    bounding = Bounding.of(problem, deadline) if len(levels) == 1 else Bounding.begin(problem, some)
-    bounding.tighten(inf, deadline, levels=1)
+    if len(levels) == 1:
+        bounding = Bounding.of(problem, deadline)
+    else:
+        bounding = Bounding.begin(problem, some, _FOLDED)
+    # What is left of folded layers is small enough for large tables.
+    folded = "fold" in bounding.run.stages
+    bounding.tighten(inf, deadline, levels=len(LEVELS) if folded else 1)
     return _relaxed(model, bounding, levels)
 
 
 def _relaxed(model: MovementModel, bounding: Bounding, levels: Levels) -> Relaxed:
     choice = bounding.choice
     vectors = None if choice is None else _vectors(model, [choice])
+    if vectors is not None and len(levels) > 1 and not bounding.solved:
+        vectors = _shared_by_equals(model, vectors)
     bound = max(bounding.value, 0)
     bound = int(bound) if bounding.run.problem.integral else bound
     return Relaxed(bound, vectors, levels, bounding.solved, model=model, bounding=bounding)
@@ -234,3 +258,21 @@ def _vectors(model: MovementModel, choices: list[Any]) -> Vectors | None:
         return None
     each: list[Any] = [model.assignments(choice) for choice in choices]
     return {name: tuple(dict.fromkeys(one[name] for one in each)) for name in each[0]}
+
+
+def _shared_by_equals(model: MovementModel, vectors: Vectors) -> Vectors:
+    """With each vertex's own pieces the usual ones of vertices that have the same choices.
+
+    What is left of folded layers is not solved exactly: equal layers are cut better.
+    """
+    usual: dict[int, Counter[Vector]] = {}
+    for name, rows in vectors.items():
+        usual.setdefault(id(model.sites[name].choices), Counter()).update(rows)
+    return {
+        name: tuple(
+            dict.fromkeys(
+                (*rows, *(v for v, _ in usual[id(model.sites[name].choices)].most_common(_USUAL)))
+            )
+        )
+        for name, rows in vectors.items()
+    }

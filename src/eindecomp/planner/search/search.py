@@ -59,6 +59,8 @@ class Search:
     memory: int | None = None
     alike: Mapping[str, str] = field(default_factory=dict[str, str])
     """For vertices that choose alike, as those of equal layers, in whose name they do."""
+    close: float = 0.0
+    """How far above the bound, as a fraction of it, a plan may be that ends the search."""
     ranks: bool = False
     """Whether what devices read and hold decides between equal costs."""
     devices: int = 0

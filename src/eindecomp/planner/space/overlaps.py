@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _CELLS = 1 << 22  # overlaps held at once
 _MOST = 1 << 31  # the most overlaps that are counted device by device
 _MOST_LINKED = 1 << 25  # the most devices that are counted where dimensions share axes
+_FEW = 1 << 6  # devices up to which what groups of them hold is kept for the next question
 _COUNTED = 1 << 7  # devices above which comparing digits is quicker
 
 
@@ -152,21 +154,44 @@ def _overlap_of_group(mesh: Mesh, group: tuple[tuple[Span, Span], ...]) -> tuple
     return int(shared.sum()), own.devices
 
 
-def overlaps_within(mesh: Mesh, held: Cut, needed: Sequence[Cut], axes: int) -> Ints:
-    """The elements that each device needs and finds near it, summed, for each needed cut.
+def overlaps_within(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], axes: int) -> Ints:
+    """The elements that each device needs and finds near it, summed: a table held × needed.
 
     Near are the devices that have the same coordinates along this many outer axes of the mesh.
     """
-    if nests_outward(held, axes) or not is_plain(held):
-        return overlaps(mesh, [outer_cut(held, axes)], needed)[0]
-    shared = np.ones((len(needed), mesh.devices), dtype=np.int64)
-    for d, span in enumerate(held):
-        low, high = _ends(mesh, [cut[d] for cut in needed])
-        near = np.zeros_like(shared)
-        for first, last in intervals_within(mesh, span, axes):
-            near += np.maximum(np.minimum(high, last) - np.maximum(low, first), 0)
-        shared *= near
-    return shared.sum(axis=1)
+    table = np.empty((len(held), len(needed)), dtype=np.int64)
+    apart = [i for i, cut in enumerate(held) if is_plain(cut) and not nests_outward(cut, axes)]
+    outer = [i for i in range(len(held)) if i not in set(apart)]
+    if outer:
+        table[outer] = overlaps(mesh, [outer_cut(held[i], axes) for i in outer], needed)
+    sides = [_distinct(spans) for spans in zip(*needed, strict=True)]
+    found = _kept_found_near if mesh.devices <= _FEW else _found_near
+    rows = max(1, _CELLS // (len(needed) * mesh.devices))
+    for at in range(0, len(apart), rows):
+        part = apart[at : at + rows]
+        shared = np.ones((len(part), len(needed), mesh.devices), dtype=np.int64)
+        spans = zip(*(held[i] for i in part), strict=True)
+        for own, (theirs, of_needed) in zip(spans, sides, strict=True):
+            distinct, of_held = _distinct(own)
+            wanted = tuple(theirs)
+            near = np.stack([found(mesh, span, wanted, axes) for span in distinct])
+            shared *= near[of_held[:, None], of_needed[None]]
+        table[part] = shared.sum(axis=2)
+    return table
+
+
+def _found_near(mesh: Mesh, held: Span, needed: tuple[Span, ...], axes: int) -> Ints:
+    """How much of each needed span devices find near them: spans × devices."""
+    low, high = _ends(mesh, needed)
+    near = np.zeros_like(low)
+    for first, last in intervals_within(mesh, held, axes):
+        near += np.maximum(np.minimum(high, last) - np.maximum(low, first), 0)
+    return near
+
+
+@lru_cache(maxsize=1 << 11)
+def _kept_found_near(mesh: Mesh, held: Span, needed: tuple[Span, ...], axes: int) -> Ints:
+    return _found_near(mesh, held, needed, axes)
 
 
 def copied(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
@@ -246,7 +271,7 @@ def _side(mesh: Mesh, held: Sequence[Span], needed: Sequence[Span]) -> _Side:
     return _Side(_ends(mesh, ours), _ends(mesh, theirs), of_held, of_needed)
 
 
-def _ends(mesh: Mesh, spans: list[Span]) -> tuple[Ints, Ints]:
+def _ends(mesh: Mesh, spans: Sequence[Span]) -> tuple[Ints, Ints]:
     ends = [interval(mesh, span) for span in spans]
     return np.stack([low for low, _ in ends]), np.stack([high for _, high in ends])
 

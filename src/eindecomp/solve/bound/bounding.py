@@ -35,10 +35,10 @@ class Bounding:
     terms: list[Term] | None = None
 
     @staticmethod
-    def begin(problem: Problem, deadline: float) -> Bounding:
+    def begin(problem: Problem, deadline: float, work: int = WORK) -> Bounding:
         """Fold only: with few choices, mini-buckets often prove the optimum at once."""
         run = Run(problem, monotonic(), deadline, None)
-        return Bounding(run, *fold_all(run))
+        return Bounding(run, *fold_all(run, work))
 
     @staticmethod
     def of(problem: Problem, deadline: float) -> Bounding:

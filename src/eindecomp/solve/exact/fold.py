@@ -14,14 +14,14 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from eindecomp.solve.exact.eliminate import Projection, project
+from eindecomp.solve.exact.eliminate import WORK, Projection, project
 from eindecomp.solve.exact.repeats import Repeats, find_repeats
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import NONE, CostNetwork, Table, share_equal
 from eindecomp.solve.run import Lift, Run
 
 _STATES = 2048  # the most joint choices at a cut, hubs included
-_WORK = 1 << 32  # the most cells of a min-plus power
+_POWER = 1 << 32  # the most cells of a min-plus power
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +76,7 @@ class FoldedLayers:
         return path
 
 
-def fold(network: CostNetwork, deadline: float) -> FoldedLayers | None:
+def fold(network: CostNetwork, deadline: float, work: int = WORK) -> FoldedLayers | None:
     """Fold the longest run of equal blocks, if there is one and its cuts are narrow enough."""
     scopes = network.scopes()
     repeats = find_repeats(network, scopes)
@@ -89,10 +89,10 @@ def fold(network: CostNetwork, deadline: float) -> FoldedLayers | None:
         return None
     states = prod(_sizes(network, before))
     choices = prod(_sizes(network, repeats.hubs))
-    work = choices * states**3 * 2 * repeats.blocks.bit_length()
-    if states * choices > _STATES or work > _WORK:
+    power = choices * states**3 * 2 * repeats.blocks.bit_length()
+    if states * choices > _STATES or power > _POWER:
         return None
-    block = _project_block(network, scopes, repeats, deadline)
+    block = _project_block(network, scopes, repeats, deadline, work)
     if block is None:
         return None
     matrices = np.moveaxis(block.table.reshape(states, states, choices), -1, 0).copy()
@@ -101,8 +101,11 @@ def fold(network: CostNetwork, deadline: float) -> FoldedLayers | None:
     return FoldedLayers(small, len(network.sizes), repeats, block, matrices)
 
 
-def fold_all(run: Run) -> tuple[CostNetwork, Lift]:
-    """The network of a run's problem with every run of equal blocks folded; how to undo that."""
+def fold_all(run: Run, work: int = WORK) -> tuple[CostNetwork, Lift]:
+    """The network of a run's problem with every run of equal blocks folded; how to undo that.
+
+    `work` limits the cells that are summed for one block.
+    """
     problem = run.problem
     network = share_equal(CostNetwork.of_problem(problem))
     folds: list[FoldedLayers] = []
@@ -115,7 +118,7 @@ def fold_all(run: Run) -> tuple[CostNetwork, Lift]:
     # Folding adds up costs in float64: integers that it cannot hold exactly stay unfolded.
     if problem.integral and not problem.exact_in_floats:
         return network, unfold
-    while (smaller := fold(network, run.deadline)) is not None:
+    while (smaller := fold(network, run.deadline, work)) is not None:
         run.enter("fold")
         folds.append(smaller)
         network = smaller.network
@@ -146,7 +149,7 @@ def _sizes(network: CostNetwork, variables: Ints) -> list[int]:
 
 
 def _project_block(
-    network: CostNetwork, scopes: Ints, repeats: Repeats, deadline: float
+    network: CostNetwork, scopes: Ints, repeats: Repeats, deadline: float, work: int
 ) -> Projection | None:
     """Eliminate the first block except for the cut before it, its own cut, and the hubs."""
     start, period, cut = repeats.start, repeats.period, repeats.cut
@@ -158,7 +161,7 @@ def _project_block(
     last = range(cut.size + period, len(members))
     keep = (*range(cut.size), *(cut.size + cut).tolist(), *last)
     part = CostNetwork([network.sizes[v] for v in index], tables)
-    return project(part, keep, deadline)
+    return project(part, keep, deadline, work)
 
 
 def _renumbered(

@@ -7,6 +7,7 @@ choice adds a scalar to a row and keeps the minimum.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import TypeVar
 
@@ -14,13 +15,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eindecomp.solve.compiled import compiled
+from eindecomp.solve.exact.order import SPARSE
 from eindecomp.solve.problem.arrays import Floats, Ints
+
+_SMALL = 1 << 20  # costs above which finite ones are not counted
 
 Number = TypeVar("Number", np.float64, np.int32)
 
 
 def least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, NDArray[np.int32]]:
     """The minimum over the first axis of the parts' broadcast sum, and where it is reached."""
+    rows, scalars, least, c = _two_sums(parts, shape)
+    best = np.zeros(least.shape, dtype=np.int32)
+    _scan(*rows, *scalars, least, best)
+    return _back(least, shape, c), _back(best, shape, c)
+
+
+def minimum_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> Floats:
+    """The minimum alone, which takes half the time, by two threads."""
+    (rows, row_at), (scalars, scalar_at), least, c = _two_sums(parts, shape)
+    half = len(least) // 2
+    with ThreadPoolExecutor(2) as pool:
+        halves = [
+            pool.submit(_lower, rows, row_at[some], scalars, scalar_at[some], least[some])
+            for some in (slice(0, half), slice(half, None))
+        ]
+    for each in halves:
+        each.result()
+    return _back(least, shape, c)
+
+
+def _two_sums(
+    parts: list[Floats], shape: tuple[int, ...]
+) -> tuple[tuple[Floats, Ints], tuple[Floats, Ints], Floats, int]:
+    """Rows and scalars, each with the places of all outer cells, ∞ for each cell, and axis c."""
     c = _row_axis(parts, shape)
     order = [0, *(a for a in range(1, len(shape)) if a != c), c]
     moved = [part.transpose(order) for part in parts]
@@ -29,18 +57,24 @@ def least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, N
     rows = _added([part for part in moved if part.shape[-1] > 1], (*blank, shape[c]))
     scalars = _added([part for part in moved if part.shape[-1] == 1], (*blank, 1))
     least = np.full((prod(outer), shape[c]), np.inf)
-    best = np.zeros(least.shape, dtype=np.int32)
-    _scan(
-        rows.reshape(shape[0], -1), _places(rows, outer),
-        scalars.reshape(shape[0], -1), _places(scalars, outer), least, best,
-    )  # fmt: skip
-    return _back(least, (*outer, shape[c]), c), _back(best, (*outer, shape[c]), c)
+    return (
+        (rows.reshape(shape[0], -1), _places(rows, outer)),
+        (scalars.reshape(shape[0], -1), _places(scalars, outer)),
+        least,
+        c,
+    )
 
 
 def _row_axis(parts: list[Floats], shape: tuple[int, ...]) -> int:
-    """The axis that makes the two sums smallest; among equals, the one with the longest rows."""
+    """The axis that makes the two sums smallest; among equals, the one with the longest rows.
 
-    def cells(c: int) -> tuple[int, int]:
+    Scalars that are ∞ are skipped, so a table that is mostly ∞ should not have that axis.
+    """
+    sparse = {
+        a for a in range(1, len(shape)) if any(_is_sparse(p) and p.shape[a] > 1 for p in parts)
+    }
+
+    def cells(c: int) -> tuple[bool, int, int]:
         with_c = [p.shape for p in parts if p.shape[c] > 1]
         without = [p.shape for p in parts if p.shape[c] == 1]
         size = sum(
@@ -48,9 +82,14 @@ def _row_axis(parts: list[Floats], shape: tuple[int, ...]) -> int:
             for group in (with_c, without)
             if group
         )
-        return size, -shape[c]
+        return c in sparse, size, -shape[c]
 
     return min(range(1, len(shape)), key=cells)
+
+
+def _is_sparse(part: Floats) -> bool:
+    """Whether a table, small beside the joined one, is mostly ∞."""
+    return part.size <= _SMALL and bool(SPARSE * np.count_nonzero(part < np.inf) < part.size)
 
 
 def _added(parts: list[Floats], shape: tuple[int, ...]) -> Floats:
@@ -74,7 +113,8 @@ def _places(table: Floats, outer: tuple[int, ...]) -> Ints:
 
 
 def _back(flat: NDArray[Number], shape: tuple[int, ...], c: int) -> NDArray[Number]:
-    return np.ascontiguousarray(np.moveaxis(flat.reshape(shape), -1, c - 1))
+    moved = (*(n for a, n in enumerate(shape) if a not in (0, c)), shape[c])
+    return np.ascontiguousarray(np.moveaxis(flat.reshape(moved), -1, c - 1))
 
 
 @compiled
@@ -91,9 +131,25 @@ def _scan(
         low, where = least[o], best[o]
         for k in range(rows.shape[0]):
             own = scalars[k, scalar_at[o]]
+            if own == np.inf:
+                continue
             row = rows[k, row_at[o] : row_at[o] + width]
             for j in range(width):
                 total = own + row[j]
                 smaller = total < low[j]
                 low[j] = total if smaller else low[j]
                 where[j] = k if smaller else where[j]
+
+
+@compiled
+def _lower(rows: Floats, row_at: Ints, scalars: Floats, scalar_at: Ints, least: Floats) -> None:
+    width = least.shape[1]
+    for o in range(least.shape[0]):
+        low = least[o]
+        for k in range(rows.shape[0]):
+            own = scalars[k, scalar_at[o]]
+            if own == np.inf:
+                continue
+            row = rows[k, row_at[o] : row_at[o] + width]
+            for j in range(width):
+                low[j] = min(low[j], own + row[j])
