@@ -130,6 +130,13 @@ def test_degrees_divide_devices_among_labels() -> None:
     assert made.strategy == {"labels": {"*": ("h", "f")}, "degrees": {"b": 2}, "state": "free"}
 
 
+def test_vertices_differ_by_label_and_by_name_and_all_others_come_last() -> None:
+    strategy = {"labels": {"*": ["s"], "G0": ["f"], "t": ["h"]}}
+    made = plan(transformer(1), 4, strategy=strategy)
+    assert made.parts["T0"]["h"] == made.parts["G0"]["f"] == made.parts["Q0"]["s"] == 4
+    assert made.strategy["labels"] == {"G0": ("f",), "t": ("h",), "*": ("s",)}
+
+
 def test_megatron_and_zero_together() -> None:
     """Tensor parallelism in groups of 4; between 2 groups, each quarter of a weight is gathered.
 
@@ -192,7 +199,10 @@ def test_a_plan_keeps_its_strategy_in_a_file(tmp_path) -> None:
         ({"labels": ["s"], "degrees": {"b": 3}}, r"degrees \{'b': 3\} do not divide 4 devices"),
         ({"labels": ["s"], "degrees": {"b": 0}}, "do not divide 4 devices"),
         ({"labels": ["s"], "state": "lost"}, "state is one of free, replicated, gathered"),
-        ({"labels": ["nope"]}, "no tensor has any label of the strategy"),
+        ({"labels": ["nope"]}, "no tensor has the strategy's label 'nope'"),
+        ({"labels": ["s"], "degrees": {"q": 2}}, "no tensor has the strategy's label 'q'"),
+        ({"labels": {"QO": ["s"]}}, "'QO' is neither a label nor a vertex"),
+        (["nope"], "no tensor has any label of the strategy"),
     ],
 )
 def test_what_is_no_strategy_is_named(strategy, message) -> None:
