@@ -7,11 +7,14 @@ moves (p - 1)/p · n in all.
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 from transformer import transformer
 
 import eindecomp as ed
 from eindecomp.errors import PlanError
+from eindecomp.models.llama import Config, prefill_graph
 from eindecomp.models.optimizers import carried, training_step
 from eindecomp.planner.make import plan
 from eindecomp.planner.space.strategy import applicable, strategy_of
@@ -118,6 +121,16 @@ def test_context_parallelism_gathers_keys_and_values(devices) -> None:
     for name in ("context", "sequence"):
         made = plan(transformer(1), devices, strategy=name)
         assert made.cost == 2 * (devices - 1) * stream(1)
+
+
+def test_rotations_are_fetched_once_and_masks_never() -> None:
+    """Four vertices of two layers read R; real systems compute both where they need them."""
+    shape = {"vocabulary": 64, "width": 64, "heads": 8, "kv_heads": 8, "head_size": 8}
+    graph = ed.rewrite(prefill_graph(Config(**shape, layers=2, hidden=128), 1, 512))
+    made = plan(graph, 4, strategy="megatron", inputs="sharded", rewrite=False)
+    moved = {name: n for (name, *_), n in made.costs.edges.items() if name in ("R", "M")}
+    assert set(moved.values()) == {0}
+    assert made.costs.join["R"] == 3 * 4 * prod(graph["R"].shape)
 
 
 def test_degrees_divide_devices_among_labels() -> None:
