@@ -91,14 +91,18 @@ class _OrderSearch:
     deadline: float = inf
 
     @property
+    def usual(self) -> State:
+        """The usual order of every contraction, or the first within the limit."""
+        return tuple(ordering.first for ordering in self.contractions.orderings)
+
+    @property
     def cost(self) -> float:
         """The cost of the best plan so far."""
         return inf if self.best is None else self.best[1].chosen.costs.total
 
     def run(self) -> Ordered:
         """Plan the usual order or the most promising one, then others that may be better."""
-        orders = self.contractions
-        first = tuple(ordering.first for ordering in orders.orderings)
+        orders, first = self.contractions, self.usual
         several = orders.different > 1
         limit = self.options.time_limit
         leading = self._leading(first) if several else first
@@ -191,8 +195,8 @@ class _OrderSearch:
         complete = True
         for k, (bound, state, options) in enumerate(sorted(found, key=lambda each: each[0])):
             left = self.deadline - monotonic()
-            if not self._may_be_better(bound):
-                break
+            if not self._may_be_better(state, bound):
+                continue
             if left <= 0:
                 del self.bounds[state]
                 complete = False
@@ -221,8 +225,12 @@ class _OrderSearch:
                     for order in dict.fromkeys(listed)
                 )
 
-    def _may_be_better(self, bound: float) -> bool:
-        return bound < self.cost - _ROUNDING * abs(self.cost) if self.cost < inf else True
+    def _may_be_better(self, state: State, bound: float) -> bool:
+        """Whether a state is chosen if it costs no more than its bound: the usual one on a tie."""
+        if self.best is None:
+            return True
+        margin = _ROUNDING * abs(self.cost)
+        return bound < self.cost + (margin if state == self.usual else -margin)
 
     def _options(self, state: State, time_limit: float) -> Options | None:
         """What is asked of one state; None if it cannot be cut within the limit on work."""
@@ -259,7 +267,7 @@ class _OrderSearch:
             self.first_error = self.first_error or error
             return
         self.bounds[state] = max(self.bounds.get(state, 0), chosen.bound)
-        if self._may_be_better(chosen.costs.total):
+        if self._may_be_better(state, chosen.costs.total):
             limit = options.restriction
             orders = Orders(1, True)
             if isinstance(limit, WorkLimit):
