@@ -136,16 +136,17 @@ class _OrderSearch:
         """
         if self.contractions.merged or self.contractions.different > MOST_STATES:
             return first
-        least = self.contractions.states()[0]
         limit = min(_RELAX, _LOOK * self.options.time_limit)
-        asked = {state: self._options(state, limit) for state in (first, least)}
-        bounds = {s: self._relaxed(s, given) for s, given in asked.items() if given is not None}
-        return least if bounds.get(least, inf) < bounds.get(first, inf) else first
+        promised = self._relaxed(first, self._options(first, limit))
+        if promised <= 0:
+            return first
+        least = self.contractions.states()[0]
+        return least if self._relaxed(least, self._options(least, limit)) < promised else first
 
-    def _relaxed(self, state: State, options: Options) -> float:
+    def _relaxed(self, state: State, options: Options | None) -> float:
         """A bound on the cost of a state's plans by numbers of pieces alone."""
         if state not in self.relaxed:
-            self.relaxed[state] = relaxed_bound(options)
+            self.relaxed[state] = inf if options is None else relaxed_bound(options)
         return self.relaxed[state]
 
     def _ordered(self, state: State, ordered: Ordered, *, complete: bool) -> Ordered:
