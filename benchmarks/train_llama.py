@@ -3,6 +3,9 @@
 Weights are bfloat16; AdamW keeps float32 weights, means and squares beside them, which are tied:
 each lies where the step before has left it. Costs are bytes that all devices receive in one step.
 With --layers the model is planned with fewer layers than its 32, which are all alike.
+
+Plans under "megatron" reduce more than Megatron does: partial sums travel as float32, and those of
+the gradients from Q, K and V are reduced one by one. What the systems move is counted by hand.
 """
 
 from __future__ import annotations
@@ -68,6 +71,19 @@ def training(layers: int, batch: int, sequence: int = 4096) -> ed.Graph:
     return training_step(graph, "loss", weights, adamw)
 
 
+def by_hand(layers: int, batch: int, devices: int, sequence: int = 4096) -> int:
+    """The bytes of Megatron in servers of 8, and ZeRO-3 between them.
+
+    Ring all-reduces of bfloat16, four a layer, one for the embeddings and one for the output's
+    gradient; between servers, weights gathered twice in bfloat16, gradients scattered in float32.
+    """
+    config = replace(CONFIGS["7B"], layers=layers)
+    server = min(devices, 8)
+    stream = batch * sequence * config.width
+    reduced = (4 * layers + 2) * 2 * (server - 1) * 2 * stream
+    return reduced + (2 + 2 + 4) * (devices // server - 1) * config.parameters
+
+
 def row(graph: ed.Graph, devices: int, memory: str, limit: float) -> None:
     """Our plan, and what the strategies cost relative to it."""
     tie = carried(graph)
@@ -100,6 +116,8 @@ def main() -> None:
         for devices in given.devices:
             print(f"{given.layers} layers, b = {batch}, {devices} devices, {given.memory} each")
             row(graph, devices, given.memory, given.time)
+            if devices // 8 <= batch:
+                print(f"  megatron+zero by hand {by_hand(given.layers, batch, devices):>23,}")
 
 
 if __name__ == "__main__":

@@ -360,6 +360,8 @@ def test_options_are_those_of_the_planner() -> None:
         (["plan", "-", "-p", "8"], b"{oops", 1, "standard input: not JSON"),
         (["plan", "-", "-p", "8", "-o", "/nowhere/x"], MATMUL.encode(), 1, "/nowhere/x"),
         (["plan", "-", "-p", "8", "--strategy", "q"], MATMUL.encode(), 1, "has any label"),
+        (["plan", "-", "-p", "8", "--strategy", "i:3"], MATMUL.encode(), 1, "divide 8 devices"),
+        (["compare", "-", "--with", "i=j,i=k"], MATMUL.encode(), 2, "'i' is there twice"),
         (["plan", "-", "-p", "8", "--memory", "big"], MATMUL.encode(), 1, "number of bytes"),
         (
             ["plan", "-", "-p", "8", "--memory", "8B"],

@@ -16,7 +16,7 @@ from eindecomp.experiments.peers import scalapack
 
 STRATEGIES = {
     "chain": {"sqrt", "rows"},
-    "ffnn": {"sqrt", "data", "zero", "megatron"},
+    "ffnn": {"sqrt", "data", "zero", "megatron", "megatron, classes cut"},
     "llama": {"sqrt", "data", "context", "ulysses", "attention", "megatron"},
 }
 PEERS = {

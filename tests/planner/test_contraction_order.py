@@ -138,6 +138,21 @@ def test_a_fused_vertex_moves_less_than_any_pairwise_order() -> None:
     assert plan.bound == plan.cost
 
 
+def test_no_time_is_spent_on_a_usual_order_that_cannot_win(monkeypatch: Any) -> None:
+    """For many devices its search takes all the time there is, and the fused vertex was missed."""
+    planned: list[int] = []
+
+    def note(options: Options) -> Any:
+        planned.append(max(len(vertex.inputs) for vertex in options.graph.vertices.values()))
+        return minimize_movement(options)
+
+    monkeypatch.setattr("eindecomp.planner.contraction_order.minimize_movement", note)
+    made = ed.plan(ed.parse(MTTKRP), 8, inputs="sharded")
+    assert planned[0] == 3
+    assert made.gap == 0
+    assert 2 not in planned
+
+
 def test_products_that_are_written_apart_are_one_contraction() -> None:
     plan = ed.plan(ed.parse(CHAIN), 4)
     assert plan.orders is not None

@@ -11,6 +11,7 @@ import typer
 
 from eindecomp.cli import request as ask
 from eindecomp.cli.progress import interruptible, live_line
+from eindecomp.cli.strategy import strategy_from
 from eindecomp.show.compare import compare as compare_plan
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def compare(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            "--with", help="a strategy or labels to compare with; by default all that apply"
+            "--with",
+            help="a strategy to compare with, as plan's --strategy; by default all that apply",
         ),
     ] = None,
     json: ask.Json = False,
@@ -49,7 +51,7 @@ def compare(
         devices, objective, solver, None, inputs, mesh, memory, machine, rewrite, time,
         tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
     )  # fmt: skip
-    chosen = {text: ask.strategy_from(text) for text in against} if against else None
+    chosen = {text: strategy_from(text) for text in against} if against else None
     with interruptible():
         plan = asked.plan_of(file)
         with live_line() as on_event:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eindecomp.cli.texts import pairs_from
 from eindecomp.engines.engine import find_engine
 
 if TYPE_CHECKING:
@@ -38,15 +39,8 @@ def options_from(texts: Sequence[str]) -> dict[str, int | float | bool | str]:
     >>> options_from(["workers=2", "share=0.5", "pin=true", "host=10.0.0.1"])
     {'workers': 2, 'share': 0.5, 'pin': True, 'host': '10.0.0.1'}
     """
-    found: dict[str, int | float | bool | str] = {}
-    for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not name or not equals:
-            raise typer.BadParameter(f"--option takes KEY=VALUE, such as workers=2, not {text!r}")
-        if name in found:
-            raise typer.BadParameter(f"--option: {name!r} is given twice")
-        found[name] = _value(value)
-    return found
+    found = pairs_from("--option", "workers=2", texts)
+    return {name: _value(value) for name, value in found.items()}
 
 
 def _value(text: str) -> int | float | bool | str:

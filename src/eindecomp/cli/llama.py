@@ -13,10 +13,10 @@ import typer
 
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
 from eindecomp.cli.progress import interruptible
-from eindecomp.cli.request import Json, strategy_from
+from eindecomp.cli.request import Json
+from eindecomp.cli.strategy import STRATEGY_HELP, strategy_from
 from eindecomp.errors import EinDecompError, InputError, quote
 from eindecomp.models.llama import DEFAULT_STRATEGY, Llama, Sampling
-from eindecomp.planner.space.strategy import NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def llama(
     ] = None,
     strategy: Annotated[
         str,
-        typer.Option(help=f"how work is split: free, {', '.join(NAMED)}, or labels such as h,f"),
+        typer.Option(help=f"how work is split: free, {STRATEGY_HELP}"),
     ] = ",".join(DEFAULT_STRATEGY),
     interleaved: Annotated[
         bool, typer.Option("--interleaved", help="rotate neighbours, as in Meta's own files")

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from eindecomp.cli.progress import live_line
+from eindecomp.cli.strategy import STRATEGY_HELP, strategy_from
+from eindecomp.cli.texts import number_from, pairs_from
 from eindecomp.errors import EinDecompError
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.planner.costs.machine import PRESETS
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.space.strategy import ALIASES, NAMED
 from eindecomp.store.plan_file import MAX_BYTES, from_json
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ Solver = Annotated[
 ]
 Strategy = Annotated[
     str | None,
-    typer.Option(help=f"restrict the plan: sqrt, {', '.join(NAMED)}, or labels such as h,f"),
+    typer.Option(help=f"restrict the plan: {STRATEGY_HELP}"),
 ]
 Inputs = Annotated[
     InputsName,
@@ -190,17 +191,6 @@ def name_of(file: str) -> str:
     return "standard input" if file == "-" else file
 
 
-def strategy_from(text: str) -> str | list[str]:
-    """The name of a strategy, or labels.
-
-    >>> strategy_from("megatron"), strategy_from("h, f")
-    ('megatron', ['h', 'f'])
-    """
-    if text == "sqrt" or text in NAMED or text in ALIASES:
-        return text
-    return [label.strip() for label in text.split(",")]
-
-
 def pin_from(texts: Sequence[str]) -> dict[str, dict[str, int | list[str]]]:
     """Layouts by tensor: pieces or axes by label.
 
@@ -231,19 +221,15 @@ def tie_from(texts: Sequence[str]) -> dict[str, str]:
     >>> tie_from(["W=new_W", "B = new_B"])
     {'W': 'new_W', 'B': 'new_B'}
     """
-    found: dict[str, str] = {}
-    for text in texts:
-        name, _, result = (part.strip() for part in text.partition("="))
-        if not name or not result:
-            raise typer.BadParameter(f"--tie is such as W=new_W, not {text!r}")
-        if name in found:
-            raise typer.BadParameter(f"--tie: {name!r} is tied twice")
-        found[name] = result
+    found = pairs_from("--tie", "W=new_W", texts)
+    for name, result in found.items():
+        if not result:
+            raise typer.BadParameter(f"--tie {name}: no result is named, as W=new_W does")
     return found
 
 
 def _pieces_or_axes(name: str, label: str, text: str) -> int | list[str]:
-    if (pieces := _number(text)) is not None:
+    if (pieces := number_from(text)) is not None:
         return pieces
     axes = [axis.strip() for axis in text.split("+")]
     if not all(axes):
@@ -254,17 +240,12 @@ def _pieces_or_axes(name: str, label: str, text: str) -> int | list[str]:
     return axes
 
 
-def _number(text: str) -> int | None:
-    """A whole number with no more digits than numbers of devices or pieces have."""
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 20 else None
-
-
 def _axes(text: str) -> dict[str, int]:
     """The axes of a mesh."""
     found: dict[str, int] = {}
     for axis in text.split(","):
         name, _, given = (part.strip() for part in axis.partition("="))
-        size = _number(given)
+        size = number_from(given)
         if not name or size is None or name in found:
             raise typer.BadParameter(f"--mesh is such as node=4,gpu=8, not {text!r}")
         found[name] = size

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.engine import Engine
     from eindecomp.experiments.measure import Peer, Way
     from eindecomp.graph.graph import Graph
+    from eindecomp.planner.space.strategy import GivenStrategy
 
     Array = np.ndarray[Any, Any]
     Batch = Mapping[str, Array]
@@ -44,6 +45,10 @@ _BATCHES = 4
 _FEW_STEPS = 6
 """For strategies, which all compute the same."""
 
+_MORE: dict[str, GivenStrategy] = {
+    "megatron, classes cut": {"labels": {"c": ["c"], "*": ["h"]}, "state": "replicated"},
+}
+"""What Megatron does where the output is a vocabulary: hidden units are gathered, classes cut."""
 _WITHOUT = ("attention",)  # h is the hidden layer here, not heads: it would be megatron again
 
 
@@ -73,7 +78,7 @@ def ffnn(
     say(f"{case}: training by strategies")
     again = _Training(graph, optimizer, chosen, engine)
     named = applicable(graph, cores(), _WITHOUT, stateful=True)
-    with again.ours({OURS: None, **named}) as strategies:
+    with again.ours({OURS: None, **named, **_MORE}) as strategies:
         timed += race(f"{case}, by strategy", strategies, {}, min(steps, _FEW_STEPS) - 1)
     curves = [
         Curve(name, tuple(losses), max(map(apart, losses, wanted)))
@@ -81,7 +86,7 @@ def ffnn(
     ]
     counts = devices or (FEW if quick else DEVICES)
     own = carried(graph)
-    priced = price(case, graph, devices=counts, without=_WITHOUT, tie=own, say=say)
+    priced = price(case, graph, devices=counts, more=_MORE, without=_WITHOUT, tie=own, say=say)
     return Findings(tuple(timed), tuple(priced), tuple(curves))
 
 
@@ -99,7 +104,7 @@ class _Training:
         self.losses: dict[str, list[float]] = {}
 
     @contextmanager
-    def ours(self, strategies: Mapping[str, str | None]) -> Generator[list[Contender]]:
+    def ours(self, strategies: Mapping[str, GivenStrategy | None]) -> Generator[list[Contender]]:
         with ExitStack() as stack:
             found: list[Contender] = []
             for name, strategy in strategies.items():

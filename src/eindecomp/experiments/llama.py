@@ -11,7 +11,7 @@ import numpy as np
 
 from eindecomp.experiments.measure import Contender, race
 from eindecomp.experiments.peers import transformers
-from eindecomp.experiments.price import DEVICES, FEW, OURS, price
+from eindecomp.experiments.price import FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
 from eindecomp.kernels.cores import cores
 from eindecomp.models.llama import CONFIGS, Config, Llama, prefill_graph
@@ -31,8 +31,10 @@ TINY = Config(
 )
 _BATCHES = (1, 2)  # one is the usual case; with two, data parallelism has something to divide
 _SEQUENCE = 4096
-_LAYERS = 2
+_LAYERS = 1
 """Of 32 layers: they are all alike, and plans of more only take longer."""
+_COUNTS = (8, 64)
+"""A server and eight of them: plans of all numbers in between take an hour."""
 MODELS = ("7B", "3-8B")
 """What is planned: one with a head of keys for each of queries, one where four share one."""
 _HERE, _LEAST = f"{OURS}, one machine", f"{OURS}, fewest bytes"
@@ -56,11 +58,11 @@ def llama(
     for batch in _BATCHES:
         timed += measure_model(small, batch, 128, 3, say, engine=engine)
     priced: list[Priced] = []
-    counts = devices or (FEW if quick else DEVICES)
+    counts = devices or (FEW if quick else _COUNTS)
     for model in MODELS:
-        config = replace(CONFIGS[model], layers=1 if quick else _LAYERS)
+        config = replace(CONFIGS[model], layers=_LAYERS)
         for batch in (8, 1):
-            case = f"{model}, {config.layers} layers, b = {batch}, s = {_SEQUENCE}"
+            case = f"{model}, one layer, b = {batch}, s = {_SEQUENCE}"
             priced += price(case, prefill_graph(config, batch, _SEQUENCE), devices=counts, say=say)
     return Findings(tuple(timed), tuple(priced))
 

@@ -1,7 +1,8 @@
 """Chooses the order of contractions together with the plan.
 
-The usual order is planned first. Of every other one a lower bound is found by numbers of pieces
-alone; those whose bound is below the best cost so far are planned, the most promising ones first.
+The usual order is planned first, unless the one that stores the least promises less. Of every other
+one a lower bound is found by numbers of pieces alone; those whose bound is below the best cost so
+far are planned, the most promising ones first.
 The bound of the whole is the least of all bounds. Where orders are too many to consider all
 of them, one contraction is ordered anew at a time, until that does not help any more.
 """
@@ -24,7 +25,7 @@ from eindecomp.planner.space.view import view_of
 from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.orders import Order
@@ -37,6 +38,7 @@ State = tuple["Order", ...]
 MOST_PLANNED = 500  # the most vertices of a graph that is planned in several orders
 MOST_STATES = 3000  # the most combinations of orders that are all considered
 _FIRST = 0.8  # fraction of the time for the first plan, if there are others
+_LOOK = 0.25  # fraction of the time for each bound that says which plan is first
 _TIME = (10.0, 2.0)  # seconds for other orders, or so many times the first plan's
 _TIME_MERGED = (4.0, 0.5)  # the same where products that were written one by one are reordered
 _LEAST_LEFT, _RELAX = 1.0, 4.0  # no bound is begun with less time; and the least limit on its time
@@ -81,10 +83,17 @@ class _OrderSearch:
     contractions: Contractions
     bounds: dict[State, float] = field(default_factory=dict[State, float])
     """A bound on the cost of every plan of each state that was considered."""
+    relaxed: dict[State, float] = field(default_factory=dict[State, float])
+    """What is known of states that have not been considered yet."""
     best: tuple[State, Ordered] | None = None
     first_error: EinDecompError | None = None
     started: float = field(default_factory=monotonic)
     deadline: float = inf
+
+    @property
+    def usual(self) -> State:
+        """The usual order of every contraction, or the first within the limit."""
+        return tuple(ordering.first for ordering in self.contractions.orderings)
 
     @property
     def cost(self) -> float:
@@ -92,12 +101,14 @@ class _OrderSearch:
         return inf if self.best is None else self.best[1].chosen.costs.total
 
     def run(self) -> Ordered:
-        """Plan the usual order, then others that may be better."""
-        orders = self.contractions
-        first = tuple(ordering.first for ordering in orders.orderings)
+        """Plan the usual order or the most promising one, then others that may be better."""
+        orders, first = self.contractions, self.usual
         several = orders.different > 1
         limit = self.options.time_limit
-        self._plan(first, self._options(first, limit * (_FIRST if several else 1)))
+        leading = self._leading(first) if several else first
+        share = limit * (_FIRST if several else 1)
+        left = max(share - (monotonic() - self.started), share / 2)
+        self._plan(leading, self._options(leading, left))
         now = monotonic()
         least, times = _TIME_MERGED if orders.merged else _TIME
         left = max(self.started + limit - now, (1 - _FIRST) * limit)  # if the first overran
@@ -107,14 +118,36 @@ class _OrderSearch:
             complete = orders.complete
         elif complete:
             states = orders.states()
-            self._consider(states[:_AT_ONCE])
+            self._consider([first, *states[:_AT_ONCE]])
             complete = self._consider(states)
         else:
+            self._consider([first])
             self._descend(first)
         if self.best is None:
             assert self.first_error is not None  # noqa: S101 - or there would be a plan
             raise self.first_error
         return self._ordered(self.best[0], self.best[1], complete=complete)
+
+    def _leading(self, first: State) -> State:
+        """What to plan first: the usual order, or that which stores the least if it promises less.
+
+        Where a sum was written as one vertex, the usual order is but a guess, on which a search can
+        spend all its time. What was written one by one is planned as written.
+        """
+        if self.contractions.merged or self.contractions.different > MOST_STATES:
+            return first
+        limit = min(_RELAX, _LOOK * self.options.time_limit)
+        promised = self._relaxed(first, self._options(first, limit))
+        if promised <= 0:
+            return first
+        least = self.contractions.states()[0]
+        return least if self._relaxed(least, self._options(least, limit)) < promised else first
+
+    def _relaxed(self, state: State, options: Options | None) -> float:
+        """A bound on the cost of a state's plans by numbers of pieces alone."""
+        if state not in self.relaxed:
+            self.relaxed[state] = inf if options is None else relaxed_bound(options)
+        return self.relaxed[state]
 
     def _ordered(self, state: State, ordered: Ordered, *, complete: bool) -> Ordered:
         """The best plan, chosen among the orders about which no less is known than about its own.
@@ -132,26 +165,39 @@ class _OrderSearch:
     def _consider(self, states: Iterable[State]) -> bool:
         """Plan the states whose bound is below the best cost, from the lowest bound up.
 
-        Returns whether there was time for all; those for which there was none do not count.
+        Bounds take half of the time that is left, then some states are planned, and so on. Returns
+        whether there was time for all; those for which there was none do not count.
         """
+        waiting = [state for state in states if state not in self.bounds]
         complete = True
-        found: list[tuple[float, int, State, Options]] = []
-        for number, state in enumerate(states):
-            if state in self.bounds:
-                continue
-            if self.cost <= 0:
-                break
-            if (left := self.deadline - monotonic()) < _LEAST_LEFT:
-                complete = False
+        while waiting and complete and self.cost > 0:
+            found = self._bounded(waiting)
+            complete = bool(found) and self._plan_promising(found)
+            waiting = waiting[len(found) :]
+        return complete
+
+    def _bounded(self, states: Sequence[State]) -> list[tuple[State, Options | None]]:
+        """As many of the first states as can be bounded in half of the time that is left."""
+        until = (monotonic() + self.deadline) / 2
+        found: list[tuple[State, Options | None]] = []
+        for state in states:
+            left = self.deadline - monotonic()
+            if left < _LEAST_LEFT or (found and monotonic() > until):
                 break
             options = self._options(state, max(left, _RELAX))
             if options is not None:
-                self.bounds[state] = relaxed_bound(options)
-                found.append((self.bounds[state], number, state, options))
-        for k, (bound, _, state, options) in enumerate(sorted(found, key=lambda each: each[:2])):
+                self.bounds[state] = self._relaxed(state, options)
+            found.append((state, options))
+        return found
+
+    def _plan_promising(self, states: Iterable[tuple[State, Options | None]]) -> bool:
+        """Plan states that have a bound from the lowest up; whether there was time for all."""
+        found = [(self.bounds[state], state, given) for state, given in states if given is not None]
+        complete = True
+        for k, (bound, state, options) in enumerate(sorted(found, key=lambda each: each[0])):
             left = self.deadline - monotonic()
-            if not self._may_be_better(bound):
-                break
+            if not self._may_be_better(state, bound):
+                continue
             if left <= 0:
                 del self.bounds[state]
                 complete = False
@@ -180,8 +226,12 @@ class _OrderSearch:
                     for order in dict.fromkeys(listed)
                 )
 
-    def _may_be_better(self, bound: float) -> bool:
-        return bound < self.cost - _ROUNDING * abs(self.cost) if self.cost < inf else True
+    def _may_be_better(self, state: State, bound: float) -> bool:
+        """Whether a state is chosen if it costs no more than its bound: the usual one on a tie."""
+        if self.best is None:
+            return True
+        margin = _ROUNDING * abs(self.cost)
+        return bound < self.cost + (margin if state == self.usual else -margin)
 
     def _options(self, state: State, time_limit: float) -> Options | None:
         """What is asked of one state; None if it cannot be cut within the limit on work."""
@@ -218,7 +268,7 @@ class _OrderSearch:
             self.first_error = self.first_error or error
             return
         self.bounds[state] = max(self.bounds.get(state, 0), chosen.bound)
-        if self._may_be_better(chosen.costs.total):
+        if self._may_be_better(state, chosen.costs.total):
             limit = options.restriction
             orders = Orders(1, True)
             if isinstance(limit, WorkLimit):

@@ -7,11 +7,14 @@ moves (p - 1)/p · n in all.
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 from transformer import transformer
 
 import eindecomp as ed
 from eindecomp.errors import PlanError
+from eindecomp.models.llama import Config, prefill_graph
 from eindecomp.models.optimizers import carried, training_step
 from eindecomp.planner.make import plan
 from eindecomp.planner.space.strategy import applicable, strategy_of
@@ -120,6 +123,16 @@ def test_context_parallelism_gathers_keys_and_values(devices) -> None:
         assert made.cost == 2 * (devices - 1) * stream(1)
 
 
+def test_rotations_are_fetched_once_and_masks_never() -> None:
+    """Four vertices of two layers read R; real systems compute both where they need them."""
+    shape = {"vocabulary": 64, "width": 64, "heads": 8, "kv_heads": 8, "head_size": 8}
+    graph = ed.rewrite(prefill_graph(Config(**shape, layers=2, hidden=128), 1, 512))
+    made = plan(graph, 4, strategy="megatron", inputs="sharded", rewrite=False)
+    moved = {name: n for (name, *_), n in made.costs.edges.items() if name in ("R", "M")}
+    assert set(moved.values()) == {0}
+    assert made.costs.join["R"] == 3 * 4 * prod(graph["R"].shape)
+
+
 def test_degrees_divide_devices_among_labels() -> None:
     """Data 2 × tensor 4: all-reduces among four devices, each pair of groups on its own half."""
     strategy = {"labels": ["h", "f"], "degrees": {"b": 2}}
@@ -128,6 +141,13 @@ def test_degrees_divide_devices_among_labels() -> None:
     assert made.parts["G0"] == {"b": 2, "s": 1, "f": 4, "a": 1}
     assert made.cost == 2 * 4 * (4 - 1) * stream(4)
     assert made.strategy == {"labels": {"*": ("h", "f")}, "degrees": {"b": 2}, "state": "free"}
+
+
+def test_vertices_differ_by_label_and_by_name_and_all_others_come_last() -> None:
+    strategy = {"labels": {"*": ["s"], "G0": ["f"], "t": ["h"]}}
+    made = plan(transformer(1), 4, strategy=strategy)
+    assert made.parts["T0"]["h"] == made.parts["G0"]["f"] == made.parts["Q0"]["s"] == 4
+    assert made.strategy["labels"] == {"G0": ("f",), "t": ("h",), "*": ("s",)}
 
 
 def test_megatron_and_zero_together() -> None:
@@ -192,7 +212,10 @@ def test_a_plan_keeps_its_strategy_in_a_file(tmp_path) -> None:
         ({"labels": ["s"], "degrees": {"b": 3}}, r"degrees \{'b': 3\} do not divide 4 devices"),
         ({"labels": ["s"], "degrees": {"b": 0}}, "do not divide 4 devices"),
         ({"labels": ["s"], "state": "lost"}, "state is one of free, replicated, gathered"),
-        ({"labels": ["nope"]}, "no tensor has any label of the strategy"),
+        ({"labels": ["nope"]}, "no tensor has the strategy's label 'nope'"),
+        ({"labels": ["s"], "degrees": {"q": 2}}, "no tensor has the strategy's label 'q'"),
+        ({"labels": {"QO": ["s"]}}, "'QO' is neither a label nor a vertex"),
+        (["nope"], "no tensor has any label of the strategy"),
     ],
 )
 def test_what_is_no_strategy_is_named(strategy, message) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from eindecomp.models.llama.sample import Sampler
     from eindecomp.models.llama.tokenizer import TextStream
     from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.strategy import GivenStrategy
 
     Array = np.ndarray[Any, Any]
 
@@ -82,7 +83,7 @@ class Llama:
         config: Config,
         weights: Mapping[str, Array],
         devices: int = 2,
-        strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
+        strategy: GivenStrategy | None = DEFAULT_STRATEGY,
         tokenizer: Tokenizer | None = None,
         generation: Generation | None = None,
         *,
@@ -105,7 +106,7 @@ class Llama:
         folder: str | Path,
         devices: int = 2,
         dtype: str | None = None,
-        strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
+        strategy: GivenStrategy | None = DEFAULT_STRATEGY,
         *,
         interleaved: bool = False,
         engine: str | Engine = "threads",
@@ -133,7 +134,7 @@ class Llama:
     def random(
         config: Config,
         devices: int = 2,
-        strategy: str | Sequence[str] | None = DEFAULT_STRATEGY,
+        strategy: GivenStrategy | None = DEFAULT_STRATEGY,
         seed: int = 0,
         *,
         engine: str | Engine = "threads",

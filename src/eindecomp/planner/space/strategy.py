@@ -47,7 +47,10 @@ class Strategy:
     """Cuts every vertex along the first of its labels that are listed, as far as sizes allow."""
 
     labels: tuple[tuple[str, tuple[str, ...]], ...]
-    """For each kind of vertex, those that have a label or all `OTHERS`, what it is cut along."""
+    """For each kind of vertex, what it is cut along; the first kind that a vertex is of counts.
+
+    A kind is a label, for the vertices that have it, the name of a vertex, or all `OTHERS`.
+    """
     degrees: tuple[tuple[str, int], ...] = ()
     """Labels that a number of devices cut first; all others are left to `labels`."""
     state: str = "free"
@@ -62,7 +65,7 @@ class Strategy:
         keep = np.ones(len(parts), dtype=bool)
         if isinstance(vertex.op, Input):
             return keep
-        for column, pieces in self._pieces(view, mesh).items():
+        for column, pieces in self._pieces(vertex.name, view, mesh).items():
             keep &= parts[:, column] == pieces
         return keep
 
@@ -73,22 +76,23 @@ class Strategy:
         if self.state != "replicated":
             return rules
         pins = {
-            name: self._pin(view_of(graph, graph[name]), mesh)
+            name: self._pin(name, view_of(graph, graph[name]), mesh)
             for name in rules.tie.values()
             if name not in rules.pinned
         }
         return replace(rules, pinned={**pinned_cuts(graph, mesh, pins), **rules.pinned})
 
-    def _columns(self, view: View) -> dict[int, int | None]:
+    def _columns(self, name: str, view: View) -> dict[int, int | None]:
         """The labels of a vertex that are cut, each with the devices that do it if it says so."""
-        kinds = (own for kind, own in self.labels if kind == OTHERS or kind in view.labels)
-        wanted: dict[str, int | None] = dict.fromkeys(next(kinds, ()))
+        of = {OTHERS, name, *view.labels}
+        own = next((own for kind, own in self.labels if kind in of), ())
+        wanted: dict[str, int | None] = dict.fromkeys(own)
         wanted = {**dict(self.degrees), **wanted} | dict(self.degrees)
         return {view.labels.index(t): n for t, n in wanted.items() if t in view.labels}
 
-    def _pieces(self, view: View, mesh: Mesh) -> dict[int, int]:
+    def _pieces(self, name: str, view: View, mesh: Mesh) -> dict[int, int]:
         """Into how many pieces these labels are cut, the first as far as possible, and so on."""
-        columns = self._columns(view)
+        columns = self._columns(name, view)
         rows = parts_along(view.sizes, mesh.sizes, tuple(columns), even=mesh.cuts_evenly)
         pieces: dict[int, int] = {}
         for i, (column, degree) in enumerate(columns.items()):
@@ -99,11 +103,11 @@ class Strategy:
             rows = rows[rows[:, i] == pieces[column]]
         return pieces
 
-    def _pin(self, view: View, mesh: Mesh) -> dict[str, int | list[str]]:
+    def _pin(self, name: str, view: View, mesh: Mesh) -> dict[str, int | list[str]]:
         """State cut along the strategy's labels, by the innermost axes where these suffice."""
         pin: dict[str, int | list[str]] = {}
         end = len(mesh.sizes)
-        for column, pieces in reversed(self._pieces(view, mesh).items()):
+        for column, pieces in reversed(self._pieces(name, view, mesh).items()):
             start = end
             while prod(mesh.sizes[start:end]) < pieces:
                 start -= 1
@@ -174,10 +178,10 @@ def strategy_of(given: GivenStrategy, graph: Graph, devices: int) -> Strategy | 
         strategy = _named(ALIASES.get(given, given), graph, devices)
     elif isinstance(given, Mapping):
         strategy = _of_fields(given, devices)
+        _check_names(strategy, graph)
     else:
         strategy = by_labels(*_labels_of(given))
-    labels = {label for _, own in strategy.labels for label in own}
-    if not _labels(graph) & labels.union(dict(strategy.degrees)):
+    if not _labels(graph) & _cut_by(strategy):
         shown = list(given) if not isinstance(given, str | Mapping) else given
         raise PlanError(f"no tensor has any label of the strategy {shown}")
     return strategy
@@ -281,11 +285,26 @@ def _of_fields(given: Mapping[str, Any], devices: int) -> Strategy:
     return Strategy(kinds, tuple((label, int(n)) for label, n in counts.items()), state)
 
 
+def _check_names(strategy: Strategy, graph: Graph) -> None:
+    """Whoever writes a strategy field by field means all that it names to be there."""
+    labels = _labels(graph)
+    for label in sorted(_cut_by(strategy)):
+        if label not in labels:
+            raise PlanError(f"no tensor has the strategy's label {label!r}{suggest(label, labels)}")
+    kinds = {*labels, *graph.vertices}
+    for kind, _ in strategy.labels:
+        if kind != OTHERS and kind not in kinds:
+            raise PlanError(
+                f"strategy: {kind!r} is neither a label nor a vertex{suggest(kind, kinds)}"
+            )
+
+
 def _kinds(given: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The labels of each kind of vertex."""
+    """The labels of each kind of vertex, those of all others last."""
     if isinstance(given, Mapping):
         kinds = cast("Mapping[str, Sequence[str]]", given)
-        return tuple((kind, _labels_of(own)) for kind, own in kinds.items())
+        ordered = sorted(kinds.items(), key=lambda each: each[0] == OTHERS)
+        return tuple((kind, _labels_of(own)) for kind, own in ordered)
     return ((OTHERS, _labels_of(given)),)
 
 
@@ -298,7 +317,7 @@ def _labels_of(given: object) -> tuple[str, ...]:
 
 def _cut_by(strategy: Strategy) -> set[str]:
     """The labels that a strategy cuts along."""
-    return {label for _, own in strategy.labels for label in own}
+    return {label for _, own in strategy.labels for label in own}.union(dict(strategy.degrees))
 
 
 def _labels(graph: Graph) -> set[str]:
