@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import PlanError
+from eindecomp.graph.ops import Input
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.planner.space.view import is_planned
 
@@ -45,11 +46,9 @@ class Lifetimes:
         held: dict[str, Span] = {}
         for name, now in steps.items():
             held[name] = (now, end if name in outputs else read.get(name, (now, now + 1))[1])
-        for vertex in graph.inputs:
-            if vertex.name in rules.tie:
-                held[vertex.name] = (0, read.get(vertex.name, (0, 0))[1])
-            elif rules.has_home(vertex):
-                held[vertex.name] = (0, end)
+        given = {v.name: (0, end) for v in rules.chosen(graph) if isinstance(v.op, Input)}
+        tied = {name: (0, read[name][1]) for name in rules.tie if name in read}
+        held |= given | tied
         return Lifetimes(steps, held, read)
 
     def fullest_step(self, graph: Graph) -> int:
@@ -76,9 +75,10 @@ def check_memory(graph: Graph, rules: LayoutRules, devices: int, memory: int) ->
     if held > memory:
         now = graph[list(lives.steps)[step]]
         raise PlanError(
-            f"no plan fits into {show_bytes(memory)} of memory per device: when {now} is computed, "
-            f"tensors are held that take {show_bytes(held)} on each of {devices} devices even if "
-            f"each is held only once"
+            f"found no plan that fits into {show_bytes(memory)} of memory per device at step "
+            f"{step + 1} of {len(lives.steps)}, which computes {now}: what is held then takes "
+            f"{show_bytes(held)} on each of {devices} devices, even if each tensor is held only "
+            f"once; {show_bytes(held - memory)} are missing"
         )
 
 

@@ -105,11 +105,10 @@ def _add_input(model: MovementModel, vertex: Vertex, lives: Lifetimes) -> None:
         return
     if name in lives.read:
         _add_second(model, name, *lives.read[name])
-    holder = model.holder(name)
-    homes = vertex.dtype.itemsize * _fullest(model, holder.homes)
-    start, stop = lives.held[name]
-    if stop > start:
-        model.tables.use(holder.variable, homes, start, stop)
+    if name in lives.held:
+        holder = model.holder(name)
+        homes = vertex.dtype.itemsize * _fullest(model, holder.homes)
+        model.tables.use(holder.variable, homes, *lives.held[name])
 
 
 def _add_second(model: MovementModel, name: str, start: int, stop: int) -> None:
