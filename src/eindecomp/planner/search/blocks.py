@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 BLOCK = 130  # the most assignments of one vertex that are considered together
 _GRACE = 20.0  # seconds beyond the deadline that a first plan may take
+_SEARCH, _LEAST_SEARCH = 0.1, 3.0  # fraction of the time, and seconds, for one block's search
 _SOME = 1 << 14  # the most vectors among which one is looked for
 
 
@@ -78,7 +79,9 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
 
 def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int]) -> Outcome:
     """Choose blocks of axes again until nothing improves, the goal is met or time is up."""
-    for size in sizes:
+    # What is too wide for elimination is searched, in the smallest blocks.
+    ways = [(size, False) for size in sizes] + [(sizes[-1], True)] * bool(search.alike)
+    for size, searched in ways:
         windows = _windows(search, size)
         stale = turn = 0
         last = 0.0
@@ -86,8 +89,13 @@ def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int])
             started = monotonic()
             if started + last > search.deadline:
                 return outcome
+            hurried = search
+            if searched:
+                end = started + max(_SEARCH * (search.deadline - started), _LEAST_SEARCH)
+                hurried = replace(search, deadline=end)
+            window = windows[turn % len(windows)]
             try:
-                other = choose_block(search, windows[turn % len(windows)], outcome.decisions)
+                other = choose_block(hurried, window, outcome.decisions, pairs=searched)
             except UnsolvedError:
                 break
             last = monotonic() - started

@@ -24,6 +24,7 @@ from eindecomp.planner.search.blocks import (
     lighten,
 )
 from eindecomp.planner.search.by_pieces import choose_by_pieces, pieces_chosen
+from eindecomp.planner.search.layers import improve_layers, with_equal_layers
 from eindecomp.planner.search.regions import improve_regions
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.space.restriction import FixedParts
@@ -36,6 +37,7 @@ NARROW = 50  # the most assignments with which bounding all axes at once is quic
 SMALL = 200  # the most vertices of a graph for which all axes are tried at once
 WHOLE = 400  # the most assignments of one vertex for which they are
 _IMPROVE = 0.25  # fraction of the remaining time for improving blocks before all axes at once
+_LAYERS = 0.3  # fraction for plans in which equal layers choose alike
 _PLAIN = 0.7  # fraction for improving blocks in mesh order where all axes at once are too many
 _BOUND = 0.6  # fraction for raising the bound
 _FIRST = 3  # levels of tables that come before elimination
@@ -116,6 +118,8 @@ def _cheapest(plain: Search, ordered: Search, relaxed: Relaxed, light: Outcome |
     bound = relaxed.bound
     if outcome is not None and is_enough(plain, outcome.cost, bound):
         return replace(outcome, bound=bound)
+    if plain.choosers > SMALL and not plain.alike:
+        outcome = _with_equal_layers(plain, relaxed, outcome)
     whole: AllAxes | None = None
     narrow = joint and _is_narrow(ordered) and (outcome is None or is_open(outcome.cost, bound))
     if narrow and (whole := AllAxes.of(ordered)) is not None:
@@ -145,6 +149,17 @@ def _cheapest(plain: Search, ordered: Search, relaxed: Relaxed, light: Outcome |
     if is_open(outcome.cost, bound) and joint:
         bound, outcome = _at_once(ordered, whole, outcome, bound)
     return replace(outcome, bound=bound)
+
+
+def _with_equal_layers(search: Search, relaxed: Relaxed, outcome: Outcome | None) -> Outcome | None:
+    """The better of a plan, if there is one, and the best in which equal layers choose alike."""
+    search = with_equal_layers(_hurried(search, _LAYERS))
+    sizes = block_sizes(search)
+    with suppress(UnsolvedError, PlanError):
+        alike = _hinted(search, sizes, relaxed) or replace(_start(search, sizes), bound=0)
+        search.tell("layers", alike.cost)
+        outcome = _better(outcome, improve_layers(search, alike, goal_of(relaxed.bound)))
+    return outcome
 
 
 def _at_once(

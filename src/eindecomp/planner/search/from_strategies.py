@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
-from eindecomp.planner.search.blocks import block_sizes, choose_by_blocks, improve
-from eindecomp.planner.search.choose import choose
+from eindecomp.planner.search.blocks import block_sizes, choose_by_blocks
+from eindecomp.planner.search.choose import SMALL, choose
+from eindecomp.planner.search.layers import improve_layers, with_equal_layers
 from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.solve import solve
-from eindecomp.planner.space.alike import alike_vertices
 from eindecomp.planner.space.decision import decided_choices
 from eindecomp.planner.space.strategy import SquareRoot, Strategy, applicable, strategy_of
 
@@ -36,7 +36,6 @@ _START = 0.4  # fraction of the time for plans to start from
 _IMPROVE = 0.5  # fraction of the rest for improving them
 _GRACE = 20.0  # seconds beyond the deadline that making a plan fit may take
 _MOST = 0.7  # fraction of the rest before plans are made to fit into memory
-_NEAR, _FAR = 1, 4  # steps within which vertices must look the same to choose alike
 
 
 def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> Outcome:
@@ -45,6 +44,8 @@ def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> O
     A strategy restricts every vertex, so that a search under it looks elsewhere; what it finds is a
     plan like any other.
     """
+    if search.choosers > SMALL:
+        search = with_equal_layers(search)
     best, named = outcome, _restricted(search)
     starts = _starts(named, _part(deadline, _START))
     for name, start in sorted(starts.items(), key=lambda each: each[1].rank):
@@ -66,27 +67,17 @@ def start_from_strategies(search: Search, bound: float, deadline: float) -> Outc
 
     With a memory limit, plans are sought without it first and then made to fit.
     """
-    search = replace(search, bound=bound)
-    free = replace(search, memory=None, alike=alike_vertices(search.graph, search.rules, _NEAR))
+    search = with_equal_layers(replace(search, bound=bound, deadline=deadline))
+    free = replace(search, memory=None)
     named = {"": free} if search.restriction is not None else _restricted(free, ("sqrt",))
     starts = sorted(_starts(named, _part(deadline, _START)).values(), key=lambda each: each.rank)
     if not starts:
         return None
-    limited = replace(search, alike=free.alike)
-    best = _improved(free, starts[0], _part(deadline, _MOST))
+    hurried = replace(free, deadline=_part(deadline, _MOST))
+    best = improve_layers(hurried, starts[0], bound)
     if search.memory is not None:
-        best = _cheapest(limited, [best, *starts], _part(deadline, _IMPROVE))
-    return None if best is None else replace(_improved(limited, best, deadline), bound=bound)
-
-
-def _improved(search: Search, outcome: Outcome, deadline: float) -> Outcome:
-    """A better plan: layers that are alike only so far choose apart, and axes nest in any order."""
-    for far in (_NEAR, _FAR):
-        for any_order in (False, True):
-            alike = alike_vertices(search.graph, search.rules, far)
-            finer = replace(search, alike=alike, any_order=any_order, deadline=deadline)
-            outcome = improve(finer, outcome, search.bound, block_sizes(finer))
-    return outcome
+        best = _cheapest(search, [best, *starts], _part(deadline, _IMPROVE))
+    return None if best is None else replace(improve_layers(search, best, bound), bound=bound)
 
 
 def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outcome | None:
