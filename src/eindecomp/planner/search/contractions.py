@@ -170,7 +170,7 @@ def _ordering(
         sizes,
         paired=is_plain and chain.join == "mul" and chain.agg == SUM,
     )
-    limit = work * contraction.least
+    limit = inf if work == inf else work * contraction.least  # which may be 0
     listed = contraction.within(limit, MOST_ORDERS)
     complete = listed is not None
     if listed is None:
