@@ -32,7 +32,7 @@ def check_homes(
     decisions: Mapping[str, Decision],
     given: Mapping[str, Layouts],
 ) -> None:
-    """Check that inputs have a home if they must, and that pins and ties are kept."""
+    """Check that inputs have a home if they must, and that pins, ties and strategy are kept."""
     read = read_tensors(graph)
     for vertex in graph.inputs:
         name = vertex.name
@@ -53,9 +53,11 @@ def check_homes(
         home = given[name].home if is_input else decisions[name].home
         if not agrees(mesh, home, cuts):
             place = "given" if is_input else "vertices"
-            raise PlanError(
-                f"{place}.{name}: {graph[name]} does not lie where it is pinned, {pin[name]}"
-            )
+            wanted = f"it is pinned, {pin[name]}" if name in pin else "the strategy puts state"
+            raise PlanError(f"{place}.{name}: {graph[name]} does not lie where {wanted}")
+    for name in rules.gathered & given.keys():
+        if given[name].second is not None:
+            raise PlanError(f"given.{name}.further: must be null: the strategy gathers state anew")
 
 
 def _is_sharded(graph: Graph, mesh: Mesh, vertex: Vertex, lies: Layouts) -> bool:
