@@ -53,11 +53,22 @@ def check_homes(
         home = given[name].home if is_input else decisions[name].home
         if not agrees(mesh, home, cuts):
             place = "given" if is_input else "vertices"
-            wanted = f"it is pinned, {pin[name]}" if name in pin else "the strategy puts state"
-            raise PlanError(f"{place}.{name}: {graph[name]} does not lie where {wanted}")
+            raise PlanError(
+                f"{place}.{name}: {graph[name]} does not lie where {_wanted(name, rules, pin)}"
+            )
     for name in rules.gathered & given.keys():
         if given[name].second is not None:
             raise PlanError(f"given.{name}.further: must be null: the strategy gathers state anew")
+
+
+def _wanted(name: str, rules: LayoutRules, pin: Pins) -> str:
+    """Where a tensor must lie, and why."""
+    if name in pin:
+        return f"it is pinned, {pin[name]}"
+    for tied, result in rules.tie.items():
+        if result == name and tied in pin:
+            return f"{tied!r}, which is tied to it, is pinned, {pin[tied]}"
+    return "the strategy puts state"
 
 
 def _is_sharded(graph: Graph, mesh: Mesh, vertex: Vertex, lies: Layouts) -> bool:

@@ -29,8 +29,8 @@ from eindecomp.planner.space.decision import parts_by_label
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.mesh import Mesh
 from eindecomp.planner.space.pieces import PIECES
-from eindecomp.planner.space.pin import loosely_cut, pinned_cuts
-from eindecomp.planner.space.tie import checked_ties
+from eindecomp.planner.space.pin import loosely_cut
+from eindecomp.planner.space.tie import checked_ties, pinned_homes
 from eindecomp.planner.space.view import view_of
 from eindecomp.store.decisions import check_divided, read_decisions, read_given
 from eindecomp.store.field import Field
@@ -267,12 +267,7 @@ def _rules(
     if objective == "bound" and (pin or tie):
         raise PlanError("pin and tie: objective 'bound' has no layouts")
     ties = checked_ties(graph, tie)
-    for name in ties.keys() & pin.keys():
-        raise PlanError(
-            f"tie: {name!r} is pinned; pin {ties[name]!r} instead, it has the same home"
-        )
-    pinned = pinned_cuts(graph, mesh, pin)
-    return LayoutRules(inputs, pinned, ties)
+    return LayoutRules(inputs, pinned_homes(graph, mesh, pin, ties), ties)
 
 
 def _graph(field: Field) -> Graph:
