@@ -50,7 +50,7 @@ def test_rewriting_adds_no_contraction(graph: ed.Graph) -> None:
     assert contractions(fuse(graph)) <= contractions(graph)
 
 
-HEAD = "input A[i: 5, j: 6], B[j, k: 7], C[k, l: 2], D[j, l], Q[q: 6, r: 6], v[k]\n"
+HEAD = "input A[i: 5, j: 6], B[j, k: 7], C[k, l: 2], D[j, l], square[q: 6, r: 6], v[k]\n"
 _SHARE = "S[i] <- sum A[i,j]\nP[i,j] <- A[i,j] / S[i]"
 _MEAN = "Z[i,l] <- sum P[i,j] * D[j,l]"
 FIXTURES: list[tuple[Pass, str, str]] = [
@@ -68,7 +68,7 @@ FIXTURES: list[tuple[Pass, str, str]] = [
     # output, a map that a broadcast would repeat.
     (fuse, "X[i,j] <- exp(A[i,j])\nZ[i,k] <- sum X[i,j] * B[j,k]", "same"),
     (fuse, "X[i,j] <- exp(A[i,j])\nM[i] <- max X[i,j]\nZ[i,j] <- X[i,j] - M[i]", "same"),
-    (fuse, "X[i,j] <- exp(Q[i,j])\nZ[i,j] <- X[i,j] - X[j,i]", "same"),
+    (fuse, "X[i,j] <- exp(square[i,j])\nZ[i,j] <- X[i,j] - X[j,i]", "same"),
     (fuse, "X[i,j] <- exp(A[i,j])\noutput X\nZ[i,j] <- X[i,j] + 1", "same"),
     (fuse, "x[k] <- exp(v[k])\nZ[j,k] <- B[j,k] * x[k]", "same"),
     (fuse, "X[i] <- sum A[i,j]\nZ[i,k] <- X[i] * v[k]", "same"),

@@ -162,7 +162,7 @@ share one, f the width of the feed-forward net and v the vocabulary.
 """
 ALIASES = {"sequence": "context"}
 _NEEDS = {
-    "data": "b", "zero": "b", "context": "s", "ulysses": "sth", "attention": "h",
+    "data": "b", "zero": "b", "context": "s", "ulysses": "sth", "attention": "th",
     "megatron": "hf", "megatron+zero": "bhf",
 }  # fmt: skip
 """The labels without which a named strategy does not apply."""
