@@ -342,7 +342,18 @@ def test_pins_reach_the_planner_and_stay_with_the_plan(tmp_path: Path) -> None:
     assert "Z j/4 no other cut is possible with these pins" in " ".join(explained.split())
 
 
+def test_the_usual_order_can_be_asked_for() -> None:
+    text = "input A[i: 8, j: 64], B[j, k: 8], C[k, l: 64]\nZ[i,l] <- sum A[i,j] * B[j,k] * C[k,l]"
+    graph = parse(f"{text}\noutput Z")
+    for work, wanted in (("usual", None), ("1.5", 1.5), ("inf", float("inf"))):
+        shown = run("plan", "-", "-p4", "--work", work, "--json", given=str(graph).encode())
+        made = make_plan(graph, 4, work=wanted)
+        assert from_json(shown.stdout) == made
+        assert (made.orders is None) == (wanted is None)
+
+
 def test_options_are_those_of_the_planner() -> None:
+    assert make_plan.__kwdefaults__["work"] == request.work_from(request.DEFAULT_WORK)
     assert get_args(request.ObjectiveName) == OBJECTIVES
     assert get_args(request.SolverName) == SOLVERS
     assert get_args(request.InputsName) == INPUTS
@@ -376,6 +387,15 @@ def test_options_are_those_of_the_planner() -> None:
             "objective 'time' needs a machine (machine=, --machine): an ed.Machine or one of",
         ),
         (["plan", "-", "-p", "8", "--mesh", "gpu=4"], MATMUL.encode(), 1, "has 4 devices, not 8"),
+        (["plan", "-", "--mesh", "a+b=2"], MATMUL.encode(), 1, "a mesh axis has a name without +"),
+        (
+            ["plan", "-", "-p4", "--work", "0.5"],
+            MATMUL.encode(),
+            2,
+            "--work is a number",
+        ),
+        (["plan", "-", "-p4", "--work", "most"], MATMUL.encode(), 2, "or usual, not 'most'"),
+        (["plan", "-", "-p4", "--work", "nan"], MATMUL.encode(), 2, "or usual, not 'nan'"),
         (["plan", "-", "--mesh", "gpu"], MATMUL.encode(), 2, "--mesh is such as"),
         (["plan", "-", "--mesh", "gpu=2,gpu=2"], MATMUL.encode(), 2, "--mesh is such as"),
         (["plan", "-", "--mesh", f"gpu={'9' * 5000}"], MATMUL.encode(), 2, "--mesh is such as"),

@@ -141,6 +141,15 @@ def test_a_closed_executable_refuses(engine, plan):
 
 
 @every_engine
+def test_a_listener_can_be_called(engine, plan):
+    with (
+        ed.compile(plan, engine) as executable,
+        pytest.raises(ed.InputError, match="on_event is a function that takes an event, not 3"),
+    ):
+        executable({}, on_event=3)
+
+
+@every_engine
 def test_what_does_not_fit_is_named(engine, plan):
     executable = ed.compile(plan, engine)
     arrays = arrays_for(plan.graph)

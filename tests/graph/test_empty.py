@@ -11,6 +11,7 @@ import eindecomp as ed
 
 INF = np.inf
 PRODUCT = "Z[i,k] <- sum X[i,j] * Y[j,k]"
+TRIPLE = "Z[i,l] <- sum X[i,j] * Y[j,k] * V[k,l]"
 CASES: list[tuple[str, str, Any]] = [
     ("X[i: 0]", "Z[] <- sum X[i]", 0),
     ("X[i: 0]", "Z[] <- max X[i]", -INF),
@@ -26,6 +27,11 @@ CASES: list[tuple[str, str, Any]] = [
     ("X[i: 0, j: 9]", "Y[i] <- argmax[j] X[i,j]\nZ[i] <- Y[i] + 1", np.zeros(0)),
     ("X[i: 3, j: 0], Y[j, k: 4]", PRODUCT, np.zeros((3, 4))),
     ("X[i: 0, j: 5], Y[j, k: 4]", PRODUCT, np.zeros((0, 4))),
+    ("X[i: 2], Y[j: 0], V[k: 3]", "Z[] <- sum X[i] * Y[j] * V[k]", 0),
+    ("X[i: 3, j: 0], Y[j, k: 4], V[k, l: 2]", TRIPLE, np.zeros((3, 2))),
+    ("X[i: 3, j: 5], Y[j, k: 0], V[k, l: 2]", TRIPLE, np.zeros((3, 2))),
+    ("X[i: 0, j: 5], Y[j, k: 4], V[k, l: 2]", TRIPLE, np.zeros((0, 2))),
+    ("X[i: 3, j: 0], Y[j, k: 4], V[k]", "Z[i] <- max X[i,j] + Y[j,k] + V[k]", np.full(3, -INF)),
     ("X[i: 0, j: 5], Y[i, k: 4]", "Z[j,k] <- sum (X[i,j] - Y[i,k])**2", np.zeros((5, 4))),
     ("X[i: 0, j: 5]", "Z[i,j] <- softmax[j] X[i,j]", np.zeros((0, 5))),
     ("X[i: 0, j: 5]", "Z[i,j] <- softmax[i] X[i,j]", np.zeros((0, 5))),
@@ -59,6 +65,10 @@ def test_nothing(inputs: str, text: str, wanted: Any) -> None:
         assert found["Z"].dtype == expected.dtype
         assert found.stats.bytes_moved == plan.cost
     assert ed.plan(graph, 4, objective="bound", rewrite=False).explain()
+    machine = ed.Machine(flops=1e9, memory_bandwidth=1e9, bandwidth=1e6)
+    for rewrite in (True, False):
+        timed = ed.plan(graph, 4, objective="time", machine=machine, rewrite=rewrite)
+        np.testing.assert_array_equal(ed.run(timed, given)["Z"], wanted)
     unlike = ed.plan(graph, 4, strategy=["i", "k", "a"], rewrite=False)
     np.testing.assert_array_equal(ed.run(unlike, given)["Z"], wanted)
 

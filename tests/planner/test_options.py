@@ -45,6 +45,15 @@ def test_axes_have_names_that_files_can_hold(name):
         ed.Machine(1, 1, 1, mesh={name: 2})
 
 
+@pytest.mark.parametrize("name", ["a+b", "a,b", "i:a", "a=2", "+"])
+def test_axes_have_names_that_pins_can_tell_apart(name):
+    message = r"a mesh axis has a name without \+ , : =, which separate axes"
+    with pytest.raises(ed.PlanError, match=message):
+        ed.plan(MAP, mesh={name: 2})
+    with pytest.raises(ed.PlanError, match=message):
+        ed.Machine(1, 1, 1, mesh={name: 2})
+
+
 def test_without_devices_there_is_one_for_each_core(monkeypatch):
     monkeypatch.setattr(options, "cores", lambda: 6)
     assert ed.plan(MAP).devices == 6
@@ -74,13 +83,24 @@ def test_the_papers_solvers_are_for_its_objective(solver):
         ({"devices": 0}, "devices must be an integer, 1 or more"),
         ({"devices": 2.5}, "devices must be an integer, 1 or more"),
         ({"objective": "speed"}, "objective 'speed' is not one of bytes, bound, time"),
+        ({"objective": np.ones(2)}, "objective array([1., 1.]) is not one of bytes"),
+        ({"solver": ed.Objective("own", ed.Machine)}, "is not one of auto, exact, tree, linear"),
         ({"solver": "magic"}, "solver 'magic' is not one of auto, exact, tree, linear"),
         ({"inputs": "spread"}, "inputs 'spread' is not one of free, sharded"),
-        ({"mesh": {"gpu": 4}}, "the mesh has 4 devices, not 8"),
+        ({"mesh": {"gpu": 4}}, "the mesh {'gpu': 4} has 4 devices, not 8: give only one of the"),
+        ({"mesh": {}}, "the mesh {} is one device, not 8: give only one of the two"),
+        ({"mesh": {"gpu": 1}}, "the mesh {'gpu': 1} is one device, not 8"),
         ({"mesh": {"gpu": 0}}, "mesh axis 'gpu' needs a size of 1 or more"),
+        ({"on_event": 3}, "on_event is a function that takes an event, not 3"),
+        ({"on_event": "print"}, "on_event is a function that takes an event, not 'print'"),
+        ({"strategy": {3: "h"}}, "a strategy has no 3"),
+        ({"strategy": np.ones(2)}, "a strategy is 'sqrt', a name or a list of labels"),
+        ({"pin": {3: {}}}, "pin: the graph has no tensor 3"),
+        ({"pin": {"X": {3: 2}}}, "pin: X[i,j] has no label 3"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):
     given = {"graph": ed.parse(MATMUL), "devices": 8} | arguments
-    with pytest.raises(PlanError, match=message):
+    with pytest.raises(PlanError) as error:
         plan(**given)
+    assert message in str(error.value)

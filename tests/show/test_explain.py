@@ -89,6 +89,7 @@ def test_the_summary_is_a_paragraph() -> None:
     assert len(repr(made)) < 100
     limited = attention(memory="1GB")
     assert "at most 954 MiB (1,000,000,000 bytes) on each device" in str(limited)
+    assert "; within this memory limit, counted from above." in str(limited)
 
 
 def test_what_is_pinned_is_said_and_kept() -> None:

@@ -116,6 +116,7 @@ def test_an_interrupt_before_any_choice_goes_through():
         ({"time_limit": None}, "time_limit must be seconds"),
         ({"time_limit": float("nan")}, "time_limit must be seconds"),
         ({"time_limit": -1}, "time_limit must be seconds"),
+        ({"on_event": 3}, "on_event is a function that takes an event, not 3"),
         ({"seed": -1}, "seed must be an integer"),
         ({"method": "magic"}, "method 'magic' is none of auto, exact, search"),
     ],

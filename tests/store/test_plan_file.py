@@ -148,6 +148,7 @@ def drop(*place: str | int) -> Callable[[dict[str, Any]], None]:
 Y = ("vertices", "Y")
 X = ("given", "X")
 SPAN = {"axes": [], "start": 0, "stop": 8, "scale": 1}
+ORDERS = {"considered": 2, "complete": True, "most": {}}
 WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (drop("format"), 'not a plan: it has no "format": "eindecomp plan"'),
     (put("onnx", "format"), "format: must be one of eindecomp plan, not 'onnx'"),
@@ -264,6 +265,14 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put({"k": 4}, "pin", "Z"), "vertices.Z: Z[k,m] does not lie where it is pinned, {'k': 4}"),
     (put({}, "pin", "Y"), "vertices.Y: Y[i,k] does not lie where it is pinned, {}"),
     (put("bound", "objective"), "pin and tie: objective 'bound' has no layouts"),
+    (put("tree", "solver"), "solver: 'tree' is only for objective 'bound'"),
+    (put(1.2, "work"), "work: must be null where orders is: no order was chosen"),
+    (
+        put(ORDERS, "orders"),
+        "work: must be the limit within which the orders were chosen, not null",
+    ),
+    (put(ORDERS | {"most": {"Q": 1}}, "orders"), "orders.most.Q: the graph has no vertex 'Q'"),
+    (put(["j"], "strategy"), "vertices.Y.assignment: Y[i,k] is not cut as the strategy says"),
     (put([], "given"), "given: must be an object"),
 ]
 
@@ -278,6 +287,37 @@ def test_every_wrong_field_is_named(
         from_json(json.dumps(data).encode(), "my.json")
     assert str(error.value).startswith("my.json: ")
     assert message in str(error.value)
+
+
+def test_fields_that_do_not_go_together_are_named() -> None:
+    head = "input X[i: 8, j: 8], W[j, k: 8], V[k, l: 8]\nZ[i,l] <- "
+    graph = ed.parse(f"{head}sum X[i,j] * W[j,k] * V[k,l]\noutput Z")
+    ordered, bound = (json.loads(to_json(plan(graph, 4, to))) for to in ("bytes", "bound"))
+    assert ordered["orders"]["considered"] > 1
+    for data, field, value, message in (
+        (ordered, "work", None, "work: must be the limit within which the orders were chosen"),
+        (ordered, "orders", None, "work: must be null where orders is"),
+        (ordered, "strategy", ["i"], "orders: must be null: a strategy and 'bound' keep"),
+        (bound | {"work": 1.2}, "orders", ORDERS, "orders: must be null: a strategy and 'bound'"),
+        (bound, "memory", 9, "memory: must be null: objective 'bound' has no layouts"),
+    ):
+        with pytest.raises(PlanError, match=message):
+            from_json(json.dumps(data | {field: value}).encode())
+
+
+@pytest.mark.parametrize("objective", ["bytes", "time"])
+@pytest.mark.parametrize("strategy", ["data", "zero", {"labels": ["f"], "state": "replicated"}])
+def test_what_a_strategy_says_about_state_comes_back(strategy: Any, objective: str) -> None:
+    """State that is replicated is computed by several devices, as other vertices may not be."""
+    graph = ed.parse("""
+        input X[b: 8, i: 8], W[i, f: 8]
+        Y[b,f] <- sum X[b,i] * W[i,f]
+        G[i,f] <- sum X[b,i] * exp(Y[b,f])
+        W2[i,f] <- W[i,f] - G[i,f]
+        output W2
+    """)
+    made = plan(graph, 4, objective, strategy=strategy, tie={"W": "W2"}, machine="cpu-cluster")
+    assert from_json(to_json(made)) == made
 
 
 def test_what_is_scattered_is_summed_and_only_once(saved: dict[str, Any]) -> None:
@@ -440,6 +480,7 @@ def test_whatever_a_file_holds_it_is_a_plan_or_an_error(
         return
     assert from_json(to_json(found)) == found
     assert found.bound <= found.cost == changed["cost"]
+    assert found.explain()
 
 
 @given(st.integers(0, 4000), st.binary(max_size=3))

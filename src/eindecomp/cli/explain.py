@@ -32,7 +32,7 @@ def explain(
     tie: ask.Ties = None,
     ties: ask.KeepTies = True,
     rewrite: ask.Rewrite = True,
-    work: ask.Work = 1.2,
+    work: ask.Work = ask.DEFAULT_WORK,
     pieces: ask.Pieces = "balanced",
     time: ask.Time = 45,
     json: ask.Json = False,

@@ -28,7 +28,7 @@ def plan(
     tie: ask.Ties = None,
     ties: ask.KeepTies = True,
     rewrite: ask.Rewrite = True,
-    work: ask.Work = 1.2,
+    work: ask.Work = ask.DEFAULT_WORK,
     pieces: ask.Pieces = "balanced",
     time: ask.Time = 45,
     output: Annotated[

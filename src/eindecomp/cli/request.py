@@ -28,6 +28,7 @@ ObjectiveName = Literal["bytes", "bound", "time"]
 SolverName = Literal["auto", "exact", "tree", "linear"]
 InputsName = Literal["free", "sharded"]
 PiecesName = Literal["balanced", "even", "ceil"]
+DEFAULT_WORK = "1.2"
 
 GraphFile = Annotated[str, typer.Argument(help="a graph (.ein); - reads it from standard input")]
 AnyFile = Annotated[
@@ -94,10 +95,11 @@ Rewrite = Annotated[
     ),
 ]
 Work = Annotated[
-    float,
+    str,
     typer.Option(
-        min=1,
-        help="contraction orders may take so many times the least operations if fewer bytes move",
+        metavar="1.2",
+        help="contraction orders may take so many times the least operations if fewer bytes move; "
+        "usual keeps the usual order",
     ),
 ]
 Pieces = Annotated[
@@ -126,7 +128,7 @@ class Request:
     rewrite: bool = True
     time: float = 45
     pin: tuple[str, ...] = ()
-    work: float = 1.2
+    work: str = DEFAULT_WORK
     tie: tuple[str, ...] = ()
     ties: bool = True
     pieces: PiecesName = "balanced"
@@ -150,7 +152,7 @@ class Request:
                 pin=pin,
                 rewrite=self.rewrite,
                 tie=None if self.ties and not tie else tie,
-                work=self.work,
+                work=work_from(self.work),
                 pieces=self.pieces,
                 time_limit=self.time,
                 on_event=on_event,
@@ -226,6 +228,23 @@ def tie_from(texts: Sequence[str]) -> dict[str, str]:
         if not result:
             raise typer.BadParameter(f"--tie {name}: no result is named, as W=new_W does")
     return found
+
+
+def work_from(text: str) -> float | None:
+    """The limit on the operations of contraction orders; None for the usual order.
+
+    >>> work_from("1.5"), work_from("inf"), work_from("usual")
+    (1.5, inf, None)
+    """
+    if text == "usual":
+        return None
+    try:
+        work = float(text)
+    except ValueError:
+        work = 0.0
+    if not work >= 1:
+        raise typer.BadParameter(f"--work is a number, 1 or more, or usual, not {text!r}")
+    return work
 
 
 def _pieces_or_axes(name: str, label: str, text: str) -> int | list[str]:

@@ -45,6 +45,8 @@ class Executable:
         and they cannot be given again. What `on_event` raises cancels the run.
         """
         self._check_open()
+        if on_event is not None and not callable(on_event):
+            raise InputError(f"on_event is a function that takes an event, not {on_event!r}")
         if not donate:
             arrays, scalars = check_inputs(self.plan.graph, inputs, self._read, self._inputs)
             return self._prepared.run(arrays, scalars, (), on_event)

@@ -49,7 +49,6 @@ _MORE: dict[str, GivenStrategy] = {
     "megatron, classes cut": {"labels": {"c": ["c"], "*": ["h"]}, "state": "replicated"},
 }
 """What Megatron does where the output is a vocabulary: hidden units are gathered, classes cut."""
-_WITHOUT = ("attention",)  # h is the hidden layer here, not heads: it would be megatron again
 
 
 def ffnn(
@@ -77,7 +76,7 @@ def ffnn(
     wanted = training.losses[OURS]
     say(f"{case}: training by strategies")
     again = _Training(graph, optimizer, chosen, engine)
-    named = applicable(graph, cores(), _WITHOUT, stateful=True)
+    named = applicable(graph, cores(), stateful=True)
     with again.ours({OURS: None, **named, **_MORE}) as strategies:
         timed += race(f"{case}, by strategy", strategies, {}, min(steps, _FEW_STEPS) - 1)
     curves = [
@@ -86,7 +85,7 @@ def ffnn(
     ]
     counts = devices or (FEW if quick else DEVICES)
     own = carried(graph)
-    priced = price(case, graph, devices=counts, more=_MORE, without=_WITHOUT, tie=own, say=say)
+    priced = price(case, graph, devices=counts, more=_MORE, tie=own, say=say)
     return Findings(tuple(timed), tuple(priced), tuple(curves))
 
 

@@ -13,7 +13,7 @@ from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.space.strategy import GivenStrategy
@@ -31,11 +31,10 @@ def price(
     inputs: Sequence[str] = ("free", "sharded"),
     devices: Sequence[int] = DEVICES,
     more: Mapping[str, GivenStrategy] | None = None,
-    without: Collection[str] = (),
     tie: Mapping[str, str] | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Priced]:
-    """Plan a graph under strategies that its labels allow, `more` of them or `without` some.
+    """Plan a graph under strategies that its labels allow, and `more` of them.
 
     `tie` are the inputs that a step leaves for the next one.
     """
@@ -44,7 +43,7 @@ def price(
     for placed in inputs:
         for count in devices:
             ours = 0
-            named = applicable(ready, count, without, stateful=bool(tie))
+            named = applicable(ready, count, stateful=bool(tie))
             strategies: dict[str, GivenStrategy | None] = {OURS: None, **named, **(more or {})}
             for name, strategy in strategies.items():
                 say(f"{case}, inputs {placed}: planning {name} for {count} devices")

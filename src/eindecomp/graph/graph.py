@@ -7,6 +7,7 @@ which makes the table's order a topological one.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError, naming, suggest
@@ -165,6 +166,11 @@ class Graph:
             for name in dict.fromkeys(vertex.inputs):
                 found[name].append(vertex.name)
         return found
+
+    def reads(self) -> dict[str, int]:
+        """How often every vertex is read; one vertex may read it under several lists of labels."""
+        counts = Counter(name for vertex in self._vertices.values() for name in vertex.inputs)
+        return {name: counts[name] for name in self._vertices}
 
     def label_sizes(self, vertex: Vertex) -> dict[str, int]:
         """The sizes of all labels of a vertex, those that it aggregates among them."""

@@ -145,6 +145,12 @@ class Contraction:
             return self._least[(1 << count) - 1]
         return min(self.work(order) for order in self.found)
 
+    @property
+    def cheapest(self) -> Order:
+        """A pairwise order of the least operations, of at most `MOST_OPERANDS` operands."""
+        _, order = next(self._pairwise((1 << len(self.inputs)) - 1, self.least))
+        return order
+
     @cached_property
     def found(self) -> tuple[Order, ...]:
         """The pairwise orders that opt_einsum finds in different ways, each once."""

@@ -66,6 +66,8 @@ def tile_operations(op: Op, sizes: Mapping[str, Any]) -> Any:
     """All scalar operations on a tile, whose labels have these sizes: numbers, or arrays of them.
 
     Cutting a label that some step of a fused contraction lacks makes several tiles repeat the step.
+    Labels of a fused contraction that have no size here are empty: they cannot be cut, so that
+    views leave them out.
 
     >>> from eindecomp.lang.einsum import EinSum, product
     >>> from eindecomp.lang.monoid import SUM
@@ -75,7 +77,7 @@ def tile_operations(op: Op, sizes: Mapping[str, Any]) -> Any:
     """
     if is_fused(op):
         assert isinstance(op, EinSum)  # noqa: S101 - for the type checker
-        return least_operations(op.inputs, op.output, sizes)
+        return least_operations(op.inputs, op.output, dict.fromkeys(op.labels, 0) | dict(sizes))
     each = operations_per_point(op)
     return each * prod(sizes.values()) if each else 0
 
@@ -141,8 +143,8 @@ def halves(mask: int) -> Iterator[int]:
 
 
 def _smaller(one: Any, other: Any) -> Any:
-    is_number = isinstance(one, int | float)
-    return min(one, other) if is_number else np.minimum(one, other)
+    are_numbers = isinstance(one, int | float) and isinstance(other, int | float)
+    return min(one, other) if are_numbers else np.minimum(one, other)
 
 
 def _sizes(graph: Graph, vertex: Vertex) -> dict[str, int]:

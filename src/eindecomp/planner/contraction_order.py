@@ -63,7 +63,9 @@ def minimize_with_order(graph: Graph, options: Options, work: float) -> Ordered:
     if len(options.graph.vertices) > MOST_PLANNED:
         return Ordered(options.graph, minimize_movement(options))
     limit = inf if options.objective == "time" else work
-    contractions = Contractions.of(graph, options.graph, {*options.rules.pinned}, limit)
+    rules = options.rules
+    keep = {*rules.pinned, *rules.tie, *rules.tie.values()}
+    contractions = Contractions.of(graph, options.graph, keep, limit)
     if not contractions.orderings:
         return Ordered(options.graph, minimize_movement(options))
     search = _OrderSearch(options, contractions)

@@ -19,6 +19,7 @@ from eindecomp.planner.minimize_movement import minimize_movement
 from eindecomp.planner.options import (
     Options,
     check_countable,
+    check_on_event,
     check_options,
     check_work,
     described_machine,
@@ -31,10 +32,10 @@ from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import Search
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.pieces import BALANCED
-from eindecomp.planner.space.pin import Pin, pinned_cuts, pins_of
+from eindecomp.planner.space.pin import Pin, pins_of
 from eindecomp.planner.space.restriction import FixedParts
 from eindecomp.planner.space.strategy import GivenStrategy, strategy_form, strategy_of
-from eindecomp.planner.space.tie import checked_ties, pins_on_results
+from eindecomp.planner.space.tie import checked_ties, pinned_homes
 from eindecomp.planner.space.viable import most_pieces
 from eindecomp.planner.space.view import planned_views
 
@@ -96,14 +97,14 @@ def plan(
     started = monotonic()
     check_options(graph, objective, solver, inputs, pieces, time_limit)
     check_work(work)
+    check_on_event(on_event)
     described = described_machine(objective, machine)
     laid_out = mesh_of(devices, mesh, described, pieces)
     planned = rewritten(graph) if rewrite else graph
     check_countable(planned, laid_out)
     # The paper's bound knows no layouts: there the graph's ties have no meaning.
     ties = checked_ties(planned, {} if tie is None and objective == "bound" else tie)
-    pin = pins_on_results(planned, pin, ties)
-    rules = LayoutRules(inputs, pinned_cuts(planned, laid_out, pin, graph), ties)
+    rules = LayoutRules(inputs, pinned_homes(planned, laid_out, pin, ties, graph), ties)
     restriction = None if strategy is None else strategy_of(strategy, planned, laid_out.devices)
     if restriction is not None:
         rules = restriction.rules(planned, laid_out, rules)

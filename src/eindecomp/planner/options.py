@@ -109,7 +109,8 @@ def mesh_of(
         return replace(Mesh.of_devices(cores() if devices is None else devices), pieces=pieces)
     mesh = replace(Mesh.of_axes(axes), pieces=pieces)
     if devices is not None and devices != mesh.devices:
-        raise PlanError(f"the mesh has {mesh.devices} devices, not {devices}")
+        has = f"has {mesh.devices} devices" if mesh.names else "is one device"
+        raise PlanError(f"the mesh {dict(axes)} {has}, not {devices}: give only one of the two")
     return mesh
 
 
@@ -131,10 +132,18 @@ def check_options(
         ("inputs", inputs, INPUTS),
         ("pieces", pieces, PIECES),
     ):
-        if given not in known and not isinstance(given, Objective):
+        if isinstance(given, Objective) and what == "objective":
+            continue
+        if not isinstance(given, str) or given not in known:
             raise PlanError(f"{what} {given!r} is not one of {', '.join(known)}")
     if not isinstance(time_limit, Real) or not time_limit >= 0:
         raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
+
+
+def check_on_event(on_event: object) -> None:
+    """Refuse what cannot be called, before anything is planned."""
+    if on_event is not None and not callable(on_event):
+        raise PlanError(f"on_event is a function that takes an event, not {on_event!r}")
 
 
 def check_work(work: float | None) -> None:

@@ -42,7 +42,7 @@ def _space(plan: Plan) -> Iterator[str]:
         "this strategy": plan.strategy is not None,
         "these pins": bool(plan.pin),
         "these ties": bool(plan.tie),
-        "this memory limit": plan.memory is not None,
+        "this memory limit, counted from above": plan.memory is not None,
     }
     if within := [limit for limit, is_set in limits.items() if is_set]:
         yield f"within {' and '.join(within)}"

@@ -59,6 +59,8 @@ def minimize(
     it always raises `KeyboardInterrupt`, for callers that solve many problems in a row.
     """
     _check_arguments(problem, method, time_limit, seed)
+    if on_event is not None and not callable(on_event):
+        raise ProblemError(f"on_event is a function that takes an event, not {on_event!r}")
     start = monotonic()
     run = Run(problem, start, start + time_limit, on_event)
     watch = nullcontext() if on_event is None else watch_compilation(run.set_compiling)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from eindecomp.errors import PlanError, quote, shorten, suggest
@@ -104,6 +104,10 @@ class Field:
         ):
             raise self._not("a number, 0 or more")
         return self.value
+
+    def number_or_inf(self) -> float:
+        """The same, or "inf", which JSON has no number for."""
+        return inf if self.value == "inf" else self.number()
 
     def _object(self) -> dict[str, Any]:
         if not isinstance(self.value, dict):

@@ -32,7 +32,7 @@ def check_homes(
     decisions: Mapping[str, Decision],
     given: Mapping[str, Layouts],
 ) -> None:
-    """Check that inputs have a home if they must, and that pins and ties are kept."""
+    """Check that inputs have a home if they must, and that pins, ties and strategy are kept."""
     read = read_tensors(graph)
     for vertex in graph.inputs:
         name = vertex.name
@@ -54,8 +54,21 @@ def check_homes(
         if not agrees(mesh, home, cuts):
             place = "given" if is_input else "vertices"
             raise PlanError(
-                f"{place}.{name}: {graph[name]} does not lie where it is pinned, {pin[name]}"
+                f"{place}.{name}: {graph[name]} does not lie where {_wanted(name, rules, pin)}"
             )
+    for name in rules.gathered & given.keys():
+        if given[name].second is not None:
+            raise PlanError(f"given.{name}.further: must be null: the strategy gathers state anew")
+
+
+def _wanted(name: str, rules: LayoutRules, pin: Pins) -> str:
+    """Where a tensor must lie, and why."""
+    if name in pin:
+        return f"it is pinned, {pin[name]}"
+    for tied, result in rules.tie.items():
+        if result == name and tied in pin:
+            return f"{tied!r}, which is tied to it, is pinned, {pin[tied]}"
+    return "the strategy puts state"
 
 
 def _is_sharded(graph: Graph, mesh: Mesh, vertex: Vertex, lies: Layouts) -> bool:

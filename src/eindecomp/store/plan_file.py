@@ -12,32 +12,33 @@ from __future__ import annotations
 from dataclasses import replace
 from math import isclose, isinf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eindecomp.errors import EinDecompError, PlanError, quote
+from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.read import MAX_TEXT
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.objectives import OBJECTIVES, Objective, price_of
-from eindecomp.planner.options import INPUTS, SOLVERS, check_work
-from eindecomp.planner.plan import NESTINGS, Orders, Plan
+from eindecomp.planner.options import INPUTS, SOLVERS
+from eindecomp.planner.plan import NESTINGS, Plan
 from eindecomp.planner.search.homes import homes_for
 from eindecomp.planner.space.decision import parts_by_label
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.mesh import Mesh
 from eindecomp.planner.space.pieces import PIECES
-from eindecomp.planner.space.pin import loosely_cut, pinned_cuts
-from eindecomp.planner.space.strategy import StrategyForm, strategy_form, strategy_of
-from eindecomp.planner.space.tie import checked_ties
+from eindecomp.planner.space.pin import loosely_cut
+from eindecomp.planner.space.tie import checked_ties, pinned_homes
 from eindecomp.planner.space.view import view_of
 from eindecomp.store.decisions import check_divided, read_decisions, read_given
 from eindecomp.store.field import Field
 from eindecomp.store.homes import check_homes
 from eindecomp.store.old_files import upgraded
+from eindecomp.store.orders import read_orders
 from eindecomp.store.pins import read_pin
+from eindecomp.store.strategies import check_cuts, read_strategy
 from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.costs.cost import Cost
+    from eindecomp.planner.plan import Orders
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.decision import Layouts
     from eindecomp.planner.space.pin import Pins
@@ -202,15 +204,20 @@ def _plan(root: Field) -> Plan:
         raise root["machine"].wrong("objective 'time' needs a machine")
     decisions = read_decisions(graph, mesh, root["vertices"])
     pin = read_pin(graph, mesh, root["pin"])
+    strategy, restriction = read_strategy(graph, mesh.devices, root["strategy"])
     rules = _rules(graph, mesh, root, pin, inputs, objective)
+    if restriction is not None and not is_old:
+        rules = restriction.rules(graph, mesh, rules)
+    loose = loosely_cut(graph, mesh, rules.pinned)
     if objective != "time":
-        loose = loosely_cut(graph, mesh, rules.pinned)
         divided = {name: own for name, own in decisions.items() if name not in loose}
         check_divided(graph, mesh, divided, root["vertices"])
     parts = {
         name: parts_by_label(view_of(graph, graph[name]), mesh, decision)
         for name, decision in decisions.items()
     }
+    if restriction is not None and not is_old:
+        check_cuts(graph, mesh, restriction, parts, loose)
     given = read_given(graph, mesh, root["given"])
     price = price_of(objective, mesh, machine)
     homeless = is_old and inputs == "sharded"
@@ -225,19 +232,19 @@ def _plan(root: Field) -> Plan:
         costs = decided_cost(graph, price, decisions, given)
         if homeless:
             root = _repriced(root, costs)
-    memory = root["memory"]
+    work, orders = read_orders(graph, root)
     return Plan(
         graph, mesh, objective, inputs, parts, decisions, given, costs,
         _bound(root, costs, objective),
-        strategy=_strategy(graph, mesh.devices, root["strategy"]),
+        strategy=strategy,
         pin=pin,
         tie=dict(rules.tie),
         nesting=root["nesting"].one_of(NESTINGS),
         machine=machine,
-        memory=None if memory.value is None else memory.whole(),
-        work=_work(root["work"]),
-        orders=_orders(graph, root["orders"]),
-        solver=root["solver"].one_of(SOLVERS),
+        memory=_memory(root["memory"], objective),
+        work=work,
+        orders=orders,
+        solver=_solver(root["solver"], objective),
         method=root["method"].text(),
         seconds=float(root["seconds"].number()),
     )  # fmt: skip
@@ -260,12 +267,7 @@ def _rules(
     if objective == "bound" and (pin or tie):
         raise PlanError("pin and tie: objective 'bound' has no layouts")
     ties = checked_ties(graph, tie)
-    for name in ties.keys() & pin.keys():
-        raise PlanError(
-            f"tie: {name!r} is pinned; pin {ties[name]!r} instead, it has the same home"
-        )
-    pinned = pinned_cuts(graph, mesh, pin)
-    return LayoutRules(inputs, pinned, ties)
+    return LayoutRules(inputs, pinned_homes(graph, mesh, pin, ties), ties)
 
 
 def _graph(field: Field) -> Graph:
@@ -293,71 +295,40 @@ def _mesh(field: Field) -> Mesh:
         raise field.wrong(str(error)) from None
 
 
-def _number(field: Field) -> float:
-    return float("inf") if field.value == "inf" else field.number()
-
-
-def _work(field: Field) -> float | None:
+def _memory(field: Field, objective: str) -> int | None:
     if field.value is None:
         return None
-    work = _number(field)
-    try:
-        check_work(work)
-    except PlanError as error:
-        raise field.wrong(str(error)) from None
-    return work
+    if objective == "bound":
+        raise field.wrong("must be null: objective 'bound' has no layouts")
+    return field.whole()
 
 
-def _orders(graph: Graph, field: Field) -> Orders | None:
-    if field.value is None:
-        return None
-    field.check_names(("considered", "complete", "most"))
-    complete = field["complete"]
-    if not isinstance(complete.value, bool):
-        raise complete.wrong("must be true or false")
-    most = field["most"]
-    for name, limit in most.members():
-        if name not in graph:
-            raise limit.wrong(f"the graph has no vertex {quote(name)}")
-    limits = {name: float(limit.number()) for name, limit in most.members()}
-    return Orders(field["considered"].whole(1), complete.value, limits)
+def _solver(field: Field, objective: str) -> str:
+    solver = field.one_of(SOLVERS)
+    if solver in ("tree", "linear") and objective != "bound":
+        raise field.wrong(f"{solver!r} is only for objective 'bound'")
+    return solver
 
 
 def _machine(field: Field) -> Machine:
 
     def by_axis(own: Field) -> float | dict[str, float]:
         if not isinstance(own.value, dict):
-            return _number(own)
-        return {name: _number(value) for name, value in own.members()}
+            return own.number_or_inf()
+        return {name: value.number_or_inf() for name, value in own.members()}
 
     field.check_names(("flops", "memory_bandwidth", "bandwidth", "latency", "mesh"))
     mesh = _mesh(field["mesh"])
     try:
         return Machine(
-            _number(field["flops"]),
-            _number(field["memory_bandwidth"]),
+            field["flops"].number_or_inf(),
+            field["memory_bandwidth"].number_or_inf(),
             by_axis(field["bandwidth"]),
             by_axis(field["latency"]),
             dict(zip(mesh.names, mesh.sizes, strict=True)),
         )
     except PlanError as error:
         raise field.wrong(str(error)) from None
-
-
-def _strategy(graph: Graph, devices: int, field: Field) -> StrategyForm | None:
-    if field.value is None:
-        return None
-    if isinstance(field.value, list):
-        strategy = tuple(label.text() for label in field.items())
-    elif isinstance(field.value, dict):
-        strategy = cast("dict[str, Any]", field.value)
-    else:
-        strategy = field.text()
-    try:
-        strategy_of(strategy, graph, devices)
-    except PlanError as error:
-        raise field.wrong(str(error)) from None
-    return strategy_form(strategy)
 
 
 def _bound(root: Field, costs: Cost, objective: str) -> int | float:

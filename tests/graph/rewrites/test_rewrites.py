@@ -50,7 +50,7 @@ def test_rewriting_adds_no_contraction(graph: ed.Graph) -> None:
     assert contractions(fuse(graph)) <= contractions(graph)
 
 
-HEAD = "input A[i: 5, j: 6], B[j, k: 7], C[k, l: 2], D[j, l], v[k]\n"
+HEAD = "input A[i: 5, j: 6], B[j, k: 7], C[k, l: 2], D[j, l], square[q: 6, r: 6], v[k]\n"
 _SHARE = "S[i] <- sum A[i,j]\nP[i,j] <- A[i,j] / S[i]"
 _MEAN = "Z[i,l] <- sum P[i,j] * D[j,l]"
 FIXTURES: list[tuple[Pass, str, str]] = [
@@ -64,10 +64,11 @@ FIXTURES: list[tuple[Pass, str, str]] = [
         "X[i,j] <- A[i,j] * 2\nM[i] <- max X[i,j]\nZ[i,j] <- exp(X[i,j] - M[i])",
         "M[i] <- max A[i,j] * 2\nZ[i,j] <- exp(A[i,j] * 2 - M[i])",
     ),
-    # What must not be fused: a map into a matrix product, a costly map with two readers, an output,
-    # a map that a broadcast would repeat.
+    # What must not be fused: a map into a matrix product, a costly map that is read twice, an
+    # output, a map that a broadcast would repeat.
     (fuse, "X[i,j] <- exp(A[i,j])\nZ[i,k] <- sum X[i,j] * B[j,k]", "same"),
     (fuse, "X[i,j] <- exp(A[i,j])\nM[i] <- max X[i,j]\nZ[i,j] <- X[i,j] - M[i]", "same"),
+    (fuse, "X[i,j] <- exp(square[i,j])\nZ[i,j] <- X[i,j] - X[j,i]", "same"),
     (fuse, "X[i,j] <- exp(A[i,j])\noutput X\nZ[i,j] <- X[i,j] + 1", "same"),
     (fuse, "x[k] <- exp(v[k])\nZ[j,k] <- B[j,k] * x[k]", "same"),
     (fuse, "X[i] <- sum A[i,j]\nZ[i,k] <- X[i] * v[k]", "same"),
@@ -108,6 +109,7 @@ FIXTURES: list[tuple[Pass, str, str]] = [
     (divide_late, "S[j] <- sum A[i,j]\nP[i,j] <- A[i,j] / S[j]\n" + _MEAN, "same"),
     (divide_late, f"{_SHARE}\n{_MEAN}\nY[i,j] <- P[i,j] + 1\noutput Y", "same"),
     (divide_late, f"{_SHARE}\n{_MEAN}\noutput P", "same"),
+    (divide_late, f"{_SHARE}\nZ[i,k] <- sum P[i,j] * P[k,j]", "same"),
     (divide_late, f"{_SHARE}\nZ[i,k] <- sum P[i,j] * B[j,k]", "same"),
 ]
 

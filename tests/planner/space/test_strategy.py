@@ -155,3 +155,10 @@ def test_strategies_that_would_cut_nothing_do_not_apply() -> None:
     assert "data" in applicable(ed.parse(text.format(4)), 4)
     assert "data" not in applicable(ed.parse(text.format(1)), 4)
     assert "megatron" not in applicable(ed.parse(text.format(4)), 4, without=["megatron"])
+
+
+def test_attention_has_keys() -> None:
+    """A label h may also be a hidden layer."""
+    text = "input X[b: 4, f: 8], W[f, h: 8]\nZ[b,h] <- sum X[b,f] * W[f,h]\noutput Z"
+    assert list(applicable(ed.parse(text), 4)) == ["sqrt", "data", "megatron"]
+    assert "attention" in applicable(transformer(1), 4)

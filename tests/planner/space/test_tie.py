@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from simulate import simulate
 
 import eindecomp as ed
+from eindecomp.store.plan_file import from_json, to_json
 
 STEP = ed.parse("""
     input X[i: 8, j: 8], W[j, k: 8], V[j, k], B[k], D[j, k] float64
@@ -73,6 +74,37 @@ def test_a_pin_of_the_result_is_one_of_the_input():
     found = ed.plan(STEP, mesh={"a": 2, "b": 2}, tie={"W": "W2"}, pin={"W2": {"k": ["b", "a"]}})
     assert [span.axes for span in found.given["W"].home] == [(), (1, 0)]
     assert simulate(found).total == found.cost
+
+
+def test_a_pin_of_a_tied_input_is_named_as_it_was_given():
+    graph = ed.parse("""
+        input X[i: 8, j: 8], V[p: 4, q: 8]
+        A[i,j] <- exp(X[i,j])
+        new_V[r,s] <- concat[r](A[r in 0:2, s], A[r in 2:4, s])
+        new_X[m,n] <- X[m,n] + A[n,m]
+        output new_X, new_V
+    """)
+    tie = {"X": "new_X", "V": "new_V"}
+    for pin, message in (
+        ({"X": {"i": 16}}, "pin: X[i,j] cannot be cut 16 ways along 'i' of 8"),
+        ({"X": {"m": 2}}, "pin: X[i,j] has no label 'm'"),
+        ({"X": {"i": 3}}, "cut X[i,j] as {'i': 3}"),
+        ({"V": {"p": 2}}, "pin: V[p,q] is tied to new_V[r,s], which cannot be cut along 'r'"),
+    ):
+        with pytest.raises(ed.PlanError) as error:
+            ed.plan(graph, 4, tie=tie, pin=pin)
+        assert message in str(error.value)
+    found = ed.plan(graph, 4, tie=tie, pin={"X": {"j": 4}})
+    assert found.pin == {"X": {"j": 4}}
+    assert "pinned X," in str(found)
+    assert found.given["X"].home == found.decisions["new_X"].home
+    assert from_json(to_json(found)) == found
+    assert [row.refused for row in found.compare({"columns": ["j", "n"]})] == [None, None]
+    both = ed.plan(graph, 4, tie=tie, pin={"X": {"j": 4}, "new_X": {"n": 4}})
+    assert both.cost == found.cost
+    moved = to_json(found).replace(b'"j": 4', b'"i": 4')
+    with pytest.raises(ed.PlanError, match=r"where 'X', which is tied to it, is pinned, {'i': 4}"):
+        from_json(moved)
 
 
 def test_an_input_that_no_output_needs_can_be_tied():

@@ -32,13 +32,13 @@ def divide_late(graph: Graph) -> Graph:
     O[i,d] <- O_1[i,d] / S[i]
     output O
     """
-    users = graph.users()
+    reads = graph.reads()
     outputs = {vertex.name for vertex in graph.outputs}
     late = empty_like(graph)
     for vertex in graph.vertices.values():
         op = vertex.op
         for k, name in enumerate(vertex.inputs):
-            if users[name] == [vertex.name] and name not in outputs and isinstance(op, EinSum):
+            if reads[name] == 1 and name not in outputs and isinstance(op, EinSum):
                 found = _weights(graph, vertex, op, k)
                 if found is not None:
                     _divide(vertex, op, k, found, late)

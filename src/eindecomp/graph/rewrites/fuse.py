@@ -53,7 +53,8 @@ def fuse(graph: Graph) -> Graph:
     output Z
     """
     fused = empty_like(graph)
-    fusion = _Fusion(graph, fused, graph.users(), {vertex.name for vertex in graph.outputs})
+    outputs = {vertex.name for vertex in graph.outputs}
+    fusion = _Fusion(graph, fused, graph.users(), graph.reads(), outputs)
     for vertex in graph.vertices.values():
         if isinstance(vertex.op, EinSum):
             form = fusion.absorb(vertex, vertex.op)
@@ -84,6 +85,7 @@ class _Fusion:
     graph: Graph
     fused: Graph
     users: dict[str, list[str]]
+    reads: dict[str, int]
     outputs: set[str]
     taken_by_all: dict[str, bool] = field(default_factory=dict[str, bool])
     """What `all_take` has found."""
@@ -135,7 +137,7 @@ class _Fusion:
         is_cheap = _is_cheap(join)
         if form.labels != set(labels) and not is_cheap:
             return False
-        if len(self.users[producer.name]) == 1:
+        if self.reads[producer.name] == 1:
             return True
         # Repeating the sum of two tensors would make every reader read both.
         large = [n for n in producer.inputs if self.fused[n].elements >= producer.elements]

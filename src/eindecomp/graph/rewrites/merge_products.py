@@ -36,11 +36,11 @@ class Merged:
 def merged_products(graph: Graph, keep: Collection[str] = ()) -> dict[str, Merged]:
     """The products of three tensors or more that make up a graph, by the name of their result.
 
-    A product that only one other product reads is a part of it, unless it is an output or among
-    `keep`. All its tensors are of one type, and not of low precision: results that are stored are
-    rounded, and their range is that of the type.
+    A product that only one other product reads, and only once, is a part of it, unless it is an
+    output or among `keep`. All its tensors are of one type, and not of low precision: results that
+    are stored are rounded, and their range is that of the type.
     """
-    users = graph.users()
+    reads = graph.reads()
     kept = {*keep, *(vertex.name for vertex in graph.outputs)}
     found: dict[str, Merged] = {}
     for vertex in graph.vertices.values():
@@ -52,7 +52,7 @@ def merged_products(graph: Graph, keep: Collection[str] = ()) -> dict[str, Merge
         own = Merged(chain, frozenset(), order_of(steps, count))
         for factor in chain.factors:
             inner = found.get(factor.name)
-            if inner is not None and factor.name not in kept and len(users[factor.name]) == 1:
+            if inner is not None and factor.name not in kept and reads[factor.name] == 1:
                 larger = _absorb(own, factor, inner, vertex, graph)
                 if larger is not None:
                     own = larger

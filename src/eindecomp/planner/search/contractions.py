@@ -90,7 +90,7 @@ class Contractions:
 
     @classmethod
     def of(cls, graph: Graph, written: Graph, keep: Collection[str], work: float) -> Contractions:
-        """Those of a graph, of which some results must be `kept`, within a limit on work."""
+        """Those of a graph within a limit on work; `keep` are tensors with a home of their own."""
         small = len(graph.vertices) - len(graph.inputs) <= MOST_VERTICES
         if not small and not _has_products(graph):
             return cls(written, graph, {}, ())
@@ -170,7 +170,7 @@ def _ordering(
         sizes,
         paired=is_plain and chain.join == "mul" and chain.agg == SUM,
     )
-    limit = work * contraction.least
+    limit = inf if work == inf else work * contraction.least  # which may be 0
     listed = contraction.within(limit, MOST_ORDERS)
     complete = listed is not None
     if listed is None:
@@ -185,9 +185,9 @@ def _ordering(
             sorted(order),
         ),
     )
-    users = graph.users()
-    kinds = [_kind(k, factor.name, graph, users, keep) for k, factor in enumerate(chain.factors)]
-    fixed = bool(users[name]) or name in keep
+    reads = graph.reads()
+    kinds = [_kind(k, factor.name, graph, reads, keep) for k, factor in enumerate(chain.factors)]
+    fixed = reads[name] > 0 or name in keep
     alike = contraction.symmetries(kinds, fixed) if is_plain and complete else []
     return Ordering(
         name, contraction, merged.written, limit,
@@ -196,9 +196,9 @@ def _ordering(
 
 
 def _kind(
-    k: int, name: str, graph: Graph, users: Mapping[str, list[str]], keep: Collection[str]
+    k: int, name: str, graph: Graph, reads: Mapping[str, int], keep: Collection[str]
 ) -> Hashable:
-    """Equal for operands that may change places: inputs of one type that nobody else reads."""
+    """Equal for operands that may change places: inputs of one type that nothing else reads."""
     vertex = graph[name]
-    alone = isinstance(vertex.op, Input) and len(users[name]) == 1 and name not in keep
+    alone = isinstance(vertex.op, Input) and reads[name] == 1 and name not in keep
     return vertex.dtype if alone else k

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAX_DEVICES = 1 << 20
 NAME_LENGTH = 1000  # of an axis's name
+SEPARATORS = "+,:="
+"""What stands between names of axes, labels and sizes on the command line."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,16 @@ def is_whole(number: object) -> TypeGuard[int]:
 
 
 def check_axis_name(name: object) -> None:
-    """Refuse a name that could not be shown, or could not be read back from a plan file."""
+    """Refuse a name that could not be shown, read from a plan file or given on the command line."""
     if not isinstance(name, str) or not name or not name.isprintable() or len(name) > NAME_LENGTH:
         shown = repr(name)
         shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
         raise PlanError(f"a mesh axis has a short name of printable characters, not {shown}")
+    if any(sign in name for sign in SEPARATORS):
+        raise PlanError(
+            f"a mesh axis has a name without {' '.join(SEPARATORS)}, which separate axes, labels "
+            f"and sizes in meshes and pins, not {name!r}"
+        )
 
 
 def prime_factors(number: int) -> tuple[int, ...]:

@@ -79,22 +79,29 @@ def pinned_cuts(
         if name not in graph:
             if written is not None and name in written:
                 raise PlanError(f"pin: rewriting removes the tensor {name!r}; use rewrite=False")
-            raise PlanError(f"pin: the graph has no tensor {name!r}{suggest(name, graph.vertices)}")
+            near = suggest(str(name), graph.vertices)
+            raise PlanError(f"pin: the graph has no tensor {name!r}{near}")
         cuts[name] = _cuts(graph[name], mesh, wanted)
-        _check_can_be_cut(graph, mesh, graph[name], cuts[name])
+        check_can_be_cut(graph, mesh, graph[name], cuts[name])
     return cuts
 
 
-def _check_can_be_cut(graph: Graph, mesh: Mesh, vertex: Vertex, cuts: tuple[Cut, ...]) -> None:
-    """Refuse pins along dimensions that the vertex cannot compute in blocks."""
+def check_can_be_cut(
+    graph: Graph, mesh: Mesh, vertex: Vertex, cuts: tuple[Cut, ...], tied: Vertex | None = None
+) -> None:
+    """Refuse pins along dimensions that the vertex cannot compute in blocks.
+
+    `tied` is the input that was pinned where the vertex only has the same home.
+    """
     if not is_planned(vertex):
         return
     dims = zip(vertex.labels, view_of(graph, vertex).output, strict=True)
     for k, (label, dim) in enumerate(dims):
         pieces = min(pieces_by(mesh, cut[k].axes) for cut in cuts)
         if dim.label is None and pieces > 1:
+            whose = f"{vertex}" if tied is None else f"{tied} is tied to {vertex}, which"
             raise PlanError(
-                f"pin: {vertex} cannot be cut along {label!r}, because its elements there come "
+                f"pin: {whose} cannot be cut along {label!r}, because its elements there come "
                 "from several inputs or positions: leave it whole, or pin a vertex that reads it"
             )
 
@@ -191,7 +198,8 @@ def _cuts(
         raise PlanError(f"pin: {vertex} needs {{label: pieces or axis}}, not {wanted!r}")
     for label in wanted:
         if label not in vertex.labels:
-            raise PlanError(f"pin: {vertex} has no label {label!r}{suggest(label, vertex.labels)}")
+            near = suggest(str(label), vertex.labels)
+            raise PlanError(f"pin: {vertex} has no label {label!r}{near}")
     asked = [_asked(vertex, mesh, label, wanted.get(label, 1)) for label in vertex.labels]
     if not _can_be(mesh, asked):
         rows = []

@@ -162,7 +162,7 @@ share one, f the width of the feed-forward net and v the vocabulary.
 """
 ALIASES = {"sequence": "context"}
 _NEEDS = {
-    "data": "b", "zero": "b", "context": "s", "ulysses": "sth", "attention": "h",
+    "data": "b", "zero": "b", "context": "s", "ulysses": "sth", "attention": "th",
     "megatron": "hf", "megatron+zero": "bhf",
 }  # fmt: skip
 """The labels without which a named strategy does not apply."""
@@ -172,7 +172,7 @@ _FOR_STATE = ("zero", "megatron+zero")
 
 def strategy_of(given: GivenStrategy, graph: Graph, devices: int) -> Strategy | SquareRoot:
     """The strategy of a name, of a list of labels or of a mapping, for a number of devices."""
-    if given == "sqrt":
+    if isinstance(given, str) and given == "sqrt":
         return SquareRoot()
     if isinstance(given, str):
         strategy = _named(ALIASES.get(given, given), graph, devices)
@@ -272,7 +272,7 @@ def _of_fields(given: Mapping[str, Any], devices: int) -> Strategy:
     """A strategy that is given field by field."""
     for name in given:
         if name not in _FIELDS:
-            raise PlanError(f"a strategy has no {name!r}{suggest(name, _FIELDS)}")
+            raise PlanError(f"a strategy has no {name!r}{suggest(str(name), _FIELDS)}")
     counts: Mapping[str, int] = given.get("degrees", {})
     if not isinstance(counts, Mapping) or not all(map(is_whole, counts.values())):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a strategy's degrees are {{label: devices}}, not {counts!r}")

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import OperandError, PlanError
 from eindecomp.graph.ties import check_tie
+from eindecomp.planner.space.pin import check_can_be_cut, pinned_cuts
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.pin import Pin
 
 
@@ -34,23 +37,25 @@ def _are_names(tie: Mapping[Any, Any]) -> bool:
     return all(isinstance(name, str) for pair in tie.items() for name in pair)
 
 
-def pins_on_results(graph: Graph, pin: Pin | None, tie: Mapping[str, str]) -> Pin | None:
-    """The pins with those of tied inputs moved to the results that they are tied to.
+def pinned_homes(
+    graph: Graph,
+    mesh: Mesh,
+    pin: Pin | None,
+    tie: Mapping[str, str],
+    written: Graph | None = None,
+) -> dict[str, tuple[Cut, ...]]:
+    """The layouts that pins allow, where those of a tied input are those of its result.
 
-    Both have one home; a dimension may have another label in each.
+    Both have one home. A pin is checked as it was given, so that errors name what the user wrote.
     """
-    if not isinstance(pin, Mapping):
-        return pin  # checked with the other pins
-    moved = dict(pin)
+    cuts = pinned_cuts(graph, mesh, pin, written)
     for name, result in tie.items():
-        wanted = moved.get(name)
-        if not isinstance(wanted, Mapping) or not wanted.keys() <= {*graph[name].labels}:
+        if name not in cuts:
             continue
-        labels = dict(zip(graph[name].labels, graph[result].labels, strict=True))
-        own = {labels[label]: given for label, given in wanted.items()}
-        if moved.setdefault(result, own) != own:
+        own = cuts.pop(name)
+        if cuts.setdefault(result, own) != own:
             raise PlanError(
                 f"pin: {name!r} and {result!r} are tied and have one home: pin only one of them"
             )
-        del moved[name]
-    return moved
+        check_can_be_cut(graph, mesh, graph[result], own, tied=graph[name])
+    return cuts
