@@ -244,6 +244,8 @@ def _apart(
     levels make two coordinates equal; of equalities that close a cycle, half are for nothing, at
     most. A group holds whatever its inner axes cut.
     """
+    if not links:
+        return []  # one device has all it needs
     base = np.log([link.size for link in links])
     equal = [np.zeros((len(held), len(needed))) for _ in links]
     for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
