@@ -20,6 +20,7 @@ from eindecomp.planner.search.from_strategies import (
     try_named_strategies,
     within_memory,
 )
+from eindecomp.planner.search.layers import with_equal_layers
 from eindecomp.planner.search.relaxation import Relaxed, relax
 from eindecomp.planner.search.search import Search
 from eindecomp.planner.space.decision import parts_by_label
@@ -94,6 +95,8 @@ def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: f
     left = deadline - monotonic()
     if first is None:
         part = _SEARCH if search.restriction is None else 1.0
+        tied = bool(search.rules.tie) and search.choosers > _LARGE
+        search = with_equal_layers(search) if tied else search
         return choose(search, relaxed, max(part * left, 1.0))
     if is_enough(search, first.cost, first.bound) or left < _LEAST_TIME:
         return first

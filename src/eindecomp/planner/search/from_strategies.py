@@ -86,8 +86,8 @@ def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outc
     for plan in sorted(plans, key=lambda each: each.rank):
         if best is not None and best.cost <= plan.cost:
             break
-        hurried = replace(search, deadline=max(deadline, monotonic() + _GRACE))
-        fitting = within_memory(hurried, plan)
+        late = max(deadline, monotonic() + _GRACE)
+        fitting = within_memory(replace(search, alike={}, deadline=late), plan)
         if fitting is not None and (best is None or fitting.rank < best.rank):
             best = fitting
     return best
