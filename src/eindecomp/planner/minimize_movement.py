@@ -53,7 +53,7 @@ def minimize_movement(options: Options) -> Chosen:
         close=_close(options, price), started=started, on_event=options.on_event,
     )  # fmt: skip
     if options.memory is not None:
-        check_memory(graph, options.rules, mesh.devices, options.memory)
+        check_memory(graph, options.rules, mesh, options.memory)
     search.tell("relax")
     relaxed = _relaxed(options, price)
     deadline = started + options.time_limit

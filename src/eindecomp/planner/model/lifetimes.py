@@ -10,12 +10,16 @@ import numpy as np
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Input
 from eindecomp.planner.costs.byte_sizes import show_bytes
+from eindecomp.planner.space.overlaps import fullest
 from eindecomp.planner.space.view import is_planned
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.space.layout_rules import LayoutRules
+    from eindecomp.planner.space.mesh import Mesh
 
 Span = tuple[int, int]
 """The first step and the one after the last."""
@@ -51,12 +55,12 @@ class Lifetimes:
         held |= given | tied
         return Lifetimes(steps, held, read)
 
-    def fullest_step(self, graph: Graph) -> int:
-        """The step at which all tensors that are held are largest together."""
+    def fullest_step(self, sizes: Mapping[str, int]) -> int:
+        """The step at which all tensors that are held, of these sizes, are largest together."""
         change = np.zeros(len(self.steps) + 1, dtype=np.int64)
         for name, (start, stop) in self.held.items():
-            change[start] += _size(graph[name])
-            change[stop] -= _size(graph[name])
+            change[start] += sizes[name]
+            change[stop] -= sizes[name]
         return int(np.cumsum(change)[:-1].argmax()) if self.steps else 0
 
     def held_at(self, step: int) -> list[str]:
@@ -64,23 +68,29 @@ class Lifetimes:
         return [name for name, (start, stop) in self.held.items() if start <= step < stop]
 
 
-def check_memory(graph: Graph, rules: LayoutRules, devices: int, memory: int) -> None:
+def check_memory(graph: Graph, rules: LayoutRules, mesh: Mesh, memory: int) -> None:
     """Refuse a limit that no plan meets: tensors that are held at once would fill more.
 
-    That each is held only once, in equal parts, is the least that any layout takes.
+    That each is held only once, in equal parts or as its pin says, is the least that plans take.
     """
     lives = Lifetimes.of(graph, rules)
-    step = lives.fullest_step(graph)
-    held = -(-sum(_size(graph[name]) for name in lives.held_at(step)) // devices)
+    least = {name: _least(graph[name], rules, mesh) for name in lives.held}
+    step = lives.fullest_step(least)
+    held = sum(least[name] for name in lives.held_at(step))
     if held > memory:
         now = graph[list(lives.steps)[step]]
         raise PlanError(
             f"found no plan that fits into {show_bytes(memory)} of memory per device at step "
             f"{step + 1} of {len(lives.steps)}, which computes {now}: what is held then takes "
-            f"{show_bytes(held)} on each of {devices} devices, even if each tensor is held only "
-            f"once; {show_bytes(held - memory)} are missing"
+            f"{show_bytes(held)} on each of {mesh.devices} devices, even if each tensor is held "
+            f"only once; {show_bytes(held - memory)} are missing"
         )
 
 
-def _size(vertex: Vertex) -> int:
-    return vertex.elements * vertex.dtype.itemsize
+def _least(vertex: Vertex, rules: LayoutRules, mesh: Mesh) -> int:
+    """The bytes of a tensor that the fullest device holds at least."""
+    elements = -(-vertex.elements // mesh.devices)
+    pinned = rules.pinned.get(rules.tie.get(vertex.name, vertex.name))
+    if pinned:
+        elements = int(fullest(mesh, pinned).min())
+    return elements * vertex.dtype.itemsize

@@ -17,7 +17,6 @@ import numpy as np
 from eindecomp.graph.ops import Input
 from eindecomp.planner.model.lifetimes import Lifetimes
 from eindecomp.solve.bound.bounding import Bounding
-from eindecomp.solve.problem.arrays import INFINITE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,7 +52,7 @@ class _Point:
 
 def limited(model: MovementModel, memory: int, deadline: float) -> Limited:
     """Bound the relaxed problem within a limit on each device's memory."""
-    problem = model.problem()
+    problem = _in_floats(model.problem())
     usage = _usage(model)
     free = _solved(problem, usage, memory, 0.0, deadline)
     if free is None or free.used <= memory:
@@ -86,11 +85,7 @@ def _solved(
     problem: Problem, usage: Ints, memory: int, price: float, deadline: float
 ) -> _Point | None:
     """The bound at one price; None if nothing was found in time."""
-    unary = problem.floats(problem.unary) + price * usage
-    unary = np.where(problem.unary == INFINITE, inf, unary) if problem.integral else unary
-    tables = problem.floats(problem.tables)
-    factors = tuple(replace(f, table=problem.floats(f.table)) for f in problem.factors)
-    charged = replace(problem, unary=unary, tables=tables, factors=factors)
+    charged = replace(problem, unary=problem.unary + price * usage)
     bounding = Bounding.of(charged, deadline)
     if bounding.levels:
         bounding.tighten(inf, deadline, levels=1)
@@ -102,12 +97,23 @@ def _solved(
     return _Point(price, bound, float(cost), used, bounding.choice)
 
 
+def _in_floats(problem: Problem) -> Problem:
+    """The same with costs to which fractions can be added; layers share tables as before."""
+    shared = {id(factor.table): factor.table for factor in problem.factors}
+    floats = {key: problem.floats(table) for key, table in shared.items()}
+    factors = tuple(replace(each, table=floats[id(each.table)]) for each in problem.factors)
+    unary, tables = problem.floats(problem.unary), problem.floats(problem.tables)
+    return replace(problem, unary=unary, tables=tables, factors=factors)
+
+
 def _usage(model: MovementModel) -> Ints:
     """What each choice makes a device hold at the fullest step, packed like unary costs."""
     usage = [np.zeros(len(own), dtype=np.int64) for own in model.tables.unary]
     _add_free_inputs(model, usage)
     lives = Lifetimes.of(model.graph, model.rules)
-    for name in lives.held_at(lives.fullest_step(model.graph)):
+    vertices = (model.graph[name] for name in lives.held)
+    sizes = {each.name: each.elements * each.dtype.itemsize for each in vertices}
+    for name in lives.held_at(lives.fullest_step(sizes)):
         if model.maker(name) in model.sites:
             _add_home(model, model.maker(name), usage)
     return np.concatenate([np.zeros(0, dtype=np.int64), *usage])
