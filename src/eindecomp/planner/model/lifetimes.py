@@ -83,7 +83,7 @@ def check_memory(graph: Graph, rules: LayoutRules, mesh: Mesh, memory: int) -> N
             f"found no plan that fits into {show_bytes(memory)} of memory per device at step "
             f"{step + 1} of {len(lives.steps)}, which computes {now}: what is held then takes "
             f"{show_bytes(held)} on each of {mesh.devices} devices, even if each tensor is held "
-            f"only once; {show_bytes(held - memory)} are missing"
+            f"only in its home; {show_bytes(held - memory)} are missing"
         )
 
 
