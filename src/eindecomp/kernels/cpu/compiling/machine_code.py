@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,21 @@ def _tools() -> tuple[Any, Any]:
     """What optimises, and what links."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    _add_wide_divisions()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
     return _target_machine(), engine
+
+
+def _add_wide_divisions() -> None:
+    """Let compiled code find divisions of 128 bits, with which the optimiser counts some loops."""
+    try:
+        runtime = ctypes.CDLL("libgcc_s.so.1")
+    except OSError:
+        return
+    for name in ("__udivti3", "__umodti3", "__divti3", "__modti3"):
+        with suppress(AttributeError):
+            address = ctypes.cast(getattr(runtime, name), ctypes.c_void_p).value
+            llvm.add_symbol(name, address)
 
 
 def machine_code(text: str) -> bytes:
