@@ -21,10 +21,10 @@ from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.model.input_read import Holder, InputRead
 from eindecomp.planner.model.tables import CostTables
+from eindecomp.planner.model.wanted import choices_of_all, second_layouts, sharers_of
 from eindecomp.planner.space.choices import Reads
 from eindecomp.planner.space.decision import Decision, Layouts
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 
 LARGEST = 1 << 23  # the most costs in a table over three variables
-SHARED = 1 << 20  # costs above which a relaxed problem divides fetches among readers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,12 +116,12 @@ class MovementModel:
         """
         alike = {} if alike is None else alike
         rules = LayoutRules() if rules is None else rules
-        own = _choices(graph, rules, choices_of, alike)
+        own = choices_of_all(graph, rules, choices_of, alike)
         second = second_layouts(graph, rules, own, alike)
         sharers: dict[str, float] = {}
         relays: dict[str, tuple[Cut, ...]] = {}
         if shared:
-            sharers = _sharers(graph, rules, own, second, loosest)
+            sharers = sharers_of(graph, rules, own, second, loosest)
             relays = {} if loosest is None else {n: c for n, c in second.items() if n in sharers}
             second = {name: cuts for name, cuts in second.items() if name not in sharers}
         sites = {
@@ -351,45 +350,6 @@ class MovementModel:
         return need, Reads(reads.cuts, each)
 
 
-def _choices(
-    graph: Graph,
-    rules: LayoutRules,
-    choices_of: Callable[[Vertex, View], Choices | None],
-    alike: Mapping[str, str],
-) -> dict[str, Choices]:
-    """What each vertex can choose; those that are left out choose nothing."""
-    found: dict[str, Choices | None] = {}
-    own: dict[str, Choices] = {}
-    for vertex in rules.chosen(graph):
-        kind = alike.get(vertex.name, vertex.name)
-        if kind not in found:
-            found[kind] = choices_of(vertex, view_of(graph, vertex))
-        if (choices := found[kind]) is not None:
-            own[vertex.name] = choices
-    return own
-
-
-def second_layouts(
-    graph: Graph,
-    rules: LayoutRules,
-    own: Mapping[str, Choices],
-    alike: Mapping[str, str],
-) -> dict[str, tuple[Cut, ...]]:
-    """For each tensor that has a home and several readers, the layouts that they may want."""
-    wanted: dict[str, list[Reads]] = {}
-    for reader, choices in own.items():
-        for name, reads in zip(graph[reader].inputs, choices.reads, strict=True):
-            if reads is not None and rules.tie.get(name, name) in own:
-                wanted.setdefault(name, []).append(reads)
-    of_kind: dict[str, tuple[Cut, ...]] = {}
-    found: dict[str, tuple[Cut, ...]] = {}
-    for name, reading in wanted.items():
-        if len(reading) > 1 and name not in rules.gathered:
-            cuts = tuple(dict.fromkeys(cut for reads in reading for cut in reads.cuts))
-            found[name] = of_kind.setdefault(alike.get(name, name), cuts)
-    return found
-
-
 def _flagged(
     vertex: Vertex, choices: Choices, second: Mapping[str, tuple[Cut, ...]]
 ) -> tuple[int, ...]:
@@ -399,33 +359,3 @@ def _flagged(
         for k, (name, reads) in enumerate(zip(vertex.inputs, choices.reads, strict=True))
         if name in second and reads is not None
     )
-
-
-def _sharers(
-    graph: Graph,
-    rules: LayoutRules,
-    own: Mapping[str, Choices],
-    second: Mapping[str, tuple[Cut, ...]],
-    loosest: int | None,
-) -> dict[str, float]:
-    """The tensors whose fetches are divided among readers: second layouts make too large tables.
-
-    The same where some reader is left out: the second layout may be one that it wants.
-    """
-    left_out = [v for v in graph.vertices.values() if is_planned(v) and v.name not in own]
-    unseen = {name for vertex in left_out for name in vertex.inputs}
-    most: dict[str, list[int]] = {}
-    for reader, choices in own.items():
-        for name, reads in zip(graph[reader].inputs, choices.reads, strict=True):
-            if reads is not None and rules.tie.get(name, name) in own:
-                ways = choices.assignments if loosest is None else reads.cuts
-                most.setdefault(name, []).append(len(ways))
-    most_cells = SHARED if loosest is None else loosest
-    sharers: dict[str, float] = {}
-    for name, reading in most.items():
-        maker = own[rules.tie.get(name, name)]
-        held = len(maker.assignments if maker.is_settled else maker.homes)
-        cells = held * (1 + len(second.get(name, ()))) * max(reading)
-        if name in unseen or (name in second and cells > most_cells):
-            sharers[name] = inf if name in unseen and loosest is not None else len(reading)
-    return sharers
