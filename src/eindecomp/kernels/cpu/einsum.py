@@ -69,7 +69,7 @@ class EinSumKernel:
         join = from_values([number_scalars(value, names) for value in values(op.join)])
         renamed = EinSum(op.inputs, op.output, join, op.agg)
         self._read = len(used_args(op.join))
-        self._scalars = tuple(UNSIGNED if t.kind == "u" else WIDE[kind(t)] for _, t in scalar_types)
+        self._scalars = tuple(_scalar_type(t) for _, t in scalar_types)
         program = make_program(renamed, dtypes, numbered)
         finish = None if op.agg is None else finish_of(op.agg, program.state)
         plain = finish is None and len(program.state) == 1
@@ -145,9 +145,11 @@ class EinSumKernel:
         if calls:
             launch_together(calls, self._typed(scalars))
 
-    def launch_of(self, operands: Sequence[Array | None], out: Array) -> Launch | None:
-        """What computes a whole tile of a layout; None if there is nothing to compute."""
-        return self._prepared(self._whole, operands, [out], (self.out,))
+    def launch_of(
+        self, operands: Sequence[Array | None], out: Array, *, add: bool = False
+    ) -> Launch | None:
+        """What computes a whole tile of a layout, or adds it; None if there is no such call."""
+        return self._prepared(self._whole, operands, [out], (self.out,), add=add)
 
     def partial(
         self,
@@ -234,6 +236,16 @@ class EinSumKernel:
         for array, of in zip(outputs, types, strict=True):
             if array.dtype != of:
                 raise InputError(f"a result of {self.op} has type {of}, not {array.dtype}")
+
+
+def _scalar_type(of: DType) -> DType:
+    """The type in which loops are given a run-time scalar."""
+    return UNSIGNED if of.kind == "u" else WIDE[kind(of)]
+
+
+def typed_scalars(scalars: Sequence[object], types: Sequence[tuple[str, DType]]) -> list[Array]:
+    """A graph's run-time scalars as kernels read them."""
+    return [np.asarray(x, _scalar_type(t)) for x, (_, t) in zip(scalars, types, strict=True)]
 
 
 @lru_cache(maxsize=2**12)

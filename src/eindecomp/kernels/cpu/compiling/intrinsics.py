@@ -8,11 +8,14 @@ as they are read and rounded as they are written.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _intrinsic: Any = intrinsic  # what it makes is called by compiled code only
 _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
@@ -294,30 +297,40 @@ def times_power_of_two(typingctx: Any, x: Any, shifted: Any) -> Any:  # noqa: AR
     return types.float32(types.float32, types.float32), codegen
 
 
-@_intrinsic
-def call_gemm(typingctx: Any, at: Any, first: Any, second: Any, result: Any) -> Any:  # noqa: ARG001
-    """Call BLAS's matrix product, whose address and other arguments are in the slots at `at`.
+def _blas(arguments: Sequence[int | str], summary: str) -> Any:
+    """A call of BLAS: of `x`, `y` and `z`, and of what is in slots of eight bytes.
 
-    Slots are of eight bytes: the function, its two letters, three sizes, alpha and beta of two
-    slots each, three steps between columns.
+    Slot 0 has the function's address.
     """
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-        pointer = _BYTE.as_pointer()
+    def typed(typingctx: Any, at: Any, x: Any, y: Any, z: Any) -> Any:  # noqa: ARG001
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+            pointer = _BYTE.as_pointer()
+            at, *matrices = args
+            given = dict(zip("xyz", matrices, strict=True))
+            places = [
+                given[each] if isinstance(each, str) else builder.add(at, at.type(8 * each))
+                for each in arguments
+            ]
+            address = builder.load(builder.inttoptr(at, at.type.as_pointer()))
+            kind = ir.FunctionType(ir.VoidType(), [pointer] * len(places))
+            function = builder.inttoptr(address, kind.as_pointer())
+            builder.call(function, [builder.inttoptr(place, pointer) for place in places])
+            return context.get_dummy_value()
 
-        def slot(number: int) -> Any:
-            return builder.inttoptr(builder.add(args[0], args[0].type(8 * number)), pointer)
+        return types.void(types.int64, types.int64, types.int64, types.int64), codegen
 
-        kind = ir.FunctionType(ir.VoidType(), [pointer] * 13)
-        address = builder.load(builder.bitcast(slot(0), args[0].type.as_pointer()))
-        x, y, z = (builder.inttoptr(arg, pointer) for arg in args[1:])
-        builder.call(
-            builder.inttoptr(address, kind.as_pointer()),
-            [*map(slot, (1, 2, 3, 4, 5, 6)), x, slot(10), y, slot(11), slot(8), z, slot(12)],
-        )
-        return context.get_dummy_value()
+    typed.__doc__ = summary
+    return _intrinsic(typed)
 
-    return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+# Slots: two letters, three sizes, alpha and beta of two slots each, three steps between columns.
+call_gemm = _blas(
+    (1, 2, 3, 4, 5, 6, "x", 10, "y", 11, 8, "z", 12), "BLAS's product of two matrices."
+)
+# Slots: a letter, two sizes, alpha and beta of two slots each, the matrix's step between columns,
+# and those of the vectors x and z.
+call_gemv = _blas((1, 2, 3, 4, "y", 8, "x", 9, 6, "z", 10), "BLAS's matrix by a vector.")
 
 
 @_intrinsic

@@ -6,20 +6,23 @@ for views that take longer to make than a small product to compute.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.kernels.cpu.compiling.compile import compile_source
 from eindecomp.kernels.cpu.loops.launch import LoopsCall
+from eindecomp.kernels.cpu.products.blocks import orient
 from eindecomp.kernels.cpu.products.stacks import over_stack
 
 if TYPE_CHECKING:
     from eindecomp.kernels.cpu.products.blas_libraries import BlasLibrary
     from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
 
-# Slots 0 to 12 are `call_gemm`'s, then come the arrays and the loops over the stack.
-_SOURCE = over_stack(["call_gemm(at, first, second, result)"], 13)
+# Slots of `call_gemm` and `call_gemv`; then come the arrays and the loops over the stack.
+_MATRICES, _VECTORS = 13, 11
+_SOURCE = over_stack(["call_gemm(at, first, second, result)"], _MATRICES)
+_VECTOR_SOURCE = over_stack(["call_gemv(at, first, second, result)"], _VECTORS)
 
 
 def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
@@ -38,15 +41,41 @@ def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
     sizes = (n, m, k) if by_rows else (m, n, k)
     if max(*sizes, *steps) > library.largest:
         return None
-    one = _slots(np.ones(1, dtype))
-    integers = [library.products[dtype.name], *letters, *sizes, *one]
-    integers += [*(one if product.add else (0, 0)), *steps, 0, 0, 0, len(product.loops)]
-    addresses = [14, 13, 15] if by_rows else [13, 14, 15]
+    head = [library.matrices[dtype.name], *letters, *sizes, *_factors(product), *steps]
+    return _call(product, head, _SOURCE, turned=by_rows)
+
+
+def blas_vector_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
+    """The same for a product of one row or column."""
+    view = orient(product, turned=product.shape[0] > 1)
+    dtype = view.types[2]
+    # The letter as if the matrix were the first, whose neighbours are along its rows or columns.
+    letter, far = _turn(view.y.turned, dtype.itemsize)
+    sizes = (view.columns, view.depth) if letter == ord("N") else (view.depth, view.columns)
+    steps = [step // dtype.itemsize for step in (far, view.x.column, view.z.column)]
+    if max(*sizes, *steps) > library.largest:
+        return None
+    head = [library.vectors[dtype.name], letter, *sizes, *_factors(product), *steps]
+    return _call(product, head, _VECTOR_SOURCE, turned=view.x_is == 1)
+
+
+def _factors(product: Product) -> tuple[int, ...]:
+    """Alpha and beta, in two slots each: by what the product and what was there are multiplied."""
+    low, high = np.frombuffer(np.ones(1, product.types[2]).tobytes().ljust(16, b"\0"), np.int64)
+    one = int(low), int(high)
+    return (*one, *(one if product.add else (0, 0)))
+
+
+def _call(product: Product, head: list[int], source: str, *, turned: bool) -> LoopsCall:
+    """A call over a stack, given what comes before the arrays; `turned` swaps the inputs."""
+    start = len(head)
+    integers = [*head, 0, 0, 0, len(product.loops)]
+    addresses = [start + 1, start, start + 2] if turned else [start, start + 1, start + 2]
     for size, *own in product.loops:
-        integers += [size, *((own[1], own[0], own[2]) if by_rows else own)]
+        integers += [size, *((own[1], own[0], own[2]) if turned else own)]
     addresses.append(len(integers))
     integers.append(0)
-    function = compile_source(_SOURCE, "stacks of matrix products")
+    function = compile_source(source, "stacks of matrix products")
     filled = np.array(integers, np.int64)
     return LoopsCall(function, filled, addresses, 0, product.packs, uses_blas=True)
 
@@ -54,9 +83,3 @@ def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
 def _turn(side: MatrixSteps, itemsize: int) -> tuple[int, int]:
     """Whether Fortran is to transpose a matrix, as its letter, and the step between columns."""
     return (ord("N"), side.column) if side.row == itemsize else (ord("T"), side.row)
-
-
-def _slots(number: Any) -> tuple[int, int]:
-    """A number of up to sixteen bytes as two integers."""
-    low, high = np.frombuffer(number.tobytes().ljust(16, b"\0"), np.int64).tolist()
-    return low, high

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-_PRODUCTS = {"float32": "sgemm", "float64": "dgemm", "complex64": "cgemm", "complex128": "zgemm"}
+_LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 # How builds name Fortran's functions: with 32-bit integers, then with 64-bit ones.
 _SPELLINGS = {"{}_": 2**31 - 1, "scipy_{}_": 2**31 - 1, "{}_64_": 2**62, "scipy_{}_64_": 2**62}
 _SEQUENTIAL = 1  # MKL's number for a layer without threads
@@ -28,21 +28,29 @@ _SEQUENTIAL = 1  # MKL's number for a layer without threads
 
 @dataclass(frozen=True, slots=True)
 class BlasLibrary:
-    """One BLAS: where its matrix products are, by type, and the largest size it takes."""
+    """One BLAS: where its functions are, and the largest size they take."""
 
     name: str
-    products: Mapping[str, int]
+    matrices: Mapping[str, int]
+    """Products of two matrices, by type."""
+    vectors: Mapping[str, int]
+    """Products of a matrix and a vector, by type."""
     largest: int
 
 
 @cache
 def libraries() -> tuple[BlasLibrary, ...]:
-    """All BLAS libraries that can be called, NumPy's before SciPy's."""
+    """All BLAS libraries that can be called, NumPy's before SciPy's.
+
+    How many threads OpenMP starts is a setting of each thread that calls: a library that uses it
+    would start some for every one of ours. It is taken only where there is no other.
+    """
     _load_mkl()
     found: dict[str, BlasLibrary] = {}
     selected: Any = controller().select(user_api="blas")
     loaded: list[dict[str, Any]] = selected.info()
-    for info in loaded:
+    threaded = [info for info in loaded if info.get("threading_layer") != "openmp"]
+    for info in threaded or loaded:
         if (library := _read(info)) is not None:
             found.setdefault(library.name, library)
     return tuple(found[name] for name in sorted(found, reverse=True)) or (_scipy(),)
@@ -53,12 +61,13 @@ def _read(info: Mapping[str, Any]) -> BlasLibrary | None:
         opened = ctypes.CDLL(info["filepath"])
         for spelling, largest in _SPELLINGS.items():
             with suppress(AttributeError):
-                products = {
-                    dtype: ctypes.cast(getattr(opened, spelling.format(name)), ctypes.c_void_p)
-                    for dtype, name in _PRODUCTS.items()
-                }
-                addresses = {dtype: at.value or 0 for dtype, at in products.items()}
-                return BlasLibrary(f"{info['internal_api']} {info['version']}", addresses, largest)
+
+                def find(name: str, spelling: str = spelling) -> int:
+                    function = getattr(opened, spelling.format(name))
+                    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+                name = f"{info['internal_api']} {info['version']}"
+                return _library(name, find, largest)
     return None
 
 
@@ -69,9 +78,20 @@ def _scipy() -> BlasLibrary:
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     title = ctypes.pythonapi.PyCapsule_GetName
     title.restype, title.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    capsules = {dtype: offered.__pyx_capi__[name] for dtype, name in _PRODUCTS.items()}
-    addresses = {dtype: pointer(capsule, title(capsule)) for dtype, capsule in capsules.items()}
-    return BlasLibrary("scipy", addresses, 2**31 - 1)
+
+    def find(name: str) -> int:
+        capsule = offered.__pyx_capi__[name]
+        return pointer(capsule, title(capsule))
+
+    return _library("scipy", find, 2**31 - 1)
+
+
+def _library(name: str, find: Callable[[str], int], largest: int) -> BlasLibrary:
+    matrices, vectors = (
+        {dtype: find(letter + kind) for dtype, letter in _LETTERS.items()}
+        for kind in ("gemm", "gemv")
+    )
+    return BlasLibrary(name, matrices, vectors, largest)
 
 
 def _load_mkl() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from eindecomp.kernels.cache import load, store
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.compiling.compile import versions
-from eindecomp.kernels.cpu.loops.launch import launch_together
+from eindecomp.kernels.cpu.loops.launch import LoopsCall, launch_together
 from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
@@ -37,10 +37,19 @@ if TYPE_CHECKING:
 
 _EXACT = 8
 """Rows up to which every number of them is a class of its own: kernels differ."""
+_PARTS = 8
+"""Into how many parts a power of two is cut to round sides, which are rows of a memory's lines."""
+_ODD = 48
+"""How far the sample of a side that is no round number is from one: rows of memory at round
+distances push each other out of caches."""
+_LONG = 512
+"""From which length on that matters."""
 _SIDE = 2**15
 """The longest side that is measured; longer ones behave alike."""
 _MATRIX = 2**23
 """The most numbers in a matrix that is measured: more than caches hold near a core."""
+_LINES = 8
+"""How much shorter than they are long lines may be few, of what is measured."""
 _WORK = 2**30
 """The most multiply-adds that are measured at a time: some tens of milliseconds."""
 _ALL_CORES = 2**22
@@ -63,11 +72,33 @@ def fastest(product: Product, found: Mapping[str, Launch], ways: Ways) -> Launch
     with _lock:
         choices = _choices()
         if (way := _first(choices.get(name, ""), found)) is None:
-            with one_thread_each():
-                choices[name] = _SEPARATOR.join(_ranked(_measure(sample, ways(sample))))
+            choices[name] = _SEPARATOR.join(_ranked(_times(sample, ways(sample))))
             _remember(choices)
             way = _first(choices[name], found)
     return next(iter(found.values())) if way is None else found[way]
+
+
+def _times(sample: Product, ways: Mapping[str, Launch]) -> dict[str, float]:
+    """The seconds of each way, with what it takes to call it."""
+    holding = _holding_seconds()
+    with one_thread_each():
+        times = _measure(sample, ways)
+    return {
+        name: times[name] + (holding if isinstance(way, LoopsCall) and way.uses_blas else 0.0)
+        for name, way in ways.items()
+    }
+
+
+@cache
+def _holding_seconds() -> float:
+    """What it takes to hold libraries to one thread, which only who calls one has to."""
+    seconds: list[float] = []
+    for _ in range(20):
+        start = perf_counter()
+        with one_thread_each():
+            pass
+        seconds.append(perf_counter() - start)
+    return min(seconds)
 
 
 def _first(ranked: str, found: Mapping[str, Launch]) -> str | None:
@@ -90,16 +121,12 @@ def _ranked(times: dict[str, float]) -> list[str]:
 
 def _sample(product: Product) -> Product:
     """A product that stands for all of the same class, as compact as it can be."""
-    m, n, k = (size if size <= _EXACT else _round(size) for size in product.shape)
-    while k * max(m, n) > _MATRIX or m * n > _MATRIX or m * n * k > _WORK:
-        # The longest shrinks first, so that few rows stay few; of two, what is summed.
-        longest = max(m, n, k)
-        if k == longest:
-            k //= 2
-        elif n == longest:
-            n //= 2
-        else:
-            m //= 2
+    m, n, k = product.shape
+    # How many rows there are changes from call to call, as the lengths of texts do: of the two
+    # outer sides the shorter one is rounded more than what is as long as the model says.
+    m, n = (_round(size, 1 if size == min(m, n) > _LONG // 8 else _PARTS) for size in (m, n))
+    k = _round(k, _PARTS)
+    m, n, k = _shrunk(product, m, n, k)
     items = [of.itemsize for of in product.types]
     own = zip(product.sides, _shapes(product.shape), _shapes((m, n, k)), items, strict=True)
     x, y, z = (_lie(*each) for each in own)
@@ -115,15 +142,39 @@ def _sample(product: Product) -> Product:
     return Product(product.types, (m, n, k), (x, y, z), loops, (), product.add)
 
 
+def _shrunk(product: Product, m: int, n: int, k: int) -> tuple[int, int, int]:
+    """Sides of a product that is measured in little time, few rows still few.
+
+    The lines of the long matrix keep their length as long as there are many: how far they are from
+    each other is what caches care about.
+    """
+    x, y, _ = product.sides
+    is_by_depth = abs(y.row) < abs(y.column) if m <= n else abs(x.column) < abs(x.row)
+    sides = {"m": m, "n": n, "k": k}
+    across = ("n" if m <= n else "m") if is_by_depth else "k"
+    while True:
+        m, n, k = sides.values()
+        if k * max(m, n) <= _MATRIX and m * n <= _MATRIX and m * n * k <= _WORK:
+            return m, n, k
+        longest = max(sides, key=lambda side: (sides[side], side == "k"))
+        many = sides[across] * _LINES >= sides[longest]
+        sides[across if many else longest] //= 2
+
+
 def _shapes(shape: tuple[int, int, int]) -> tuple[tuple[int, int], ...]:
     """The rows and columns of the inputs and the result."""
     m, n, k = shape
     return (m, k), (k, n), (m, n)
 
 
-def _round(size: int) -> int:
-    """The next power of two, up to the longest side that is measured."""
-    return min(_SIDE, 1 << (size - 1).bit_length())
+def _round(size: int, parts: int = 1) -> int:
+    """A size that stands for others: the next of so many parts of the next power of two."""
+    if size <= _EXACT:
+        return size
+    step = max(1, (1 << (size - 1).bit_length()) // parts)
+    rounded = -(-size // step) * step
+    is_odd = parts > 1 and size >= _LONG and rounded != size
+    return min(_SIDE, rounded) - (_ODD if is_odd else 0)
 
 
 def _lie(
@@ -226,4 +277,4 @@ def _remember(choices: dict[str, str]) -> None:
 @cache
 def _key() -> str:
     """Under which name the verdicts of this machine are kept."""
-    return repr(["ranked on all cores", versions(), [library.name for library in libraries()]])
+    return repr(["ranked by line", versions(), [library.name for library in libraries()]])

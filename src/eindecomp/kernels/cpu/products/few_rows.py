@@ -31,42 +31,49 @@ _STRETCH = 256
 """Terms whose part of a few columns stays in the first cache, to be read again by other rows."""
 _AHEAD = 8
 """Rows of the long matrix that are asked for before they are read: each is far from the last."""
+_WAITING = 8
+"""Sums that are added to in turn, so that none has to wait for the one before."""
+_FEW_TERMS = 4
+"""Rows that are read at once where their lines would push each other out of a cache."""
 _BAND, _RESULTS = 4096, 2**15
 """Columns to which terms are added at a time, and bytes of results, which stay in a cache."""
 
 
 def few_rows_call(product: Product) -> LoopsCall | None:
     """A call for a product of few rows or columns, None if it is not one or lies otherwise."""
+    return _call(product, together=True)
+
+
+def line_by_line_call(product: Product) -> LoopsCall | None:
+    """Another call, which reads one line of the long matrix at a time, or few: as they lie.
+
+    That is slower where they are in a cache, and faster where they come from memory, which likes to
+    be read in few long runs.
+    """
+    return _call(product, together=False)
+
+
+def _call(product: Product, *, together: bool) -> LoopsCall | None:
     low = product.types[2] in LOW_PRECISION
     if any(of.kind == "c" for of in product.types) or (product.add and low):
         return None
     view = orient(product, turned=product.shape[0] > product.shape[1])
     _, second, result = view.types
-    width = lanes(result)
     packs = product.packs
-    if view.y.row == second.itemsize and view.depth >= width and view.rows <= MOST_ROWS:
+    rows = f"{view.blocks[0]} rows"
+    if view.y.row == second.itemsize and view.depth >= lanes(result) and view.rows <= MOST_ROWS:
         if view.x.column != view.types[0].itemsize:
             view, pack = _packed(view)
             packs = (*packs, pack)
-        return blocks_call(view, _dots(view), packs, f"dot products of {view.blocks[0]} rows")
-    if _is_beside(view) and not low:
-        lines = _updates(view) if 2 * view.rows <= ROWS else _sums(view)
-        return blocks_call(view, lines, packs, f"products of {view.blocks[0]} rows")
-    return None
-
-
-def term_by_term_call(product: Product) -> LoopsCall | None:
-    """Another call for as many rows as are else computed by blocks of columns, or None.
-
-    The long matrix is read row by row, as it lies: slower where it is in a cache, and faster where
-    it comes from memory, which likes to be read in long runs.
-    """
-    if set(product.types) & LOW_PRECISION or any(of.kind == "c" for of in product.types):
+        columns = max(1, min(4, registers().sums // view.blocks[0])) if together else 1
+        return blocks_call(view, _dots(view, columns), packs, f"dot products of {rows}")
+    if not _is_beside(view) or low:
         return None
-    view = orient(product, turned=product.shape[0] > product.shape[1])
-    if 2 * view.rows <= ROWS or not _is_beside(view):
-        return None
-    return blocks_call(view, _updates(view), product.packs, f"updates of {view.rows} rows")
+    if together:
+        lines = _updates(view, _most_terms(view)) if 2 * view.rows <= ROWS else _sums(view)
+        return blocks_call(view, lines, packs, f"products of {rows}")
+    lines = _updates(view, min(_FEW_TERMS, _most_terms(view)))
+    return blocks_call(view, lines, packs, f"updates of {rows}")
 
 
 def _is_beside(view: Oriented) -> bool:
@@ -90,9 +97,8 @@ def _packed(view: Oriented) -> tuple[Oriented, Pack]:
     return replace(view, x=side, loops=tuple(loops)), Pack(view.x_is, shape, strides)
 
 
-def _dots(view: Oriented) -> Lines:
-    """Neighbours along what is summed."""
-    columns = max(1, min(4, registers().sums // view.blocks[0]))
+def _dots(view: Oriented, columns: int) -> Lines:
+    """Neighbours along what is summed: so many columns at a time."""
     lines = Lines(["column = 0"], {})
     call = (
         "((first + row * x_row, x_row, second + column * y_column, y_column, "
@@ -101,7 +107,8 @@ def _dots(view: Oriented) -> Lines:
     for width in dict.fromkeys((columns, 1)):
 
         def make(block: int, width: int = width) -> tuple[str, Any]:
-            unroll = 2 if block * width <= 4 else 1
+            # Sums in as many registers as a column alone would keep waiting for one.
+            unroll = max(1, _WAITING // block) if columns == 1 else 2 if block * width <= 4 else 1
             made = make_dots(block, width, unroll, view.types, add=view.add)
             return view.named("dots", block, width, unroll), made
 
@@ -132,10 +139,14 @@ def _sums(view: Oriented) -> Lines:
     return lines
 
 
-def _updates(view: Oriented) -> Lines:
-    """Neighbours along columns: the long matrix row by row, a few rows at a time."""
+def _most_terms(view: Oriented) -> int:
+    """Rows of the long matrix whose factors fit the registers."""
+    return max(1, registers().count // (2 if 2 * view.rows <= ROWS else 1) // view.rows)
+
+
+def _updates(view: Oriented, terms: int) -> Lines:
+    """Neighbours along columns: so many rows of the long matrix at a time."""
     rows, width = view.rows, lanes(view.types[2])
-    terms = max(1, registers().count // (2 if 2 * rows <= ROWS else 1) // rows)
     most = min(_BAND, _RESULTS // (rows * view.types[2].itemsize))
     # A band at the end that is narrower than a vector joins the one before.
     inner = Lines([f"wide = min(columns - band, {most})"], {})

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from eindecomp.kernels.cpu.loops.launch import Pack, packed
+from eindecomp.kernels.cpu.loops.launch import Pack
 from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, sizes_of, strides_of
-from eindecomp.kernels.cpu.products.blas import blas_call
+from eindecomp.kernels.cpu.products.blas import blas_call, blas_vector_call
 from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.fastest import fastest
-from eindecomp.kernels.cpu.products.few_rows import few_rows_call, term_by_term_call
+from eindecomp.kernels.cpu.products.few_rows import few_rows_call, line_by_line_call
 from eindecomp.kernels.cpu.products.panels import panels_call
 from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
 from eindecomp.kernels.cpu.products.row_blocks import row_blocks_call
@@ -132,17 +132,16 @@ def product_ways(product: Product) -> dict[str, Launch]:
     """All ways to compute a product, by name."""
     m, n, _ = product.shape
     low = bool(set(product.types) & LOW_PRECISION)
-    found: dict[str, Launch | None] = {"few rows": few_rows_call(product)}
+    found: dict[str, Launch | None] = {
+        "few rows": few_rows_call(product),
+        "line by line": line_by_line_call(product),
+    }
     if min(m, n) > 1 or low:
-        found |= {"term by term": term_by_term_call(product), "panels": panels_call(product)}
-        found |= {"turned panels": turned_panels_call(product)}
+        found |= {"panels": panels_call(product), "turned panels": turned_panels_call(product)}
         found |= {"row blocks": row_blocks_call(product), "tiles": tiles_call(product)}
     if not low:
-        if min(m, n) > 1:
-            found |= {library.name: blas_call(product, library) for library in libraries()}
-        elif not product.add:
-            # NumPy has BLAS's product of a matrix and a vector, which reads the matrix in place.
-            found["matmul"] = _Matmul(product)
+        call = blas_call if min(m, n) > 1 else blas_vector_call
+        found |= {library.name: call(product, library) for library in libraries()}
     return {name: way for name, way in found.items() if way is not None}
 
 
@@ -304,33 +303,6 @@ def _pairs(matrices: Matrices) -> tuple[tuple[Labels, Labels], ...]:
     """The rows and columns of the first input, the second and the result."""
     m, n, k = matrices.rows, matrices.columns, matrices.summed
     return (m, k), (k, n), (m, n)
-
-
-@dataclass(frozen=True, slots=True)
-class _Matmul:
-    """A product by NumPy's own call, which takes its time to look at arrays."""
-
-    product: Product
-
-    def launch(self, inputs: Sequence[Array], outputs: Sequence[Array], _: object) -> None:
-        """Compute the result of arrays of the product's layout."""
-        product = self.product
-        m, n, k = product.shape
-        arrays = (*packed(inputs, product.packs), outputs[0])
-        shapes = ((m, k), (k, n), (m, n))
-        batch = [loop[0] for loop in product.loops]
-        x, y, z = (
-            as_strided(
-                array,
-                [*batch, *shape],
-                [*(loop[1 + which] for loop in product.loops), side.row, side.column],
-                writeable=which == 2,
-            )
-            for which, (array, shape, side) in enumerate(
-                zip(arrays, shapes, product.sides, strict=True)
-            )
-        )
-        np.matmul(x, y, out=z)
 
 
 @dataclass(frozen=True, slots=True)
