@@ -66,7 +66,7 @@ def test_counted_bytes_and_peaks(seed, devices, sharded):
     arrays = arrays_for(graph, seed)
     stats = ed.run(plan, arrays, TOY).stats
     assert stats.bytes_moved == plan.cost
-    assert stats.bytes_by_vertex == {name: plan.costs.of(name) for name in plan.parts}
+    assert stats.bytes_by_vertex == {name: plan.costs.of(name) for name in plan.costs.join}
     program = program_of(plan)
     model = max(peak_on(program, device).bytes for device in range(devices))
     # It copies even where the model counts a view.

@@ -78,6 +78,43 @@ def test_arrays_that_lie_otherwise(tmp_path: Path):
             np.testing.assert_array_equal(run({"X": x, "Y": other})["Z"], x @ y.T)
 
 
+STEP = """
+scalar at int32
+input E[v: 9, a: 600], ids[b: 2] int32, W[o: 700, a], KL[b, r: 5, o]
+X[b,a]      <- E[ids[b], a]
+J[r: 5]     <- fill r
+Y[b,o]      <- sum X[b,a] * W[o,a]
+new_KL[b,r,o] <- where(J[r] == at, Y[b,o], KL[b,r,o])
+S[b,r]      <- sum new_KL[b,r,o]
+Z[b,p]      <- sum Y[b,o] * W[o,p]
+R[b,a]      <- X[b,a] + Z[b,a]
+output R, S, new_KL, J
+tie KL <- new_KL
+"""
+
+
+@pytest.mark.skipif(data_word() < 0, reason="arrays' data cannot be found")
+def test_scalars_fills_rows_and_tensors_of_the_run_before():
+    graph = ed.parse(STEP)
+    plan = ed.plan(graph, 2)
+    run = ed.compile(plan)
+    given = {"E": numbers(0, 9, 600), "W": numbers(1, 700, 600), "KL": numbers(2, 2, 5, 700)}
+    wanted = given["KL"].copy()
+    held = given["KL"]
+    for at in range(5):
+        ids = np.array([at, 8 - at], np.int32)
+        values = {**given, "KL": held, "ids": ids, "at": at}
+        result = run(values)
+        expected = ed.evaluate(graph, {**values, "KL": wanted})
+        for name, array in result.items():
+            np.testing.assert_array_equal(array, expected[name])
+        result["J"][:] = -1  # whoever has an output may change it
+        wanted, held = expected["new_KL"], result.tensor("new_KL")
+    assert is_repeated(plan)
+    with pytest.raises(ed.EinDecompError, match="X"):
+        run({**given, "ids": np.array([0, 9], np.int32), "at": 0})
+
+
 @given(seed=st.integers(0, 2**32), devices=st.integers(1, 4))
 def test_any_graph_again_and_again(seed, devices):
     graph = random_graph(seed, tree=False)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+_LEFT = 0.02
+"""Of a program's time, what may be left to one thread."""
+
 
 class OwnMemory:
     """The arrays of a run that only one thread sees: nothing is counted or locked."""
@@ -99,7 +102,7 @@ def is_for_one(schedule: Schedule, steps: Sequence[CallGroup]) -> bool:
     seconds = schedule.seconds_by_vertex
     together = {step.calls[0].vertex for step in steps if len(step.calls) > 1}
     left = (own for name, own in seconds.items() if name not in together and own >= APART)
-    return schedule.seconds < BRIEF and sum(left) < SHORT
+    return max(seconds.values()) < BRIEF and sum(left) < max(SHORT, _LEFT * schedule.seconds)
 
 
 def run_alone(

@@ -94,7 +94,7 @@ class ThreadsProgram:
             brief = prepared(plan, ALONE)
             if is_for_one(brief.schedule, brief.steps):
                 self._alone = brief
-            elif brief.schedule.seconds >= BRIEF:  # nothing was cut otherwise: it is for threads
+            if brief.schedule.seconds >= BRIEF:  # nothing was cut otherwise
                 self._ready = brief
 
     # `cached_property` holds a lock meanwhile, which a fork would leave locked in the child.
@@ -170,10 +170,6 @@ class ThreadsProgram:
         start: float,
     ) -> Result | None:
         """Compute a brief program; None if its inputs are not all arrays in memory."""
-        again = ready.repeated
-        if again is not None and (made := again.run(inputs)) is not None:
-            outputs = {name: made[key] for name, key in ready.outputs.items()}
-            return self._result(ready, outputs, again.nbytes, start, ready.workers, 0)
         arrays: dict[Key, Any] = {}
         held = placed = 0
         for name, given in inputs.items():
@@ -186,6 +182,12 @@ class ThreadsProgram:
                 return None
             arrays[name] = array
             held += array.nbytes
+        values = tuple(scalars.values())
+        again = ready.repeated
+        if again is not None and (made := again.run(arrays, values)) is not None:
+            outputs = {name: made[key] for name, key in ready.outputs.items()}
+            return self._result(ready, outputs, again.nbytes, start, ready.workers, placed)
+        given_first = {**arrays}
         schedule, workers = ready.schedule, 1
         hold = nullcontext
         if ready.is_shared:
@@ -193,10 +195,10 @@ class ThreadsProgram:
             workers, hold = ready.workers, one_thread_each
             check_space(schedule, ready.space)
         with hold():
-            left = run_alone(schedule, ready.steps, arrays, tuple(scalars.values()))
+            left = run_alone(schedule, ready.steps, arrays, values)
         ready.runs += 1
         if ready.runs in _WORTH_REPEATING:
-            ready.repeated = repeated(schedule, ready.steps, ready.outputs, inputs)
+            ready.repeated = repeated(schedule, ready.steps, ready.outputs.values(), given_first)
         outputs = {
             name: np.array(left[key]) if key in inputs else left[key]
             for name, key in ready.outputs.items()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.graph.ops import Fill
+from eindecomp.graph.ops import Fill, Gather
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
 
@@ -22,9 +22,9 @@ SHORT = 4e-4
 Until another one has woken up and works, under Python's lock, takes about half as long.
 """
 BRIEF = 2e-2
-"""Seconds of a program below which it is worth something to hand tiles over without that lock.
+"""Seconds below which it is worth something to hand tiles over without that lock.
 
-The thread that runs it hears of nothing else meanwhile.
+The thread that does so hears of nothing else meanwhile.
 """
 APART = 2e-5
 """Seconds of a vertex from which tiles of it at once are faster than all of it."""
@@ -36,7 +36,11 @@ _PRODUCTS, _LOOPS, _BYTES = 5e10, 2e9, 2e10  # operations and bytes a second of 
 def seconds_of(graph: Graph, vertex: Vertex) -> float:
     """About how long one core takes to compute a vertex."""
     reading = vertex.elements * vertex.dtype.itemsize
+    # Of what rows are looked up in, as many are read as written.
+    skipped = vertex.inputs[:1] if isinstance(vertex.op, Gather) else ()
     for name in vertex.inputs:
+        if name in skipped:
+            continue
         source = graph[name]
         reading += source.elements * source.dtype.itemsize
     work = operations(graph, vertex)

@@ -1,32 +1,41 @@
-"""Brief programs that are run again and again: all that changes is where the arrays are.
+"""Programs of one thread that are run again and again: all that changes is where the arrays are.
 
-The first runs find kernels and cut arrays into tiles. If nothing but machine code of our own was
+The first runs find kernels and cut arrays into tiles. Where nothing but machine code of our own was
 called for tiles, later runs on arrays of the same layouts write addresses down and call it at once,
-without a line of Python in between.
+without a line of Python in between. What takes more than that, as looking rows up does, is carried
+out in its turn.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.engines.threads.alone import OwnMemory
+from eindecomp.engines.threads.bind import bind
+from eindecomp.engines.threads.estimate import BRIEF
 from eindecomp.engines.threads.forking import GATE
-from eindecomp.engines.threads.memory import is_in_memory
-from eindecomp.kernels.cpu.einsum import EinSumKernel
+from eindecomp.graph.ops import Fill
+from eindecomp.kernels.compilations import record_compilations
+from eindecomp.kernels.cpu.einsum import EinSumKernel, typed_scalars
 from eindecomp.kernels.cpu.fork_join import HELPERS, RepeatedJob, Repetition, data_word
 from eindecomp.kernels.cpu.loops.launch import LoopsCall
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.library import library_of
+from eindecomp.lang.scalar import used_scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from eindecomp.engines.threads.alone import CallGroup
+    from eindecomp.engines.threads.bind import Bound
     from eindecomp.engines.threads.call import KernelCall
+    from eindecomp.engines.threads.forking import Mark
     from eindecomp.engines.threads.memory import Key
     from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.lang.dtypes import DType
@@ -35,112 +44,186 @@ if TYPE_CHECKING:
 
 _LITTLE = 1 << 24
 """Bytes of results that may all be held until the end, and of memory that calls work in."""
+_WORTH = 0.5
+"""Of all steps, those that must be machine code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
     """A run on arrays of certain layouts, to be repeated on others."""
 
-    inputs: tuple[tuple[str, tuple[int, ...]], ...]
+    inputs: tuple[tuple[Key, tuple[int, ...]], ...]
     """The inputs and their strides."""
+    constants: Mapping[Key, Array]
+    """What is the same in all runs."""
     made: tuple[tuple[Key, tuple[int, ...], DType], ...]
     """The arrays of results."""
+    scalars: tuple[tuple[str, DType], ...]
     nbytes: int
     """Bytes of inputs and results."""
-    repetition: Repetition
+    parts: tuple[Repetition | Bound, ...]
+    """What is done, one after another."""
     uses_blas: bool
 
-    def run(self, given: Mapping[str, Any]) -> dict[Key, Array] | None:
-        """The arrays that are made; None if inputs lie otherwise, or others are at it."""
-        arrays: list[Array] = []
+    def run(self, given: Mapping[Key, Any], scalars: Sequence[object]) -> dict[Key, Array] | None:
+        """The arrays that are made of arrays in memory.
+
+        None if inputs lie otherwise, others are at it, or something fails: who carries out one call
+        after another can say what.
+        """
         for name, strides in self.inputs:
-            array = given[name]
-            if type(array) is not np.ndarray or array.strides != strides:
+            if given[name].strides != strides:
                 return None
-            if array.base is not None and not is_in_memory(array):
-                return None
-            arrays.append(array)
         made: dict[Key, Array] = {key: np.empty(shape, of) for key, shape, of in self.made}
-        arrays += made.values()
-        if not self.uses_blas:
-            return made if HELPERS.repeat(self.repetition, arrays) else None
+        typed = typed_scalars(scalars, self.scalars)
+        # In the order in which jobs number them.
+        arrays = [*given.values(), *self.constants.values(), *made.values(), *typed]
+        if len(self.parts) == 1 and not self.uses_blas:
+            (only,) = self.parts
+            if isinstance(only, Repetition):
+                return made if HELPERS.repeat(only, arrays) else None
+        memory = OwnMemory({**given, **self.constants, **made}, scalars, {})
         mark = GATE.join()
         try:
-            GATE.enter(mark)
-            with one_thread_each():
-                return made if HELPERS.repeat(self.repetition, arrays) else None
+            with one_thread_each() if self.uses_blas else nullcontext():
+                return made if self._run(memory, arrays, mark) else None
         finally:
             GATE.leave(mark)
+
+    def _run(self, memory: OwnMemory, arrays: Sequence[Array], mark: Mark) -> bool:
+        with np.errstate(all="ignore"), record_compilations():
+            for part in self.parts:
+                GATE.enter(mark)
+                if isinstance(part, Repetition):
+                    if not HELPERS.repeat(part, arrays):
+                        return False
+                else:
+                    try:
+                        part(memory)
+                    except Exception:
+                        return False
+                mark.at_work = False
+        return True
 
 
 def repeated(
     schedule: Schedule,
     steps: Sequence[CallGroup],
-    outputs: Mapping[str, Key],
-    given: Mapping[str, Any],
+    outputs: Iterable[Key],
+    given: Mapping[Key, Any],
 ) -> Repeated | None:
     """How to repeat a run on arrays like these; None if it takes more than code of our own."""
-    graph, shapes = schedule.graph, schedule.shapes
+    shapes, results = schedule.shapes, {*outputs}
     space = sum(prod(shape) * of.itemsize for shape, of in shapes.values())
-    if data_word() < 0 or graph.scalars or space > _LITTLE:
+    if data_word() < 0 or space > _LITTLE:
         return None
-    if not shapes.keys() >= {*outputs.values()}:
+    if not shapes.keys() >= results:
         return None  # an input that is an output is copied
-    if not all(type(array) is np.ndarray and is_in_memory(array) for array in given.values()):
-        return None
-    arrays: dict[Key, Any] = {**given}
-    memory = OwnMemory(arrays, (), shapes)
+    types = tuple(dict(schedule.graph.scalars).items())
+    scalars = typed_scalars([0] * len(types), types)
+    memory = OwnMemory({**given}, [0] * len(types), shapes)
+    constants = _constants(schedule, steps, results, memory)
     for key, (shape, of) in shapes.items():
-        memory.arrays[key] = np.empty(shape, of)
-    starts = {key: (n, address(array)) for n, (key, array) in enumerate(memory.arrays.items())}
+        if key not in constants:
+            memory.arrays[key] = np.empty(shape, of)
+    made = tuple((key, *each) for key, each in shapes.items() if key not in constants)
+    order = [*given, *constants, *(key for key, _, _ in made)]
+    finder = _Finder(schedule, memory, {key: k for k, key in enumerate(order)}, scalars)
+    parts: list[Repetition | Bound] = []
     groups: list[list[RepeatedJob]] = []
-    uses_blas = False
+    count = len(order) + len(scalars)
+    coded, spent = 0, 0.0
     for step in steps:
-        jobs: list[RepeatedJob] = []
-        for call in step.calls:
-            launch = _launch_of(schedule, call, memory)
-            if launch is None:
-                return None
-            uses_blas |= launch.uses_blas
-            jobs.append(_job(launch, call, memory, starts))
-        groups.append(jobs)
-    if sum(job.scratch for jobs in groups for job in jobs) > _LITTLE:
-        return None  # each keeps its own for as long as the plan lives
+        if {block[0] for call in step.calls for block in call.writes} <= constants.keys():
+            continue
+        jobs = finder.jobs(step)
+        seconds = schedule.seconds_by_vertex[step.calls[0].vertex]
+        if groups and (jobs is None or spent + seconds > BRIEF):
+            # The thread hears of nothing else while it is in machine code.
+            parts.append(Repetition(groups, count))
+            groups, spent = [], 0.0
+        if jobs is None:
+            parts.append(step.run)
+        else:
+            groups.append(jobs)
+            coded, spent = coded + 1, spent + seconds
+    if groups:
+        parts.append(Repetition(groups, count))
+    if coded < _WORTH * len(steps) or finder.scratch > _LITTLE:
+        return None  # each keeps memory to work in for as long as the plan lives
     inputs = tuple((name, array.strides) for name, array in given.items())
-    made = tuple((key, shape, of) for key, (shape, of) in shapes.items())
     held = space + sum(array.nbytes for array in given.values())
-    return Repeated(inputs, made, held, Repetition(groups, len(starts)), uses_blas)
+    return Repeated(inputs, constants, made, types, held, tuple(parts), finder.uses_blas)
 
 
-def _launch_of(schedule: Schedule, call: KernelCall, memory: OwnMemory) -> LoopsCall | None:
-    """The machine code of a call, if that is all there is to it."""
-    kernel = library_of(np.ndarray).kernel(schedule.graph, schedule.graph[call.vertex])
-    if not isinstance(kernel, EinSumKernel) or call.is_partial or call.adds:
-        return None
-    if call.kind != "compute":
-        return None
-    operands = [None if block is None else memory.read(*block) for block in call.reads]
-    launch = kernel.launch_of(operands, memory.write(*call.writes[0]))
-    if not isinstance(launch, LoopsCall) or launch.packs or launch.scalars:
-        return None
-    return launch if getattr(launch.function, "address", 0) else None
+def _constants(
+    schedule: Schedule, steps: Sequence[CallGroup], outputs: set[Key], memory: OwnMemory
+) -> dict[Key, Array]:
+    """What is filled without a scalar of the run, and is no output, which the caller may change."""
+    found: dict[Key, Array] = {}
+    for call in chain.from_iterable(step.calls for step in steps):
+        key, _ = call.writes[0]
+        op = schedule.graph[call.vertex].op
+        if isinstance(op, Fill) and not used_scalars(op.value) and key not in outputs:
+            bind(schedule.graph, call)(memory)
+            found[key] = memory.arrays[key]
+    return found
 
 
-def _job(
-    launch: LoopsCall,
-    call: KernelCall,
-    memory: OwnMemory,
-    starts: Mapping[Key, tuple[int, int]],
-) -> RepeatedJob:
-    """Machine code with the places of addresses: those of inputs that are read, then the result."""
-    *reads, scratch = launch.addresses
-    inputs = [block for block in call.reads if block is not None]
-    places: list[tuple[int, int, int]] = []
-    for at, (key, where) in zip(reads, (*inputs[: len(reads) - 1], call.writes[0]), strict=True):
-        number, start = starts[key]
-        places.append((at, number, address(memory.read(key, where)) - start))
-    code: int = getattr(launch.function, "address", 0)
-    return RepeatedJob(code, launch.integers, places, launch.scratch, scratch)
+class _Finder:
+    """Finds the machine code of calls, and where in its argument the addresses of arrays belong."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        memory: OwnMemory,
+        numbers: Mapping[Key, int],
+        scalars: Sequence[Array],
+    ) -> None:
+        self._schedule, self._memory, self._numbers = schedule, memory, numbers
+        self._scalars = [len(numbers) + k for k in range(len(scalars))]
+        self.uses_blas = False
+        self.scratch = 0
+
+    def jobs(self, step: CallGroup) -> list[RepeatedJob] | None:
+        """The jobs of a step; None if it takes more than machine code."""
+        launches = [self._launch(call) for call in step.calls]
+        if any(launch is None for launch in launches):
+            return None
+        found: list[RepeatedJob] = []
+        for call, launch in zip(step.calls, launches, strict=True):
+            if launch is not None:
+                self.uses_blas |= launch.uses_blas
+                self.scratch += launch.scratch
+                found.append(self._job(launch, call))
+        return found
+
+    def _launch(self, call: KernelCall) -> LoopsCall | None:
+        graph = self._schedule.graph
+        if call.kind != "compute" or call.is_partial:
+            return None
+        kernel = library_of(np.ndarray).kernel(graph, graph[call.vertex])
+        if not isinstance(kernel, EinSumKernel):
+            return None
+        operands = [None if block is None else self._memory.read(*block) for block in call.reads]
+        launch = kernel.launch_of(operands, self._memory.write(*call.writes[0]), add=call.adds)
+        if not isinstance(launch, LoopsCall) or launch.packs:
+            return None
+        return launch if getattr(launch.function, "address", 0) else None
+
+    def _job(self, launch: LoopsCall, call: KernelCall) -> RepeatedJob:
+        """Places of inputs that are read, of scalars, of the result, then of scratch memory."""
+        *places, scratch = launch.addresses
+        inputs = [block for block in call.reads if block is not None]
+        read = len(places) - launch.scalars - 1
+        named: list[tuple[int, int]] = []
+        for key, where in (*inputs[:read], call.writes[0]):
+            start = address(self._memory.arrays[key])
+            named.append((self._numbers[key], address(self._memory.read(key, where)) - start))
+        named[-1:-1] = [(number, 0) for number in self._scalars[: launch.scalars]]
+        at = [(place, *each) for place, each in zip(places, named, strict=True)]
+        code: int = getattr(launch.function, "address", 0)
+        return RepeatedJob(code, launch.integers, at, launch.scratch, scratch)
 
 
 def address(array: Array) -> int:
