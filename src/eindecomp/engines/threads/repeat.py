@@ -8,7 +8,6 @@ out in its turn.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from math import prod
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from eindecomp.engines.threads.alone import CallGroup
     from eindecomp.engines.threads.bind import Bound
     from eindecomp.engines.threads.call import KernelCall
-    from eindecomp.engines.threads.forking import Mark
     from eindecomp.engines.threads.memory import Key
     from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.lang.dtypes import DType
@@ -78,31 +76,35 @@ class Repeated:
         typed = typed_scalars(scalars, self.scalars)
         # In the order in which jobs number them.
         arrays = [*given.values(), *self.constants.values(), *made.values(), *typed]
-        if len(self.parts) == 1 and not self.uses_blas:
-            (only,) = self.parts
-            if isinstance(only, Repetition):
-                return made if HELPERS.repeat(only, arrays) else None
-        memory = OwnMemory({**given, **self.constants, **made}, scalars, {})
+        if not self.uses_blas:
+            return made if self._run(given, made, arrays, scalars) else None
         mark = GATE.join()
         try:
-            with one_thread_each() if self.uses_blas else nullcontext():
-                return made if self._run(memory, arrays, mark) else None
+            GATE.enter(mark)
+            with one_thread_each():
+                return made if self._run(given, made, arrays, scalars) else None
         finally:
             GATE.leave(mark)
 
-    def _run(self, memory: OwnMemory, arrays: Sequence[Array], mark: Mark) -> bool:
-        with np.errstate(all="ignore"), record_compilations():
-            for part in self.parts:
-                GATE.enter(mark)
-                if isinstance(part, Repetition):
-                    if not HELPERS.repeat(part, arrays):
-                        return False
-                else:
-                    try:
-                        part(memory)
-                    except Exception:
-                        return False
-                mark.at_work = False
+    def _run(
+        self,
+        given: Mapping[Key, Any],
+        made: Mapping[Key, Array],
+        arrays: Sequence[Array],
+        scalars: Sequence[object],
+    ) -> bool:
+        memory: OwnMemory | None = None
+        for part in self.parts:
+            if isinstance(part, Repetition):
+                if not HELPERS.repeat(part, arrays):
+                    return False
+                continue
+            memory = memory or OwnMemory({**given, **self.constants, **made}, scalars, {})
+            try:
+                with np.errstate(all="ignore"), record_compilations():
+                    part(memory)
+            except Exception:
+                return False
         return True
 
 

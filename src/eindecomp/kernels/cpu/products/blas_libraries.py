@@ -40,20 +40,29 @@ class BlasLibrary:
 
 @cache
 def libraries() -> tuple[BlasLibrary, ...]:
-    """All BLAS libraries that can be called, NumPy's before SciPy's.
-
-    How many threads OpenMP starts is a setting of each thread that calls: a library that uses it
-    would start some for every one of ours. It is taken only where there is no other.
-    """
-    _load_mkl()
+    """All BLAS libraries that can be called, NumPy's before SciPy's."""
     found: dict[str, BlasLibrary] = {}
-    selected: Any = controller().select(user_api="blas")
-    loaded: list[dict[str, Any]] = selected.info()
-    threaded = [info for info in loaded if info.get("threading_layer") != "openmp"]
-    for info in threaded or loaded:
-        if (library := _read(info)) is not None:
+    for pool in pools():
+        if (library := _read(pool.info())) is not None:
             found.setdefault(library.name, library)
     return tuple(found[name] for name in sorted(found, reverse=True)) or (_scipy(),)
+
+
+@cache
+def pools() -> list[Any]:
+    """What sets the threads of each BLAS that may be called.
+
+    How many OpenMP starts is a setting of each thread that calls: a library that uses it would
+    start some for every one of ours. It is called only where there is no other.
+    """
+    _load_mkl()
+    selected: Any = controller().select(user_api="blas")
+    loaded: list[Any] = selected.lib_controllers
+    return [pool for pool in loaded if _layer(pool) != "openmp"] or loaded
+
+
+def _layer(pool: Any) -> str:
+    return getattr(pool, "threading_layer", "")
 
 
 def _read(info: Mapping[str, Any]) -> BlasLibrary | None:

@@ -8,7 +8,7 @@ from itertools import product
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.kernels.cpu.products.blas_libraries import controller, libraries
+from eindecomp.kernels.cpu.products.blas_libraries import pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -35,9 +35,7 @@ class _Limit:
 @cache
 def _pools() -> list[tuple[Callable[[], int], Callable[[int], object]]]:
     """For each library what tells how many threads it may use, and what sets them."""
-    libraries()  # what is loaded later is not held
-    selected: Any = controller().select(user_api="blas")
-    return [_functions(pool) for pool in selected.lib_controllers]
+    return [_functions(pool) for pool in pools()]  # what is loaded later is not held
 
 
 def _functions(pool: Any) -> tuple[Callable[[], int], Callable[[int], object]]:
