@@ -14,6 +14,7 @@ import ast
 import inspect
 import math
 from functools import cache, reduce
+from itertools import pairwise
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -183,10 +184,8 @@ class _Writer:
                 # All are computed: none does anything but that.
                 truths = [self.numbers.truth(self.value(value)) for value in values]
                 return Value(reduce(self.builder.and_, truths), types.boolean)
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return self.numbers.compare(
-                    _COMPARISONS[type(op)], self.value(left), self.value(right)
-                )
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                return self._compared(ops, [self.value(each) for each in (left, *others)])
             case ast.IfExp(test=test, body=left, orelse=right):
                 one, other = self.numbers.meet(self.value(left), self.value(right))
                 chosen = self.builder.select(
@@ -197,6 +196,14 @@ class _Writer:
                 return found
             case _:
                 raise Unsupported(ast.dump(node))
+
+    def _compared(self, ops: Sequence[ast.cmpop], values: Sequence[Value]) -> Value:
+        pairs = zip(ops, pairwise(values), strict=True)
+        found = [self.numbers.compare(_COMPARISONS[type(op)], *pair) for op, pair in pairs]
+        if len(found) == 1:
+            return found[0]
+        truths = [self.numbers.truth(each) for each in found]
+        return Value(reduce(self.builder.and_, truths), types.boolean)
 
     def _leaf(self, node: ast.expr) -> Value:
         match node:

@@ -14,6 +14,7 @@ import numpy as np
 from eindecomp.kernels.cpu.compiling.compile import compile_source
 from eindecomp.kernels.cpu.compiling.vectors import lanes, registers
 from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
+from eindecomp.kernels.cpu.products.product import WORTH
 from eindecomp.kernels.cpu.products.stacks import over_stack
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ ROWS = 8
 """Rows of which all sums fit the registers, where there are many."""
 _VECTORS = 4
 """Vectors of columns up to which a product is narrow: rows are blocked to fill the registers."""
-_WORTH = 2**22
-"""Multiply-adds from which on they are worth a kernel of their own."""
 _FIRST = 9
 """The slot of the first array, after sizes and steps."""
 SCRATCH = f"load_int64(at, {_FIRST + 4} + 4 * loops)"
@@ -81,7 +80,7 @@ class Oriented:
     def narrow_blocks(self) -> tuple[int, ...]:
         """The same, more or fewer where all columns fit a few vectors: no narrower one is left."""
         vectors, rest = divmod(self.columns, lanes(self.types[2]))
-        whole = rest == 0 and vectors <= _VECTORS and self.work >= _WORTH
+        whole = rest == 0 and vectors <= _VECTORS and self.work >= WORTH
         return self._cut(registers().sums // vectors) if whole else self.blocks
 
     @property

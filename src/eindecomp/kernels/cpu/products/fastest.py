@@ -25,7 +25,7 @@ from eindecomp.kernels.cpu.loops.launch import LoopsCall, launch_together
 from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.cpu.products.blocks import second_cache
-from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
+from eindecomp.kernels.cpu.products.product import WORTH, MatrixSteps, Product
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ _LINES = 8
 """How much shorter than they are long lines may be few, of what is measured."""
 _WORK = 2**30
 """The most multiply-adds that are measured at a time: some tens of milliseconds."""
-_ALL_CORES = 2**22
+_ALL_CORES = WORTH
 """Multiply-adds from which on all cores are measured at once: they share memory, as in a run."""
 _ROUNDS = 12
 _ENOUGH = 0.1  # seconds of one way, after which four rounds will do
@@ -138,8 +138,8 @@ def _sample(product: Product) -> Product:
     x, y, z = (_lie(*each) for each in own)
     count = 1
     if product.loops:
-        work = max(1, _WORK // 2**10 // (m * n * k))
-        count = _round(min(prod(loop[0] for loop in product.loops), work))
+        worth = -(-WORTH // (m * n * k))
+        count = _round(min(prod(loop[0] for loop in product.loops), worth))
     steps = [
         max(side.row * rows, side.column * columns, item)
         for side, (rows, columns), item in zip((x, y, z), _shapes((m, n, k)), items, strict=True)

@@ -24,7 +24,7 @@ from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.fastest import fastest
 from eindecomp.kernels.cpu.products.few_rows import few_rows_call, line_by_line_call
 from eindecomp.kernels.cpu.products.panels import panels_call
-from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
+from eindecomp.kernels.cpu.products.product import WORTH, MatrixSteps, Product
 from eindecomp.kernels.cpu.products.row_blocks import row_blocks_call
 from eindecomp.kernels.cpu.products.tiles import tiles_call
 from eindecomp.kernels.cpu.products.turned_panels import turned_panels_call
@@ -136,7 +136,7 @@ def product_ways(product: Product) -> dict[str, Launch]:
         "few rows": few_rows_call(product),
         "line by line": line_by_line_call(product),
     }
-    if min(m, n) > 1 or low:
+    if low or (min(m, n) > 1 and product.work >= WORTH):
         found |= {"panels": panels_call(product), "turned panels": turned_panels_call(product)}
         found |= {"row blocks": row_blocks_call(product), "tiles": tiles_call(product)}
     if not low:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from eindecomp.kernels.cpu.loops.launch import Pack
     from eindecomp.lang.dtypes import DType
+
+
+WORTH = 2**22
+"""Multiply-adds from which on they are worth a large kernel, which takes some tenths of a second to
+compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +44,8 @@ class Product:
     """Inputs that are copied first; their sides and steps are those of the copies."""
     add: bool = False
     """Whether the product is added to what the result holds."""
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds of all matrices."""
+        return prod((*self.shape, *(loop[0] for loop in self.loops)))
