@@ -7,7 +7,7 @@ what has been decided; then blocks are chosen again, with all others fixed, unti
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 BLOCK = 130  # the most assignments of one vertex that are considered together
 _GRACE = 20.0  # seconds beyond the deadline that a first plan may take
-_SEARCH, _LEAST_SEARCH = 0.1, 3.0  # fraction of the time, and seconds, for one block's search
+_SEARCH, _LEAST_SEARCH = 0.05, 1.0  # fraction of the time, and seconds, for one block's search
 _SOME = 1 << 14  # the most vectors among which one is looked for
 
 
@@ -77,35 +77,53 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
     return outcome if len(blocks) == 1 else replace(outcome, bound=0)
 
 
+@dataclass(frozen=True, slots=True)
+class Improved:
+    """What choosing blocks of one size again has led to."""
+
+    outcome: Outcome
+    is_settled: bool
+    """Whether no block of this size improves it, or the goal is met, or time is up."""
+    is_too_wide: bool = False
+    """Whether a block was too wide to be solved."""
+
+
 def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int]) -> Outcome:
     """Choose blocks of axes again until nothing improves, the goal is met or time is up."""
-    # What is too wide for elimination is searched, in the smallest blocks.
-    ways = [(size, False) for size in sizes] + [(sizes[-1], True)] * bool(search.alike)
-    for size, searched in ways:
-        windows = _windows(search, size)
-        stale = turn = 0
-        last = 0.0
-        while stale < len(windows) and outcome.cost > goal:
-            started = monotonic()
-            if started + last > search.deadline:
-                return outcome
-            hurried = search
-            if searched:
-                end = started + max(_SEARCH * (search.deadline - started), _LEAST_SEARCH)
-                hurried = replace(search, deadline=end)
-            window = windows[turn % len(windows)]
-            try:
-                other = choose_block(hurried, window, outcome.decisions, pairs=searched)
-            except UnsolvedError:
-                break
-            last = monotonic() - started
-            search.tell("improve", min(other.cost, outcome.cost))
-            stale = 0 if other.cost < outcome.cost else stale + 1
-            outcome = other if other.cost < outcome.cost else outcome
-            turn += 1
-        if stale == len(windows):
+    for size in sizes:
+        improved = improve_blocks(search, outcome, goal, size)
+        outcome = improved.outcome
+        if improved.is_settled:
             break  # smaller blocks would find nothing either
     return outcome
+
+
+def improve_blocks(
+    search: Search, outcome: Outcome, goal: float, size: int, *, searched: bool = False
+) -> Improved:
+    """The same for blocks of one size; those too wide for elimination may be `searched`."""
+    windows = _windows(search, size)
+    stale = turn = 0
+    last = 0.0
+    while stale < len(windows) and outcome.cost > goal:
+        started = monotonic()
+        if started + last > search.deadline:
+            return Improved(outcome, is_settled=True)
+        hurried = search
+        if searched:
+            end = started + max(_SEARCH * (search.deadline - started), _LEAST_SEARCH)
+            hurried = replace(search, deadline=end)
+        window = windows[turn % len(windows)]
+        try:
+            other = choose_block(hurried, window, outcome.decisions, pairs=searched)
+        except UnsolvedError:
+            return Improved(outcome, is_settled=False, is_too_wide=True)
+        last = monotonic() - started
+        search.tell("improve", min(other.cost, outcome.cost))
+        stale = 0 if other.cost < outcome.cost else stale + 1
+        outcome = other if other.cost < outcome.cost else outcome
+        turn += 1
+    return Improved(outcome, is_settled=True)
 
 
 def lighten(search: Search, outcome: Outcome) -> Outcome:

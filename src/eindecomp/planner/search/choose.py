@@ -37,9 +37,10 @@ NARROW = 50  # the most assignments with which bounding all axes at once is quic
 SMALL = 200  # the most vertices of a graph for which all axes are tried at once
 WHOLE = 400  # the most assignments of one vertex for which they are
 _IMPROVE = 0.25  # fraction of the remaining time for improving blocks before all axes at once
-_LAYERS = 0.3  # fraction for plans in which equal layers choose alike
+_LAYERS = 0.5  # fraction for plans in which equal layers choose alike
 _PLAIN = 0.7  # fraction for improving blocks in mesh order where all axes at once are too many
 _BOUND = 0.6  # fraction for raising the bound
+_BOUND_OF_LAYERS = 0.85  # the same where equal layers have led to a plan
 _FIRST = 3  # levels of tables that come before elimination
 _REGIONS = 0.15  # fraction for improving regions before the bound is raised
 _MAKE = 0.4  # fraction for making the tables of all axes at once
@@ -118,7 +119,8 @@ def _cheapest(plain: Search, ordered: Search, relaxed: Relaxed, light: Outcome |
     bound = relaxed.bound
     if outcome is not None and is_enough(plain, outcome.cost, bound):
         return replace(outcome, bound=bound)
-    if plain.choosers > SMALL and not plain.alike:
+    is_layered = plain.choosers > SMALL and not plain.alike
+    if is_layered:
         outcome = _with_equal_layers(plain, relaxed, outcome)
     whole: AllAxes | None = None
     narrow = joint and _is_narrow(ordered) and (outcome is None or is_open(outcome.cost, bound))
@@ -126,10 +128,12 @@ def _cheapest(plain: Search, ordered: Search, relaxed: Relaxed, light: Outcome |
         outcome = _tighten(_hurried(ordered, _BOUND), whole, outcome, _FIRST)
         bound = max(bound, whole.bound)
     elif outcome is not None and is_open(outcome.cost, bound):
-        relaxed, outcome = _tightened(plain, sizes, relaxed, outcome)
+        part = _BOUND_OF_LAYERS if is_layered else _BOUND
+        relaxed, outcome = _tightened(plain, sizes, relaxed, outcome, part)
         bound = relaxed.bound
     plain, ordered = replace(plain, bound=bound), replace(ordered, bound=bound)
-    if outcome is None or is_open(outcome.cost, bound):
+    # From nothing, a search of many layers finds nothing better than one of a few.
+    if outcome is None or (is_open(outcome.cost, bound) and not is_layered):
         outcome = _better(outcome, replace(_start(plain, sizes), bound=0))
     if is_open(outcome.cost, bound) and _is_small(ordered):
         with suppress(UnsolvedError):
@@ -144,7 +148,7 @@ def _cheapest(plain: Search, ordered: Search, relaxed: Relaxed, light: Outcome |
         hurried = _hurried(ordered, _IMPROVE) if joint else ordered
         outcome = improve(hurried, outcome, goal_of(bound), block_sizes(ordered))
     if is_open(outcome.cost, bound) and small and whole is None:
-        relaxed, outcome = _tightened(plain, sizes, relaxed, outcome)
+        relaxed, outcome = _tightened(plain, sizes, relaxed, outcome, _BOUND)
         bound = max(bound, relaxed.bound)
     if is_open(outcome.cost, bound) and joint:
         bound, outcome = _at_once(ordered, whole, outcome, bound)
@@ -211,12 +215,12 @@ def _searched(search: Search, outcome: Outcome, bound: float) -> tuple[float, Ou
 
 
 def _tightened(
-    search: Search, sizes: tuple[int, ...], relaxed: Relaxed, outcome: Outcome
+    search: Search, sizes: tuple[int, ...], relaxed: Relaxed, outcome: Outcome, part: float
 ) -> tuple[Relaxed, Outcome]:
-    """The relaxed problem with a higher bound, and the better of two plans."""
+    """The relaxed problem with a higher bound, in part of the time, and the better of two plans."""
     search.tell("bound", outcome.cost)
     now = monotonic()
-    tight = relaxed.tightened(outcome.cost, now + _BOUND * (search.deadline - now))
+    tight = relaxed.tightened(outcome.cost, now + part * (search.deadline - now))
     if is_open(outcome.cost, tight.bound) and tight.parts != relaxed.parts:
         outcome = _better(_hinted(search, sizes, tight), outcome)
     return tight, outcome

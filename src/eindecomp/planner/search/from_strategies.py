@@ -47,7 +47,9 @@ def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> O
     if search.choosers > SMALL:
         search = with_equal_layers(search)
     best, named = outcome, _restricted(search)
-    starts = _starts(named, _part(deadline, _START))
+    if deadline - monotonic() < _LEAST_TIME * len(named):
+        return outcome
+    starts = _starts(named, _part(deadline, _START), deadline)
     for name, start in sorted(starts.items(), key=lambda each: each[1].rank):
         if best.cost <= outcome.bound:
             break
@@ -93,11 +95,16 @@ def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outc
     return best
 
 
-def _starts(named: Mapping[str, Search], deadline: float) -> dict[str, Outcome]:
-    """What each strategy leads to block by block; all are tried, however little time is left."""
+def _starts(named: Mapping[str, Search], deadline: float, last: float = inf) -> dict[str, Outcome]:
+    """What each strategy leads to block by block.
+
+    All that begin before `last` are tried, however little time is left.
+    """
     found: dict[str, Outcome] = {}
     for number, (name, search) in enumerate(named.items()):
         now = monotonic()
+        if now > last:
+            break
         left = max((deadline - now) / (len(named) - number), _LEAST_TIME)
         search.tell(name, min((each.cost for each in found.values()), default=inf))
         with suppress(UnsolvedError, PlanError):

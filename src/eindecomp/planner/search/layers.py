@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.search.blocks import block_sizes, improve
+from eindecomp.planner.search.blocks import block_sizes, improve_blocks
 from eindecomp.planner.space.alike import alike_vertices
 
 if TYPE_CHECKING:
@@ -21,9 +22,20 @@ def with_equal_layers(search: Search) -> Search:
 
 def improve_layers(search: Search, outcome: Outcome, goal: float) -> Outcome:
     """Choose blocks of axes again: for all equal layers at once, then for those in the middle."""
-    for far in (_NEAR, _FAR):
-        alike = alike_vertices(search.graph, search.rules, far)
-        for any_order in (False, True):
-            finer = replace(search, alike=alike, any_order=any_order)
-            outcome = improve(finer, outcome, goal, block_sizes(finer))
+    known = [alike_vertices(search.graph, search.rules, far) for far in (_NEAR, _FAR)]
+    too_wide = len(search.mesh.sizes) + 1
+    for alike, any_order in product(known, (False, True)):
+        finer = replace(search, alike=alike, any_order=any_order)
+        for size in block_sizes(finer):
+            if size >= too_wide:
+                continue  # what was too wide already is no narrower with more to choose
+            improved = improve_blocks(finer, outcome, goal, size)
+            outcome = improved.outcome
+            if improved.is_settled:
+                break
+            too_wide = size
+    # A search takes a share of the time, whereas elimination is done at once.
+    for alike in known:
+        finer = replace(search, alike=alike, any_order=True)
+        outcome = improve_blocks(finer, outcome, goal, 1, searched=True).outcome
     return outcome
