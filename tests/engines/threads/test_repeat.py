@@ -115,6 +115,17 @@ def test_scalars_fills_rows_and_tensors_of_the_run_before():
         run({**given, "ids": np.array([0, 9], np.int32), "at": 0})
 
 
+def test_a_product_that_is_added_to_what_was_filled():
+    graph = ed.parse(
+        "input X[i: 300, j: 200], W[j, k: 300]\nF[i: 300, k: 300] <- fill float32(i - k)\n"
+        "P[i,k] <- sum X[i,j] * W[j,k]\nS[i,k] <- F[i,k] + P[i,k]\nA[i,k] <- abs(S[i,k])\noutput A"
+    )
+    run = ed.compile(ed.plan(graph, 2))
+    for seed in range(5):
+        values = {"X": numbers(seed, 300, 200), "W": numbers(seed + 9, 200, 300)}
+        np.testing.assert_array_equal(run(values)["A"], ed.evaluate(graph, values)["A"])
+
+
 @given(seed=st.integers(0, 2**32), devices=st.integers(1, 4))
 def test_any_graph_again_and_again(seed, devices):
     graph = random_graph(seed, tree=False)

@@ -131,42 +131,59 @@ def repeated(
     made = tuple((key, *each) for key, each in shapes.items() if key not in constants)
     order = [*given, *constants, *(key for key, _, _ in made)]
     finder = _Finder(schedule, memory, {key: k for k, key in enumerate(order)}, scalars)
-    parts: list[Repetition | Bound] = []
-    groups: list[list[RepeatedJob]] = []
-    count = len(order) + len(scalars)
-    coded, spent = 0, 0.0
-    for step in steps:
-        if {block[0] for call in step.calls for block in call.writes} <= constants.keys():
-            continue
-        jobs = finder.jobs(step)
-        seconds = schedule.seconds_by_vertex[step.calls[0].vertex]
-        if groups and (jobs is None or spent + seconds > BRIEF):
-            # The thread hears of nothing else while it is in machine code.
-            parts.append(Repetition(groups, count))
-            groups, spent = [], 0.0
-        if jobs is None:
-            parts.append(step.run)
-        else:
-            groups.append(jobs)
-            coded, spent = coded + 1, spent + seconds
-    if groups:
-        parts.append(Repetition(groups, count))
+    changing = [step for step in steps if not _writes(step) <= constants.keys()]
+    parts, coded = _parts(schedule, changing, finder, len(order) + len(scalars))
     if coded < _WORTH * len(steps) or finder.scratch > _LITTLE:
         return None  # each keeps memory to work in for as long as the plan lives
     inputs = tuple((name, array.strides) for name, array in given.items())
     held = space + sum(array.nbytes for array in given.values())
-    return Repeated(inputs, constants, made, types, held, tuple(parts), finder.uses_blas)
+    return Repeated(inputs, constants, made, types, held, parts, finder.uses_blas)
+
+
+def _parts(
+    schedule: Schedule, steps: Sequence[CallGroup], finder: _Finder, arrays: int
+) -> tuple[tuple[Repetition | Bound, ...], int]:
+    """Machine code as far as it goes, and other steps between; how many steps are such code."""
+    found: list[Repetition | Bound] = []
+    groups: list[list[RepeatedJob]] = []
+    coded, spent = 0, 0.0
+    for step in steps:
+        jobs = finder.jobs(step)
+        seconds = schedule.seconds_by_vertex[step.calls[0].vertex]
+        if groups and (jobs is None or spent + seconds > BRIEF):
+            # The thread hears of nothing else while it is in machine code.
+            found.append(Repetition(groups, arrays))
+            groups, spent = [], 0.0
+        if jobs is None:
+            found.append(step.run)
+        else:
+            groups.append(jobs)
+            coded, spent = coded + 1, spent + seconds
+    if groups:
+        found.append(Repetition(groups, arrays))
+    return tuple(found), coded
+
+
+def _writes(step: CallGroup) -> set[Key]:
+    return {key for call in step.calls for key, _ in call.writes}
 
 
 def _constants(
     schedule: Schedule, steps: Sequence[CallGroup], outputs: set[Key], memory: OwnMemory
 ) -> dict[Key, Array]:
-    """What is filled without a scalar of the run, and is no output, which the caller may change."""
+    """What is filled without a scalar of the run, and is changed by nobody.
+
+    Whoever has an output may change it, and a product may be added to what is there.
+    """
     found: dict[Key, Array] = {}
+    changed = set(outputs)
+    for step in steps:
+        vertex = schedule.graph[step.calls[0].vertex]
+        if not isinstance(vertex.op, Fill) or used_scalars(vertex.op.value):
+            changed |= _writes(step)
     for call in chain.from_iterable(step.calls for step in steps):
         key, _ = call.writes[0]
-        op = schedule.graph[call.vertex].op
-        if isinstance(op, Fill) and not used_scalars(op.value) and key not in outputs:
+        if key not in changed:
             bind(schedule.graph, call)(memory)
             found[key] = memory.arrays[key]
     return found
