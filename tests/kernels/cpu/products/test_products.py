@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
 from eindecomp.kernels.cpu.loops.launch import Launch
+from eindecomp.kernels.cpu.products.blas import turned_blas_call
+from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.gemm import product_ways
 from eindecomp.kernels.cpu.products.panels import panels_call
 from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
@@ -38,10 +40,7 @@ def random(rng: np.random.Generator, name: str, *shape: int) -> Array:
 
 def all_ways(product: Product) -> dict[str, Launch]:
     """Also those that are worth compiling for large products only."""
-    with (
-        patch("eindecomp.kernels.cpu.products.row_blocks._WORTH", 0),
-        patch("eindecomp.kernels.cpu.products.gemm.WORTH", 0),
-    ):
+    with patch("eindecomp.kernels.cpu.products.gemm.WORTH", 0):
         return product_ways(product)
 
 
@@ -189,6 +188,29 @@ def test_blocks_of_rows_of_any_shape(data: st.DataObject) -> None:
     np.testing.assert_array_equal(z[0], wanted)
 
 
+@given(st.data())
+def test_thin_products_by_blas(data: st.DataObject) -> None:
+    """Turned where the short side lies beside itself, in stacks, set or added, in any order."""
+    name, add = data.draw(st.sampled_from(["float32", "float64"])), data.draw(st.booleans())
+    shape = data.draw(st.integers(2, 40)), data.draw(st.integers(41, 90))
+    m, n = reversed(shape) if data.draw(st.booleans()) else shape
+    k, stack = data.draw(st.integers(64, 150)), data.draw(st.integers(1, 3))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    shapes = ((m, k), (k, n), (m, n))
+    x, y, z = (place(data, random(rng, name, stack, *own)) for own in shapes)
+    wanted = x @ y + (z if add else 0)
+    sides = tuple(MatrixSteps(*own.strides[1:]) for own in (x, y, z))
+    loops = ((stack, *(own.strides[0] for own in (x, y, z))),)
+    product = Product((x.dtype,) * 3, (m, n, k), sides, loops, (), add)
+    with patch("eindecomp.kernels.cpu.products.blas.WORTH", 0):
+        call = turned_blas_call(product, libraries()[0])
+    is_by_short = (n if z.strides[2] == z.itemsize else m) < 41
+    assert (call is not None) == is_by_short
+    if call is not None:
+        call.launch([x, y], [z], ())
+        np.testing.assert_array_equal(z, wanted)
+
+
 @pytest.mark.parametrize("columns", [16, 32, 48, 64, 70, 200])
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_more_rows_than_a_cache_holds(columns: int, name: str) -> None:
@@ -201,7 +223,8 @@ def test_more_rows_than_a_cache_holds(columns: int, name: str) -> None:
         MatrixSteps(columns * y.itemsize, y.itemsize),
     )
     product = Product((x.dtype,) * 3, (1043, columns, 40), sides)
-    ways = all_ways(product)
+    with patch("eindecomp.kernels.cpu.products.row_blocks._WORTH", 0):
+        ways = all_ways(product)
     assert "row blocks" in ways
     for way in ways.values():
         out = np.zeros((1043, columns), dtype(name))

@@ -283,4 +283,4 @@ def _remember(choices: dict[str, str]) -> None:
 @cache
 def _key() -> str:
     """Under which name the verdicts of this machine are kept."""
-    return repr(["ranked with holding", versions(), [library.name for library in libraries()]])
+    return repr(["ranked with turned", versions(), [library.name for library in libraries()]])

@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.cpu.loops.launch import Pack
 from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, sizes_of, strides_of
-from eindecomp.kernels.cpu.products.blas import blas_call, blas_vector_call
+from eindecomp.kernels.cpu.products.blas import blas_call, blas_vector_call, turned_blas_call
 from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.fastest import fastest
 from eindecomp.kernels.cpu.products.few_rows import few_rows_call, line_by_line_call
@@ -142,6 +142,8 @@ def product_ways(product: Product) -> dict[str, Launch]:
     if not low:
         call = blas_call if min(m, n) > 1 else blas_vector_call
         found |= {library.name: call(product, library) for library in libraries()}
+        if min(m, n) > 1:
+            found |= {f"{own.name} turned": turned_blas_call(product, own) for own in libraries()}
     return {name: way for name, way in found.items() if way is not None}
 
 
