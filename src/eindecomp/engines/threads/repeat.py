@@ -121,8 +121,7 @@ def repeated(
         return None
     if not shapes.keys() >= results:
         return None  # an input that is an output is copied
-    types = tuple(dict(schedule.graph.scalars).items())
-    scalars = typed_scalars([0] * len(types), types)
+    types = tuple(schedule.graph.scalars.items())
     memory = OwnMemory({**given}, [0] * len(types), shapes)
     constants = _constants(schedule, steps, results, memory)
     for key, (shape, of) in shapes.items():
@@ -130,9 +129,9 @@ def repeated(
             memory.arrays[key] = np.empty(shape, of)
     made = tuple((key, *each) for key, each in shapes.items() if key not in constants)
     order = [*given, *constants, *(key for key, _, _ in made)]
-    finder = _Finder(schedule, memory, {key: k for k, key in enumerate(order)}, scalars)
+    finder = _Finder(schedule, memory, {key: k for k, key in enumerate(order)}, len(types))
     changing = [step for step in steps if not _writes(step) <= constants.keys()]
-    parts, coded = _parts(schedule, changing, finder, len(order) + len(scalars))
+    parts, coded = _parts(schedule, changing, finder, len(order) + len(types))
     if coded < _WORTH * len(steps) or finder.scratch > _LITTLE:
         return None  # each keeps memory to work in for as long as the plan lives
     inputs = tuple((name, array.strides) for name, array in given.items())
@@ -197,10 +196,10 @@ class _Finder:
         schedule: Schedule,
         memory: OwnMemory,
         numbers: Mapping[Key, int],
-        scalars: Sequence[Array],
+        scalars: int,
     ) -> None:
         self._schedule, self._memory, self._numbers = schedule, memory, numbers
-        self._scalars = [len(numbers) + k for k in range(len(scalars))]
+        self._scalars = [len(numbers) + k for k in range(scalars)]
         self.uses_blas = False
         self.scratch = 0
 
