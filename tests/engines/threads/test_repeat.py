@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
+from eindecomp.engines.threads import repeat
 from eindecomp.engines.threads.prepare import ALONE, prepared
 from eindecomp.kernels.cpu.fork_join import HELPERS, data_word
 
@@ -174,3 +175,20 @@ def test_in_a_forked_child():
         right = all((run({"X": x, "Y": y})["Z"] == x @ y.T).all() for _ in range(4))
         os._exit(0 if right else 1)
     assert os.waitpid(process, 0)[1] == 0
+
+
+@pytest.mark.skipif(data_word() < 0, reason="arrays' data cannot be found")
+def test_blas_is_held_for_products_that_python_calls_in_their_turn():
+    launch = repeat._Finder._launch  # pyright: ignore[reportPrivateUsage]
+
+    def none_for_the_product(self, call):
+        return None if call.vertex == "Z" else launch(self, call)
+
+    plan = ed.plan(ed.parse(TWO), 2)
+    with patch.object(repeat._Finder, "_launch", none_for_the_product):  # pyright: ignore[reportPrivateUsage]
+        run = ed.compile(plan)
+        for seed in range(4):
+            run({"X": numbers(seed, 4, 300), "Y": numbers(seed + 9, 400, 300)})
+    again = prepared(plan, ALONE).repeated
+    assert again is not None
+    assert again.uses_blas

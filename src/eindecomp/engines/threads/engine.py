@@ -94,7 +94,8 @@ class ThreadsProgram:
             brief = prepared(plan, ALONE)
             if is_for_one(brief.schedule, brief.steps):
                 self._alone = brief
-            if brief.schedule.seconds >= BRIEF:  # nothing was cut otherwise
+            is_as_planned = brief.schedule.graph is plan.graph
+            if brief.schedule.seconds >= BRIEF and is_as_planned:  # nothing was cut otherwise
                 self._ready = brief
 
     # `cached_property` holds a lock meanwhile, which a fork would leave locked in the child.
@@ -222,7 +223,7 @@ class ThreadsProgram:
                 name, array.shape, array.dtype, NAME, mesh, ready.lies[name], data, _gather
             )
         seconds = perf_counter() - start
-        return Result(tensors, partial(_stats, ready.schedule, seconds, peak, workers, placed))
+        return Result(tensors, partial(_stats, ready, seconds, peak, workers, placed))
 
     def _arrays(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
         """The arrays of all inputs, and what bringing tensors to where they are wanted moves."""
@@ -241,9 +242,18 @@ class ThreadsProgram:
         self._spare = Spare()
 
 
-def _stats(schedule: Schedule, seconds: float, peak: int, workers: int, placed: int) -> Stats:
-    moved, by_vertex = schedule.moved, schedule.bytes_by_vertex
-    return Stats(seconds, schedule.flops, moved, by_vertex, peak, schedule.tasks, workers, placed)
+def _stats(ready: ReadyToRun, seconds: float, peak: int, workers: int, placed: int) -> Stats:
+    program, schedule = ready.program, ready.schedule
+    return Stats(
+        seconds,
+        schedule.flops,
+        program.moved,
+        program.bytes_by_vertex,
+        peak,
+        schedule.tasks,
+        workers,
+        placed,
+    )
 
 
 def _gather(data: SharedArray) -> Array:

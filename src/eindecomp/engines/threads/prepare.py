@@ -15,6 +15,7 @@ from eindecomp.engines.threads.passes.cut_brief_programs_for_cores import (
     cut_brief_programs_for_cores,
 )
 from eindecomp.engines.threads.passes.merge_product_tiles import merge_product_tiles
+from eindecomp.engines.threads.passes.take_contractions_apart import take_contractions_apart
 from eindecomp.engines.threads.schedule import schedule
 from eindecomp.engines.threads.space import needed_space
 from eindecomp.engines.threads.tiled import tile_program
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 PASSES = (add_products_in_place, compute_tiny_vertices_whole, merge_product_tiles)
 """What sharing memory allows, applied in this order."""
-ALONE = (cut_brief_programs_for_cores, *PASSES)
+ALONE = (take_contractions_apart, cut_brief_programs_for_cores, *PASSES)
 """The same for what the calling thread is to do, if it is brief."""
 
 

@@ -207,6 +207,8 @@ class _Finder:
         """The jobs of a step; None if it takes more than machine code."""
         launches = [self._launch(call) for call in step.calls]
         if any(launch is None for launch in launches):
+            # It may be BLAS that is called from Python, in its turn.
+            self.uses_blas |= self._is_product(step.calls[0].vertex)
             return None
         found: list[RepeatedJob] = []
         for call, launch in zip(step.calls, launches, strict=True):
@@ -215,6 +217,13 @@ class _Finder:
                 self.scratch += launch.scratch
                 found.append(self._job(launch, call))
         return found
+
+    def _is_product(self, name: str) -> bool:
+        graph = self._schedule.graph
+        vertex = graph[name]
+        if isinstance(vertex.op, Fill):
+            return False
+        return library_of(np.ndarray).kernel(graph, vertex).is_product
 
     def _launch(self, call: KernelCall) -> LoopsCall | None:
         graph = self._schedule.graph

@@ -58,21 +58,8 @@ class Schedule:
         """About how long one core would take."""
         return sum(self.seconds_by_vertex.values())
 
-    @cached_property
-    def bytes_by_vertex(self) -> dict[str, int]:
-        """The bytes that move for each vertex."""
-        counts = Counter({name: 0 for name in self.graph.vertices if not self._is_leaf(name)})
-        for move in self.moves:
-            counts[move.vertex] += move.count
-        return dict(counts)
-
     def _is_leaf(self, name: str) -> bool:
         return isinstance(self.graph[name].op, Input | Fill)
-
-    @cached_property
-    def moved(self) -> int:
-        """All bytes that move."""
-        return sum(move.count for move in self.moves)
 
     @cached_property
     def tasks(self) -> int:

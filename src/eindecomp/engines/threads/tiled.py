@@ -174,12 +174,21 @@ def undivided(graph: Graph, tiled: TiledVertex) -> TiledVertex:
     """A vertex as one tile, however it was cut: memory is shared."""
     if len(tiled.tiles) == 1 and not tiled.is_partial:
         return tiled
-    vertex = graph[tiled.name]
+    return replace(tiled, tiles=(whole_tile(graph, tiled.name, owners(tiled)),), reductions=())
+
+
+def whole_tile(graph: Graph, name: str, devices: tuple[int, ...]) -> Tile:
+    """All of a vertex as a tile that belongs to these devices."""
+    vertex = graph[name]
     reads: tuple[Box | None, ...] = ()
     if is_planned(vertex):
         reads = tuple(
             None if dims is None else tuple((dim.start, dim.stop) for dim in dims)
             for dims in view_of(graph, vertex).reads
         )
-    devices = tuple(sorted(device for tile in tiled.tiles for device in tile.devices))
-    return replace(tiled, tiles=(Tile(whole_box(vertex.shape), reads, devices),), reductions=())
+    return Tile(whole_box(vertex.shape), reads, devices)
+
+
+def owners(tiled: TiledVertex) -> tuple[int, ...]:
+    """The devices that tiles of a vertex belong to."""
+    return tuple(sorted(device for tile in tiled.tiles for device in tile.devices))

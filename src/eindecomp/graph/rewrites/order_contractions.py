@@ -24,7 +24,7 @@ from eindecomp.lang.scalar import Arg, Call, Expr, Tuple, call, leaves, replace_
 from eindecomp.lang.scalar_types import type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.orders import Order, Step
@@ -72,6 +72,20 @@ def order_as(graph: Graph, orders: Mapping[str, Order]) -> tuple[Graph, dict[str
                 copy_vertex(vertex, ordered)
     end_like(graph, ordered)
     return ordered, made
+
+
+def take_apart(graph: Graph, names: Collection[str]) -> tuple[Graph, dict[str, list[str]]]:
+    """Make only these contractions binary, in the usual order; also what each has become."""
+    apart = empty_like(graph)
+    made: dict[str, list[str]] = {}
+    for vertex in graph.vertices.values():
+        chain = chain_of(vertex, graph) if vertex.name in names else None
+        if chain is None:
+            copy_vertex(vertex, apart)
+        else:
+            made[vertex.name] = _contract(vertex, chain, usual_steps(chain, graph), apart)
+    end_like(graph, apart)
+    return apart, made
 
 
 def usual_steps(chain: Chain, graph: Graph) -> list[Step]:
