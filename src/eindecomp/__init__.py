@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from eindecomp.api.compile import compile  # noqa: A004 - as `ed.compile`
     from eindecomp.api.einsum import einsum
     from eindecomp.api.run import run
+    from eindecomp.api.together import plan_together
     from eindecomp.engines.executable import Executable
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
@@ -80,6 +81,7 @@ __all__ = [
     "monoid",
     "parse",
     "plan",
+    "plan_together",
     "rewrite",
     "run",
     "solve",
@@ -96,6 +98,7 @@ _LATER = {
     "einsum": "api.einsum",
     "models": "models",
     "plan": "planner.make",
+    "plan_together": "api.together",
     "run": "api.run",
     "solve": "solve",
 }

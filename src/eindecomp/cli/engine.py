@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +19,9 @@ if TYPE_CHECKING:
 
 EngineName = Annotated[
     str,
-    typer.Option("--engine", metavar="NAME", help="the engine that runs the plan: threads, apart"),
+    typer.Option(
+        "--engine", metavar="NAME", help="the engine that runs the plan: threads, apart, spmd, ray"
+    ),
 ]
 EngineOptions = Annotated[
     list[str] | None,
@@ -29,8 +34,19 @@ EngineOptions = Annotated[
 
 
 def engine_from(name: str, texts: Sequence[str] | None) -> Engine:
-    """The engine of a name, with options as they are written on the command line."""
-    return find_engine(name, options_from(texts or ()))
+    """The engine of a name, with options as they are written on the command line.
+
+    Where a job has several ranks, all run the same command, and only the first says anything.
+    """
+    engine = find_engine(name, options_from(texts or ()))
+    if not is_first(engine):
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process lives
+    return engine
+
+
+def is_first(engine: Engine) -> bool:
+    """Whether this process is the one of its job that prints and writes files."""
+    return not getattr(engine, "rank", 0)
 
 
 def options_from(texts: Sequence[str]) -> dict[str, int | float | bool | str]:

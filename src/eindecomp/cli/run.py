@@ -16,9 +16,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from eindecomp.api.run import run as run_plan
+from eindecomp.api.together import plan_together
 from eindecomp.cli import request as ask
 from eindecomp.cli.arrays import given_arrays
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
 from eindecomp.cli.progress import interruptible
 from eindecomp.errors import InputError
 from eindecomp.graph.evaluate import evaluate
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.result import Result
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.plan import Plan
 
     Array = np.ndarray[Any, Any]
 
@@ -102,19 +104,31 @@ def run(
         tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
     )  # fmt: skip
     # A trace that cannot be written must not cost the outputs: it comes last.
-    with nullcontext() if trace is None else tracing(trace) as on_event:
+    traced = None if trace is None or not is_first(runner) else trace
+    with nullcontext() if traced is None else tracing(traced) as on_event:
         with interruptible("no outputs were written"):
-            found = ask.read(file)
-            plan = asked.plan_from(found, file)
-            # Against the graph as it was written, so that rewriting it is checked too.
-            written = plan.graph if isinstance(found, bytes) else found
+            written: list[Graph] = []
+
+            def make_plan() -> Plan:
+                found = ask.read(file)
+                plan = asked.plan_from(found, file)
+                # Against the graph as it was written, so that rewriting it is checked too.
+                written.append(plan.graph if isinstance(found, bytes) else found)
+                return plan
+
+            plan = plan_together(make_plan, runner)
             if random:
                 arrays = random_inputs(plan.graph, seed or 0)
             else:
                 arrays = given_arrays(plan.graph, inputs or ())
             result = run_plan(plan, arrays, runner, on_event=on_event)
-            worst = _errors(result, evaluate(written, arrays)) if check else {}
-        if output is not None:
+            for name in result:  # which all ranks of a job gather together
+                result[name]
+            is_speaking = is_first(runner)
+            worst = {}
+            if check and is_speaking:
+                worst = _errors(result, evaluate(written[0], arrays))
+        if output is not None and is_speaking:
             write_whole(output, lambda opened: write_npz(opened, result))
         if json:
             typer.echo(orjson.dumps(_record(result, worst)))

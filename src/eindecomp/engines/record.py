@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 class RunRecord:
     """The record of one run of a program, kept step by step; times begin when it is made."""
 
-    def __init__(self, program: Program, on_event: Listener | None) -> None:
+    def __init__(
+        self, program: Program, on_event: Listener | None, devices: int | None = None
+    ) -> None:
+        """`devices` are those that it is a record of, by default all."""
         self.program, self.on_event = program, on_event
         self.start = perf_counter()
         self.bytes_by_vertex = dict.fromkeys(program.bytes_by_vertex, 0)
         working = sum(isinstance(s, Compute | Generate | ReduceScatter) for s in program.steps)
-        self.tasks = working * program.devices
+        self.tasks = working * (program.devices if devices is None else devices)
         self.tell(RunStarted(self.tasks))
 
     def tell(self, event: Event) -> None:
@@ -40,13 +43,17 @@ class RunRecord:
             self.on_event(event)
 
     @contextmanager
-    def task(self, own: DeviceStep, device: int, worker: int = 0) -> Generator[None]:
+    def task(
+        self, own: DeviceStep, device: int, worker: int = 0, *, shown: bool = True
+    ) -> Generator[None]:
         """Report the start and end of a device's part of a step, if that computes anything.
+
+        A part that is not `shown` only gets a communication under way.
 
         What a kernel raises becomes a `RunError` that names the vertex, the tile and the device.
         """
         step, kind = own.step, kind_of(own.step)
-        if not isinstance(step, Compute | Generate | ReduceScatter):
+        if not shown or not isinstance(step, Compute | Generate | ReduceScatter):
             yield
             return
         name = self.program.buffers[step.into].tensor

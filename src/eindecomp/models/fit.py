@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
+from eindecomp.api.compile import engine_of
+from eindecomp.api.together import plan_together
 from eindecomp.errors import InputError, RunError
 from eindecomp.kernels.cores import cores
 from eindecomp.models.checkpoint import (
@@ -120,10 +122,11 @@ def fit(
     _check(graph, loss, path, config)
     at = _begin(graph, own, state, path if resume else None, config)
     config = at.config if config is None else config
-    made = plan
+    made, runner = plan, engine_of(engine, options)
     if made is None:
-        made = make_plan(graph, cores() if devices is None else devices, tie=own)
-    with compile_plan(made, engine, **(options or {})) as executable:
+        count = devices or getattr(runner, "devices", None) or cores()
+        made = plan_together(lambda: make_plan(graph, count, tie=own), runner)
+    with compile_plan(made, runner) as executable:
         loop = Loop(graph, executable, own, lr, loss, at.state, at.losses)
         saved = at.step
         with _showing(progress, at.step, steps) as show:

@@ -13,6 +13,7 @@ import numpy as np
 
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.result import Result, Stats
+from eindecomp.engines.spare import Spare
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.threads.alone import is_for_one, run_alone
 from eindecomp.engines.threads.estimate import BRIEF
@@ -23,7 +24,6 @@ from eindecomp.engines.threads.prepare import ALONE, PASSES, prepared
 from eindecomp.engines.threads.repeat import repeated
 from eindecomp.engines.threads.report import RunReport
 from eindecomp.engines.threads.space import check_space, largest_load
-from eindecomp.engines.threads.spare import Spare
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
 from eindecomp.kernels.cores import cores

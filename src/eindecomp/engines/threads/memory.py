@@ -21,7 +21,7 @@ from eindecomp.errors import EinDecompError, InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from eindecomp.engines.threads.spare import Spare
+    from eindecomp.engines.spare import Spare
     from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from eindecomp.api.together import plan_together
 from eindecomp.errors import InputError, quote
 from eindecomp.models.llama.cache import Cache
 from eindecomp.models.llama.config import Config
@@ -165,7 +166,9 @@ class Llama:
             start = perf_counter()
             graph = self._graph(kind, batch, tokens, room)
             strategy = ["h"] if kind == "store" else self.strategy
-            self._plans[key] = make_plan(graph, self.devices, strategy=strategy)
+            self._plans[key] = plan_together(
+                lambda: make_plan(graph, self.devices, strategy=strategy), self._placed.engine
+            )
             self.counts.planning_seconds += perf_counter() - start
             self.counts.plans += 1
         return self._plans[key]

@@ -27,7 +27,7 @@ class PlacedWeights:
         engine: str | Engine,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._engine = engine_of(engine, options)
+        self.engine = engine_of(engine, options)
         self._latest: Mapping[str, Any] = weights
         self._tensors: dict[tuple[object, ...], Tensor] = {}
         self._executables: dict[int, tuple[Executable, Mapping[str, Tensor]]] = {}
@@ -46,7 +46,7 @@ class PlacedWeights:
         if self._closed:
             raise InputError("this model was closed")
         if id(plan) not in self._executables:
-            executable = compile_plan(plan, self._engine)
+            executable = compile_plan(plan, self.engine)
             self._executables[id(plan)] = executable, self._place(executable)
         return self._executables[id(plan)]
 

@@ -1,0 +1,43 @@
+"""`plan_together`: one plan for all ranks of a job, made by one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.api.compile import engine_of
+from eindecomp.errors import EinDecompError, PlanError
+from eindecomp.store.plan_file import from_json, to_json
+
+if TYPE_CHECKING:
+    from eindecomp.engines.engine import Engine
+    from eindecomp.planner.plan import Plan
+
+_FAILED = b"failed: "
+
+
+def plan_together(make: Callable[[], Plan], engine: str | Engine = "spmd", **options: Any) -> Plan:
+    """The plan that `make` makes, the same on all ranks of an engine that has several.
+
+    Searches that a time limit ends may end otherwise in every process, and ranks with different
+    plans refuse to start. So rank 0 makes it and the others read it; an engine that runs in one
+    process makes it there.
+    """
+    runner: Any = engine_of(engine, options)
+    share: Callable[[bytes | None], bytes] | None = getattr(runner, "share_bytes", None)
+    if share is None:
+        return make()
+    if runner.rank:
+        text = share(None)
+        if text.startswith(_FAILED):
+            raise PlanError(f"rank 0 made no plan: {text[len(_FAILED) :].decode()}")
+        return from_json(text)
+    try:
+        plan = make()
+        text = to_json(plan)
+    except BaseException as error:
+        why = str(error) if isinstance(error, EinDecompError) else repr(error)
+        share(_FAILED + why.encode())
+        raise
+    share(text)
+    return plan

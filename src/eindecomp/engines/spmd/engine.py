@@ -1,0 +1,326 @@
+"""`SpmdEngine`: every rank of a job runs its own row of the program, over MPI or torch.distributed.
+
+All ranks make the same calls in the same order: they prepare, place, run and gather together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.engines.blocks import block_of
+from eindecomp.engines.placing import placing_bytes
+from eindecomp.engines.record import RunRecord
+from eindecomp.engines.result import Result, Stats
+from eindecomp.engines.spare import Spare
+from eindecomp.engines.spmd.agreement import check_same_plan
+from eindecomp.engines.spmd.bound_row import bind_row
+from eindecomp.engines.spmd.exchange import BlockExchange, blocks_of
+from eindecomp.engines.spmd.rank_memory import RankMemory
+from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.watch import NOWHERE, watch_of
+from eindecomp.engines.tensor import Tensor
+from eindecomp.errors import EinDecompError, InputError, RunError
+from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
+from eindecomp.kernels.library import library_of
+from eindecomp.tra.boxes import shape_of, show_box, within
+from eindecomp.tra.program.exchange import moves
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+    kind_of,
+)
+from eindecomp.tra.program.tiling import Tiling, uncut
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.engines.engine import Listener
+    from eindecomp.engines.spmd.bound_row import BoundStep, Do
+    from eindecomp.engines.spmd.transport import Transport
+    from eindecomp.planner.plan import Plan
+    from eindecomp.tra.boxes import Box
+    from eindecomp.tra.program.overlap import Action
+    from eindecomp.tra.program.program import Program
+
+    Array = np.ndarray[Any, Any]
+    RankBlocks = dict[Tiling, Array]
+    """For each layout of a tensor this rank's block of it."""
+
+NAME = "spmd"
+_WORKING = (Compute, Generate, ReduceScatter)
+
+
+class SpmdEngine:
+    """Runs plans on the ranks of a job, one device each.
+
+    `transport` is `mpi` or `torch`, by default the one whose launcher started the job. With
+    `overlap` communication begins as soon as its source is there; without, when its turn comes.
+    Who waits for a rank that does nothing for `timeout` seconds ends the job.
+    """
+
+    name = NAME
+
+    def __init__(
+        self, transport: str = "auto", overlap: bool = True, timeout: float = 20.0
+    ) -> None:
+        if not isinstance(overlap, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"overlap must be true or false, not {overlap!r}")
+        self.overlap, self.timeout = overlap, _seconds(timeout)
+        self.transport = connect(transport)
+
+    @property
+    def rank(self) -> int:
+        """Which rank this process is."""
+        return self.transport.rank
+
+    @property
+    def devices(self) -> int:
+        """How many devices there are: one for each rank."""
+        return self.transport.size
+
+    def share_bytes(self, own: bytes | None) -> bytes:
+        """What rank 0 has to say to all; the others give nothing."""
+        return self.transport.share_bytes(own)
+
+    def prepare(self, plan: Plan) -> SpmdProgram:
+        """Make a plan ready to run; all ranks do so together."""
+        return SpmdProgram(program_of(plan), self.transport, self.overlap, self.timeout)
+
+
+class SpmdProgram:
+    """A rank's row of a program, made ready."""
+
+    def __init__(
+        self, program: Program, transport: Transport, overlap: bool, timeout: float
+    ) -> None:
+        self.program, self.transport = program, transport
+        self._watch = watch_of(transport, timeout)
+        check_same_plan(program, transport, f"overlap {overlap}")
+        self.rank = transport.rank
+        self.row = program.on(self.rank)
+        self._library = library_of("numpy")
+        self._spare = Spare()
+        bound = bind_row(program, self.row, transport, self._library, self._load)
+        self._calls = _calls(overlapped(program) if overlap else None, bound)
+
+    # Inputs
+
+    def place(self, name: str, given: Any) -> Tensor:
+        """Keep this rank's blocks of an input; a tensor that lies otherwise is brought there."""
+        wanted = self.program.layouts_of(name)
+        blocks = {tiling: self._block(given, tiling) for tiling in wanted}
+        return self._tensor(name, blocks)
+
+    def _block(self, given: Any, wanted: Tiling) -> Array:
+        box = wanted.box(self.program.mesh, self.rank)
+        if not isinstance(given, Tensor):
+            return block_of(given, box)
+        if given.mesh != self.program.mesh:
+            return block_of(given.numpy(), box)
+        held: RankBlocks = given.held()
+        return held[wanted] if wanted in held else self._rearranged(held, wanted, given.dtype)
+
+    def _rearranged(self, held: RankBlocks, wanted: Tiling, dtype: Any) -> Array:
+        """This rank's block of a layout, from blocks of another one."""
+        mesh, rank = self.program.mesh, self.rank
+        tiling, block = next(iter(held.items()))
+        here, box = tiling.box(mesh, rank), wanted.box(mesh, rank)
+        moved = moves(mesh, tiling, wanted, rank)
+        sends = {each.peer: each.box for each in moved.sends}
+        receives = {each.peer: each.box for each in moved.receives}
+        peers = tuple(sorted({*sends, *receives}))
+        exchange = BlockExchange(
+            None,
+            peers,
+            blocks_of([sends.get(peer) for peer in peers], here),
+            blocks_of([receives.get(peer) for peer in peers], box),
+            tuple((within(each.box, here), within(each.box, box)) for each in moved.kept),
+            len(self.program.steps),
+        )
+        found = np.empty(shape_of(box), dtype)
+        exchange.start(self.transport, block, found, self._library.copy).finish()
+        return found
+
+    def _load(self, memory: RankMemory, into: int, box: Box) -> None:
+        buffer = self.program.buffers[into]
+        given = memory.inputs[buffer.tensor]
+        if not isinstance(given, Tensor):
+            block = _in_one_piece(given, box) if type(given) is np.ndarray else block_of(given, box)
+        else:
+            block = self._block(given, buffer.tiling)
+        memory.held[into] = (block,)
+        memory.grow(block.nbytes)
+
+    # Running
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        donated: Collection[str],
+        on_event: Listener | None,
+    ) -> Result:
+        """Carry out this rank's row."""
+        del donated  # blocks are let go of with their tensors
+        start = perf_counter()
+        program = self.program
+        placed = sum(placing_bytes(program, name, given) for name, given in inputs.items())
+        memory = RankMemory(
+            inputs,
+            scalars,
+            [None] * len(program.buffers),
+            self._spare,
+            [*scalars.values()],
+            received=[0] * len(program.steps),
+        )
+        record = None if on_event is None else RunRecord(program, on_event, devices=1)
+        watch = self._watch
+        watch.run, watch.describe = watch.run + 1, self._in_words
+        step = NOWHERE
+        try:
+            with one_thread_each(), np.errstate(all="ignore"):
+                for step, do, waits in self._calls:
+                    watch.step, watch.waits = step, waits
+                    if record is None:
+                        do(memory)
+                    else:
+                        self._do_and_tell(record, memory, step, do, waits)
+                watch.step, watch.waits = len(program.steps), True
+                stats = self._stats(memory, perf_counter() - start, placed)
+        except BaseException as error:
+            named = self._named(error, step)
+            watch.failed(str(named))
+            if isinstance(error, Exception) and named is not error:
+                raise named from error
+            raise
+        finally:
+            watch.step, watch.waits = NOWHERE, False
+        return Result({v.name: self._output(v.name, memory) for v in program.graph.outputs}, stats)
+
+    def _do_and_tell(
+        self, record: RunRecord, memory: RankMemory, step: int, do: Do, ends: bool
+    ) -> None:
+        own, before = self.row.steps[step], memory.received[step]
+        with record.task(own, self.rank, shown=ends or not isinstance(own.step, ReduceScatter)):
+            do(memory)
+        record.moved(own.step, memory.received[step] - before)
+
+    def _named(self, error: BaseException, step: int) -> BaseException:
+        """What went wrong in a step, with its vertex, tile and rank."""
+        if step == NOWHERE or isinstance(error, RunError):
+            return error
+        own = self.row.steps[step]
+        ours = isinstance(error, EinDecompError)
+        why = str(error) if ours else f"{type(error).__name__}: {error}"
+        where = f"{self._in_words(step)}, tile {show_box(own.box)} on rank {self.rank}"
+        gone = self.transport.lost()
+        if gone:
+            why += f"; rank {', '.join(map(str, gone))} is gone"
+        return RunError(f"{where}, step {step}: {why}")
+
+    def _in_words(self, step: int) -> str:
+        """A step as messages name it."""
+        if not 0 <= step < len(self.program.steps):
+            return "what all ranks took"
+        each = self.program.steps[step]
+        match each:
+            case Compute() | ReduceScatter() | AllGather():
+                return f"{kind_of(each)} of {self.program.graph[each.vertex]}"
+            case Move():
+                source = self.program.buffers[each.source].tensor
+                return f"{each.pattern} of {source} for {self.program.graph[each.vertex]}"
+            case Free():
+                return f"free of {self.program.buffers[each.buffer].tensor}"
+            case Load() | Generate():
+                return f"{kind_of(each)} of {self.program.buffers[each.into].tensor}"
+
+    def _output(self, name: str, memory: RankMemory) -> Tensor:
+        number = self.program.outputs.get(name)
+        if number is not None:
+            return self._tensor(name, {self.program.buffers[number].tiling: memory.array(number)})
+        given = memory.inputs[name]
+        if isinstance(given, Tensor):  # what is made of it outlives it
+            return replace(given, name=name)
+        whole = Tiling(uncut(self.program.graph[name].shape))
+        box = whole.box(self.program.mesh, self.rank)
+        return self._tensor(name, {whole: block_of(given, box)})
+
+    def _tensor(self, name: str, blocks: RankBlocks) -> Tensor:
+        vertex, mesh = self.program.graph[name], self.program.mesh
+        gather = partial(self._gathered, vertex.shape, vertex.dtype)
+        return Tensor(name, vertex.shape, vertex.dtype, NAME, mesh, tuple(blocks), blocks, gather)
+
+    def _gathered(self, shape: tuple[int, ...], dtype: Any, blocks: RankBlocks) -> Array:
+        """All of a tensor, on every rank; all ask for it together."""
+        self._watch.waits = True
+        try:
+            return self._rearranged(blocks, Tiling(uncut(shape)), dtype)
+        finally:
+            self._watch.waits = False
+
+    def _stats(self, memory: RankMemory, seconds: float, placed: int) -> Stats:
+        """What all ranks took together; each of them takes part."""
+        program = self.program
+        names = [*program.bytes_by_vertex]
+        places = {name: k for k, name in enumerate(names)}
+        counts = np.zeros(len(names), np.int64)
+        for step, count in zip(program.steps, memory.received, strict=True):
+            if count:
+                counts[places[step.vertex]] += count  # pyright: ignore[reportAttributeAccessIssue]
+        total = self.transport.total(counts).tolist()
+        most = self.transport.most(np.array([memory.peak, round(1e9 * seconds)])).tolist()
+        return Stats(
+            most[1] / 1e9,
+            program.operations,
+            sum(total),
+            dict(zip(names, total, strict=True)),
+            most[0],
+            program.devices * sum(isinstance(step, _WORKING) for step in program.steps),
+            program.devices,
+            placed,
+        )
+
+    def close(self) -> None:
+        """Let go of the arrays that are kept for the next run."""
+        self._spare = Spare()
+
+
+def _in_one_piece(array: Array, box: Box) -> Array:
+    """A block of the caller's memory, where it lies if that is in one piece.
+
+    Kernels round alike on all engines only where arrays lie alike.
+    """
+    return np.asarray(array[tuple(slice(low, high) for low, high in box)], order="C")
+
+
+def _calls(
+    actions: Sequence[Action] | None, bound: Sequence[BoundStep]
+) -> list[tuple[int, Do, bool]]:
+    """What is done in which step, and whether others may have to be waited for."""
+    found: list[tuple[int, Do, bool]] = []
+    for action in map(Whole, range(len(bound))) if actions is None else actions:
+        step = bound[action.step]
+        if not isinstance(action, End):
+            found.append((action.step, step.begin, False))
+        if not isinstance(action, Begin) and step.end is not None:
+            found.append((action.step, step.end, True))
+    return found
+
+
+def _seconds(given: object) -> float:
+    if isinstance(given, int | float) and not isinstance(given, bool) and given > 0:
+        return float(given)
+    raise InputError(f"timeout is a number of seconds above 0, not {given!r}")

@@ -1,0 +1,175 @@
+"""Ranks over MPI, through mpi4py: `mpirun -n 8 python script.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from eindecomp.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.engines.spmd.transport import Part, Span
+
+    Array = np.ndarray[Any, Any]
+
+_UNITS = {1: MPI.BYTE, 2: MPI.INT16_T, 4: MPI.INT32_T, 8: MPI.INT64_T}
+"""What is counted: MPI's counts are of 32 bits, which reaches further in words than in bytes."""
+_WATCH = 1
+"""The tag of what watching threads tell each other."""
+
+
+class MpiTransport:
+    """All processes of an MPI job."""
+
+    name = "mpi"
+
+    def __init__(self) -> None:
+        if not MPI.Is_initialized() or MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            raise InputError("engine 'spmd' needs an MPI that several threads may call")
+        self._world = MPI.COMM_WORLD.Dup()
+        self._watchers = MPI.COMM_WORLD.Dup()
+        self._groups: dict[tuple[tuple[int, ...], ...], MpiGroup] = {}
+        self._posted: dict[int, MPI.Request] = {}
+
+    @property
+    def rank(self) -> int:
+        """Which rank this process is."""
+        return self._world.rank
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return self._world.size
+
+    def group(self, groups: Sequence[tuple[int, ...]]) -> MpiGroup:
+        """This rank's group; communicators are made once."""
+        key = tuple(groups)
+        if key not in self._groups:
+            [(color, ranks)] = [each for each in enumerate(groups) if self.rank in each[1]]
+            self._groups[key] = MpiGroup(self._world.Split(color, self.rank), ranks)
+        return self._groups[key]
+
+    def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Requests:
+        """Flat arrays from rank to rank; receives are posted first."""
+        coming = [self._world.Irecv(_all_of(array), peer, tag) for peer, array in receives]
+        going = [self._world.Isend(_all_of(array), peer, tag) for peer, array in sends]
+        return Requests([*coming, *going])
+
+    def gather_bytes(self, own: bytes) -> list[bytes]:
+        """What every rank has to say, by rank."""
+        sizes = np.zeros(self.size, np.int64)
+        self._world.Allgather(np.array([len(own)]), sizes)
+        into = np.empty(int(sizes.sum()), np.uint8)
+        self._world.Allgatherv(
+            np.frombuffer(own, np.uint8), [into, sizes.tolist(), _starts(sizes.tolist()), MPI.BYTE]
+        )
+        ends = np.cumsum(sizes)
+        return [bytes(into[end - n : end]) for n, end in zip(sizes, ends, strict=True)]
+
+    def share_bytes(self, own: bytes | None) -> bytes:
+        """What rank 0 has to say."""
+        size = np.array([len(own or b"")])
+        self._world.Bcast(size)
+        text = np.empty(int(size[0]), np.uint8)
+        if own is not None:
+            text[:] = np.frombuffer(own, np.uint8)
+        self._world.Bcast([text, MPI.BYTE])
+        return text.tobytes()
+
+    def total(self, counts: Array) -> Array:
+        """The sum over all ranks of integers."""
+        found = np.empty_like(counts)
+        self._world.Allreduce(counts, found, MPI.SUM)
+        return found
+
+    def most(self, counts: Array) -> Array:
+        """The largest of all ranks, element by element, of integers."""
+        found = np.empty_like(counts)
+        self._world.Allreduce(counts, found, MPI.MAX)
+        return found
+
+    def post(self, state: bytes) -> None:
+        """Tell all others; one that has not taken what it was told before is left alone."""
+        for peer in range(self.size):
+            before = self._posted.get(peer)
+            if peer != self.rank and (before is None or before.Test()):
+                own = np.frombuffer(state, np.uint8).copy()
+                self._posted[peer] = self._watchers.Isend([own, MPI.BYTE], peer, _WATCH)
+
+    def heard(self) -> dict[int, bytes]:
+        """What ranks have told since this was asked last, the latest of each."""
+        found: dict[int, bytes] = {}
+        status = MPI.Status()
+        while self._watchers.Iprobe(MPI.ANY_SOURCE, _WATCH, status):
+            peer = status.Get_source()
+            state = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+            self._watchers.Recv([state, MPI.BYTE], peer, _WATCH)
+            found[peer] = state.tobytes()
+        return found
+
+    def lost(self) -> list[int]:
+        """None that would be known here: mpirun ends the job of a rank that has died."""
+        return []
+
+    def abort(self) -> None:
+        """End all processes of the job."""
+        MPI.COMM_WORLD.Abort(1)
+
+
+class MpiGroup:
+    """A communicator."""
+
+    def __init__(self, comm: MPI.Comm, ranks: tuple[int, ...]) -> None:
+        assert isinstance(comm, MPI.Intracomm)  # noqa: S101
+        self._comm, self.ranks = comm, ranks
+
+    def all_gather(self, own: Array | None, into: Array, counts: Sequence[int]) -> Requests:
+        """Every member's elements one after another into a flat array."""
+        unit = _UNITS[into.itemsize]
+        given = MPI.IN_PLACE if own is None else [own, own.size, unit]
+        into_spec = [into, list(counts), _starts(counts), unit]
+        return Requests([self._comm.Iallgatherv(given, into_spec)])
+
+    def all_to_all(
+        self, out: Array, out_spans: Sequence[Span], into: Array, into_spans: Sequence[Span]
+    ) -> Requests:
+        """To each member the span of `out` that is its own, from each into that of `into`."""
+        unit = _UNITS[out.itemsize]
+        return Requests(
+            [
+                self._comm.Ialltoallv(
+                    [out, [n for _, n in out_spans], [at for at, _ in out_spans], unit],
+                    [into, [n for _, n in into_spans], [at for at, _ in into_spans], unit],
+                )
+            ]
+        )
+
+
+class Requests:
+    """Requests of MPI, and with them the arrays that they read and write."""
+
+    __slots__ = ("_requests",)
+
+    def __init__(self, requests: list[MPI.Request]) -> None:
+        self._requests = requests
+
+    def wait(self) -> None:
+        """Wait for all of them."""
+        MPI.Request.Waitall(self._requests)
+
+
+def _starts(counts: Sequence[int]) -> list[int]:
+    found: list[int] = []
+    start = 0
+    for count in counts:
+        found.append(start)
+        start += count
+    return found
+
+
+def _all_of(array: Array) -> list[Any]:
+    return [array, array.size, _UNITS[array.itemsize]]

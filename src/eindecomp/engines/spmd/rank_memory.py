@@ -1,0 +1,74 @@
+"""The arrays of one rank during a run: made when they are written, kept for the next run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.engines.spare import Spare
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from eindecomp.engines.spmd.exchange import Started
+    from eindecomp.lang.dtypes import DType
+
+    Array = np.ndarray[Any, Any]
+    Arrays = tuple[Array, ...]
+
+
+@dataclass(slots=True)
+class RankMemory:
+    """What a rank holds of each buffer, and what it has under way."""
+
+    inputs: Mapping[str, Any]
+    scalars: Mapping[str, Any]
+    held: list[Arrays | None]
+    spare: Spare
+    values: Sequence[object] = ()
+    """The values of run-time scalars, in the graph's order."""
+    started: dict[int, list[Started]] = field(default_factory=dict[int, "list[Started]"])
+    """By step, what is to be waited for."""
+    parts: dict[int, Sequence[Array]] = field(default_factory=dict[int, "Sequence[Array]"])
+    """By step, where partial results of others come to."""
+    received: list[int] = field(default_factory=list[int])
+    """By step, how many bytes have come."""
+    placed: int = 0
+    """Bytes that came to bring given tensors into the wanted layouts."""
+    bytes_held: int = 0
+    peak: int = 0
+
+    def make(self, buffer: int, shapes: Sequence[tuple[tuple[int, ...], DType]]) -> Arrays:
+        """New arrays for a buffer, with anything in them."""
+        made = tuple(self.spare.make(shape, dtype) for shape, dtype in shapes)
+        self.held[buffer] = made
+        self.grow(sum(array.nbytes for array in made))
+        return made
+
+    def grow(self, count: int) -> None:
+        """Note that so many bytes more are held."""
+        self.bytes_held += count
+        self.peak = max(self.peak, self.bytes_held)
+
+    def drop(self, buffer: int, owned: int) -> None:
+        """Let go of a buffer."""
+        arrays = self.held[buffer]
+        self.held[buffer] = None
+        self.bytes_held -= owned
+        if owned and arrays is not None:
+            for array in arrays:
+                self.spare.give(array)
+
+    def array(self, buffer: int) -> Array:
+        """What is held of a tensor."""
+        arrays = self.held[buffer]
+        assert arrays is not None  # noqa: S101 - the program frees nothing that is read
+        return arrays[0]
+
+    def arrays(self, buffer: int) -> Arrays:
+        """What is held of a buffer."""
+        arrays = self.held[buffer]
+        assert arrays is not None  # noqa: S101
+        return arrays

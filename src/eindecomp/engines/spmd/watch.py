@@ -1,0 +1,237 @@
+"""A thread in every rank that tells the others how it is, and ends a job that cannot go on.
+
+Ranks that wait for one that is dead, stopped or stuck would wait for ever, deep inside the
+transport. So each tells the others twice a second at which step it is, how much processor time it
+has used, and whether it waits. A rank that waits ends the whole job, with a message, if
+
+- it has heard nothing of another rank for `timeout` seconds: it is dead or was stopped;
+- another rank has failed, or has ended its program;
+- another rank has for `timeout` seconds neither gone on nor computed anything;
+- all ranks have been waiting for `timeout` seconds: they are not at the same place.
+
+A rank that computes may take as long as it likes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic, process_time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from eindecomp.engines.spmd.transport import Transport
+
+_TICK = 0.5  # seconds between two messages
+_IDLE = 0.05  # of the time, what a process uses that does nothing but watch
+_LONGEST = 600  # characters of what a failed rank has to say
+NOWHERE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RankState:
+    """What a rank tells of itself."""
+
+    run: int
+    step: int
+    """At which it is; `NOWHERE` outside of a run."""
+    waits: bool
+    processor: float
+    """Seconds of processor time so far."""
+    ended: bool = False
+    failed: str = ""
+
+    def to_bytes(self) -> bytes:
+        """A text that `state_of` reads."""
+        fields = [self.run, self.step, self.waits, self.processor, self.ended, self.failed]
+        return json.dumps(fields).encode()
+
+    @property
+    def place(self) -> tuple[int, int, bool]:
+        """Where it is."""
+        return self.run, self.step, self.waits
+
+
+def state_of(text: bytes) -> RankState:
+    """The state that a rank has told."""
+    run, step, waits, processor, ended, failed = json.loads(text)
+    return RankState(int(run), int(step), bool(waits), float(processor), bool(ended), str(failed))
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was heard of a rank: its state, when, and since when it is at one place and idle."""
+
+    state: RankState
+    heard: float
+    since: float
+    processor: float
+    """Its processor time then."""
+
+    def update(self, state: RankState, now: float) -> None:
+        """Note what it tells now."""
+        busy = state.processor - self.processor > _IDLE * (now - self.since) + _IDLE
+        if state.place != self.state.place or (busy and not state.waits):
+            self.since, self.processor = now, state.processor
+        self.state, self.heard = state, now
+
+
+def verdict(
+    own: int, seen: Mapping[int, Seen], waits_since: float, now: float, timeout: float
+) -> tuple[int, str] | None:
+    """Which rank keeps this one waiting in vain and why; None if there is hope.
+
+    `seen` are the other ranks, and `waits_since` is when this one began to wait.
+    """
+    for rank, other in seen.items():
+        if other.state.failed:
+            return rank, f"has failed: {other.state.failed}"
+    for rank, other in seen.items():
+        if other.state.ended and now - waits_since > 2 * _TICK:
+            return rank, "has ended its program"
+        silent = now - other.heard
+        if silent > timeout:
+            return rank, f"is dead or was stopped: nothing was heard of it for {silent:.0f} s"
+        still = min(now - other.since, now - waits_since)
+        if still > timeout and not other.state.waits:
+            return rank, f"is stuck: it has neither gone on nor computed anything for {still:.0f} s"
+    if now - waits_since > timeout and all(
+        other.state.waits and now - other.since > timeout for other in seen.values()
+    ):
+        rank = next(iter(seen), own)
+        return rank, "waits, too, at another place: ranks do not run the same program"
+    return None
+
+
+class Watch:
+    """The watching thread of a process, and what it knows of the main one."""
+
+    def __init__(self, transport: Transport, timeout: float) -> None:
+        self.timeout = timeout
+        self.run = 0
+        self.step = NOWHERE
+        self.waits = False
+        self.describe: Callable[[int], str] = str
+        """A step in words."""
+        self._transport = transport
+        self._failed = ""
+        self._ended = False
+        now = monotonic()
+        nothing = RankState(0, NOWHERE, False, 0.0)
+        self._seen = {
+            rank: Seen(nothing, now, now, 0.0)
+            for rank in range(transport.size)
+            if rank != transport.rank
+        }
+        self._waits_since = now
+        self._place = (0, NOWHERE, False)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="eindecomp-watch", daemon=True)
+        if self._seen:
+            self._thread.start()
+            atexit.register(self.end)
+
+    def failed(self, message: str) -> None:
+        """Tell the others that this rank cannot go on."""
+        self._failed = message[:_LONGEST]
+
+    def end(self) -> None:
+        """Tell the others that the program has come to its end, and watch no more."""
+        self._ended = True
+        self._stop.set()
+        self._thread.join(4 * _TICK)
+
+    def state(self) -> RankState:
+        """What this rank has to tell."""
+        return RankState(self.run, self.step, self.waits, process_time(), self._ended, self._failed)
+
+    def _watch(self) -> None:
+        try:
+            while not self._stop.wait(_TICK):
+                self._look()
+            self._transport.post(self.state().to_bytes())
+        except Exception as error:
+            if not self._stop.is_set():
+                self._end_job(f"lost the ranks that it watches: {type(error).__name__}: {error}")
+
+    def _look(self) -> None:
+        now, state = monotonic(), self.state()
+        self._transport.post(state.to_bytes())
+        for rank, text in self._transport.heard().items():
+            self._seen[rank].update(state_of(text), now)
+        if state.place != self._place:
+            self._place, self._waits_since = state.place, now
+        if not state.waits:
+            return
+        found = verdict(self._transport.rank, self._seen, self._waits_since, now, self.timeout)
+        if found is not None and self.waits and self.step == state.step:
+            rank, why = found
+            at = self._seen[rank].state if rank in self._seen else state
+            self._end_job(
+                f"waits in {self._in_words(state)} for rank {rank}, which {why}; "
+                f"rank {rank} was last {self._at(at)}"
+            )
+
+    def told_to_end(self) -> None:
+        """Say where this rank was when it was told to end, and end."""
+        state = self.state()
+        doing = "waited" if state.waits else "was"
+        self._say(f"was told to end while it {doing} {self._at(state)}")
+        os._exit(128 + signal.SIGTERM)
+
+    def _in_words(self, state: RankState) -> str:
+        return f"step {state.step} of run {state.run} ({self.describe(state.step)})"
+
+    def _at(self, state: RankState) -> str:
+        return "outside of any run" if state.step == NOWHERE else f"in {self._in_words(state)}"
+
+    def _end_job(self, message: str) -> None:
+        self._say(f"{message}. The job ends")
+        self._transport.abort()
+
+    def _say(self, message: str) -> None:
+        with suppress(OSError):
+            os.write(2, f"eindecomp: rank {self._transport.rank} {message}.\n".encode())
+
+
+_WATCHES: dict[str, Watch] = {}
+
+
+def watch_of(transport: Transport, timeout: float) -> Watch:
+    """The watch of this process, made when it is first asked for."""
+    if transport.name not in _WATCHES:
+        _WATCHES[transport.name] = Watch(transport, timeout)
+        _tell_where_it_was(_WATCHES[transport.name])
+    found = _WATCHES[transport.name]
+    found.timeout = timeout
+    return found
+
+
+def _tell_where_it_was(watch: Watch) -> None:
+    """Let a launcher's signal to end, as when another rank has died, be answered with a word."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, _do_nothing)
+
+    def tell() -> None:
+        while byte := os.read(reading, 1):
+            if byte[0] == signal.SIGTERM:
+                watch.told_to_end()
+
+    threading.Thread(target=tell, name="eindecomp-signals", daemon=True).start()
+
+
+def _do_nothing(number: int, frame: Any) -> None:
+    del number, frame
