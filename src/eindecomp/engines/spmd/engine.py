@@ -80,6 +80,7 @@ class SpmdEngine:
             raise InputError(f"overlap must be true or false, not {overlap!r}")
         self.overlap, self.timeout = overlap, _seconds(timeout)
         self.transport = connect(transport)
+        self._watch = watch_of(self.transport, self.timeout)
 
     @property
     def rank(self) -> int:
@@ -93,7 +94,8 @@ class SpmdEngine:
 
     def share_bytes(self, own: bytes | None) -> bytes:
         """What rank 0 has to say to all; the others give nothing."""
-        return self.transport.share_bytes(own)
+        with self._watch.waiting("what rank 0 shares with all"):
+            return self.transport.share_bytes(own)
 
     def prepare(self, plan: Plan) -> SpmdProgram:
         """Make a plan ready to run; all ranks do so together."""
@@ -108,12 +110,14 @@ class SpmdProgram:
     ) -> None:
         self.program, self.transport = program, transport
         self._watch = watch_of(transport, timeout)
-        check_same_plan(program, transport, f"overlap {overlap}")
+        with self._watch.waiting("the comparison of all ranks' plans"):
+            check_same_plan(program, transport, f"overlap {overlap}")
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._library = library_of("numpy")
         self._spare = Spare()
-        bound = bind_row(program, self.row, transport, self._library, self._load)
+        with self._watch.waiting("the making of groups"):
+            bound = bind_row(program, self.row, transport, self._library, self._load)
         self._calls = _calls(overlapped(program) if overlap else None, bound)
 
     # Inputs
@@ -121,7 +125,8 @@ class SpmdProgram:
     def place(self, name: str, given: Any) -> Tensor:
         """Keep this rank's blocks of an input; a tensor that lies otherwise is brought there."""
         wanted = self.program.layouts_of(name)
-        blocks = {tiling: self._block(given, tiling) for tiling in wanted}
+        with self._watch.waiting(f"the placing of {name}"):
+            blocks = {tiling: self._block(given, tiling) for tiling in wanted}
         return self._tensor(name, blocks)
 
     def _block(self, given: Any, wanted: Tiling) -> Array:
@@ -265,11 +270,8 @@ class SpmdProgram:
 
     def _gathered(self, shape: tuple[int, ...], dtype: Any, blocks: RankBlocks) -> Array:
         """All of a tensor, on every rank; all ask for it together."""
-        self._watch.waits = True
-        try:
+        with self._watch.waiting("the gathering of an output"):
             return self._rearranged(blocks, Tiling(uncut(shape)), dtype)
-        finally:
-            self._watch.waits = False
 
     def _stats(self, memory: RankMemory, seconds: float, placed: int) -> Stats:
         """What all ranks took together; each of them takes part."""

@@ -19,13 +19,13 @@ import json
 import os
 import signal
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic, process_time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from eindecomp.engines.spmd.transport import Transport
 
@@ -120,6 +120,8 @@ class Watch:
         self.waits = False
         self.describe: Callable[[int], str] = str
         """A step in words."""
+        self.doing = ""
+        """What it waits for outside of any run."""
         self._transport = transport
         self._failed = ""
         self._ended = False
@@ -137,6 +139,16 @@ class Watch:
         if self._seen:
             self._thread.start()
             atexit.register(self.end)
+
+    @contextmanager
+    def waiting(self, doing: str) -> Generator[None]:
+        """Wait for others outside of a run."""
+        before = self.waits, self.doing
+        self.doing, self.waits = doing, True
+        try:
+            yield
+        finally:
+            self.waits, self.doing = before
 
     def failed(self, message: str) -> None:
         """Tell the others that this rank cannot go on."""
@@ -187,6 +199,8 @@ class Watch:
         os._exit(128 + signal.SIGTERM)
 
     def _in_words(self, state: RankState) -> str:
+        if state.step == NOWHERE:
+            return self.doing or "what comes between runs"
         return f"step {state.step} of run {state.run} ({self.describe(state.step)})"
 
     def _at(self, state: RankState) -> str:
