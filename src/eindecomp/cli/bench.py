@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
 from eindecomp.cli.progress import interruptible, progress_console
 from eindecomp.cli.request import Json
 from eindecomp.experiments import EXPERIMENTS, Record
@@ -49,6 +49,8 @@ def bench(
     with interruptible("nothing is written"), _saying() as say:
         findings = EXPERIMENTS[experiment](quick, say, engine=runner)
     record = Record.of(experiment, quick, perf_counter() - start, findings, runner.name)
+    if not is_first(runner):
+        return
     path = output / f"{experiment}.json"
     write_whole(path, record.json())
     pictures = plot(record, output / experiment)
