@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from eindecomp.api.compile import compile  # noqa: A004 - as `ed.compile`
     from eindecomp.api.einsum import einsum
     from eindecomp.api.run import run
+    from eindecomp.api.simulate import simulate
     from eindecomp.engines.executable import Executable
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.objectives import Objective
     from eindecomp.planner.make import cost, plan
     from eindecomp.planner.plan import Plan
+    from eindecomp.tra.simulation.run import SimulatedRun
 
 __version__ = "0.1.0"
 
@@ -66,6 +68,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "RunError",
+    "SimulatedRun",
     "TextError",
     "Vertex",
     "__version__",
@@ -82,6 +85,7 @@ __all__ = [
     "plan",
     "rewrite",
     "run",
+    "simulate",
     "solve",
 ]
 
@@ -91,12 +95,14 @@ _LATER = {
     "Machine": "planner.costs.machine",
     "Objective": "planner.costs.objectives",
     "Plan": "planner.plan",
+    "SimulatedRun": "tra.simulation.run",
     "compile": "api.compile",
     "cost": "planner.make",
     "einsum": "api.einsum",
     "models": "models",
     "plan": "planner.make",
     "run": "api.run",
+    "simulate": "api.simulate",
     "solve": "solve",
 }
 
