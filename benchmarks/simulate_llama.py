@@ -1,8 +1,8 @@
 """Simulated LLaMA on 1,024 devices: EinDecomp against Megatron, Ulysses and ZeRO, as Markdown.
 
-Servers of 8 devices, described by --bandwidth and the like. All plans are made by the same planner
-under the same objective; a strategy restricts which labels are cut. Plans are kept in the folder of
---plans and read from there the next time, since making them takes most of the time.
+All plans are made by the same planner, for the same servers of 8 devices and under the same
+objective; a strategy restricts which labels are cut. Plans are kept in the folder of --plans and
+read from there the next time, since making them takes most of the time.
 
 --order checks the simulator instead: matrix products and small networks under several strategies
 run on 2, 4 and 8 ranks (`mpirun … eindecomp run --engine spmd`), and plans whose measured times
@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from itertools import combinations
+from math import prod
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -33,22 +34,23 @@ import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.models.llama import CONFIGS, prefill_graph
 from eindecomp.models.optimizers import carried
+from eindecomp.tra.simulation.network import GATHERS, REDUCES
 
 SERVER = 8
 HEADS = {"t": ["h", "g"], "*": ["s"]}
-SEQUENCE = 4096
+SEQUENCE = {"prefill": 4096, "train": 2048}
+MESH = "node=16,switch=8,gpu=8"
 
 
-def cluster(devices: int) -> ed.Machine:
-    """Servers of 8 (H100-like, bfloat16): 400 GB/s inside and 50 GB/s between them a device."""
-    outer = [f"node{i}" for i in range((devices // SERVER).bit_length() - 1)]
-    inner = ["gpu0", "gpu1", "gpu2"]
+def cluster(axes: Mapping[str, int]) -> ed.Machine:
+    """Servers (H100-like, bfloat16): a device has 400 GB/s along gpu axes and 50 GB/s elsewhere."""
+    inside = {name: name.startswith("gpu") for name in axes}
     return ed.Machine(
         flops=600e12,
         memory_bandwidth=3.3e12,
-        bandwidth=dict.fromkeys(outer, 50e9) | dict.fromkeys(inner, 400e9),
-        latency=dict.fromkeys(outer, 10e-6) | dict.fromkeys(inner, 3e-6),
-        mesh=dict.fromkeys([*outer, *inner], 2),
+        bandwidth={name: 400e9 if near else 50e9 for name, near in inside.items()},
+        latency={name: 3e-6 if near else 10e-6 for name, near in inside.items()},
+        mesh=axes,
     )
 
 
@@ -82,13 +84,15 @@ def prefill(layers: int | None, batch: int, devices: int) -> Case:
         "Ulysses, weights sharded": Way({"labels": HEADS, "degrees": degrees}),
         "ZeRO": Way({"labels": ["b", "s"]}),
     }
-    name = f"65B prefill, {config.layers} layers, b = {batch}, s = {SEQUENCE}"
-    return Case(name, ed.rewrite(prefill_graph(config, batch, SEQUENCE)), {}, ways)
+    sequence = SEQUENCE["prefill"]
+    name = f"65B prefill, {config.layers} layers, b = {batch}, s = {sequence}"
+    return Case(name, ed.rewrite(prefill_graph(config, batch, sequence)), {}, ways)
 
 
 def train(layers: int | None, batch: int, devices: int) -> Case:
     """A step of LLaMA-7B with AdamW; what it updates is tied."""
-    graph = training(32 if layers is None else layers, batch, SEQUENCE)
+    sequence = SEQUENCE["train"]
+    graph = training(32 if layers is None else layers, batch, sequence)
     degrees = {"b": devices // SERVER}
     tensor = {"labels": ["h", "f", "v"], "degrees": degrees}
     ways = {
@@ -98,18 +102,19 @@ def train(layers: int | None, batch: int, devices: int) -> Case:
         "Ulysses + ZeRO": Way({"labels": HEADS, "degrees": degrees, "state": "gathered"}),
         "ZeRO": Way({"labels": ["b"], "state": "gathered"}),
     }
-    name = f"7B training, {layers or 32} layers, b = {batch}, s = {SEQUENCE}"
+    name = f"7B training, {layers or 32} layers, b = {batch}, s = {sequence}"
     return Case(name, ed.rewrite(graph), carried(graph), ways)
 
 
 def planned(case: Case, name: str, given: argparse.Namespace) -> ed.Plan:
     """The plan of a case, from the folder of plans if it is there."""
-    words = f"{case.name} {given.devices} {given.objective} {given.memory} {name}"
+    mesh = " ".join(f"{axis} {size}" for axis, size in given.mesh.items())
+    words = f"{case.name} {mesh} {given.objective} {given.memory} {name}"
     file = "".join(c if c.isalnum() else "-" for c in words) + ".json"
     path = None if given.plans is None else given.plans / file
     if path is not None and path.exists():
         return ed.Plan.load(path)
-    machine = cluster(given.devices)
+    machine = cluster(given.mesh)
     plan = ed.plan(
         case.graph,
         mesh=machine.mesh,
@@ -129,19 +134,17 @@ def planned(case: Case, name: str, given: argparse.Namespace) -> ed.Plan:
 
 
 def table(case: Case, given: argparse.Namespace) -> None:
-    """A row for each plan: seconds, how much of them is computing, bytes, and the ratio to ours."""
+    """A row for each plan: simulated seconds, and what the planner thinks of it (cost and gap)."""
     print(f"\n{case.name}, {given.devices} devices, planned for {given.objective}\n")
-    print("| plan | simulated | × ours | computing | waiting | TB moved | gap | took |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    print("| plan | simulated | × ours | computing | waiting | TB moved | cost | gap | took |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     ours = 0.0
     for name in case.ways:
         start = perf_counter()
         try:
             plan = planned(case, name, given)
             ready = perf_counter()
-            run = ed.simulate(
-                plan, cluster(given.devices), gather=given.gather, reduce=given.reduce
-            )
+            run = ed.simulate(plan, cluster(given.mesh), gather=given.gather, reduce=given.reduce)
         except EinDecompError as error:
             print(f"| {name} | no plan: {error} |", flush=True)
             continue
@@ -150,7 +153,8 @@ def table(case: Case, given: argparse.Namespace) -> None:
         shares = [f"{100 * float(own.mean()) / run.seconds:.0f} %"
                   for own in (run.computing, run.exposed)]  # fmt: skip
         cells = [f"{run.seconds:.4g} s", f"{run.seconds / ours:.2f}", *shares]
-        cells += [f"{run.bytes_moved / 1e12:.3g}", f"{100 * plan.gap:.1f} %", took]
+        cost = f"{plan.cost:.4g} {'s' if given.objective == 'time' else 'B'}"
+        cells += [f"{run.bytes_moved / 1e12:.3g}", cost, f"{100 * plan.gap:.1f} %", took]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
@@ -221,9 +225,17 @@ def order(given: argparse.Namespace) -> None:
     print(f"{pairs} pairs of plans {clearly}, {wrong} of them come in the wrong order")
 
 
+def axes_of(text: str) -> dict[str, int]:
+    """The axes of a mesh."""
+    pairs = (axis.partition("=") for axis in text.split(","))
+    return {name: int(size) for name, _, size in pairs}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--devices", type=int, default=1024, help="a power of two, 16 or more")
+    parser.add_argument("--mesh", type=axes_of, default="node=128,gpu=8", metavar=MESH,
+                        help="axes, outermost first; more and smaller ones leave more to choose, "
+                        "and take longer to plan")  # fmt: skip
     parser.add_argument("--layers", type=int, help="fewer than the models have, to be quicker")
     parser.add_argument("--cases", nargs="+", choices=["prefill", "train"],
                         default=["prefill", "train"])  # fmt: skip
@@ -232,13 +244,14 @@ def main() -> None:
     parser.add_argument("--time", type=float, default=240, help="seconds for each plan")
     parser.add_argument("--memory", default="80GB", help="of a device; empty for no limit")
     parser.add_argument("--plans", type=Path, help="a folder to keep plans in")
-    parser.add_argument("--gather", choices=["ring", "direct"], default="ring")
-    parser.add_argument("--reduce", choices=["ring", "direct"], default="ring")
+    parser.add_argument("--gather", choices=GATHERS, default="doubling")
+    parser.add_argument("--reduce", choices=REDUCES, default="doubling")
     parser.add_argument("--order", action="store_true", help="compare with real runs instead")
     parser.add_argument("--machine", default="cpu-cluster", help="for --order")
     parser.add_argument("--repeats", type=int, default=5, help="for --order")
     parser.add_argument("--clearly", type=float, default=0.2, help="for --order")
     given = parser.parse_args()
+    given.devices = prod(given.mesh.values())
     if given.order:
         order(given)
         return

@@ -27,9 +27,9 @@ def simulate(
     """Simulate a run of a plan: kernels in order, communication beside them, links that are shared.
 
     `machine` is an `ed.Machine` or a preset's name; by default that of the plan. All-gathers are
-    rings on each level of the mesh, or all messages at once (`gather="direct"`); reductions send
-    every block to who combines it, or go around rings too (`reduce="ring"`); `cards="node"` lets
-    the devices of a node share their links to other nodes.
+    rings on each level of the mesh, or "doubling" there, or all messages at once ("direct");
+    reductions send every block to who combines it, or go by levels too ("ring", "doubling");
+    `cards="node"` lets the devices of a node share their links to other nodes.
 
     >>> import eindecomp as ed
     >>> text = "input X[i: 64, j: 64], Y[j, k: 64]\\nZ[i,k] <- sum X[i,j] * Y[j,k]\\noutput Z"

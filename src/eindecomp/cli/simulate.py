@@ -36,12 +36,12 @@ def simulate(
     pieces: ask.Pieces = "balanced",
     time: ask.Time = 45,
     gather: Annotated[
-        Literal["ring", "direct"],
-        typer.Option(help="all-gathers: rings on each level, or all messages at once"),
+        Literal["ring", "doubling", "direct"],
+        typer.Option(help="all-gathers: rings or doubling on each level, or all messages at once"),
     ] = "ring",
     reduce: Annotated[
-        Literal["direct", "ring"],
-        typer.Option(help="reductions: each block to who combines it, or rings on each level"),
+        Literal["direct", "ring", "doubling"],
+        typer.Option(help="reductions: each block to who combines it, or all-gathers backwards"),
     ] = "direct",
     cards: Annotated[
         Literal["device", "node"],

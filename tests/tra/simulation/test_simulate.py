@@ -35,8 +35,8 @@ meshes = st.sampled_from(
 )
 networks = st.builds(
     Network,
-    st.sampled_from(["ring", "direct"]),
-    st.sampled_from(["direct", "ring"]),
+    st.sampled_from(["ring", "doubling", "direct"]),
+    st.sampled_from(["direct", "ring", "doubling"]),
     st.sampled_from(["device", "node"]),
 )
 
@@ -206,6 +206,7 @@ ENDLESS = {"flops": inf, "memory": inf}
     [
         # Y, 256 bytes, is gathered in quarters: 3 rounds of 64 bytes around a ring inside a node.
         ({"a": 2, "b": 2}, Network(), 3 * (1e-4 + 64 / 1e4)),
+        ({"a": 2, "b": 2}, Network("doubling"), 2 * 1e-4 + 3 * 64 / 1e4),
         ({"a": 2, "b": 2}, DIRECT, 1e-4 + 3 * 64 / 1e4),
         # Between nodes first, one round of 64 bytes, then 128 bytes inside.
         ({"n": 2, "a": 2}, Network(), 1e-3 + 64 / 1e3 + 1e-4 + 128 / 1e4),
@@ -276,7 +277,7 @@ def test_a_machine_must_know_the_axes_and_the_mesh_be_of_a_size():
         ed.simulate(plan, machine())
     with pytest.raises(ed.InputError, match="needs a machine"):
         ed.simulate(plan)
-    with pytest.raises(ed.InputError, match="gather 'tree' is not one of ring, direct"):
+    with pytest.raises(ed.InputError, match="gather 'tree' is not one of ring, doubling, direct"):
         ed.simulate(plan, "cpu-cluster", gather="tree")
     with pytest.raises(ed.InputError, match="takes a Plan"):
         ed.simulate(plan.graph, "cpu-cluster")

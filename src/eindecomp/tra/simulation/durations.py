@@ -17,10 +17,10 @@ from eindecomp.tra.simulation.phases import (
     Group,
     Peers,
     Phase,
+    gather_by_levels,
     gather_directly,
-    gather_in_rings,
+    reduce_by_levels,
     reduce_directly,
-    reduce_in_rings,
 )
 from eindecomp.tra.simulation.transfers import move_directly
 
@@ -126,14 +126,16 @@ class Durations:
         return [move_directly(mesh, self.levels, held, wanted, source.item, peers)]
 
     def _gather(self, axes: tuple[int, ...], own: Ints) -> list[Phase]:
-        if self.network.gather == "ring":
-            return gather_in_rings(self.program.mesh, self.levels, axes, own)
-        return [gather_directly(self.program.mesh, self.levels, axes, own)]
+        mesh, way = self.program.mesh, self.network.gather
+        if way == "direct":
+            return [gather_directly(mesh, self.levels, axes, own)]
+        return gather_by_levels(mesh, self.levels, axes, own, way)
 
     def _reduce(self, axes: tuple[int, ...], own: Ints) -> list[Phase]:
-        if self.network.reduce == "ring":
-            return reduce_in_rings(self.program.mesh, self.levels, axes, own)
-        return [reduce_directly(self.program.mesh, self.levels, axes, own)]
+        mesh, way = self.program.mesh, self.network.reduce
+        if way == "direct":
+            return [reduce_directly(mesh, self.levels, axes, own)]
+        return reduce_by_levels(mesh, self.levels, axes, own, way)
 
     def _timed(self, phases: list[Phase]) -> tuple[TimedPhase, ...]:
         return tuple(self._seconds(phase) for phase in phases)

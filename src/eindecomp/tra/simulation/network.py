@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.space.mesh import Mesh
 
-GATHERS = ("ring", "direct")
-REDUCES = ("direct", "ring")
+GATHERS = ("ring", "doubling", "direct")
+REDUCES = ("direct", "ring", "doubling")
 CARDS = ("device", "node")
 
 
@@ -22,11 +22,14 @@ class Network:
     """How collectives are made, and who shares a link."""
 
     gather: str = "ring"
-    """All-gathers: rings, level by level from the outermost in, or all messages side by side."""
-    reduce: str = "direct"
-    """Reductions: every block straight to who combines it, in the plan's order, or rings.
+    """All-gathers: level by level from the outermost in, or all messages side by side.
 
-    Rings go level by level from the innermost out; they combine in an order of their own.
+    On a level of n devices, a ring has n - 1 rounds; doubling what everybody has takes log2 n.
+    """
+    reduce: str = "direct"
+    """Reductions: every block straight to who combines it, in the plan's order, or by levels.
+
+    The latter are all-gathers backwards; they combine in an order of their own.
     """
     cards: str = "device"
     """Whether each device has its own links, or those between nodes are shared by a node's devices.

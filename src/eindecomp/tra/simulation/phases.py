@@ -70,12 +70,13 @@ class Phase:
     peers: Peers
 
 
-def gather_in_rings(
-    mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], own: Ints
+def gather_by_levels(
+    mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], own: Ints, way: str
 ) -> list[Phase]:
     """An all-gather of everybody's `own` bytes, level by level from the outermost in.
 
-    On each level devices pass on what they hold around a ring of those that differ only there.
+    On each level devices pass on what they hold among those that differ only there: around a ring
+    in the order of their numbers, or `doubling` what they have.
     """
     found: list[Phase] = []
     held = own
@@ -87,18 +88,19 @@ def gather_in_rings(
         received = _on_level(len(levels), number, total - held)
         sent = _on_level(len(levels), number, total - _of_next(held, along))
         ways = prod(mesh.sizes[a] for a in along)
-        found.append(Phase(received, sent, ways - 1, Group(along)))
+        rounds = ways - 1 if way == "ring" else (ways - 1).bit_length()
+        found.append(Phase(received, sent, rounds, Group(along)))
         held = total
     return found
 
 
-def reduce_in_rings(
-    mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], own: Ints
+def reduce_by_levels(
+    mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], own: Ints, way: str
 ) -> list[Phase]:
     """A reduce-scatter that leaves everybody `own` bytes: the all-gather of them, backwards."""
     return [
         Phase(phase.sent, phase.received, phase.rounds, phase.peers)
-        for phase in reversed(gather_in_rings(mesh, levels, axes, own))
+        for phase in reversed(gather_by_levels(mesh, levels, axes, own, way))
     ]
 
 
