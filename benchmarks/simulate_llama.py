@@ -5,8 +5,8 @@ objective; a strategy restricts which labels are cut. Plans are kept in the fold
 read from there the next time, since making them takes most of the time.
 
 --order checks the simulator instead: matrix products and small networks under several strategies
-run on 2, 4 and 8 ranks (`mpirun … eindecomp run --engine spmd`), and plans whose measured times
-differ clearly must come in the same order when they are simulated.
+run on 2, 4 and 8 ranks (`mpirun`, engine spmd), and plans whose measured times differ clearly must
+come in the same order when they are simulated.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from train_llama import training
 
 import eindecomp as ed
@@ -185,17 +186,26 @@ def why_not() -> str | None:
 
 
 def measured(plan: Path, ranks: int, repeats: int) -> list[float]:
-    """Seconds of real runs, after one that warms up."""
+    """Seconds of real runs: a job in which each rank carries out the plan again and again."""
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    command = ["mpirun", "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "eindecomp.cli",
-               "run", str(plan), "--engine", "spmd", "--json"]  # fmt: skip
-    seconds: list[float] = []
-    for _ in range(repeats + 1):
-        done = subprocess.run(command, env=os.environ | root, capture_output=True, timeout=300)  # noqa: S603
-        if done.returncode:
-            raise SystemExit(f"{' '.join(command)}: {done.stderr.decode()[-500:]}")
-        seconds.append(json.loads(done.stdout.splitlines()[-1])["seconds"])
-    return seconds[1:]
+    command = ["mpirun", "--oversubscribe", "-n", str(ranks), sys.executable, __file__,
+               "--rank", str(plan), "--repeats", str(repeats)]  # fmt: skip
+    done = subprocess.run(command, env=os.environ | root, capture_output=True, timeout=300)  # noqa: S603
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr.decode()[-500:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def rank(path: Path, repeats: int) -> None:
+    """What one rank does: run a plan, after it has warmed up, and say how long it took."""
+    plan = ed.Plan.load(path)
+    rng = np.random.default_rng(0)
+    arrays = {v.name: rng.uniform(-1, 1, v.shape).astype(v.dtype) for v in plan.graph.inputs}
+    with ed.compile(plan, "spmd") as executable:
+        placed = executable.place(arrays)
+        seconds = [executable(placed).stats.seconds for _ in range(repeats + 2)]
+    if os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0":
+        print(json.dumps(seconds[2:]))
 
 
 def order(given: argparse.Namespace) -> None:
@@ -250,7 +260,11 @@ def main() -> None:
     parser.add_argument("--machine", default="cpu-cluster", help="for --order")
     parser.add_argument("--repeats", type=int, default=5, help="for --order")
     parser.add_argument("--clearly", type=float, default=0.2, help="for --order")
+    parser.add_argument("--rank", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.rank is not None:
+        rank(given.rank, given.repeats)
+        return
     given.devices = prod(given.mesh.values())
     if given.order:
         order(given)
