@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.ray.cluster import ray_module
+from eindecomp.engines.ray.files import where_it_lies
 from eindecomp.engines.ray.submit import reason_of
 from eindecomp.engines.ray.worker import cut_block, load_block, put_together
 from eindecomp.engines.tensor import Tensor
@@ -21,7 +22,7 @@ from eindecomp.tra.program.tiling import Tiling
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.ray.files import Stored
+    from eindecomp.engines.ray.files import KeptFile, Stored
     from eindecomp.engines.ray.submit import Ref, Submitting
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.tra.boxes import Box
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+Write = Callable[[Any], "tuple[Stored, KeptFile]"]
+"""Writes an array of the caller's to a file."""
 Layouts = Mapping[Tiling, "Sequence[Ref | None]"]
 """For each layout every device's block of a tensor, None where it has nothing of it."""
 
@@ -62,6 +65,34 @@ def load(submitting: Submitting, mesh: Mesh, source: Stored, wanted: Sequence[Ti
                 [loaded[box]] = submitting.call(load_block, device, source, box)
             found[tiling].append(loaded[box] if volume(box) else None)
     return found
+
+
+def source_of(given: Any, write: Write) -> tuple[Stored, tuple[Any, ...]]:
+    """The file of an input: its own, or one that is written now, with what keeps that."""
+    source = where_it_lies(given)
+    if source is not None:
+        return source, ()
+    written, kept = write(given.numpy() if isinstance(given, Tensor) else given)
+    return written, (kept,)
+
+
+def in_layouts(
+    submitting: Submitting, mesh: Mesh, given: Any, wanted: Sequence[Tiling], write: Write
+) -> tuple[Blocks, int]:
+    """An input in the wanted layouts, and the elements that devices receive for that."""
+    if not isinstance(given, Tensor) or given.mesh != mesh:
+        source, kept = source_of(given, write)
+        return Blocks(load(submitting, mesh, source, wanted), kept), 0
+    held: Blocks = given.held()
+    layouts: dict[Tiling, Sequence[Ref | None]] = {}
+    moved = 0
+    for tiling in wanted:
+        if tiling in held.layouts:
+            layouts[tiling] = held.layouts[tiling]
+        else:
+            layouts[tiling], elements = rearrange(submitting, mesh, held.layouts, tiling)
+            moved += elements
+    return Blocks(layouts, held.kept), moved
 
 
 def rearrange(

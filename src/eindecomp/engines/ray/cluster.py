@@ -197,9 +197,10 @@ def read_job(name: str) -> bytes:
 
 def note_recovery(run: str, task: int) -> None:
     """In a worker: note that a task is computed again, if it is."""
-    from ray._private.worker import global_worker
+    from ray._private import worker
 
-    attempt = global_worker.core_worker.get_current_task_attempt_number()
+    core: Any = getattr(worker.global_worker, "core_worker")  # noqa: B009 - which has no type
+    attempt: int = core.get_current_task_attempt_number()
     if attempt:
         _kv().put(f"{run}:{task}:{attempt}", ray_module().util.get_node_ip_address().encode())
 

@@ -8,43 +8,36 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
 
-from eindecomp.engines.events import TaskFinished, TaskStarted
-from eindecomp.engines.ray.blocks import Blocks, load, rearrange, tensor_of
+from eindecomp.engines.ray.blocks import in_layouts, tensor_of
 from eindecomp.engines.ray.cluster import Cluster, StoredJob, recoveries
-from eindecomp.engines.ray.files import Folder, MappedArray, where_it_lies
+from eindecomp.engines.ray.files import Folder
 from eindecomp.engines.ray.outputs import check_outputs, write_outputs
-from eindecomp.engines.ray.submit import Submitting, TasksOfRun
+from eindecomp.engines.ray.run import Run
+from eindecomp.engines.ray.submit import Submitting, what_it_makes
 from eindecomp.engines.ray.tasks import job_of
 from eindecomp.engines.record import RunRecord
-from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.byte_sizes import parse_bytes
-from eindecomp.tra.boxes import volume
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.steps import kind_of
-from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
     from eindecomp.engines.engine import Listener
-    from eindecomp.engines.ray.files import Stored
-    from eindecomp.engines.ray.tasks import Task
-    from eindecomp.engines.ray.worker import Report
+    from eindecomp.engines.ray.files import KeptFile, Stored
+    from eindecomp.engines.ray.tasks import Job
     from eindecomp.engines.result import Result
+    from eindecomp.engines.tensor import Tensor
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.program import Program
 
 NAME = "ray"
 TASK = 0.02
 """Seconds of work that make up for what a task costs Ray, about a millisecond."""
-_RUNS = 1000  # files that a result may be computed again from
 
 
 class RayEngine:
@@ -109,7 +102,7 @@ class RayEngine:
         return RayProgram(self, program, check_outputs(program.graph, self.outputs))
 
     def close(self) -> None:
-        """End the Ray that was started here, with all results that are in it, or leave the other."""
+        """End the Ray that was started here, with all results that are in it."""
         if self._cluster is not None:
             self._cluster.close()
         if self._folder is not None:
@@ -137,7 +130,7 @@ class RayProgram:
         self._cluster: Cluster | None = None
 
     @cached_property
-    def job(self) -> Any:
+    def job(self) -> Job:
         """The tasks."""
         return job_of(self.program, self.engine.task_seconds)
 
@@ -151,34 +144,11 @@ class RayProgram:
     def place(self, name: str, given: Any) -> Tensor:
         """Give every device its blocks of an input."""
         submitting, wanted = Submitting(self.engine.cluster.nodes()), self.program.layouts_of(name)
-        blocks, _ = self._blocks(submitting, given, wanted)
+        blocks, _ = in_layouts(submitting, self.program.mesh, given, wanted, self._write)
         return tensor_of(self.program, name, blocks)
 
-    def _blocks(
-        self, submitting: Submitting, given: Any, wanted: tuple[Tiling, ...]
-    ) -> tuple[Blocks, int]:
-        """An input in the wanted layouts, and the elements that were moved for that."""
-        mesh = self.program.mesh
-        if not isinstance(given, Tensor) or given.mesh != mesh:
-            source, kept = self._source(given)
-            return Blocks(load(submitting, mesh, source, wanted), kept), 0
-        held: Blocks = given.held()
-        layouts = {tiling: held.layouts[tiling] for tiling in wanted if tiling in held.layouts}
-        moved = 0
-        for tiling in wanted:
-            if tiling not in layouts:
-                layouts[tiling], elements = rearrange(submitting, mesh, held.layouts, tiling)
-                moved += elements
-        return Blocks({tiling: layouts[tiling] for tiling in wanted}, held.kept), moved
-
-    def _source(self, given: Any) -> tuple[Stored, tuple[Any, ...]]:
-        """The file of an input: its own, or one that is written now and kept."""
-        source = where_it_lies(given)
-        if source is not None:
-            return source, ()
-        array = given.numpy() if isinstance(given, Tensor) else given
-        written, kept = self.engine.folder.write(array)
-        return written, (kept,)
+    def _write(self, array: Any) -> tuple[Stored, KeptFile]:
+        return self.engine.folder.write(array)
 
     def run(
         self,
@@ -191,139 +161,26 @@ class RayProgram:
         del donated  # their blocks are let go of with the tensors
         stored = self.stored()
         record = RunRecord(self.program, on_event)
-        run = _Run(self, Submitting(self.engine.cluster.nodes()), record)
+        submitting = Submitting(self.engine.cluster.nodes())
+        run = Run(self.job, submitting, record, self._write, self.engine.history)
         for name, given in inputs.items():
             run.give(name, given)
         tensors = run.carry_out(stored, scalars, inputs)
-        write_outputs(run.submitting, self.outputs, tensors)
-        again = tuple(self._recovered(run.name))
-        return record.result(tensors, placed=run.placed, workers=len(run.workers), recovered=again)
+        write_outputs(submitting, self.outputs, tensors)
+        return record.result(
+            tensors,
+            placed=run.placed,
+            workers=len(run.workers),
+            recovered=tuple(self._recovered(run.name)),
+        )
 
     def _recovered(self, run: str) -> list[str]:
         found: list[str] = []
         for number, attempt, address in recoveries(run):
-            task: Task = self.job.tasks[number]
-            steps = self.program.steps[task.start : task.stop]
-            made = dict.fromkeys(s.vertex for s in steps if hasattr(s, "vertex"))  # pyright: ignore[reportAttributeAccessIssue]
-            what = ", ".join(made) or "fills"
-            found.append(f"{what} on device {task.device}: attempt {attempt + 1}, on {address}")
+            what = what_it_makes(self.program, self.job.tasks[number])
+            found.append(f"{what}: attempt {attempt + 1}, on {address}")
         return found
 
     def close(self) -> None:
         """Let go of the tasks; results keep what they can be computed again from."""
         self._stored = self._cluster = None
-
-
-@dataclass
-class _Run:
-    """One run: what was given, and what tasks have told."""
-
-    owner: RayProgram
-    submitting: Submitting
-    record: RunRecord
-
-    def __post_init__(self) -> None:
-        self.name = f"run:{uuid4().hex}"
-        self.placed = 0
-        self.given: dict[int, Stored | list[Any]] = {}
-        """For each buffer of an input the file, or every device's block."""
-        self.kept: tuple[Any, ...] = ()
-        """The files that were written for this run."""
-        self.inherited: tuple[Any, ...] = ()
-        """What given tensors can be computed again from."""
-        self.workers: dict[str, int] = {}
-        self.files: dict[str, Stored] = {}
-        self.program = self.owner.program
-        # Ray's workers read the clock of the day, which the record does not.
-        from time import perf_counter, time
-
-        self.begun = time() - (perf_counter() - self.record.start)
-
-    def give(self, name: str, given: Any) -> None:
-        """Take an input, in the layouts that steps read."""
-        buffers = self.program.inputs[name]
-        if not isinstance(given, Tensor) or given.mesh != self.program.mesh:
-            source, kept = self.owner._source(given)  # noqa: SLF001 - one class in two
-            self.kept += kept
-            self.files[name] = source
-            if isinstance(source, MappedArray):
-                self.given.update(dict.fromkeys((b.number for b in buffers), source))
-                return
-            layouts = load(self.submitting, self.program.mesh, source, [b.tiling for b in buffers])
-            self.given.update((b.number, list(layouts[b.tiling])) for b in buffers)
-            return
-        wanted = tuple(buffer.tiling for buffer in buffers)
-        blocks, moved = self.owner._blocks(self.submitting, given, wanted)  # noqa: SLF001
-        self.placed += moved * given.dtype.itemsize
-        self.inherited += blocks.kept
-        self.given.update((b.number, list(blocks.layouts[b.tiling])) for b in buffers)
-
-    def carry_out(
-        self, stored: StoredJob, scalars: Mapping[str, Any], inputs: Mapping[str, Any]
-    ) -> dict[str, Tensor]:
-        """Run all tasks; the outputs."""
-        job, mesh = self.owner.job, self.program.mesh
-        places = {
-            name: [
-                (device, number, box) if volume(box) else None
-                for device in range(mesh.devices)
-                for box in [self.program.buffers[number].box(mesh, device)]
-            ]
-            for name, number in self.program.outputs.items()
-        }
-        wanted = {key for keys in places.values() for key in keys if key is not None}
-        arguments = lambda number: (stored.name, self.name, number, scalars)  # noqa: E731
-        tasks = TasksOfRun(job, self.submitting, arguments, self._given_to, self._hear)
-        blocks = tasks.run(wanted)
-        kept = (*_latest(self.inherited, self.owner.engine.history), *self.kept, stored)
-        found: dict[str, Tensor] = {}
-        for vertex in self.program.graph.outputs:
-            if vertex.name not in places:
-                found[vertex.name] = self._given_output(vertex.name, inputs[vertex.name])
-                continue
-            refs = [None if key is None else blocks[key] for key in places[vertex.name]]
-            tiling = self.program.buffers[self.program.outputs[vertex.name]].tiling
-            found[vertex.name] = tensor_of(self.program, vertex.name, Blocks({tiling: refs}, kept))
-        return found
-
-    def _given_to(self, task: Task) -> list[Any]:
-        """The inputs that a task reads: the device's blocks, or files."""
-        found: list[Any] = []
-        for number in task.given:
-            given = self.given[number]
-            found.append(given[task.device] if isinstance(given, list) else given)
-        return found
-
-    def _given_output(self, name: str, given: Any) -> Tensor:
-        """An output that is an input."""
-        if isinstance(given, Tensor):  # what is made of it outlives it
-            return replace(given, name=name)
-        whole = Tiling(uncut(self.program.graph[name].shape))
-        layouts = load(self.submitting, self.program.mesh, self.files[name], [whole])
-        return tensor_of(self.program, name, Blocks(layouts, self.kept))
-
-    def _hear(self, report: Report) -> None:
-        """Note what a task has told."""
-        record, program = self.record, self.program
-        worker = self.workers.setdefault(report.worker, len(self.workers))
-        for number, count in report.moved:
-            record.moved(program.steps[number], count)
-        if record.on_event is None:
-            return
-        for number, device, begun, ended in report.times:
-            step: Any = program.steps[number]
-            name, kind = program.buffers[step.into].tensor, kind_of(step)
-            begun, ended = begun - self.begun, ended - self.begun
-            record.tell(TaskStarted(name, kind, device, worker, begun))
-            record.tell(TaskFinished(name, kind, device, worker, begun, ended))
-
-
-def _latest(kept: tuple[Any, ...], most: int) -> tuple[Any, ...]:
-    """Of what results can be computed again from, the latest, up to so many bytes of files."""
-    total, found = 0, list[Any]()
-    for each in reversed(dict.fromkeys(kept)):
-        total += each.size
-        if total > most or len(found) >= _RUNS:
-            break
-        found.append(each)
-    return tuple(reversed(found))

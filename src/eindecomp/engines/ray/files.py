@@ -79,8 +79,8 @@ class _reading:  # noqa: N801 - used as a statement
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, OSError | ValueError):
             raise InputError(
-                f"{self.path} cannot be read on {socket.gethostname()}: {error}; the files of inputs "
-                "must be where every node can read them, for as long as results of them are used"
+                f"{self.path} cannot be read on {socket.gethostname()}: {error}; the files of "
+                "inputs must be where every node can read them while their results are used"
             ) from error
 
 
@@ -155,5 +155,5 @@ class Folder:
 
 def _write_rows(opened: Any, array: Any, box: tuple[tuple[int, int], ...]) -> None:
     where = tuple(slice(low, high) for low, high in box)
-    rows = array[where] if isinstance(array, np.ndarray) and box else block_of(array, box)
+    rows: Array = array[where] if type(array) is np.ndarray and box else block_of(array, box)
     opened.write(np.ascontiguousarray(rows).view(np.uint8).data if rows.ndim else rows.tobytes())

@@ -16,6 +16,7 @@ from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 if TYPE_CHECKING:
     from eindecomp.engines.ray.tasks import Job, Key, Task
     from eindecomp.engines.ray.worker import Report
+    from eindecomp.tra.program.program import Program
 
     Ref = Any
     """What Ray gives for a result that is yet to come."""
@@ -132,23 +133,21 @@ class TasksOfRun:
         try:
             ray.get(ref)
         except ray.exceptions.RayError as error:
-            raise reason_of(error, self._where(task)) from error
-
-    def _where(self, task: Task) -> str:
-        program = self.job.program
-        steps = program.steps[task.start : task.stop]
-        names = dict.fromkeys(
-            program.buffers[step.into].tensor
-            for step in steps
-            if isinstance(step, Compute | Generate | ReduceScatter)
-        )
-        return f"{', '.join(names) or 'a move'} on device {task.device}"
+            raise reason_of(error, what_it_makes(self.job.program, task)) from error
 
     def _cancel(self, waiting: Mapping[Ref, int]) -> None:
         ray = ray_module()
         for ref in reversed(list(waiting)):
             with suppress(Exception):
                 ray.cancel(ref, force=False)
+
+
+def what_it_makes(program: Program, task: Task) -> str:
+    """The vertices of a task, and its device."""
+    steps = program.steps[task.start : task.stop]
+    computed = (s.into for s in steps if isinstance(s, Compute | Generate | ReduceScatter))
+    names = dict.fromkeys(program.buffers[into].tensor for into in computed)
+    return f"{', '.join(names) or 'pieces'} on device {task.device}"
 
 
 def reason_of(error: Exception, where: str) -> Exception:

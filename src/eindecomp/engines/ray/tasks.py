@@ -19,7 +19,6 @@ from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
     Free,
-    Generate,
     Load,
     Move,
     ReduceScatter,

@@ -19,6 +19,7 @@ import numpy as np
 from eindecomp.engines.blocks import block_of
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.ray.cluster import note_recovery, read_job
+from eindecomp.engines.ray.files import MappedArray
 from eindecomp.engines.ray.tasks import origin
 from eindecomp.engines.record import naming_tile
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
@@ -161,23 +162,24 @@ class _Running:
             case Move():
                 self._move(step, own)
             case ReduceScatter():
-                if volume(own.box):
-                    peers = (self._peer(m, step.source, own.box) for m in own.members)
-                    device.reduce(own, (device.fetch(p, step.source, own.box) for p in peers))
-                else:
-                    device.reduce(own, ())
+                members = own.members if volume(own.box) else ()
+                peers = (self._peer(member, step.source, own.box) for member in members)
+                device.reduce(own, (device.fetch(peer, step.source, own.box) for peer in peers))
             case AllGather():
-                pieces = own.exchange.receives
-                if step.buffer not in device.buffers:
-                    device.allocate(step.buffer)
-                    pieces = (*own.exchange.kept, *pieces)
-                for piece in pieces:
-                    peer = self._peer(piece.peer, step.buffer, piece.box)
-                    device.copy_block(step.buffer, peer, step.buffer, piece.box)
+                self._gather(step, own)
             case Free():
                 if step.buffer in device.buffers:
                     self._give_away(step.buffer)
                     device.free(step.buffer)
+
+    def _gather(self, step: AllGather, own: DeviceStep) -> None:
+        pieces = own.exchange.receives
+        if step.buffer not in self.device.buffers:  # another task has reduced its share
+            self.device.allocate(step.buffer)
+            pieces = (*own.exchange.kept, *pieces)
+        for piece in pieces:
+            peer = self._peer(piece.peer, step.buffer, piece.box)
+            self.device.copy_block(step.buffer, peer, step.buffer, piece.box)
 
     def _move(self, step: Move, own: DeviceStep) -> None:
         into = self.program.buffers[step.into]
@@ -217,7 +219,7 @@ class _Running:
 
     def _input(self, number: int, box: Box) -> Block:
         given = self.given[number]
-        if isinstance(given, tuple):
+        if not isinstance(given, MappedArray):
             return _unpacked(given, self.program.buffers[number].types)
         return (given.open()[tuple(slice(low, high) for low, high in box) if box else ...],)
 
