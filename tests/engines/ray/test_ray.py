@@ -74,7 +74,9 @@ def test_random_graphs(engine, seed, mesh, inputs, pieces, seconds, monkeypatch)
 
 
 @few
-@given(seed=st.integers(0, 10**6), inputs=st.sampled_from(["free", "sharded"]), donate=st.booleans())
+@given(
+    seed=st.integers(0, 10**6), inputs=st.sampled_from(["free", "sharded"]), donate=st.booleans()
+)
 def test_state_that_lives_on(engine, seed, inputs, donate):
     with precise():
         graph, tie = random_step(seed)
