@@ -149,4 +149,4 @@ def fetch(name: str, ref: Ref) -> tuple[Array, ...]:
     try:
         return ray.get(ref)
     except ray.exceptions.RayError as error:
-        raise reason_of(error, name) from error
+        raise reason_of(error, name) from None

@@ -96,7 +96,13 @@ def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: 
         try:
             ray.init(address=address, **quiet)
         except (ConnectionError, ValueError, RuntimeError) as error:
-            raise InputError(f"address: no Ray at {address!r} can be joined: {error}") from error
+            token = (
+                "" if "RAY_AUTH_MODE" in os.environ else "; if it asks for a token, as it should, "
+            )
+            token += "set RAY_AUTH_MODE=token" if token else ""
+            raise InputError(
+                f"address: no Ray at {address!r} can be joined: {error}{token}"
+            ) from None
         return
     with _on_loopback():
         ray.init(

@@ -133,7 +133,7 @@ class TasksOfRun:
         try:
             ray.get(ref)
         except ray.exceptions.RayError as error:
-            raise reason_of(error, what_it_makes(self.job.program, task)) from error
+            raise reason_of(error, what_it_makes(self.job.program, task)) from None
 
     def _cancel(self, waiting: Mapping[Ref, int]) -> None:
         ray = ray_module()
