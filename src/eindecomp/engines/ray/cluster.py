@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _SPACE = b"eindecomp"  # the namespace of what the head node keeps for us
 _LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_HINT = "; if it asks for a token, as it should, set RAY_AUTH_MODE=token"
 _SHARE = 0.3  # of the memory that is there, for blocks that tasks pass on
 _LEAST = 100 * 10**6
 
@@ -96,13 +97,9 @@ def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: 
         try:
             ray.init(address=address, **quiet)
         except (ConnectionError, ValueError, RuntimeError) as error:
-            token = (
-                "" if "RAY_AUTH_MODE" in os.environ else "; if it asks for a token, as it should, "
-            )
-            token += "set RAY_AUTH_MODE=token" if token else ""
-            raise InputError(
-                f"address: no Ray at {address!r} can be joined: {error}{token}"
-            ) from None
+            hint = "" if "RAY_AUTH_MODE" in os.environ else _HINT
+            message = f"address: no Ray at {address!r} can be joined: {error}{hint}"
+            raise InputError(message) from None
         return
     with _on_loopback():
         ray.init(
