@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import orjson
 import pytest
 from agreement import agree, arrays_for, precise
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from random_graphs import random_graph, random_step
 from test_ops import OPS, SIZES, parse
+from typer.testing import CliRunner
 
 import eindecomp as ed
+from eindecomp.cli import app
 from eindecomp.engines.events import BytesMoved, RunStarted, TaskFinished, TaskStarted
+from eindecomp.models.llama import Config, Llama
 from strategies import graphs
 
 few = settings(
@@ -148,10 +152,34 @@ def test_what_a_listener_raises_cancels_the_run(engine):
     runs(engine, plan, arrays_for(graph))
 
 
-def test_training_runs(engine):
+def test_gradients_run(engine):
     graph = ed.parse("input X[b: 8, f: 6], W[f, o: 4]\nY[b,o] <- sum X[b,f] * W[f,o]\n"
                      "loss[] <- sum relu(Y[b,o])**2\noutput loss")  # fmt: skip
     graph = ed.grad(graph, "loss", wrt=["W"])
     arrays = arrays_for(graph)
     found = runs(engine, ed.plan(graph, 4), arrays)
     agree(found, ed.evaluate(graph, arrays), 1e-4)
+
+
+SMALL = Config(
+    vocabulary=40, width=16, layers=1, heads=4, kv_heads=2, head_size=4, hidden=24, positions=64
+)
+
+
+def test_llama_generates_the_same(engine):
+    texts = [
+        [t.token for t in Llama.random(SMALL, 4, "megatron", engine=each).generate([3, 1, 4], 4)]
+        for each in (engine, "apart")
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_the_command_line(engine, tmp_path):
+    """In this process, and so on the Ray that is here already."""
+    assert engine.cluster.is_open
+    path = tmp_path / "z.npy"
+    words = ["run", "examples/matmul.ein", "-p", "2", "--random", "--check", "--engine", "ray"]
+    done = CliRunner().invoke(app, [*words, "--option", f"outputs=Z={path}", "--json"])
+    assert done.exit_code == 0, done.output
+    assert orjson.loads(done.stdout)["recovered"] == []
+    assert np.load(path).shape == (100, 50)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from time import monotonic
 
 import numpy as np
 from agreement import arrays_for
@@ -13,8 +12,8 @@ from processes import below
 import eindecomp as ed
 from eindecomp.engines.events import TaskFinished
 
-STEPS = 12
-TEXT = "input X0[i: 160, j: 160], Y[j, k: 160]\n" + "".join(
+STEPS = 20
+TEXT = "input X0[i: 320, j: 320], Y[j, k: 320]\n" + "".join(
     f"X{n + 1}[i,k] <- max abs(X{n}[i,j] - Y[j,k])\n" for n in range(STEPS)
 )
 GRAPH = ed.parse(f"{TEXT}output X{STEPS}")
@@ -22,13 +21,11 @@ GRAPH = ed.parse(f"{TEXT}output X{STEPS}")
 
 def kill_one():
     """Kill a worker of this process that is computing something; whether there was one."""
-    until = monotonic() + 20
-    while monotonic() < until:
-        for pid, words in below().items():
-            if words.startswith("ray::run_task"):
-                os.kill(pid, signal.SIGKILL)
-                return
-    raise AssertionError("nobody computed anything")
+    for pid, words in below().items():
+        if words.startswith("ray::run_task"):
+            os.kill(pid, signal.SIGKILL)
+            return True
+    return False
 
 
 def test_killed_workers(engine, monkeypatch):
@@ -36,13 +33,12 @@ def test_killed_workers(engine, monkeypatch):
     plan = ed.plan(GRAPH, 2, strategy=["j"])
     arrays = arrays_for(GRAPH)
     wanted = ed.run(plan, arrays, "apart")
-    ended = []
+    killed = []
 
     def kill(event):
-        if isinstance(event, TaskFinished):
-            ended.append(event)
-            if len(ended) in (2, 12):
-                kill_one()
+        # Tasks are heard of by the dozen: at the first most are yet to come.
+        if isinstance(event, TaskFinished) and len(killed) < 2 and kill_one():
+            killed.append(event)
 
     with ed.compile(plan, engine) as executable:
         executable(arrays)  # so that workers have compiled and loaded what they need
@@ -50,4 +46,5 @@ def test_killed_workers(engine, monkeypatch):
     np.testing.assert_array_equal(found[f"X{STEPS}"], wanted[f"X{STEPS}"])
     assert found.stats.bytes_moved == plan.cost
     assert found.stats.recovered
-    assert all(" on device " in line and "attempt 2" in line for line in found.stats.recovered)
+    assert all(" on device " in line and ": attempt " in line for line in found.stats.recovered)
+    assert killed

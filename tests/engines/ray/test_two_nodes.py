@@ -27,8 +27,8 @@ import eindecomp as ed
 from eindecomp.engines.events import TaskFinished
 from eindecomp.engines.ray.engine import RayEngine
 
-steps = 40
-text = "input X0[i: 200, j: 200], Y[j, k: 200]\\n"
+steps = 10
+text = "input X0[i: 400, j: 400], Y[j, k: 400]\\n"
 text += "".join(f"X{n + 1}[i,k] <- max abs(X{n}[i,j] - Y[j,k])\\n" for n in range(steps))
 graph, last = ed.parse(f"{text}output X{steps}"), f"X{steps}"
 rng = np.random.default_rng(0)

@@ -12,6 +12,7 @@ from eindecomp.engines.events import TaskFinished, TaskStarted
 from eindecomp.engines.ray.blocks import Blocks, in_layouts, load, source_of, tensor_of
 from eindecomp.engines.ray.files import MappedArray, Stored
 from eindecomp.engines.ray.submit import TasksOfRun
+from eindecomp.engines.ray.worker import Order
 from eindecomp.engines.tensor import Tensor
 from eindecomp.tra.boxes import volume
 from eindecomp.tra.program.steps import kind_of
@@ -77,13 +78,14 @@ class Run:
         self, stored: StoredJob, scalars: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> dict[str, Tensor]:
         """Run all tasks; the outputs."""
+        timed = self.record.on_event is not None
 
-        def arguments(number: int) -> tuple[Any, ...]:
-            return stored.name, self.name, number, scalars
+        def order(number: int) -> Order:
+            return Order(stored.name, self.name, number, scalars, timed)
 
         places = {name: self._places(number) for name, number in self.program.outputs.items()}
         wanted = {key for keys in places.values() for key in keys if key is not None}
-        tasks = TasksOfRun(self.job, self.submitting, arguments, self._given_to, self._hear)
+        tasks = TasksOfRun(self.job, self.submitting, order, self._given_to, self._hear)
         blocks = tasks.run(wanted)
         kept = (*_latest(self.inherited, self.history), *self.kept, stored)
         found: dict[str, Tensor] = {}

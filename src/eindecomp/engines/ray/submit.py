@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 
 if TYPE_CHECKING:
     from eindecomp.engines.ray.tasks import Job, Key, Task
-    from eindecomp.engines.ray.worker import Report
+    from eindecomp.engines.ray.worker import Order, Report
     from eindecomp.tra.program.program import Program
 
     Ref = Any
@@ -66,12 +67,12 @@ class TasksOfRun:
         self,
         job: Job,
         submitting: Submitting,
-        arguments: Callable[[int], tuple[Any, ...]],
+        order: Callable[[int], Order],
         given: Callable[[Task], list[Any]],
         hear: Callable[[Report], None],
     ) -> None:
         self.job, self.submitting, self.hear = job, submitting, hear
-        self.arguments, self.given = arguments, given
+        self.order, self.given = order, given
         self.blocks: dict[Key, Ref] = {}
         self.readers = Counter(key for task in job.tasks for key in task.needs)
         """How many tasks are yet to be handed over that need a block."""
@@ -95,7 +96,7 @@ class TasksOfRun:
         """Hand a task over, and let go of blocks that no later one needs."""
         needs = [self.blocks[key] for key in task.needs]
         report, *made = self.submitting.call(
-            run_task, task.device, *self.arguments(number), *self.given(task), *needs,
+            run_task, task.device, pickle.dumps(self.order(number)), *self.given(task), *needs,
             results=1 + len(task.gives),
         )  # fmt: skip
         self.blocks.update(zip(task.gives, made, strict=True))
@@ -121,7 +122,7 @@ class TasksOfRun:
     def _reports(self, done: list[Ref], waiting: Mapping[Ref, int]) -> list[Report]:
         ray = ray_module()
         try:
-            return ray.get(done)
+            return [pickle.loads(told) for told in ray.get(done)]  # noqa: S301 - of our own tasks
         except ray.exceptions.RayError:
             for ref in done:
                 self._raise(ref, self.job.tasks[waiting[ref]])
