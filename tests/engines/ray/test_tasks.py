@@ -42,19 +42,24 @@ def test_every_step_once_and_every_block_before_it_is_needed(seed, devices, inpu
     assert all(key in needed or key[:2] in outputs for key in made)
 
 
-CHAIN = "input X[i: 8, j: 8]\n" + "".join(
-    f"Z{k}[i,j] <- exp({'X' if k == 0 else f'Z{k - 1}'}[i,j])\n" for k in range(10)
-)
+def _row(step):
+    """Ten vertices, each of which reads the one before, on four devices that need no other."""
+    lines = [step.format(new=f"Z{k + 1}", old=f"Z{k}") for k in range(10)]
+    graph = ed.parse("\n".join(["input Z0[i: 64, j: 64], Y[j, k: 64]", *lines, "output Z10"]))
+    return program_of(ed.plan(graph, 4, strategy=["i"], rewrite=False))
 
 
 def test_what_a_device_does_alone_is_one_task_until_it_is_long():
-    plan = ed.plan(ed.parse(CHAIN + "output Z9"), 4, strategy=["i"], rewrite=False)
-    program = program_of(plan)
+    program = _row("{new}[i,k] <- max abs({old}[i,j] - Y[j,k])")
+    step = seconds_of(program.graph, program.graph["Z1"]) / 4
     assert len(job_of(program, inf).tasks) == 4
     assert len(job_of(program, 0).tasks) == 4 * 10
-    step = seconds_of(program.graph, program.graph["Z0"]) / 4
-    some = job_of(program, 2.5 * step).tasks
-    assert 4 < len(some) < 4 * 10
+    assert 4 < len(job_of(program, 2.5 * step).tasks) < 4 * 10
+
+
+def test_what_takes_as_long_to_hand_over_is_not_handed_over():
+    program = _row("{new}[i,j] <- exp({old}[i,j])")
+    assert len(job_of(program, 1e-9).tasks) == 4
 
 
 def test_pieces_are_cut_by_who_has_them():

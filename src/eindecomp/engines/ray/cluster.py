@@ -24,6 +24,8 @@ from eindecomp.kernels.cores import cores
 if TYPE_CHECKING:
     from types import ModuleType
 
+RETRIES = 20
+"""How often a task is tried again when its worker dies: more often than bad luck alone explains."""
 _SPACE = b"eindecomp"  # the namespace of what the head node keeps for us
 _LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -76,6 +78,8 @@ class Cluster:
             for node in ray_module().nodes()
             if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
         ]
+        if not found:
+            raise InputError("this Ray has no node with a CPU: start one with --num-cpus")
         return sorted(found, key=lambda node: node.name)
 
     def is_one_machine(self) -> bool:
@@ -107,6 +111,7 @@ def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: 
             num_cpus=workers or cores(),
             object_store_memory=memory or _store_size(),
             include_dashboard=False,
+            _system_config={"task_oom_retries": RETRIES},
             **quiet,
         )
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.ray.cluster import Node, ray_module
+from eindecomp.engines.ray.cluster import RETRIES, Node, ray_module
 from eindecomp.engines.ray.worker import run_task
 from eindecomp.errors import EinDecompError, RunError
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Ref = Any
     """What Ray gives for a result that is yet to come."""
 
-RETRIES = 50
-"""How often a task is tried again when its worker dies: more often than bad luck alone explains."""
 _AHEAD = 256  # tasks that are handed over before the first of them is done
 _AT_A_TIME = 32
 _PATIENCE = 0.2  # seconds in which an error or an interrupt is noticed
@@ -54,9 +52,8 @@ def _remote(function: Callable[..., Any], results: int, node: str | None) -> Any
         "retry_exceptions": False,  # a kernel that fails would fail again
     }
     if node is not None:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
+        on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        options["scheduling_strategy"] = on_node(node, soft=True)  # another, if it is gone
     return ray.remote(**options)(function)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from eindecomp.engines.estimate import seconds_of
 from eindecomp.tra.boxes import Box, volume
 from eindecomp.tra.program.buffers import Role
-from eindecomp.tra.program.memory import is_view
+from eindecomp.tra.program.memory import bytes_on, is_view
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 Key = tuple[int, int, Box]
 """A block: the device that has it, the buffer, and which part of the tensor it is."""
-_BYTES = 1e10  # that are copied in a second, about
+_COPIED, _HANDED_OVER = 1e10, 2e9  # bytes a second, within a task and from one to the next, about
+_SHARE = 20  # of the time of a task for what it hands over to the next one of its device
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +117,16 @@ class _Draft:
             tuple(self.given), tuple(self.needs), tuple(self.gives),
         )  # fmt: skip
 
-    def is_full(self, work: float, seconds: float) -> bool:
+    def is_full(self, work: float, seconds: float, live: int) -> bool:
         """Whether a step of so much work is better left to another task.
 
-        A long step may have short ones beside it, which are not worth a task of their own.
+        A long step may have short ones beside it, which are not worth a task of their own; and what
+        is live must be worth handing over.
         """
-        enough = self.work >= seconds and self.work - self.largest + work >= seconds
-        return bool(self.steps) and enough
+        if not self.steps or not seconds:
+            return bool(self.steps)
+        least = max(seconds, _SHARE * live / _HANDED_OVER)
+        return self.work >= least and self.work - self.largest + work >= seconds
 
 
 class _Making:
@@ -137,6 +141,8 @@ class _Making:
         self.made: dict[tuple[int, int], tuple[_Draft, Box]] = {}
         """For a buffer on a device the task that wrote to it last, and the block that is there."""
         self.given_by: dict[Key, _Draft] = {}
+        self.live: dict[int, int] = {}
+        """The bytes of a device's blocks that are yet to be read, by buffer."""
 
     def add(self, number: int) -> None:
         """Add a step to a task of every device, or begin new ones with it."""
@@ -144,6 +150,8 @@ class _Making:
         if isinstance(step, Load | Free):
             for draft in self.current:
                 draft.stop = number + 1
+            if isinstance(step, Free):
+                self.live.pop(step.buffer, None)
             return
         before = list(self.current)
         work = self._work(step)
@@ -151,6 +159,8 @@ class _Making:
             self._begin(number, row.steps[number], device, work, before)
         for device, row in enumerate(self.rows):
             self._put(number, row.steps[number], device, before)
+        into = step.buffer if isinstance(step, AllGather) else step.into
+        self.live[into] = bytes_on(self.program, self.program.buffers[into], 0)
 
     def _work(self, step: Step) -> float:
         """About how many seconds a step takes each device."""
@@ -158,7 +168,7 @@ class _Making:
         if isinstance(step, Compute):
             return seconds_of(program.graph, program.graph[step.vertex]) / program.devices
         buffer = program.buffers[step.buffer if isinstance(step, AllGather | Free) else step.into]
-        return buffer.nbytes(program.mesh, 0) / _BYTES
+        return buffer.nbytes(program.mesh, 0) / _COPIED
 
     def _begin(
         self, number: int, own: DeviceStep, device: int, work: float, before: list[_Draft]
@@ -166,7 +176,7 @@ class _Making:
         """Begin a new task where a step cannot or should not be added to the one before."""
         draft = self.current[device]
         waits = any(before[peer].start >= draft.start for peer, _, _ in fetched(own))
-        if waits or draft.is_full(work, self.seconds):
+        if waits or draft.is_full(work, self.seconds, sum(self.live.values())):
             draft = self.current[device] = _Draft(device, number, number)
             self.drafts.append(draft)
         draft.stop = number + 1
