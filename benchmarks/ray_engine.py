@@ -189,11 +189,13 @@ def kill(engine: RayEngine, times: int, seconds: float) -> None:
 
 
 def kill_a_worker() -> None:
-    """Kill one of the processes that compute for this one."""
-    for pid, words in below().items():
-        if words.startswith("ray::run_task"):
-            os.kill(pid, signal.SIGKILL)
-            return
+    """Kill one of the processes that compute for this one, as soon as one does."""
+    until = perf_counter() + 5
+    while perf_counter() < until:
+        for pid, words in below().items():
+            if words.startswith("ray::run_task"):
+                os.kill(pid, signal.SIGKILL)
+                return
 
 
 def main() -> None:
