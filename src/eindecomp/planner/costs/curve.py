@@ -1,0 +1,86 @@
+"""Seconds that a message takes by its size, as they were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eindecomp.errors import PlanError, quote
+
+MOST_POINTS = 256
+
+
+class Line(NamedTuple):
+    """Seconds that grow evenly with size: a start, and seconds for each byte."""
+
+    start: float
+    pace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Seconds by bytes: constant before the first point, straight between, proportional beyond.
+
+    >>> curve = Curve(((1000, 2e-6), (3000, 4e-6)))
+    >>> curve.seconds([10, 2000, 6000]).tolist()
+    [2e-06, 3e-06, 8e-06]
+    """
+
+    points: tuple[tuple[float, float], ...]
+    """Bytes and seconds, both ascending."""
+
+    def __post_init__(self) -> None:
+        points = _checked(self.points)
+        object.__setattr__(self, "points", points)
+
+    def seconds(self, sizes: Any) -> Any:
+        """The seconds that messages of these sizes take."""
+        asked = np.array(sizes, dtype=np.float64)
+        known, seconds = np.array(self.points, dtype=np.float64).T
+        return np.interp(asked, known, seconds) * np.maximum(asked / self.points[-1][0], 1.0)
+
+    @property
+    def floor(self) -> Line:
+        """A line that is nowhere above the curve, as steep as large messages let it be."""
+        pace = min(seconds / size for size, seconds in self.points)
+        start = min(seconds - pace * size for size, seconds in self.points)
+        return Line(max(start, 0.0), pace)
+
+
+def steady(latency: float, bandwidth: float) -> Line:
+    """The line of a link that is described by its latency and bandwidth."""
+    return Line(latency, 1 / bandwidth)
+
+
+def highest(curves: Iterable[Curve]) -> Curve:
+    """The slowest of several curves at each of their sizes."""
+    every = list(curves)
+    sizes = sorted({size for curve in every for size, _ in curve.points})
+    slowest = np.max([curve.seconds(sizes) for curve in every], axis=0)
+    return Curve(tuple(zip(sizes, slowest.tolist(), strict=True)))
+
+
+def _checked(points: Sequence[Any]) -> tuple[tuple[float, float], ...]:
+    if isinstance(points, str | bytes) or not 0 < len(points) <= MOST_POINTS:
+        raise PlanError(f"a curve has 1 to {MOST_POINTS} points, not {quote(points)}")
+    found: list[tuple[float, float]] = []
+    for point in points:
+        size, seconds = _pair(point)
+        if found and not (size > found[-1][0] and seconds >= found[-1][1]):
+            raise PlanError(f"a curve's sizes and seconds ascend, but {quote(point)} does not")
+        found.append((size, seconds))
+    return tuple(found)
+
+
+def _pair(point: Any) -> tuple[float, float]:
+    try:
+        size, seconds = (float(number) for number in point)
+    except (TypeError, ValueError):
+        size, seconds = 0.0, 0.0
+    if not (0 < size < inf and 0 < seconds < inf):
+        raise PlanError(f"a curve's points are bytes and seconds, both positive: {quote(point)}")
+    return size, seconds
