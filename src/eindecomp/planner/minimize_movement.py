@@ -38,6 +38,7 @@ _CLOSE = 0.025  # on several levels of links, a plan this close to the bound end
 _RELAX = 0.5  # fraction of the time for the relaxed problem
 _RELAX_LEVELS = 0.6  # the same on several levels, where it has more choices
 _ROUNDING = 1e-9
+_PROVED = 1e-8  # bounds on seconds are rounded down, by the relaxation and by the solver
 
 
 def minimize_movement(options: Options) -> Chosen:
@@ -69,7 +70,7 @@ def minimize_movement(options: Options) -> Chosen:
         outcome = try_named_strategies(search, outcome, deadline)
     decisions = {name: outcome.decisions[name] for name, _ in planned_views(graph)}
     costs = decided_cost(graph, price, decisions, outcome.given)
-    if options.solver == "exact" and outcome.bound < costs.total * (1 - _ROUNDING):
+    if options.solver == "exact" and outcome.bound < costs.total * (1 - _PROVED):
         raise unproved(costs.total, outcome.bound)
     views = dict(planned_views(graph))
     parts = {

@@ -39,9 +39,10 @@ class Curve:
 
     def seconds(self, sizes: Any) -> Any:
         """The seconds that messages of these sizes take."""
+        points = np.array(self.points, dtype=np.float64)
         asked = np.array(sizes, dtype=np.float64)
-        known, seconds = np.array(self.points, dtype=np.float64).T
-        return np.interp(asked, known, seconds) * np.maximum(asked / self.points[-1][0], 1.0)
+        found = np.interp(asked, points[:, 0], points[:, 1])
+        return found * np.maximum(asked / self.points[-1][0], 1.0)
 
     @property
     def floor(self) -> Line:
