@@ -1,4 +1,5 @@
-"""The command line: `eindecomp plan | run | explain | compare | solve | llama | bench | cache`.
+"""The command line: `eindecomp plan | run | explain | compare | solve | llama | bench | calibrate |
+cache`.
 
 Exit status 0 means success, 1 that the input was wrong (a message on standard error, no traceback),
 2 that the command was used wrongly, 130 that it was interrupted before it had a result.
@@ -11,7 +12,7 @@ from typing import Annotated
 import typer
 
 from eindecomp import __version__
-from eindecomp.cli import bench, cache, compare, explain, llama, plan, run, solve
+from eindecomp.cli import bench, cache, calibrate, compare, explain, llama, plan, run, solve
 from eindecomp.errors import EinDecompError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -23,6 +24,7 @@ for command in (
     solve.solve,
     llama.llama,
     bench.bench,
+    calibrate.calibrate,
     cache.cache,
 ):
     app.command()(command)

@@ -1,0 +1,65 @@
+"""What is asked of links, whoever has them: collectives along an axis, and seconds of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from eindecomp.experiments.calibrate.clock import usual_seconds
+from eindecomp.planner.costs.curve import Curve, highest
+from eindecomp.planner.costs.machine import ANY_AXIS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eindecomp.planner.costs.transfer import Collective
+
+    Curves = dict[str, dict[str, Curve]]
+
+Way = Callable[[], object]
+_SHORT = 1 << 16  # bytes below which several messages in a row are timed
+
+
+class Links(Protocol):
+    """Links between devices along axes; sizes are the bytes that each device receives."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes, outermost first."""
+        ...
+
+    @property
+    def collectives(self) -> Mapping[Collective, Callable[[str, int], Way]]:
+        """For each collective that takes time, what does it once for an axis and a size."""
+        ...
+
+    def slowest(self, seconds: float) -> float:
+        """The most that any device says; all of them go on together."""
+        ...
+
+
+def measured(
+    links: Links, sizes: Sequence[int], repeats: int, say: Callable[[str], None]
+) -> Curves:
+    """Seconds by size for every collective and axis, and for an axis of any other name."""
+    found: Curves = {}
+    for collective, make in links.collectives.items():
+        curves: dict[str, Curve] = {}
+        for axis in links.axes:
+            say(f"{collective.replace('_', ' ')} along {axis}")
+            curves[axis] = curve_of(links, lambda size, a=axis, m=make: m(a, size), sizes, repeats)
+        if curves:
+            found[collective] = {ANY_AXIS: highest(curves.values()), **curves}
+    return found
+
+
+def curve_of(links: Links, make: Callable[[int], Way], sizes: Sequence[int], repeats: int) -> Curve:
+    """Seconds by size; a larger message never takes less than a smaller one."""
+    points: list[tuple[float, float]] = []
+    for size in sizes:
+        times = 10 if size < _SHORT else 1
+        links.slowest(0.0)
+        own = usual_seconds(make(size), repeats, times)
+        least = points[-1][1] if points else 1e-9
+        points.append((size, max(links.slowest(own), least)))
+    return Curve(tuple(points))
