@@ -80,7 +80,7 @@ def test_ranks_from_command_to_plan(tmp_path: Path):
 
 def test_any_engine_that_runs_plans_is_measured_by_running_them():
     engine = find_engine("apart")
-    found: dict[str, Any] = moves(engine, 2, (1 << 10, 1 << 14), 2, lambda _: None)
+    found: dict[str, Any] = moves(engine, 2, (1 << 10, 1 << 14), 2, 0.0, lambda _: None)
     assert set(found) == set(COLLECTIVES)
     assert [curve["*"] for curve in found.values()] == 4 * [found["all_gather"]["*"]]
     received = [size for size, _ in found["all_gather"]["*"].points]

@@ -136,7 +136,7 @@ def _of_runs(name: str, effort: Effort, say: Callable[[str], None]) -> Profile:
     machine = Machine(
         *_kernels(cores(), effort.repeats, 0.0, say), bandwidth=inf,
         task_overhead=overhead,
-        transfers=moves(engine, devices, effort.sizes, effort.repeats, say),
+        transfers=moves(engine, devices, effort.sizes, effort.repeats, overhead, say),
     )  # fmt: skip
     return Profile(machine, _about(name, devices))
 

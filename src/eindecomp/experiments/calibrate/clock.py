@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -19,12 +18,6 @@ def seconds_each(way: Way, times: int = 1) -> float:
     for _ in range(times):
         way()
     return (perf_counter() - start) / times
-
-
-def usual_seconds(way: Way, repeats: int, times: int = 1) -> float:
-    """The median over some repeats, after one that does not count."""
-    way()
-    return median(seconds_each(way, times) for _ in range(repeats))
 
 
 def best_seconds(way: Way, repeats: int) -> float:

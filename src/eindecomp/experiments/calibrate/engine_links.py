@@ -26,9 +26,17 @@ _LEAST = 1e-7
 
 
 def moves(
-    engine: Engine, devices: int, sizes: Sequence[int], repeats: int, say: Callable[[str], None]
+    engine: Engine,
+    devices: int,
+    sizes: Sequence[int],
+    repeats: int,
+    overhead: float,
+    say: Callable[[str], None],
 ) -> dict[str, dict[str, Curve]]:
-    """The seconds of a repartition, by the bytes that each device receives, for all collectives."""
+    """The seconds of a repartition, by the bytes that each device receives, for all collectives.
+
+    They are without the overhead of one task, which plans count for each message.
+    """
     points: list[tuple[float, float]] = []
     for size in sizes:
         say(f"repartition of {size} bytes on each device")
@@ -38,7 +46,7 @@ def moves(
         received = 4 * side * side // devices * (devices - 1) // devices
         least = points[-1][1] if points else _LEAST
         if not points or received > points[-1][0]:
-            points.append((received, max(moving - staying, least)))
+            points.append((received, max(moving - staying - overhead, least)))
     curve = Curve(tuple(points))
     return {collective: {ANY_AXIS: curve} for collective in COLLECTIVES}
 
