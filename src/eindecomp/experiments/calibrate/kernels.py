@@ -88,7 +88,8 @@ def repeated(shape: Shape, devices: int, count: int) -> Graph:
     """A graph of equal vertices, Z0 and so on, that all read X and Y.
 
     >>> print(repeated(TINY, 2, 1))
-    input X[b: 2, i: 1], Y[b: 2, i: 1]
+    input X[b: 2, i: 1]
+    input Y[b: 2, i: 1]
     Z0[b,i] <- X[b,i] + Y[b,i]
     output Z0
     """
