@@ -84,7 +84,7 @@ def time_collectives(quick: bool) -> None:
         found = measured(links, sizes, 3 if quick else 9, lambda _: None)
     if links.rank == 0:
         points = {
-            kind: {axis: curve.points for axis, curve in curves.items() if axis in links.axes}
+            kind: {axis: curve.points for axis, curve in curves.items()}
             for kind, curves in found.items()
         }
         print(json.dumps(points))
@@ -97,7 +97,9 @@ def collectives(ranks: int, machine: ed.Machine, quick: bool) -> Iterator[Pair]:
     for kind, curves in found.items():
         for axis, points in curves.items():
             for size, seconds in points:
-                predicted = float(machine.transfers[kind][axis].seconds(size))
+                curve = machine.curve_of(kind, axis)
+                assert curve is not None, "every collective was measured"
+                predicted = float(curve.seconds(size))
                 yield Pair(kind, predicted, seconds)
 
 

@@ -18,8 +18,10 @@ from eindecomp.engines.engine import find_engine
 from eindecomp.experiments.calibrate import calibrate
 from eindecomp.experiments.calibrate.engine_links import moves
 from eindecomp.experiments.calibrate.kernels import SHAPES, TINY, plan_of, repeated
+from eindecomp.experiments.calibrate.links import alike_together
 from eindecomp.graph.work import operations
 from eindecomp.kernels.cores import cores
+from eindecomp.planner.costs.curve import Curve
 from eindecomp.planner.costs.machine import COLLECTIVES
 from eindecomp.planner.costs.shape_class import INTENSITIES
 
@@ -73,9 +75,23 @@ def test_ranks_from_command_to_plan(tmp_path: Path):
     machine = ed.Machine.load(path)
     check(ed.Machine(machine.flops, machine.memory_bandwidth, 1, transfers=machine.transfers))
     assert set(machine.transfers) == set(COLLECTIVES)
-    assert all(set(curves) == {"*", "rank"} for curves in machine.transfers.values())
+    assert all(set(curves) == {"*"} for curves in machine.transfers.values())
     assert dict(machine.mesh) == {"rank": 2}
     assert ed.plan(GRAPH, objective="time", machine=path).mesh.names == ("rank",)
+
+
+def test_the_command_line_takes_a_profile(tmp_path: Path, monkeypatch, capsys):
+    path, graph = tmp_path / "machine.json", tmp_path / "graph.ein"
+    ed.Machine(1e9, 1e9, 1e9, task_overhead=1e-3, mesh={"rank": 2}).save(path)
+    graph.write_text(str(GRAPH))
+    asked = ["eindecomp", "explain", str(graph), "--objective", "time", "--machine", str(path)]
+    monkeypatch.setattr(sys, "argv", asked)
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert not exit_.value.code
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "2 devices (mesh rank=2)" in shown
+    assert "takes 1 ms more than its work" in shown
 
 
 def test_any_engine_that_runs_plans_is_measured_by_running_them():
@@ -85,6 +101,16 @@ def test_any_engine_that_runs_plans_is_measured_by_running_them():
     assert [curve["*"] for curve in found.values()] == 4 * [found["all_gather"]["*"]]
     received = [size for size, _ in found["all_gather"]["*"].points]
     assert received == pytest.approx([1 << 10, 1 << 14], rel=0.2)
+
+
+def test_axes_that_are_alike_share_a_curve():
+    slow, slower, fast = (Curve(((10, t), (1000, 9 * t))) for t in (1.0, 1.21, 0.1))
+    curves = {"all_gather": {"a": slow, "b": slower, "c": fast}}
+    found = alike_together(curves, "abc")["all_gather"]
+    assert found["a"] == found["b"] == found["*"]
+    assert found["a"].points[0] == pytest.approx((10, 1.1))
+    assert found["c"].points[0] == pytest.approx((10, 0.1))
+    assert set(alike_together(curves, "ab")["all_gather"]) == {"*"}
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3])

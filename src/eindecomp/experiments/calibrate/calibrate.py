@@ -16,12 +16,12 @@ from eindecomp.experiments.calibrate.kernels import (
     memory_bandwidth,
     task_overhead,
 )
-from eindecomp.experiments.calibrate.links import measured
+from eindecomp.experiments.calibrate.links import alike_together, measured
 from eindecomp.experiments.calibrate.mpi_links import MpiLinks
-from eindecomp.experiments.calibrate.shared_memory import AXIS, SharedMemory
+from eindecomp.experiments.calibrate.shared_memory import SharedMemory
 from eindecomp.experiments.record import Host
 from eindecomp.kernels.cores import cores
-from eindecomp.planner.costs.machine import ANY_AXIS, Machine
+from eindecomp.planner.costs.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,8 +87,8 @@ def _of_threads(effort: Effort, say: Callable[[str], None]) -> Profile:
     transfers: Any = {}
     if devices > 1:
         with SharedMemory(devices) as links:
-            transfers = measured(links, effort.sizes, repeats, say)
-        transfers = {kind: {ANY_AXIS: curves[AXIS]} for kind, curves in transfers.items()}
+            curves = measured(links, effort.sizes, repeats, say)
+        transfers = alike_together(curves, links.axes)
     machine = Machine(
         *_kernels(devices, repeats, overhead, say), bandwidth=inf,
         task_overhead=overhead, transfers=transfers,
@@ -118,7 +118,8 @@ def _of_links(
     links.slowest(0.0)
     flops, bandwidth = _kernels(1, effort.repeats, 0.0, say)
     flops = {name: 1 / links.slowest(1 / rate) for name, rate in flops.items()}
-    transfers = measured(links, effort.sizes, effort.repeats, say)
+    curves = measured(links, effort.sizes, effort.repeats, say)
+    transfers = alike_together(curves, links.axes)
     machine = Machine(
         flops, 1 / links.slowest(1 / bandwidth), bandwidth=inf, mesh=mesh or {},
         task_overhead=overhead, overlap=links.overlap(effort.repeats), transfers=transfers,

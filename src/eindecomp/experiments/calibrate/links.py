@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from eindecomp.experiments.calibrate.clock import seconds_each
-from eindecomp.planner.costs.curve import Curve, highest
+from eindecomp.planner.costs.curve import Curve, highest, middle, ratio
 from eindecomp.planner.costs.machine import ANY_AXIS
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Way = Callable[[], object]
 _SHORT = 1 << 16  # bytes below which several messages in a row are timed
 _LEAST = 1e-9
+_NOISE = 1.3  # how many times as slow one axis may be as another that is like it
 
 
 class Links(Protocol):
@@ -42,15 +44,34 @@ class Links(Protocol):
 def measured(
     links: Links, sizes: Sequence[int], repeats: int, say: Callable[[str], None]
 ) -> Curves:
-    """Seconds by size for every collective and axis, and for an axis of any other name."""
+    """Seconds by size for every collective and axis."""
     found: Curves = {}
     for collective, make in links.collectives.items():
-        curves: dict[str, Curve] = {}
+        found[collective] = {}
         for axis in links.axes:
             say(f"{collective.replace('_', ' ')} along {axis}")
-            curves[axis] = curve_of(links, lambda size, a=axis, m=make: m(a, size), sizes, repeats)
-        if curves:
-            found[collective] = {ANY_AXIS: highest(curves.values()), **curves}
+            found[collective][axis] = curve_of(links, partial(make, axis), sizes, repeats)
+    return found
+
+
+def alike_together(curves: Curves, axes: Sequence[str]) -> Curves:
+    """One curve for neighbouring axes that are alike, and one for axes of any other name.
+
+    Axes that are equal but for noise are interchangeable, so that plans are found sooner and proved
+    better. Where all are alike, no axis is named.
+    """
+    runs: list[list[str]] = []
+    for axis in axes:
+        joined = [*runs[-1], axis] if runs else []
+        if joined and all(ratio(own[a] for a in joined) <= _NOISE for own in curves.values()):
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    found: Curves = {}
+    for collective, own in curves.items():
+        shared = [middle(own[axis] for axis in run) for run in runs]
+        named = {axis: curve for run, curve in zip(runs, shared, strict=True) for axis in run}
+        found[collective] = {ANY_AXIS: highest(shared), **(named if len(runs) > 1 else {})}
     return found
 
 

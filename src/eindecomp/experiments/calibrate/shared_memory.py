@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     from eindecomp.experiments.calibrate.links import Way
     from eindecomp.planner.costs.transfer import Collective
 
-AXIS = "threads"
-
 
 class SharedMemory:
     """Threads that each add what others have left in memory to what they have."""
 
-    axes = (AXIS,)
+    axes = ("threads",)
 
     def __init__(self, devices: int) -> None:
         self._devices = devices

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from eindecomp.errors import PlanError, quote
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MOST_POINTS = 256
 
@@ -46,8 +49,14 @@ class Curve:
 
     @property
     def floor(self) -> Line:
-        """A line that is nowhere above the curve, as steep as large messages let it be."""
-        pace = min(seconds / size for size, seconds in self.points)
+        """A line that is nowhere above the curve and, if it can be, meets it at the last point.
+
+        Of such lines it starts highest: what a message takes at least matters for small ones, and
+        beyond the last point hardly anything is lost.
+        """
+        *before, (largest, longest) = self.points
+        slopes = [(longest - seconds) / (largest - size) for size, seconds in before]
+        pace = min(max(slopes, default=0.0), *(seconds / size for size, seconds in self.points))
         start = min(seconds - pace * size for size, seconds in self.points)
         return Line(max(start, 0.0), pace)
 
@@ -59,10 +68,28 @@ def steady(latency: float, bandwidth: float) -> Line:
 
 def highest(curves: Iterable[Curve]) -> Curve:
     """The slowest of several curves at each of their sizes."""
+    sizes, seconds = _sampled(curves)
+    return Curve(tuple(zip(sizes, seconds.max(axis=0).tolist(), strict=True)))
+
+
+def middle(curves: Iterable[Curve]) -> Curve:
+    """The geometric mean of several curves at each of their sizes."""
+    sizes, seconds = _sampled(curves)
+    means = np.maximum.accumulate(np.exp(np.log(seconds).mean(axis=0)))
+    return Curve(tuple(zip(sizes, means.tolist(), strict=True)))
+
+
+def ratio(curves: Iterable[Curve]) -> float:
+    """How many times as slow as the fastest the slowest of several curves is, at most."""
+    _, seconds = _sampled(curves)
+    return float((seconds.max(axis=0) / seconds.min(axis=0)).max())
+
+
+def _sampled(curves: Iterable[Curve]) -> tuple[list[float], NDArray[np.float64]]:
+    """The sizes of all points, and for each curve its seconds there."""
     every = list(curves)
     sizes = sorted({size for curve in every for size, _ in curve.points})
-    slowest = np.max([curve.seconds(sizes) for curve in every], axis=0)
-    return Curve(tuple(zip(sizes, slowest.tolist(), strict=True)))
+    return sizes, np.array([curve.seconds(sizes) for curve in every], dtype=np.float64)
 
 
 def _checked(points: Sequence[Any]) -> tuple[tuple[float, float], ...]:
