@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.work import tile_operations
+from eindecomp.planner.costs.shape_class import rate
 from eindecomp.planner.space.view import view_of
 from eindecomp.tra.program.tiling import Tiling
 from eindecomp.tra.simulation.blocks import shared_volumes, sides, volumes
@@ -14,6 +15,7 @@ from eindecomp.tra.simulation.blocks import shared_volumes, sides, volumes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from eindecomp.graph.ops import Op
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.view import Dims
@@ -23,12 +25,18 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-def compute_seconds(machine: Machine, operations: Any, traffic: Any) -> Floats:
-    """The longer of computing and of reading and writing memory."""
-    return np.maximum(
-        np.asarray(operations, dtype=np.float64) / machine.flops,
-        np.asarray(traffic, dtype=np.float64) / machine.memory_bandwidth,
-    )
+def compute_seconds(
+    machine: Machine, operations: Any, traffic: Any, op: Op | None = None, item: int = 4
+) -> Floats:
+    """The longer of computing and of reading and writing memory, and what a task takes beside.
+
+    `op` and the bytes of an item say by which rate of the machine it is computed; without, it is
+    element by element.
+    """
+    work = np.asarray(operations, dtype=np.float64)
+    moved = np.asarray(traffic, dtype=np.float64)
+    flops = rate(machine.flops, op, work / np.maximum(moved / item, 1.0), item)
+    return np.maximum(work / flops, moved / machine.memory_bandwidth) + machine.task_overhead
 
 
 def kernel_seconds(program: Program, machine: Machine, step: Compute) -> Floats:
@@ -45,7 +53,8 @@ def kernel_seconds(program: Program, machine: Machine, step: Compute) -> Floats:
             item = program.buffers[read.buffer].item
             traffic = traffic + shared_volumes(mesh, read.cut, read.cut) * float(item)
     tile = {label: lengths[label].astype(np.float64) for label in view.labels}
-    return compute_seconds(machine, tile_operations(vertex.op, tile), traffic)
+    work = tile_operations(vertex.op, tile)
+    return compute_seconds(machine, work, traffic, vertex.op, vertex.dtype.itemsize)
 
 
 def _note_lengths(lengths: dict[str, Any], dims: Dims, cut: Cut, program: Program) -> None:
