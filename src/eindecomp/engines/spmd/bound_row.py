@@ -17,7 +17,7 @@ from eindecomp.engines.spmd.direct import (
     is_worth_it,
     neighbours_of,
 )
-from eindecomp.engines.spmd.exchange import BlockExchange, BlockGather, blocks_of
+from eindecomp.engines.spmd.exchange import BlockExchange, BlockGather, blocks_of, exchange_of
 from eindecomp.graph.ops import Fill
 from eindecomp.tra.boxes import meet, shape_of, shares, volume, within
 from eindecomp.tra.program.buffers import Role
@@ -37,7 +37,6 @@ from eindecomp.tra.program.tiling import group_along
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.engines.spmd.exchange import Where
     from eindecomp.engines.spmd.rank_memory import RankMemory
     from eindecomp.engines.spmd.transport import Group, Transport
     from eindecomp.kernels.library import KernelLibrary
@@ -225,7 +224,7 @@ class _Binder:
         held, wanted = self._box(step.source), own.box
         if group is None or not isinstance(step.pattern, Gathered):
             direct = None if group is None else self._direct(step, own, group)
-            return direct or _blockwise(group, own, held, wanted, number)
+            return direct or exchange_of(group, own.exchange, held, wanted, number)
         shared = meet(held, wanted)
         mine = tuple(slice(0, 0) for _ in held) if shared is None else within(shared, held)
         source, mesh = self.program.buffers[step.source], self.program.mesh
@@ -341,24 +340,3 @@ class _Parts:
 def _nothing(memory: RankMemory, stacks: Sequence[Array]) -> None:
     """What there is to do for an empty block."""
     del memory, stacks
-
-
-def _blockwise(
-    group: Group | None, own: DeviceStep, held: Box, wanted: Box, number: int
-) -> BlockExchange:
-    """An exchange of blocks, by member of a group or by peer."""
-    moved = own.exchange
-    sends = {transfer.peer: transfer.box for transfer in moved.sends}
-    receives = {transfer.peer: transfer.box for transfer in moved.receives}
-    peers = group.ranks if group is not None else tuple(sorted({*sends, *receives}))
-    kept: Sequence[tuple[Where, Where]] = [
-        (within(each.box, held), within(each.box, wanted)) for each in moved.kept
-    ]
-    return BlockExchange(
-        group,
-        peers,
-        blocks_of([sends.get(peer) for peer in peers], held),
-        blocks_of([receives.get(peer) for peer in peers], wanted),
-        tuple(kept),
-        number,
-    )

@@ -20,7 +20,7 @@ from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.spare import Spare
 from eindecomp.engines.spmd.agreement import check_same_plan
 from eindecomp.engines.spmd.bound_row import bind_row
-from eindecomp.engines.spmd.exchange import BlockExchange, blocks_of
+from eindecomp.engines.spmd.exchange import exchange_of
 from eindecomp.engines.spmd.rank_memory import RankMemory
 from eindecomp.engines.spmd.transport import connect
 from eindecomp.engines.spmd.watch import NOWHERE, watch_of
@@ -28,7 +28,7 @@ from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import EinDecompError, InputError, RunError
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.library import library_of
-from eindecomp.tra.boxes import shape_of, show_box, within
+from eindecomp.tra.boxes import shape_of, show_box
 from eindecomp.tra.program.exchange import moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
@@ -144,17 +144,7 @@ class SpmdProgram:
         tiling, block = next(iter(held.items()))
         here, box = tiling.box(mesh, rank), wanted.box(mesh, rank)
         moved = moves(mesh, tiling, wanted, rank)
-        sends = {each.peer: each.box for each in moved.sends}
-        receives = {each.peer: each.box for each in moved.receives}
-        peers = tuple(sorted({*sends, *receives}))
-        exchange = BlockExchange(
-            None,
-            peers,
-            blocks_of([sends.get(peer) for peer in peers], here),
-            blocks_of([receives.get(peer) for peer in peers], box),
-            tuple((within(each.box, here), within(each.box, box)) for each in moved.kept),
-            len(self.program.steps),
-        )
+        exchange = exchange_of(None, moved, here, box, len(self.program.steps))
         found = np.empty(shape_of(box), dtype)
         exchange.start(self.transport, block, found, self._library.copy).finish()
         return found

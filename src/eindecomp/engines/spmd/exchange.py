@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.spmd.transport import Group, Pending, Span, Transport
     from eindecomp.tra.boxes import Box
+    from eindecomp.tra.program.exchange import Exchange
 
     Array = np.ndarray[Any, Any]
     Where = tuple[slice, ...]
@@ -124,6 +125,23 @@ class BlockExchange:
         sends = _parts(self.peers, out, out_spans)
         receives = _parts(self.peers, into, into_spans)
         return transport.exchange(sends, receives, self.tag) if sends or receives else None
+
+
+def exchange_of(
+    group: Group | None, moved: Exchange, held: Box, wanted: Box, tag: int
+) -> BlockExchange:
+    """What a rank that holds a box and wants another sends and receives."""
+    sends = {transfer.peer: transfer.box for transfer in moved.sends}
+    receives = {transfer.peer: transfer.box for transfer in moved.receives}
+    peers = group.ranks if group is not None else tuple(sorted({*sends, *receives}))
+    return BlockExchange(
+        group,
+        peers,
+        blocks_of([sends.get(peer) for peer in peers], held),
+        blocks_of([receives.get(peer) for peer in peers], wanted),
+        tuple((within(each.box, held), within(each.box, wanted)) for each in moved.kept),
+        tag,
+    )
 
 
 @dataclass(frozen=True, slots=True)
