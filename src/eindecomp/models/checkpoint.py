@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from eindecomp.engines.extras import extra
+from eindecomp.engines.safetensors_file import NAMES
 from eindecomp.errors import EinDecompError, InputError, quote, shorten
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.models.extras import extra
 from eindecomp.models.optimizers import carried
 from eindecomp.store.whole_file import replacing
 
@@ -28,14 +29,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# The names that safetensors has for our types.
-_STORED = {
-    "bool": "BOOL",
-    **{f"{kind}{n}": f"{kind[0].upper()}{n}" for kind in ("int", "uint") for n in (8, 16, 32, 64)},
-    **{f"float{n}": f"F{n}" for n in (16, 32, 64)},
-    "bfloat16": "BF16",
-    "complex64": "C64",
-}
 FORMAT = "eindecomp checkpoint 1"
 LOSSES = "fit.losses"  # not an identifier, so no tensor can have this name
 RunConfig = dict[str, str | int | float | bool | None]
@@ -56,7 +49,7 @@ class Checkpoint:
 def check_storable(graph: Graph) -> None:
     """Refuse a state that no checkpoint can hold."""
     for name in carried(graph):
-        if graph[name].dtype.name not in _STORED:
+        if graph[name].dtype.name not in NAMES:
             raise InputError(f"{name}: no checkpoint can hold {graph[name].dtype.name}")
 
 
@@ -181,10 +174,10 @@ def _read_state(path: Path, file: Any, graph: Graph) -> dict[str, Array]:
         # Checked before it is read: files may have types that NumPy lacks.
         lies = file.get_slice(name)
         shape, stored = tuple(lies.get_shape()), str(lies.get_dtype())
-        if shape != vertex.shape or stored != _STORED[vertex.dtype.name]:
+        if shape != vertex.shape or stored != NAMES[vertex.dtype.name]:
             raise InputError(
                 f"{path}: {name} is of {stored} {quote(shape)}; "
-                f"the graph's is of {_STORED[vertex.dtype.name]} {vertex.shape}"
+                f"the graph's is of {NAMES[vertex.dtype.name]} {vertex.shape}"
             )
         state[name] = file.get_tensor(name)
     return state
