@@ -139,7 +139,7 @@ def test_chunks_of_zarr_are_not_unpickled(tmp_path, where):
     (folder / ".zarray").write_text(json.dumps(about))
     (folder / "0.0").write_bytes(pickle.dumps(Bomb(trace)))
     plan = ed.plan(ed.parse(MATMUL), 2)
-    with pytest.raises(ed.InputError, match="input 'X'.*pickle"):
+    with pytest.raises(ed.InputError, match=r"input 'X'.*pickle"):
         ed.run(plan, {"X": folder, "Y": np.zeros((8, 4))})
     assert not trace.exists()
 

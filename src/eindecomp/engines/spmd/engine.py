@@ -21,10 +21,13 @@ from eindecomp.engines.spare import Spare
 from eindecomp.engines.spmd.agreement import check_same_plan
 from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import BlockExchange, blocks_of
+from eindecomp.engines.spmd.outputs import write_outputs
 from eindecomp.engines.spmd.rank_memory import RankMemory
 from eindecomp.engines.spmd.transport import connect
 from eindecomp.engines.spmd.watch import NOWHERE, watch_of
+from eindecomp.engines.spmd.watched_ranks import WatchedRanks
 from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import EinDecompError, InputError, RunError
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.library import library_of
@@ -46,10 +49,10 @@ from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.spmd.bound_row import BoundStep, Do
-    from eindecomp.engines.spmd.transport import Transport
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.overlap import Action
@@ -68,18 +71,25 @@ class SpmdEngine:
 
     `transport` is `mpi` or `torch`, by default the one whose launcher started the job. With
     `overlap` communication begins as soon as its source is there; without, when its turn comes.
-    Who waits for a rank that does nothing for `timeout` seconds ends the job.
+    Who waits for a rank that does nothing for `timeout` seconds ends the job. `outputs` are files
+    to which ranks write results, each its own block: {"Z": "z.zarr"}, or "Z=z.npy".
     """
 
     name = NAME
 
     def __init__(
-        self, transport: str = "auto", overlap: bool = True, timeout: float = 20.0
+        self,
+        transport: str = "auto",
+        overlap: bool = True,
+        timeout: float = 20.0,
+        outputs: Mapping[str, str | Path] | str | None = None,
     ) -> None:
         if not isinstance(overlap, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"overlap must be true or false, not {overlap!r}")
         self.overlap, self.timeout = overlap, _seconds(timeout)
+        self.outputs = outputs
         self.transport = connect(transport)
+        self.ranks = WatchedRanks(self.transport, self.timeout)
 
     @property
     def rank(self) -> int:
@@ -97,18 +107,19 @@ class SpmdEngine:
 
     def prepare(self, plan: Plan) -> SpmdProgram:
         """Make a plan ready to run; all ranks do so together."""
-        return SpmdProgram(program_of(plan), self.transport, self.overlap, self.timeout)
+        return SpmdProgram(program_of(plan), self)
 
 
 class SpmdProgram:
     """A rank's row of a program, made ready."""
 
-    def __init__(
-        self, program: Program, transport: Transport, overlap: bool, timeout: float
-    ) -> None:
-        self.program, self.transport = program, transport
-        self._watch = watch_of(transport, timeout)
-        check_same_plan(program, transport, f"overlap {overlap}")
+    def __init__(self, program: Program, engine: SpmdEngine) -> None:
+        self.program, self.transport, self.ranks = program, engine.transport, engine.ranks
+        transport, overlap = engine.transport, engine.overlap
+        self._watch = watch_of(transport, engine.timeout)
+        self._outputs = check_outputs(program.graph, engine.outputs)
+        written = [(name, str(path)) for name, path in self._outputs.items()]
+        check_same_plan(program, transport, f"overlap {overlap}, outputs {written}")
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._library = library_of("numpy")
@@ -208,7 +219,9 @@ class SpmdProgram:
             raise
         finally:
             watch.step, watch.waits = NOWHERE, False
-        return Result({v.name: self._output(v.name, memory) for v in program.graph.outputs}, stats)
+        tensors = {v.name: self._output(v.name, memory) for v in program.graph.outputs}
+        write_outputs(self.ranks, self._outputs, tensors)
+        return Result(tensors, stats)
 
     def _do_and_tell(
         self, record: RunRecord, memory: RankMemory, step: int, do: Do, ends: bool
