@@ -26,6 +26,18 @@ $(VENV)/ready: $(VENV)/core
 	$(PIP) --editable '.[dev]'
 	touch $@
 
+# Open MPI, which pip does not have: installed if it is absent and can be; without it the tests of
+# ranks are skipped, and say so.
+APT := $(if $(filter 0,$(shell id -u)),apt-get,sudo -n apt-get)
+MPI := openmpi-bin libopenmpi-dev
+
+$(VENV)/mpi: $(VENV)/ready
+	command -v mpirun > /dev/null \
+		|| $(APT) install -y -q $(MPI) > /dev/null 2>&1 \
+		|| { $(APT) update -q > /dev/null 2>&1 && $(APT) install -y -q $(MPI) > /dev/null 2>&1; } \
+		|| echo "There is no mpirun, and it cannot be installed: tests of ranks will be skipped."
+	touch $@
+
 demo: $(VENV)/core
 	$(BIN)/python examples/demo.py
 	$(BIN)/eindecomp run examples/multihead_attention.ein -p 2 --random --check
@@ -42,7 +54,7 @@ types: $(VENV)/ready
 layers: $(VENV)/ready
 	$(BIN)/lint-imports
 
-unit: $(VENV)/ready
+unit: $(VENV)/mpi
 	$(BIN)/pytest
 
 bench: $(VENV)/ready

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_graphs import random_graph
+from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
 from eindecomp.errors import PlanError
@@ -60,6 +61,14 @@ def test_what_is_saved_comes_back(path: Path, asked: str, tmp_path: Path) -> Non
 def test_plans_of_any_graph_come_back(graph: ed.Graph, devices: int, asked: str) -> None:
     made = plan(graph, devices, **ASKED[asked])
     assert from_json(to_json(made)) == made
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_plans_of_every_kind_come_back(op: str) -> None:
+    for inputs in ("free", "sharded"):
+        for devices in (2, 4):
+            made = ed.plan(parse(op, SIZES["even"]), devices, inputs=inputs, rewrite=False)
+            assert from_json(to_json(made)) == made
 
 
 def test_what_was_asked_for_comes_back() -> None:

@@ -42,8 +42,8 @@ class Ranks(Protocol):
         """What every rank has to say, by rank."""
         ...
 
-    def writing(self) -> AbstractContextManager[None]:
-        """While this rank writes to a disk: it computes nothing, but is not stuck."""
+    def using_disk(self) -> AbstractContextManager[None]:
+        """While this rank reads or writes files: it computes nothing, but is not stuck."""
         ...
 
     def own_block(self, tensor: Tensor) -> tuple[Box, Array] | None:
@@ -65,7 +65,7 @@ class Alone:
         """What it has to say."""
         return [own]
 
-    def writing(self) -> AbstractContextManager[None]:
+    def using_disk(self) -> AbstractContextManager[None]:
         """Nobody waits for it."""
         return nullcontext()
 
@@ -83,7 +83,7 @@ def agree(ranks: Ranks, do: Callable[[], object]) -> None:
     """Let every rank do its part, and wait for all; what keeps one from it is raised by all."""
     wrong = b""
     try:
-        with ranks.writing():
+        with ranks.using_disk():
             do()
     except (EinDecompError, OSError) as error:
         why = error if isinstance(error, EinDecompError) or not error.strerror else error.strerror

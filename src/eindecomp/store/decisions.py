@@ -65,7 +65,7 @@ def _decision(graph: Graph, mesh: Mesh, vertex: Vertex, fields: Field) -> Decisi
 
 def _further(mesh: Mesh, vertex: Vertex, field: Field) -> Cut | None:
     """A second layout, if there is one."""
-    return None if field.value is None else _cut(mesh, vertex, field)
+    return None if field.value is None else _cut(mesh, vertex, field, is_read=True)
 
 
 def axis_number(mesh: Mesh, field: Field) -> int:
@@ -131,8 +131,11 @@ def read_given(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Layouts]:
     return given
 
 
-def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
-    """A layout: one span for each dimension."""
+def _cut(mesh: Mesh, vertex: Vertex, field: Field, *, is_read: bool = False) -> Cut:
+    """A layout: one span for each dimension.
+
+    One that some reader needs may cut two dimensions along the same axis, as a diagonal is read.
+    """
     spans = field.items()
     if len(spans) != len(vertex.shape):
         raise field.wrong(f"{vertex} needs {len(vertex.shape)} spans, not {len(spans)}")
@@ -143,7 +146,7 @@ def _cut(mesh: Mesh, vertex: Vertex, field: Field) -> Cut:
         start = span["start"].whole(0, size)
         stop = span["stop"].whole(start, size)
         scale = span["scale"].whole(1, max(stop - start, 1))
-        axes = _axes(mesh, span["axes"], used)
+        axes = _axes(mesh, span["axes"], set() if is_read else used)
         units, rest = divmod(stop - start, scale)
         if rest or not can_cut(mesh.pieces, max(units, 1), pieces_by(mesh, axes)):
             raise span.wrong(

@@ -89,7 +89,8 @@ class SpmdEngine:
         self.overlap, self.timeout = overlap, _seconds(timeout)
         self.outputs = outputs
         self.transport = connect(transport)
-        self.ranks = WatchedRanks(self.transport, self.timeout)
+        self._watch = watch_of(self.transport, self.timeout)
+        self.ranks = WatchedRanks(self.transport, self._watch)
 
     @property
     def rank(self) -> int:
@@ -103,7 +104,8 @@ class SpmdEngine:
 
     def share_bytes(self, own: bytes | None) -> bytes:
         """What rank 0 has to say to all; the others give nothing."""
-        return self.transport.share_bytes(own)
+        with self._watch.waiting("what rank 0 shares with all"):
+            return self.transport.share_bytes(own)
 
     def prepare(self, plan: Plan) -> SpmdProgram:
         """Make a plan ready to run; all ranks do so together."""
@@ -119,12 +121,14 @@ class SpmdProgram:
         self._watch = watch_of(transport, engine.timeout)
         self._outputs = check_outputs(program.graph, engine.outputs)
         written = [(name, str(path)) for name, path in self._outputs.items()]
-        check_same_plan(program, transport, f"overlap {overlap}, outputs {written}")
+        with self._watch.waiting("the comparison of all ranks' plans"):
+            check_same_plan(program, transport, f"overlap {overlap}, outputs {written}")
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._library = library_of("numpy")
         self._spare = Spare()
-        bound = bind_row(program, self.row, transport, self._library, self._load)
+        with self._watch.waiting("the making of groups"):
+            bound = bind_row(program, self.row, transport, self._library, self._load)
         self._calls = _calls(overlapped(program) if overlap else None, bound)
 
     # Inputs
@@ -132,7 +136,10 @@ class SpmdProgram:
     def place(self, name: str, given: Any) -> Tensor:
         """Keep this rank's blocks of an input; a tensor that lies otherwise is brought there."""
         wanted = self.program.layouts_of(name)
-        blocks = {tiling: self._block(given, tiling) for tiling in wanted}
+        moves_to_others = isinstance(given, Tensor)
+        watch = self._watch
+        with watch.waiting(f"the placing of {name}") if moves_to_others else watch.using_disk():
+            blocks = {tiling: self._block(given, tiling) for tiling in wanted}
         return self._tensor(name, blocks)
 
     def _block(self, given: Any, wanted: Tiling) -> Array:
@@ -169,7 +176,9 @@ class SpmdProgram:
         buffer = self.program.buffers[into]
         given = memory.inputs[buffer.tensor]
         if not isinstance(given, Tensor):
-            block = _in_one_piece(given, box) if type(given) is np.ndarray else block_of(given, box)
+            with self._watch.using_disk():  # where it may lie
+                is_array = type(given) is np.ndarray
+                block = _in_one_piece(given, box) if is_array else block_of(given, box)
         else:
             block = self._block(given, buffer.tiling)
         memory.held[into] = (block,)
@@ -278,11 +287,8 @@ class SpmdProgram:
 
     def _gathered(self, shape: tuple[int, ...], dtype: Any, blocks: RankBlocks) -> Array:
         """All of a tensor, on every rank; all ask for it together."""
-        self._watch.waits = True
-        try:
+        with self._watch.waiting("the gathering of an output"):
             return self._rearranged(blocks, Tiling(uncut(shape)), dtype)
-        finally:
-            self._watch.waits = False
 
     def _stats(self, memory: RankMemory, seconds: float, placed: int) -> Stats:
         """What all ranks took together; each of them takes part."""

@@ -9,7 +9,7 @@ has used, and whether it waits. A rank that waits ends the whole job, with a mes
 - another rank has for `timeout` seconds neither gone on nor computed anything;
 - all ranks have been waiting for `timeout` seconds: they are not at the same place.
 
-A rank that computes, or writes to a disk, may take as long as it likes.
+A rank that computes, or reads or writes files, may take as long as it likes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import json
 import os
 import signal
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic, process_time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from eindecomp.engines.spmd.transport import Transport
 
@@ -47,13 +47,13 @@ class RankState:
     """Seconds of processor time so far."""
     ended: bool = False
     failed: str = ""
-    writes: bool = False
-    """Whether it writes to a disk, which takes as long as it takes."""
+    on_disk: bool = False
+    """Whether it reads or writes files, which takes as long as it takes."""
 
     def to_bytes(self) -> bytes:
         """A text that `state_of` reads."""
         fields = (self.run, self.step, self.waits, self.processor, self.ended, self.failed)
-        return json.dumps([*fields, self.writes]).encode()
+        return json.dumps([*fields, self.on_disk]).encode()
 
     @property
     def place(self) -> tuple[int, int, bool]:
@@ -63,9 +63,9 @@ class RankState:
 
 def state_of(text: bytes) -> RankState:
     """The state that a rank has told."""
-    run, step, waits, processor, ended, failed, writes = json.loads(text)
+    run, step, waits, processor, ended, failed, on_disk = json.loads(text)
     told = int(run), int(step), bool(waits), float(processor), bool(ended), str(failed)
-    return RankState(*told, bool(writes))
+    return RankState(*told, bool(on_disk))
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ def verdict(
         if silent > timeout:
             return rank, f"is dead or was stopped: nothing was heard of it for {silent:.0f} s"
         still = min(now - other.since, now - waits_since)
-        if still > timeout and not other.state.waits and not other.state.writes:
+        if still > timeout and not other.state.waits and not other.state.on_disk:
             return rank, f"is stuck: it has neither gone on nor computed anything for {still:.0f} s"
     if now - waits_since > timeout and all(
         other.state.waits and now - other.since > timeout for other in seen.values()
@@ -120,9 +120,11 @@ class Watch:
         self.timeout = timeout
         self.run = 0
         self.step = NOWHERE
-        self.waits = self.writes = False
+        self.waits = self.on_disk = False
         self.describe: Callable[[int], str] = str
         """A step in words."""
+        self.doing = ""
+        """What it waits for outside of any run."""
         self._transport = transport
         self._failed = ""
         self._ended = False
@@ -141,6 +143,25 @@ class Watch:
             self._thread.start()
             atexit.register(self.end)
 
+    @contextmanager
+    def waiting(self, doing: str) -> Generator[None]:
+        """Wait for others outside of a run."""
+        before = self.waits, self.doing
+        self.doing, self.waits = doing, True
+        try:
+            yield
+        finally:
+            self.waits, self.doing = before
+
+    @contextmanager
+    def using_disk(self) -> Generator[None]:
+        """Read or write files, for which others wait."""
+        self.on_disk = True
+        try:
+            yield
+        finally:
+            self.on_disk = False
+
     def failed(self, message: str) -> None:
         """Tell the others that this rank cannot go on."""
         self._failed = message[:_LONGEST]
@@ -154,7 +175,7 @@ class Watch:
     def state(self) -> RankState:
         """What this rank has to tell."""
         place = self.run, self.step, self.waits
-        return RankState(*place, process_time(), self._ended, self._failed, self.writes)
+        return RankState(*place, process_time(), self._ended, self._failed, self.on_disk)
 
     def _watch(self) -> None:
         try:
@@ -179,7 +200,7 @@ class Watch:
             rank, why = found
             at = self._seen[rank].state if rank in self._seen else state
             self._end_job(
-                f"waits {self._at(state)} for rank {rank}, which {why}; "
+                f"waits in {self._in_words(state)} for rank {rank}, which {why}; "
                 f"rank {rank} was last {self._at(at)}"
             )
 
@@ -191,6 +212,8 @@ class Watch:
         os._exit(128 + signal.SIGTERM)
 
     def _in_words(self, state: RankState) -> str:
+        if state.step == NOWHERE:
+            return self.doing or "what comes between runs"
         return f"step {state.step} of run {state.run} ({self.describe(state.step)})"
 
     def _at(self, state: RankState) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.ranks import writers
-from eindecomp.engines.spmd.watch import watch_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from contextlib import AbstractContextManager
 
     import numpy as np
 
     from eindecomp.engines.spmd.transport import Transport
+    from eindecomp.engines.spmd.watch import Watch
     from eindecomp.engines.tensor import Tensor
     from eindecomp.tra.boxes import Box
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 class WatchedRanks:
     """What ranks do together outside of runs."""
 
-    def __init__(self, transport: Transport, timeout: float) -> None:
-        self._transport, self._timeout = transport, timeout
+    def __init__(self, transport: Transport, watch: Watch) -> None:
+        self._transport, self._watch = transport, watch
 
     @property
     def rank(self) -> int:
@@ -38,19 +37,17 @@ class WatchedRanks:
 
     def share_bytes(self, own: bytes | None) -> bytes:
         """What rank 0 has to say."""
-        with self._marked("waits"):
+        with self._watch.waiting("what rank 0 shares with all"):
             return self._transport.share_bytes(own)
 
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
-        with self._marked("waits"):
+        with self._watch.waiting("what all ranks have to say"):
             return self._transport.gather_bytes(own)
 
-    @contextmanager
-    def writing(self) -> Generator[None]:
-        """While this rank writes to a disk."""
-        with self._marked("writes"):
-            yield
+    def using_disk(self) -> AbstractContextManager[None]:
+        """While this rank reads or writes files."""
+        return self._watch.using_disk()
 
     def own_block(self, tensor: Tensor) -> tuple[Box, Array] | None:
         """This rank's block, if it is the first rank that has it."""
@@ -60,12 +57,3 @@ class WatchedRanks:
         if writers(tensor.mesh, tiling).get(box) != self.rank:
             return None
         return box, held[tiling]
-
-    @contextmanager
-    def _marked(self, state: str) -> Generator[None]:
-        watch = watch_of(self._transport, self._timeout)
-        setattr(watch, state, True)
-        try:
-            yield
-        finally:
-            setattr(watch, state, False)

@@ -1,0 +1,56 @@
+"""Every rank: random plans give, bit by bit, what devices apart give, and move what was planned."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from agreement import arrays_for
+from random_graphs import random_graph
+from test_ops import OPS, SIZES, parse
+
+import eindecomp as ed
+from eindecomp.engines.spmd.transport import connect
+
+ASKED = ({}, {"inputs": "sharded"}, {"strategy": "sqrt"}, {"rewrite": False})
+
+
+def check(graph: ed.Graph, seed: int = 0, **options: object) -> None:
+    """Compare runs of one graph, planned in several ways."""
+    ranks = connect().size
+    arrays = arrays_for(graph, seed)
+    asked = ASKED[seed % len(ASKED)]
+    plan = ed.plan_together(lambda: ed.plan(graph, ranks, **asked))
+    apart = ed.run(plan, arrays, engine="apart")
+    for overlap in (True, False):
+        found = ed.run(plan, arrays, engine="spmd", overlap=overlap, **options)
+        assert found.stats.bytes_moved == plan.cost, (seed, found.stats.bytes_moved, plan.cost)
+        assert found.stats.bytes_by_vertex == apart.stats.bytes_by_vertex
+        for name in apart:
+            left, right = found[name], apart[name]
+            assert (left.shape, left.dtype) == (right.shape, right.dtype)
+            assert left.tobytes() == right.tobytes() or np.array_equal(left, right, equal_nan=True)
+
+
+def main() -> None:
+    first, count = int(sys.argv[1]), int(sys.argv[2])
+    for seed in range(first, first + count):
+        check(random_graph(seed, tree=False), seed)
+    if first == 0:
+        for k, op in enumerate(OPS):
+            check(parse(op, SIZES[[*SIZES][k % len(SIZES)]]), k)
+        for k, dtype in enumerate(("int8", "float16", "bfloat16", "float64", "complex64", "bool")):
+            agg = "any" if dtype == "bool" else "sum"
+            join = "and" if dtype == "bool" else "*"
+            text = (
+                f"input X[i: 6, j: 10] {dtype}, Y[j, k: 5] {dtype}\n"
+                f"Z[i,k] <- {agg} X[i,j] {join} Y[j,k]\nW[i] <- {agg} Z[i,k]\noutput W, Z"
+            )
+            if dtype != "bool":
+                check(ed.parse(text), k)
+    if connect().rank == 0:
+        sys.stdout.write("all agree\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Every rank: tensors that stay, other layouts, ties, listeners, kernel errors."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+import eindecomp as ed
+from eindecomp.engines.events import BytesMoved, TaskFinished
+from eindecomp.engines.spmd.transport import connect
+
+
+def main() -> None:
+    ranks, rank = connect().size, connect().rank
+    rng = np.random.default_rng(0)
+    graph = ed.parse("""
+    input X[i: 12, j: 20], W[j, k: 9]
+    H[i,k] <- sum X[i,j] * W[j,k]
+    Z[k] <- sum H[i,k]
+    output Z, H
+    """)
+    x, w = (rng.standard_normal(shape).astype("float32") for shape in ((12, 20), (20, 9)))
+
+    def executable(labels: list[str]) -> ed.Executable:
+        return ed.compile(ed.plan(graph, ranks, strategy=labels), engine="spmd")
+
+    by_rows, by_columns = executable(["i"]), executable(["k"])
+    expected = by_rows({"X": x, "W": w})
+    placed = by_rows.place({"X": x, "W": w})
+    again = by_rows(placed)
+    assert np.array_equal(again["H"], expected["H"])
+    assert again.stats.bytes_placed == 0
+    # Tensors of another layout are brought to where they are wanted, and that is counted apart.
+    moved = by_columns(placed)
+    np.testing.assert_allclose(moved["H"], expected["H"], rtol=1e-5)
+    assert moved.stats.bytes_moved == by_columns.plan.cost
+    assert moved.stats.bytes_placed > 0
+    square = ed.parse("input H[i: 12, k: 9]\nS[i] <- sum H[i,k] * H[i,k]\noutput S")
+    summed = ed.compile(ed.plan(square, ranks, strategy=["k"]), engine="spmd")
+    held = expected.tensor("H")
+    np.testing.assert_allclose(summed({"H": held})["S"], (x @ w) ** 2 @ np.ones(9), rtol=1e-4)
+    summed({"H": held}, donate=["H"])
+    try:
+        held.numpy()
+        raise AssertionError("a donated tensor was read")
+    except ed.InputError:
+        pass
+
+    events = []
+    by_rows({"X": x, "W": w}, on_event=events.append)
+    assert {event.device for event in events if isinstance(event, TaskFinished)} == {rank}
+    told = sum(event.count for event in events if isinstance(event, BytesMoved))
+    assert told <= by_rows.plan.cost
+
+    scaled = ed.parse("scalar a\ninput X[i: 8]\nY[i] <- a * X[i]\noutput Y, X")
+    found = ed.run(ed.plan(scaled, ranks), {"X": np.arange(8), "a": 0.5}, engine="spmd")
+    assert np.array_equal(found["Y"], np.arange(8) / 2)
+    assert np.array_equal(found["X"], np.arange(8))
+    if rank == 0:
+        sys.stdout.write("all agree\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Every rank runs again and again; the last one gets into trouble after a while."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+import eindecomp as ed
+from eindecomp.engines.spmd.transport import connect
+
+TEXT = """
+input X[i: 64, j: 64], W[j, k: 64]
+H[i,k] <- sum X[i,j] * W[j,k]
+Z[k] <- sum H[i,k]
+output Z
+"""
+
+
+def fail(event: object) -> None:
+    raise ValueError("the listener does not like this")
+
+
+def main() -> None:
+    how, timeout, begin = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+    transport = connect()
+    text = TEXT
+    if how == "graph" and transport.rank == 1:
+        text = text.replace("sum H", "max H")
+    labels = ["j"] if how == "plan" and transport.rank == 1 else ["i"]
+    plan = ed.plan(ed.parse(text), transport.size, strategy=labels)
+    arrays = {name: np.ones((64, 64), "float32") for name in ("X", "W")}
+    try:
+        run = ed.compile(plan, engine="spmd", timeout=timeout)
+    except ed.InputError as error:
+        sys.stdout.write(f"refused: {error}\n")
+        sys.exit(3)
+    for turn in range(1 << 30):
+        if transport.rank == transport.size - 1 and turn == begin:
+            match how:
+                case "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                case "stop":
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                case "delay":
+                    time.sleep(1000)
+                case "end":
+                    sys.exit(0)
+                case "fail":
+                    run(arrays, on_event=fail)
+                case "diverge":
+                    run(arrays)["Z"]
+        run(arrays)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Ranks that share nothing: real jobs over MPI and over torch.distributed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from uuid import uuid4
+
+import pytest
+from jobs import LAUNCHERS, needs_mpi, run_command, run_job, skip_without
+
+MANY = bool(os.environ.get("EINDECOMP_SLOW_TESTS"))
+every_launcher = pytest.mark.parametrize("launcher", LAUNCHERS)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4] if not MANY else [2, 3, 4, 6, 8])
+@needs_mpi
+def test_plans_give_what_devices_apart_give(ranks):
+    job = run_job("mpi", ranks, "laws.py", 0, 40 if MANY else 8)
+    assert (job.status, job.out) == (0, "all agree\n"), job.err
+
+
+@pytest.mark.parametrize("ranks", [2] if not MANY else [2, 3, 4])
+def test_the_same_over_torch(ranks):
+    pytest.importorskip("torch")
+    job = run_job("torch", ranks, "laws.py", 100, 20 if MANY else 6)
+    assert (job.status, job.out) == (0, "all agree\n"), job.err
+
+
+@every_launcher
+def test_tensors_stay_and_move(launcher):
+    job = run_job(launcher, 2 if launcher == "torch" else 3, "lifecycle.py")
+    assert (job.status, job.out) == (0, "all agree\n"), job.err
+
+
+TROUBLE = {
+    "stop": "dead or was stopped",
+    "delay": "is stuck",
+    "diverge": "do not run the same program",
+}
+
+
+HOW = ["kill", "stop", "delay", "end", "fail", "diverge"]
+CASES = [("mpi", how) for how in HOW] + [("torch", how) for how in (HOW if MANY else HOW[:2])]
+
+
+@pytest.mark.parametrize(("launcher", "how"), CASES)
+def test_trouble_of_a_rank_ends_the_job(launcher, how):
+    skip_without(launcher)
+    name = f"job-{uuid4().hex}"  # to find its processes by
+    job = run_job(launcher, 2, "trouble.py", how, 3, 50, name, timeout=90)
+    assert job.status != 0
+    assert job.seconds < 60  # of which most goes to starting it on a busy machine
+    assert "Z[k]" in job.err  # the vertex that the others were at
+    assert "step" in job.err
+    if how in TROUBLE:
+        assert TROUBLE[how] in job.err
+        assert "for rank 1" in job.err
+    if how == "kill" and launcher == "torch":
+        assert "rank 1 is gone" in job.err
+    found = subprocess.run(["pgrep", "-f", name], capture_output=True, check=False)  # noqa: S603, S607
+    assert not found.stdout
+
+
+@pytest.mark.parametrize("what", ["graph", "plan"])
+@every_launcher
+def test_ranks_with_different_plans_refuse_to_start(launcher, what):
+    job = run_job(launcher, 2, "trouble.py", what, 3, 0)
+    assert job.status != 0
+    assert f"rank 1 was given another {what}" in job.out
+
+
+@needs_mpi
+def test_a_plan_for_another_number_of_devices_is_refused():
+    code = (
+        "import eindecomp as ed; g = ed.parse('input X[i: 8]\\nY[i] <- exp(X[i])\\noutput Y'); "
+        "ed.compile(ed.plan(g, 4), engine='spmd')"
+    )
+    job = run_command([sys.executable, "-c", code])
+    assert "the plan is for 4 devices, the job has 1 rank: start it with mpirun -n 4" in job.err
