@@ -39,7 +39,8 @@ class Checkpoint:
     """The state of training after a step."""
 
     step: int
-    state: Mapping[str, Array]
+    state: Mapping[str, Any]
+    """Arrays; those of a folder are read from their files as they are sliced."""
     losses: list[float]
     config: RunConfig = field(default_factory=RunConfig)
     graph: Graph | None = None
@@ -68,7 +69,7 @@ def _plain_number(value: Any) -> Any:
     raise TypeError(f"{quote(value)} is a {type(value).__name__}")
 
 
-def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> None:
+def save_file(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> None:
     """Replace a checkpoint; the old one stays if the new one cannot be written."""
     library, arrays = extra("safetensors"), extra("safetensors.numpy")
     check_storable(graph)
@@ -88,7 +89,7 @@ def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> N
         raise InputError(f"{path}: cannot be written: {shorten(str(reason))}") from error
 
 
-def load_checkpoint(
+def load_file(
     path: str | Path, graph: Graph | None = None, config: RunConfig | None = None
 ) -> Checkpoint:
     """Read a checkpoint of the graph that it carries.
@@ -101,7 +102,7 @@ def load_checkpoint(
         with library.safe_open(path, framework="numpy") as file:
             metadata = cast("dict[str, str]", file.metadata() or {})
             step, found = _read_metadata(path, metadata, config)
-            graph = _read_graph(path, metadata, graph)
+            graph = read_graph(path, metadata.get("graph", ""), graph)
             state = _read_state(path, file, graph)
             losses = _read_losses(path, file, step)
     except library.SafetensorError as error:
@@ -123,6 +124,11 @@ def _read_metadata(
         found = json.loads(metadata.get("config", ""))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: config: not JSON: {shorten(str(error))}") from error
+    return int(text), check_config(path, found, config)
+
+
+def check_config(path: Path, found: Any, config: RunConfig | None) -> RunConfig:
+    """The configuration of a file, which must be the one that is given, if one is."""
     if not isinstance(found, dict):
         raise InputError(f"{path}: config: not an object")
     own = cast("RunConfig", found)
@@ -138,12 +144,11 @@ def _read_metadata(
             for k in differing
         ]
         raise InputError(f"{path}: is of another configuration: {shorten(', '.join(told), 1000)}")
-    return int(text), own
+    return own
 
 
-def _read_graph(path: Path, metadata: dict[str, str], graph: Graph | None) -> Graph:
-    """The graph of the file, parsed only if the caller has not given the same one."""
-    text = metadata.get("graph", "")
+def read_graph(path: Path, text: str, graph: Graph | None) -> Graph:
+    """The graph of a file, parsed only if the caller has not given the same one."""
     if graph is not None:
         if text != str(graph):
             raise InputError(f"{path}: is of another graph: {_first_difference(text, str(graph))}")
