@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from dataclasses import replace
 from math import isfinite
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
@@ -103,14 +104,19 @@ class CheckpointFolder:
     # Reading
 
     def load(self, graph: Graph | None, config: RunConfig | None = None) -> Checkpoint | None:
-        """The last complete checkpoint, None if there is none; the state stays in its files."""
+        """The last complete checkpoint, None if there is none.
+
+        Among several ranks the state stays in its files, of which each reads what it places.
+        """
         own = None if self.ranks.rank else str(max(self._steps(), default=-1)).encode()
         step = int(self.ranks.share_bytes(own))
         if step < 0:
             return None
         found = read_step(self.path / f"step-{step:06d}", graph, config)
         self._latest = step
-        return found
+        if self.ranks.size > 1:
+            return found
+        return replace(found, state={name: array[...] for name, array in found.state.items()})
 
     def _steps(self) -> list[int]:
         """The steps of which there is a complete checkpoint."""

@@ -134,5 +134,4 @@ def load_checkpoint(
     found = CheckpointFolder(path, Alone()).load(graph, config)
     if found is None:
         raise InputError(f"{path}: has no complete checkpoint")
-    state = {name: array[...] for name, array in found.state.items()}
-    return Checkpoint(found.step, state, found.losses, found.config, found.graph)
+    return found
