@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.spmd.direct import (
+    DirectExchange,
+    block_reads,
+    is_worth_it,
+    neighbours_of,
+)
 from eindecomp.engines.spmd.exchange import BlockExchange, BlockGather, blocks_of
 from eindecomp.graph.ops import Fill
 from eindecomp.tra.boxes import meet, shape_of, shares, volume, within
@@ -29,7 +35,7 @@ from eindecomp.tra.program.steps import (
 from eindecomp.tra.program.tiling import group_along
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from eindecomp.engines.spmd.exchange import Where
     from eindecomp.engines.spmd.rank_memory import RankMemory
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
     Do = Callable[[RankMemory], None]
     Loader = Callable[[RankMemory, int, Box], None]
+    Communication = BlockExchange | BlockGather | DirectExchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,8 @@ def bind_row(
     program: Program, row: DeviceRow, transport: Transport, library: KernelLibrary, load: Loader
 ) -> list[BoundStep]:
     """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
-    binder = _Binder(program, row.device, transport, library, load)
+    neighbours = neighbours_of(transport)
+    binder = _Binder(program, row.device, transport, library, load, neighbours)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
 
 
@@ -67,6 +75,8 @@ class _Binder:
     transport: Transport
     library: KernelLibrary
     load: Loader
+    neighbours: Mapping[int, int]
+    """The processes of the ranks whose memory can be read."""
     views: set[int] = field(default_factory=set[int])
     """The buffers of which the rank has a view of another."""
 
@@ -178,7 +188,7 @@ class _Binder:
         self,
         memory: RankMemory,
         number: int,
-        exchange: BlockExchange | BlockGather,
+        exchange: Communication,
         source: int,
         into: int,
     ) -> None:
@@ -211,15 +221,35 @@ class _Binder:
 
     def _exchange(
         self, number: int, step: Move, own: DeviceStep, group: Group | None = None
-    ) -> BlockExchange | BlockGather:
+    ) -> Communication:
         held, wanted = self._box(step.source), own.box
         if group is None or not isinstance(step.pattern, Gathered):
-            return _blockwise(group, own, held, wanted, number)
+            direct = None if group is None else self._direct(step, own, group)
+            return direct or _blockwise(group, own, held, wanted, number)
         shared = meet(held, wanted)
         mine = tuple(slice(0, 0) for _ in held) if shared is None else within(shared, held)
         source, mesh = self.program.buffers[step.source], self.program.mesh
         boxes = [meet(source.box(mesh, rank), wanted) for rank in group.ranks]
         return BlockGather(group, mine, blocks_of(boxes, wanted))
+
+    def _direct(self, step: Move, own: DeviceStep, group: Group) -> DirectExchange | None:
+        """An all-to-all by reading out of the memory of ranks on this machine, if that is faster.
+
+        All members find the same answer.
+        """
+        processes = [self.neighbours.get(rank) for rank in group.ranks]
+        source, into = (self.program.buffers[k] for k in (step.source, step.into))
+        held = [source.box(self.program.mesh, rank) for rank in group.ranks]
+        wanted = [into.box(self.program.mesh, rank) for rank in group.ranks]
+        reachable = [process for process in processes if process is not None]
+        if len(reachable) < len(processes) or not is_worth_it(held, wanted, into.item):
+            return None
+        place = group.ranks.index(self.rank)
+        reads = block_reads(held, own.box, place, reachable, into.item)
+        kept = [
+            (within(each.box, held[place]), within(each.box, own.box)) for each in own.exchange.kept
+        ]
+        return DirectExchange(group, reads, tuple(kept))
 
     def _all_gather(self, number: int, step: AllGather) -> BoundStep:
         buffer, box = step.buffer, self._box(step.buffer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.engines.spare import Spare
 
@@ -12,11 +12,18 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from eindecomp.engines.spmd.exchange import Started
     from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]
     Arrays = tuple[Array, ...]
+
+
+class Finishing(Protocol):
+    """Communication that was started."""
+
+    def finish(self) -> None:
+        """Wait for it, and put what came in place."""
+        ...
 
 
 @dataclass(slots=True)
@@ -29,7 +36,9 @@ class RankMemory:
     spare: Spare
     values: Sequence[object] = ()
     """The values of run-time scalars, in the graph's order."""
-    started: dict[int, list[Started]] = field(default_factory=dict[int, "list[Started]"])
+    started: dict[int, Sequence[Finishing]] = field(
+        default_factory=dict[int, "Sequence[Finishing]"]
+    )
     """By step, what is to be waited for."""
     parts: dict[int, Sequence[Array]] = field(default_factory=dict[int, "Sequence[Array]"])
     """By step, where partial results of others come to."""
