@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.extras import extra
+from eindecomp.engines.whole_folder import flush
 from eindecomp.errors import InputError, quote, shorten
 from eindecomp.lang.dtypes import dtype as dtype_of
 
@@ -81,6 +82,16 @@ def tensors_of(path: Path) -> tuple[dict[str, StoredTensor], Mapping[str, str]]:
         if name != "__metadata__"
     }
     return tensors, metadata
+
+
+def write_tensors(path: Path, arrays: Mapping[str, Array], metadata: dict[str, str]) -> None:
+    """Write a file, and wait until it is on disk."""
+    library, of_arrays = extra("safetensors"), extra("safetensors.numpy")
+    try:
+        of_arrays.save_file(dict(arrays), path, metadata)
+    except library.SafetensorError as error:
+        raise InputError(f"{path}: cannot be written: {shorten(str(error))}") from error
+    flush(path)
 
 
 def open_tensor(path: Path, name: str) -> Array:

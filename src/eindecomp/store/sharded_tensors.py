@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.engines.extras import extra
-from eindecomp.engines.safetensors_file import NAMES, TYPES, map_file, tensors_of
-from eindecomp.engines.whole_folder import flush
-from eindecomp.errors import InputError, quote, shorten
+from eindecomp.engines.safetensors_file import NAMES, TYPES, map_file, tensors_of, write_tensors
+from eindecomp.errors import InputError, quote
 from eindecomp.tra.boxes import meet, shape_of, show_box, volume, within
 
 if TYPE_CHECKING:
@@ -43,15 +41,9 @@ def write_blocks(
     """Write a rank's blocks and wait until they are on disk; a rank without any has no file."""
     if not blocks:
         return
-    library, arrays = extra("safetensors"), extra("safetensors.numpy")
-    path = file_of(folder, rank)
     tensors = {name: np.asarray(block, order="C") for name, (_, block) in blocks.items()}
     boxes = {f"box of {name}": show_box(box) for name, (box, _) in blocks.items()}
-    try:
-        arrays.save_file(tensors, path, {"token": token, "rank": str(rank), **boxes})
-    except library.SafetensorError as error:
-        raise InputError(f"{path}: cannot be written: {shorten(str(error))}") from error
-    flush(path)
+    write_tensors(file_of(folder, rank), tensors, {"token": token, "rank": str(rank), **boxes})
 
 
 @dataclass(frozen=True, slots=True)

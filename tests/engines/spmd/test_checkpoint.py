@@ -286,3 +286,13 @@ def test_ranks_do_not_write_over_a_file(tmp_path):
         CheckpointFolder(tmp_path / "run", Alone()).check()
     with pytest.raises(ed.InputError, match="has no complete checkpoint"):
         models.load_checkpoint(tmp_path)
+
+
+@needs_mpi
+def test_a_run_that_was_killed_goes_on_behind_what_it_has_written(tmp_path):
+    killed = run_job("mpi", 3, "relations.py", "kill", tmp_path / "run")
+    assert killed.status != 0
+    [run] = (tmp_path / "run").iterdir()
+    assert len(names(run)) == 1  # only the last one of two
+    job = run_job("mpi", 3, "relations.py", "go on", tmp_path / "run")
+    assert (job.status, job.out) == (0, "all agree\n"), job.err

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,12 @@ from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import BlockExchange, blocks_of
 from eindecomp.engines.spmd.outputs import write_outputs
 from eindecomp.engines.spmd.rank_memory import RankMemory
+from eindecomp.engines.spmd.run_checkpoints import (
+    RunCheckpoints,
+    cuts_behind,
+    in_segments,
+    loads_of,
+)
 from eindecomp.engines.spmd.transport import connect
 from eindecomp.engines.spmd.watch import NOWHERE, watch_of
 from eindecomp.engines.spmd.watched_ranks import WatchedRanks
@@ -49,7 +56,6 @@ from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.spmd.bound_row import BoundStep, Do
@@ -72,7 +78,9 @@ class SpmdEngine:
     `transport` is `mpi` or `torch`, by default the one whose launcher started the job. With
     `overlap` communication begins as soon as its source is there; without, when its turn comes.
     Who waits for a rank that does nothing for `timeout` seconds ends the job. `outputs` are files
-    to which ranks write results, each its own block: {"Z": "z.zarr"}, or "Z=z.npy".
+    to which ranks write results, each its own block: {"Z": "z.zarr"}, or "Z=z.npy". With a folder
+    `checkpoint`, ranks write what they hold as soon as a tensor of `checkpoint_at` is computed, and
+    a rerun of the same plan on the same inputs begins there: ["H3", "H7"], or "H3,H7".
     """
 
     name = NAME
@@ -83,11 +91,16 @@ class SpmdEngine:
         overlap: bool = True,
         timeout: float = 20.0,
         outputs: Mapping[str, str | Path] | str | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_at: Sequence[str] | str = (),
     ) -> None:
         if not isinstance(overlap, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"overlap must be true or false, not {overlap!r}")
         self.overlap, self.timeout = overlap, _seconds(timeout)
-        self.outputs = outputs
+        if (checkpoint is None) != (not checkpoint_at):
+            raise InputError("checkpoint is a folder, and checkpoint_at says when to write to it")
+        self.checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
+        self.outputs, self.checkpoint_at = outputs, checkpoint_at
         self.transport = connect(transport)
         self._watch = watch_of(self.transport, self.timeout)
         self.ranks = WatchedRanks(self.transport, self._watch)
@@ -120,16 +133,20 @@ class SpmdProgram:
         transport, overlap = engine.transport, engine.overlap
         self._watch = watch_of(transport, engine.timeout)
         self._outputs = check_outputs(program.graph, engine.outputs)
+        self._checkpoint = engine.checkpoint
+        self._cuts = cuts_behind(program, engine.checkpoint_at) if engine.checkpoint else ()
         written = [(name, str(path)) for name, path in self._outputs.items()]
+        written += [(str(cut), str(engine.checkpoint)) for cut in self._cuts]
         with self._watch.waiting("the comparison of all ranks' plans"):
-            check_same_plan(program, transport, f"overlap {overlap}, outputs {written}")
+            check_same_plan(program, transport, f"overlap {overlap}, files {written}")
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._library = library_of("numpy")
         self._spare = Spare()
         with self._watch.waiting("the making of groups"):
             bound = bind_row(program, self.row, transport, self._library, self._load)
-        self._calls = _calls(overlapped(program) if overlap else None, bound)
+        calls = _calls(overlapped(program) if overlap else None, bound)
+        self._segments = in_segments(calls, self._cuts)
 
     # Inputs
 
@@ -173,16 +190,19 @@ class SpmdProgram:
         return found
 
     def _load(self, memory: RankMemory, into: int, box: Box) -> None:
-        buffer = self.program.buffers[into]
-        given = memory.inputs[buffer.tensor]
-        if not isinstance(given, Tensor):
-            with self._watch.using_disk():  # where it may lie
-                is_array = type(given) is np.ndarray
-                block = _in_one_piece(given, box) if is_array else block_of(given, box)
-        else:
-            block = self._block(given, buffer.tiling)
+        block = self._loaded(memory, into, box)
         memory.held[into] = (block,)
         memory.grow(block.nbytes)
+
+    def _loaded(self, memory: RankMemory, into: int, box: Box) -> Array:
+        """This rank's block of an input."""
+        buffer = self.program.buffers[into]
+        given = memory.inputs[buffer.tensor]
+        if isinstance(given, Tensor):
+            return self._block(given, buffer.tiling)
+        with self._watch.using_disk():  # where it may lie
+            is_array = type(given) is np.ndarray
+            return _in_one_piece(given, box) if is_array else block_of(given, box)
 
     # Running
 
@@ -209,19 +229,14 @@ class SpmdProgram:
         record = None if on_event is None else RunRecord(program, on_event, devices=1)
         watch = self._watch
         watch.run, watch.describe = watch.run + 1, self._in_words
-        step = NOWHERE
+        kept = self._run_checkpoints(memory)
         try:
             with one_thread_each(), np.errstate(all="ignore"):
-                for step, do, waits in self._calls:
-                    watch.step, watch.waits = step, waits
-                    if record is None:
-                        do(memory)
-                    else:
-                        self._do_and_tell(record, memory, step, do, waits)
+                self._carry_out(memory, record, kept)
                 watch.step, watch.waits = len(program.steps), True
                 stats = self._stats(memory, perf_counter() - start, placed)
         except BaseException as error:
-            named = self._named(error, step)
+            named = self._named(error, watch.step)
             watch.failed(str(named))
             if isinstance(error, Exception) and named is not error:
                 raise named from error
@@ -230,7 +245,40 @@ class SpmdProgram:
             watch.step, watch.waits = NOWHERE, False
         tensors = {v.name: self._output(v.name, memory) for v in program.graph.outputs}
         write_outputs(self.ranks, self._outputs, tensors)
+        if kept is not None:
+            kept.end()
         return Result(tensors, stats)
+
+    def _carry_out(
+        self, memory: RankMemory, record: RunRecord | None, kept: RunCheckpoints | None
+    ) -> None:
+        """All steps, or those behind the last checkpoint of the same run."""
+        watch, first = self._watch, 0
+        if kept is not None:
+            first, wanted = kept.restore(memory)
+            for number, into in loads_of(self.program):
+                if into in wanted:
+                    self._load(memory, into, self.row.steps[number].box)
+        for segment, calls in enumerate(self._segments[first:], first):
+            for step, do, waits in calls:
+                watch.step, watch.waits = step, waits
+                if record is None:
+                    do(memory)
+                else:
+                    self._do_and_tell(record, memory, step, do, waits)
+            if kept is not None and segment < len(self._cuts):
+                kept.save(memory, segment)
+
+    def _run_checkpoints(self, memory: RankMemory) -> RunCheckpoints | None:
+        if self._checkpoint is None:
+            return None
+        loaded = (
+            self._loaded(memory, into, self.row.steps[number].box)
+            for number, into in loads_of(self.program)
+        )
+        return RunCheckpoints(
+            self._checkpoint, self.program, self._cuts, self.ranks, loaded, memory.values
+        )
 
     def _do_and_tell(
         self, record: RunRecord, memory: RankMemory, step: int, do: Do, ends: bool
@@ -242,7 +290,7 @@ class SpmdProgram:
 
     def _named(self, error: BaseException, step: int) -> BaseException:
         """What went wrong in a step, with its vertex, tile and rank."""
-        if step == NOWHERE or isinstance(error, RunError):
+        if not 0 <= step < len(self.row.steps) or isinstance(error, RunError):
             return error
         own = self.row.steps[step]
         ours = isinstance(error, EinDecompError)
