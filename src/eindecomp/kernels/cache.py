@@ -12,18 +12,24 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from secrets import token_hex
+from threading import RLock
 from time import time
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError, quote
 
+try:
+    import fcntl
+except ImportError:  # only POSIX has it
+    fcntl = None
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 LIMIT = "EINDECOMP_CACHE_MB"
 """The environment variable that says how many MiB are kept; 0 stores and loads nothing."""
@@ -33,6 +39,7 @@ _LOOK = 32  # stores between two checks of the size
 _DAY = 86_400.0  # seconds after which an unfinished file is considered abandoned
 _DIGEST = 32
 _UNFINISHED = "."  # prefix of files that are being written
+_LOCK = f"{_UNFINISHED}measuring"
 
 _stores = count()
 
@@ -81,6 +88,34 @@ def store(key: str, data: bytes) -> None:
             fresh.unlink(missing_ok=True)
         if next(_stores) % _LOOK == 0:
             _shrink(path.parent)
+
+
+@contextmanager
+def only_process() -> Generator[None]:
+    """Be the only one of all processes that share the folder; a thread may be so more than once."""
+    folder = cache_folder()
+    with _holding:
+        if _held.depth or folder is None or fcntl is None:
+            yield
+            return
+        with ExitStack() as stack:
+            with suppress(OSError):  # as in a folder that is only read: then everybody is alone
+                opened = stack.enter_context((folder / _LOCK).open("w"))
+                fcntl.flock(opened, fcntl.LOCK_EX)
+            _held.depth = 1
+            try:
+                yield
+            finally:
+                _held.depth = 0
+
+
+class _Held:
+    """Whether this process is the only one now."""
+
+    depth = 0
+
+
+_held, _holding = _Held(), RLock()
 
 
 def usage() -> Usage:

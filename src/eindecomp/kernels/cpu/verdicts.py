@@ -1,4 +1,8 @@
-"""Which of several ways was the fastest on this machine: remembered with the compiled kernels."""
+"""Which of several ways was the fastest on this machine: remembered with the compiled kernels.
+
+Of several processes one measures and the others take its word: ranks of a job that found different
+ways to be the fastest would round differently.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
-from eindecomp.kernels.cache import load, store
+from eindecomp.kernels.cache import load, only_process, store
 from eindecomp.kernels.cpu.compiling.compile import versions
 
 if TYPE_CHECKING:
@@ -23,26 +27,33 @@ _CLEARLY = 0.98  # of another way's time, to be preferred to it
 class Verdicts:
     """What was measured about one subject, by the class of what is computed."""
 
-    def __init__(self, subject: str) -> None:
-        self._subject = subject
+    def __init__(self, subject: str, more: Callable[[], object] = tuple) -> None:
+        """`more` is what else, beside the machine, verdicts depend on."""
+        self._subject, self._more = subject, more
         self._lock = threading.RLock()
         self._known: dict[str, str] | None = None
 
-    def find(self, name: str, measure: Callable[[], str]) -> str:
-        """The verdict on a class; `measure` gives it where there is none yet."""
+    def find(
+        self, name: str, measure: Callable[[], str], serves: Callable[[str], bool] = bool
+    ) -> str:
+        """The verdict on a class; `measure` gives it where there is none that serves."""
+        known = self._known
+        if known is not None and name in known and serves(known[name]):
+            return known[name]
         with self._lock:
-            if self._known is None:
-                self._known = self._read()
-            if name not in self._known:
-                verdict = measure()
-                # Others may have measured meanwhile: what they know is kept, what we know counts.
-                self._known = {**self._read(), **self._known, name: verdict}
-                store(self._key, json.dumps(self._known).encode())
-            return self._known[name]
+            self._known = known = self._known or self._read()
+            if name not in known or not serves(known[name]):
+                with only_process():
+                    # Another may have measured meanwhile.
+                    known |= self._read()
+                    if name not in known or not serves(known[name]):
+                        known[name] = measure()
+                        store(self._key, json.dumps(known).encode())
+            return known[name]
 
     @property
     def _key(self) -> str:
-        return repr([self._subject, versions()])
+        return repr([self._subject, versions(), self._more()])
 
     def _read(self) -> dict[str, str]:
         with suppress(ValueError):

@@ -8,24 +8,20 @@ with the compiled kernels. Results of one machine thus do not change from run to
 
 from __future__ import annotations
 
-import json
-import threading
-from contextlib import suppress
 from functools import cache
 from math import prod
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.kernels.cache import load, store
 from eindecomp.kernels.cores import cores
-from eindecomp.kernels.cpu.compiling.compile import versions
 from eindecomp.kernels.cpu.loops.launch import LoopsCall, launch_together
 from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.cpu.products.blocks import second_cache
 from eindecomp.kernels.cpu.products.product import WORTH, MatrixSteps, Product
+from eindecomp.kernels.cpu.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,21 +57,18 @@ _SECONDS = 1e-4  # that a timing lasts at least, so that the clock tells it from
 _CLEARLY = 0.97  # of another way's time, to be preferred to it
 _SEPARATOR = ", "  # between ways, from the fastest to the slowest
 
-_lock = threading.RLock()
-
 
 def fastest(product: Product, found: Mapping[str, Launch], ways: Ways) -> Launch:
     """Which of a product's ways is fastest for products of its class; `ways` finds a sample's."""
     if len(found) == 1:
         return next(iter(found.values()))
     sample = _sample(product)
-    name = _title(sample)
-    with _lock:
-        choices = _choices()
-        if (way := _first(choices.get(name, ""), found)) is None:
-            choices[name] = _SEPARATOR.join(_ranked(_times(sample, ways(sample))))
-            _remember(choices)
-            way = _first(choices[name], found)
+    ranked = _VERDICTS.find(
+        _title(sample),
+        lambda: _SEPARATOR.join(_ranked(_times(sample, ways(sample)))),
+        lambda text: _first(text, found) is not None,
+    )
+    way = _first(ranked, found)
     return next(iter(found.values())) if way is None else found[way]
 
 
@@ -259,28 +252,4 @@ def _numbers(count: int, of: DType) -> Array:
     return np.resize(np.linspace(-1, 1, 97), count).astype(of)
 
 
-@cache
-def _choices() -> dict[str, str]:
-    """The verdicts so far, of this process and those before it."""
-    return _read()
-
-
-def _read() -> dict[str, str]:
-    with suppress(ValueError):
-        read: Any = json.loads(load(_key()) or b"{}")
-        if isinstance(read, dict):
-            entries = cast("dict[object, object]", read)
-            return {str(name): str(way) for name, way in entries.items()}
-    return {}
-
-
-def _remember(choices: dict[str, str]) -> None:
-    # Others may have measured meanwhile: what they know is kept, what we know counts.
-    choices |= {name: way for name, way in _read().items() if name not in choices}
-    store(_key(), json.dumps(choices).encode())
-
-
-@cache
-def _key() -> str:
-    """Under which name the verdicts of this machine are kept."""
-    return repr(["ranked with turned", versions(), [library.name for library in libraries()]])
+_VERDICTS = Verdicts("products, ranked", lambda: [library.name for library in libraries()])

@@ -1,0 +1,56 @@
+"""Blocks of arrays as flat spans, and as pieces of another process's memory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eindecomp.engines.spmd.direct import pieces_of
+from eindecomp.engines.spmd.exchange import blocks_of, words
+
+ARRAY = np.arange(4 * 6, dtype=np.float32).reshape(4, 6)
+HELD = ((10, 14), (0, 6))
+
+
+def test_rows_lie_in_one_piece_and_columns_do_not():
+    rows = blocks_of([((10, 12), (0, 6)), None, ((12, 14), (0, 6))], HELD)
+    assert rows.counts == (12, 0, 12)
+    assert rows.spans(ARRAY) == [(0, 12), (0, 0), (12, 12)]
+    columns = blocks_of([((10, 14), (0, 3)), ((10, 14), (3, 6))], HELD)
+    assert columns.spans(ARRAY) is None
+    assert columns.apart() == [(0, 12), (12, 12)]
+    assert rows.spans(ARRAY[:, ::-1]) is None
+
+
+def test_blocks_are_copied_and_put_back():
+    columns = blocks_of([((10, 14), (3, 6)), ((10, 14), (0, 3))], HELD)
+    flat, back = np.empty(24, np.float32), np.zeros_like(ARRAY)
+    columns.copy(ARRAY, flat, np.copyto, into_flat=True)
+    np.testing.assert_array_equal(flat[:12].reshape(4, 3), ARRAY[:, 3:])
+    columns.copy(back, flat, np.copyto, into_flat=False)
+    np.testing.assert_array_equal(back, ARRAY)
+
+
+def test_elements_travel_as_bits():
+    for dtype in ("bool", "int8", "float16", "float32", "float64", "complex64", "complex128"):
+        array = np.ones((2, 3), dtype)
+        assert words(array).tobytes() == array.tobytes()
+        assert words(array).dtype.kind in "iu"
+
+
+@given(st.data(), st.lists(st.integers(1, 6), min_size=1, max_size=4))
+def test_pieces_are_the_elements_of_a_block_in_order(data, shape):
+    where = []
+    for size in shape:
+        low = data.draw(st.integers(0, size - 1))
+        where.append(slice(low, data.draw(st.integers(low + 1, size))))
+    array = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
+    found = pieces_of(shape, tuple(where), 8)
+    flat = array.tobytes()
+    parts = b"".join(flat[start : start + found.length] for start in found.starts)
+    assert parts == array[tuple(where)].tobytes()
+    assert all(one + found.length != other for one, other in pairwise(found.starts))
+    assert found.cut(8).length == 8

@@ -1,0 +1,67 @@
+"""Communication that begins early and ends late: in an order that works, in the same memory."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from random_graphs import random_graph
+
+import eindecomp as ed
+from eindecomp.tra.program.make import program_of, used_by
+from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
+from eindecomp.tra.program.steps import AllGather, Compute, Free, Move, ReduceScatter
+
+CHAIN = """
+input X[i: 64, j: 64], V[j, k: 64], W[k, l: 64]
+A[i,k] <- sum X[i,j] * V[j,k]
+B[i,j] <- exp(X[i,j])
+C[i,l] <- sum A[i,k] * W[k,l]
+output B, C
+"""
+STRATEGY = {"labels": {"A": ["i"], "B": ["i"], "C": ["l"]}}
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    devices=st.sampled_from([2, 3, 4, 6]),
+    inputs=st.sampled_from(["free", "sharded"]),
+)
+def test_every_step_is_carried_out_once_and_in_time(seed, devices, inputs):
+    program = program_of(ed.plan(random_graph(seed, tree=False), devices, inputs=inputs))
+    there, under_way, freed, done = set(), {}, set(), []
+    for action in overlapped(program):
+        step = program.steps[action.step]
+        match action:
+            case Begin(number):
+                assert isinstance(step, Move | ReduceScatter | AllGather)
+                source = step.buffer if isinstance(step, AllGather) else step.source
+                assert source in there - freed
+                under_way[number] = (source, step)
+                if isinstance(step, AllGather):
+                    there.discard(source)  # nobody may read it before it is complete
+            case End(number):
+                source, _ = under_way.pop(number)
+                assert source not in freed
+                there.add(step.buffer if isinstance(step, AllGather) else step.into)
+                done.append(number)
+            case Whole(number):
+                if isinstance(step, Free):
+                    assert all(source != step.buffer for source, _ in under_way.values())
+                    freed.add(step.buffer)
+                else:
+                    reads = [b for b in used_by(step) if b != getattr(step, "into", None)]
+                    assert {*reads} <= there - freed
+                    there.update(used_by(step))
+                done.append(number)
+    assert not under_way
+    assert sorted(done) == list(range(len(program.steps)))
+
+
+def test_a_move_runs_beside_what_does_not_need_it():
+    plan = ed.plan(ed.parse(CHAIN), 2, strategy=STRATEGY, rewrite=False)
+    program = program_of(plan)
+    actions = overlapped(program)
+    [moved] = [k for k, step in enumerate(program.steps) if isinstance(step, Move)]
+    between = actions[actions.index(Begin(moved)) : actions.index(End(moved))]
+    steps = [program.steps[action.step] for action in between]
+    assert any(isinstance(step, Compute) and step.vertex == "B" for step in steps)
