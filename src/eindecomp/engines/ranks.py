@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.errors import EinDecompError, InputError
@@ -79,21 +80,33 @@ def ranks_of(engine: object) -> Ranks:
     return getattr(engine, "ranks", None) or Alone()
 
 
+def common_token(ranks: Ranks) -> str:
+    """A new name for what ranks write together."""
+    return ranks.share_bytes(None if ranks.rank else token_hex(8).encode()).decode()
+
+
 def agree(ranks: Ranks, do: Callable[[], object]) -> None:
     """Let every rank do its part, and wait for all; what keeps one from it is raised by all."""
-    wrong = b""
+    wrong: Exception | None = None
     try:
         with ranks.using_disk():
             do()
-    except (EinDecompError, OSError) as error:
-        why = error if isinstance(error, EinDecompError) or not error.strerror else error.strerror
-        at = f" (rank {ranks.rank})" if ranks.size > 1 else ""
-        named = getattr(error, "filename", None)
-        wrong = f"{f'{named}: ' if named else ''}{why}{at}".encode()
-    said = ranks.gather_bytes(wrong)
-    first = next((each for each in said if each), None)
+    except Exception as error:  # of a disk, of a library: whoever waits for this rank must know
+        wrong = error
+    told = "" if wrong is None else _in_words(wrong, ranks)
+    first = next((each for each in ranks.gather_bytes(told.encode()) if each), None)
     if first is not None:
-        raise InputError(first.decode(errors="replace"))
+        raise InputError(first.decode()) from wrong
+
+
+def _in_words(error: Exception, ranks: Ranks) -> str:
+    at = f" (rank {ranks.rank})" if ranks.size > 1 else ""
+    if isinstance(error, EinDecompError):
+        return f"{error}{at}"
+    if isinstance(error, OSError) and error.strerror:
+        named = f"{error.filename}: " if error.filename else ""
+        return f"{named}{error.strerror}{at}"
+    return f"{type(error).__name__}: {error}{at}"
 
 
 def at_first(ranks: Ranks, do: Callable[[], object]) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.engines.ranks import agree, at_first
+from eindecomp.engines.ranks import agree, at_first, common_token
 from eindecomp.engines.whole_folder import flush, flush_folder, put_in_place, remove, remove_at_once
 from eindecomp.errors import InputError, PlanError, RunError, quote, shorten
 from eindecomp.models.checkpoint import (
@@ -140,7 +140,7 @@ class CheckpointFolder:
         """Write the state after a step; what keeps a rank from it is raised by all."""
         ranks, step = self.ranks, len(losses)
         blocks = self._own_blocks(tensors, step)
-        token = ranks.share_bytes(None if ranks.rank else token_hex(8).encode()).decode()
+        token = common_token(ranks)
         place = self.path / f"step-{step:06d}"
         fresh = self.path / f".step-{step:06d}.{token}"
         try:

@@ -115,11 +115,6 @@ class SpmdEngine:
         """How many devices there are: one for each rank."""
         return self.transport.size
 
-    def share_bytes(self, own: bytes | None) -> bytes:
-        """What rank 0 has to say to all; the others give nothing."""
-        with self._watch.waiting("what rank 0 shares with all"):
-            return self.transport.share_bytes(own)
-
     def prepare(self, plan: Plan) -> SpmdProgram:
         """Make a plan ready to run; all ranks do so together."""
         return SpmdProgram(program_of(plan), self)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from eindecomp.engines.ranks import agree, at_first, writers
+from eindecomp.engines.ranks import agree, at_first, common_token, writers
 from eindecomp.engines.whole_folder import beside, put_in_place, remove
 from eindecomp.engines.write_outputs import can_write_at_once, create_file, write_block
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 def write_outputs(ranks: Ranks, outputs: Mapping[str, Path], tensors: Mapping[str, Tensor]) -> None:
     """Write outputs; all ranks do so together. A file is there when all of it is."""
     for name, path in outputs.items():
-        token = ranks.share_bytes(None if ranks.rank else token_hex(8).encode()).decode()
+        token = common_token(ranks)
         part = beside(path, token)
         try:
             _write(ranks, tensors[name], part, path.suffix)

@@ -11,12 +11,11 @@ from __future__ import annotations
 import warnings
 from hashlib import blake2b
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.ranks import agree, at_first
+from eindecomp.engines.ranks import agree, at_first, common_token
 from eindecomp.engines.safetensors_file import map_file, tensors_of, write_tensors
 from eindecomp.engines.whole_folder import flush_folder, put_in_place, remove, remove_at_once
 from eindecomp.errors import InputError, suggest
@@ -157,7 +156,7 @@ class RunCheckpoints:
         A run goes on, with a warning, if that is impossible, as on a full disk.
         """
         ranks, place = self.ranks, self._place(cut)
-        token = ranks.share_bytes(None if ranks.rank else token_hex(8).encode()).decode()
+        token = common_token(ranks)
         fresh = self.folder / f".{place.name}.{token}"
         try:
             agree(ranks, lambda: self._write(memory, fresh, self._live(cut)))
