@@ -231,7 +231,8 @@ class SpmdProgram:
                 watch.step, watch.waits = len(program.steps), True
                 stats = self._stats(memory, perf_counter() - start, placed)
         except BaseException as error:
-            named = self._named(error, watch.step)
+            # What goes wrong when all is counted is told of the last step.
+            named = self._named(error, min(watch.step, len(program.steps) - 1))
             watch.failed(str(named))
             if isinstance(error, Exception) and named is not error:
                 raise named from error
@@ -285,7 +286,7 @@ class SpmdProgram:
 
     def _named(self, error: BaseException, step: int) -> BaseException:
         """What went wrong in a step, with its vertex, tile and rank."""
-        if not 0 <= step < len(self.row.steps) or isinstance(error, RunError):
+        if step == NOWHERE or isinstance(error, RunError):
             return error
         own = self.row.steps[step]
         ours = isinstance(error, EinDecompError)
