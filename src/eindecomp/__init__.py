@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from eindecomp.api.compile import compile  # noqa: A004 - as `ed.compile`
     from eindecomp.api.einsum import einsum
     from eindecomp.api.run import run
+    from eindecomp.api.simulate import simulate
     from eindecomp.api.together import plan_together
     from eindecomp.engines.executable import Executable
     from eindecomp.planner.costs.cost import Cost
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.objectives import Objective
     from eindecomp.planner.make import cost, plan
     from eindecomp.planner.plan import Plan
+    from eindecomp.tra.simulation.run import SimulatedRun
 
 __version__ = "0.1.0"
 
@@ -67,6 +69,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "RunError",
+    "SimulatedRun",
     "TextError",
     "Vertex",
     "__version__",
@@ -84,6 +87,7 @@ __all__ = [
     "plan_together",
     "rewrite",
     "run",
+    "simulate",
     "solve",
 ]
 
@@ -93,6 +97,7 @@ _LATER = {
     "Machine": "planner.costs.machine",
     "Objective": "planner.costs.objectives",
     "Plan": "planner.plan",
+    "SimulatedRun": "tra.simulation.run",
     "compile": "api.compile",
     "cost": "planner.make",
     "einsum": "api.einsum",
@@ -100,6 +105,7 @@ _LATER = {
     "plan": "planner.make",
     "plan_together": "api.together",
     "run": "api.run",
+    "simulate": "api.simulate",
     "solve": "solve",
 }
 

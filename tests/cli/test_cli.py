@@ -384,7 +384,7 @@ def test_options_are_those_of_the_planner() -> None:
             ["plan", "-", "-p", "8", "--objective", "time"],
             MATMUL.encode(),
             1,
-            "objective 'time' needs a machine (machine=, --machine): an ed.Machine or one of",
+            "objective 'time' needs a machine (machine=, --machine): an ed.Machine, a .json file",
         ),
         (["plan", "-", "-p", "8", "--mesh", "gpu=4"], MATMUL.encode(), 1, "has 4 devices, not 8"),
         (["plan", "-", "--mesh", "a+b=2"], MATMUL.encode(), 1, "a mesh axis has a name without +"),

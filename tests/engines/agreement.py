@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from importlib.metadata import packages_distributions
 
 import numpy as np
 import pytest
 import random_graphs
+
+# Not by its import: a folder of our tests goes by the same name.
+without_ray = pytest.mark.skipif(
+    "ray" not in packages_distributions(), reason="Ray is not installed"
+)
+RAY = pytest.param("ray", marks=without_ray)
 
 
 def arrays_for(graph, seed=0):

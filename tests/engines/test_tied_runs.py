@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from agreement import agree, arrays_for, precise
+from agreement import RAY, agree, arrays_for, precise
 from hypothesis import given
 from hypothesis import strategies as st
 from random_graphs import random_step
@@ -57,7 +57,7 @@ def test_runs_move_what_the_plan_costs_and_nothing_else(
         arrays |= {name: found[result] for name, result in tie.items()}
 
 
-@every_engine
+@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
 @pytest.mark.parametrize("more", ["output W", "output Z\ntie V <- Z"])
 def test_tied_inputs_may_be_outputs_or_read_by_nobody(engine, more):
     extra = "input V[b: 4, j: 6]\nZ[b,j] <- Y[b,j] * 2\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from agreement import RAY
 
 import eindecomp as ed
 from eindecomp import models
@@ -47,7 +48,7 @@ def test_training_is_the_same_on_every_engine(optimizer):
     assert apart.bytes_placed == threads.bytes_placed == 0
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart"])
+@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
 def test_graphs_that_only_name_the_next_values_are_trained_as_tied_ones(engine):
     tied = models.ffnn(8, 30, 12, 6, optimizer="adam")
     named = ed.parse(str(tied).partition("tie ")[0])
@@ -73,7 +74,7 @@ def test_plans_without_ties_move_the_state_between_steps():
     assert 3 * tied.cost <= 3 * loose.cost + fitted.bytes_placed
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart"])
+@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
 def test_only_the_loss_is_gathered_between_steps(engine, gathered):
     seen = []
     fitted = train(engine=engine, on_step=lambda *_: seen.append(list(gathered)))
@@ -81,7 +82,7 @@ def test_only_the_loss_is_gathered_between_steps(engine, gathered):
     assert sorted(gathered[4:]) == sorted(f"new_{name}" for name in fitted.state)
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart"])
+@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
 def test_the_state_is_gathered_for_checkpoints(engine, gathered, tmp_path):
     path = tmp_path / "run.safetensors"
     fitted = train(engine=engine, checkpoint=path, every=2)
@@ -91,7 +92,7 @@ def test_the_state_is_gathered_for_checkpoints(engine, gathered, tmp_path):
     assert train(engine=engine, checkpoint=path, steps=5).losses[:4] == fitted.losses
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart"])
+@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
 @pytest.mark.parametrize(("label", "lacking"), [("f", 0), ("c", 1 / 2)])
 def test_bringing_new_parameters_to_where_they_are_wanted_is_counted(engine, label, lacking):
     net = ed.parse(
@@ -107,7 +108,7 @@ def test_bringing_new_parameters_to_where_they_are_wanted_is_counted(engine, lab
     assert fitted.bytes_placed == 3 * lacking * 8 * 4 * 4
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart"])
+@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
 def test_the_first_state_is_the_callers(engine):
     graph = models.ffnn(8, 30, 12, 6)
     state = models.initial(graph)

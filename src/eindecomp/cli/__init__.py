@@ -1,4 +1,4 @@
-"""The command line: `eindecomp plan | run | explain | compare | solve | llama | bench | cache`.
+"""The command line: `eindecomp plan | run | explain | compare | simulate | solve | calibrate | …`.
 
 Exit status 0 means success, 1 that the input was wrong (a message on standard error, no traceback),
 2 that the command was used wrongly, 130 that it was interrupted before it had a result.
@@ -11,7 +11,18 @@ from typing import Annotated
 import typer
 
 from eindecomp import __version__
-from eindecomp.cli import bench, cache, compare, explain, llama, plan, run, solve
+from eindecomp.cli import (
+    bench,
+    cache,
+    calibrate,
+    compare,
+    explain,
+    llama,
+    plan,
+    run,
+    simulate,
+    solve,
+)
 from eindecomp.errors import EinDecompError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -20,9 +31,11 @@ for command in (
     run.run,
     explain.explain,
     compare.compare,
+    simulate.simulate,
     solve.solve,
     llama.llama,
     bench.bench,
+    calibrate.calibrate,
     cache.cache,
 ):
     app.command()(command)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
-from eindecomp.cli.progress import interruptible, progress_console
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
+from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.request import Json
 from eindecomp.experiments import EXPERIMENTS, Record
 from eindecomp.experiments.plot import FORMATS, check_plots, plot
 from eindecomp.experiments.show import show
 from eindecomp.store.whole_file import check_writable, write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 Experiment = Literal["chain", "ffnn", "llama"]
 
@@ -46,9 +42,11 @@ def bench(
         check_writable(output / f"{experiment}.{suffix}")
     check_plots()
     start = perf_counter()
-    with interruptible("nothing is written"), _saying() as say:
+    with interruptible("nothing is written"), status_line() as say:
         findings = EXPERIMENTS[experiment](quick, say, engine=runner)
     record = Record.of(experiment, quick, perf_counter() - start, findings, runner.name)
+    if not is_first(runner):
+        return
     path = output / f"{experiment}.json"
     write_whole(path, record.json())
     pictures = plot(record, output / experiment)
@@ -57,13 +55,3 @@ def bench(
     else:
         typer.echo(show(record))
         typer.echo(f"written: {', '.join(map(str, (path, *pictures)))}")
-
-
-@contextmanager
-def _saying() -> Generator[Callable[[str], None]]:
-    """A status line on a terminal."""
-    if not progress_console.is_terminal:
-        yield lambda _: None
-        return
-    with progress_console.status("starting") as status:
-        yield status.update

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
 from eindecomp.cli.progress import interruptible
 from eindecomp.cli.request import Json
 from eindecomp.cli.strategy import STRATEGY_HELP, strategy_from
@@ -19,9 +19,13 @@ from eindecomp.errors import EinDecompError, InputError, quote
 from eindecomp.models.llama import DEFAULT_STRATEGY, Llama, Sampling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from eindecomp.engines.engine import Engine
     from eindecomp.models.llama import GeneratedToken
+
+_LINE = b"> "
+"""What shared lines begin with, so that none is empty."""
 
 
 def llama(
@@ -73,7 +77,7 @@ def llama(
     model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved, engine=runner)
     as_numbers = ids or model.tokenizer is None
     with model, interruptible("the text ends here"):
-        for line in [prompt] if prompt is not None else _lines(as_numbers):
+        for line in [prompt] if prompt is not None else _shared(_lines(as_numbers), runner):
             try:
                 given = _numbers(line) if as_numbers else line
                 _answer(model, model.generate(given, tokens, sampling), as_numbers, json)
@@ -93,6 +97,21 @@ def _lines(as_numbers: bool) -> Iterator[str]:
             return
         if line.strip():
             yield line.rstrip("\r\n")
+
+
+def _shared(lines: Iterator[str], engine: Engine) -> Iterator[str]:
+    """The lines that the first rank of a job reads, on all of them."""
+    share: Callable[[bytes | None], bytes] | None = getattr(engine, "share_bytes", None)
+    if share is None:
+        yield from lines
+    elif is_first(engine):
+        for line in lines:
+            share(_LINE + line.encode())
+            yield line
+        share(b"")
+    else:
+        while text := share(None):
+            yield text.removeprefix(_LINE).decode()
 
 
 def _numbers(text: str) -> list[int]:

@@ -76,3 +76,13 @@ def interruptible(lost: str = "no plan yet") -> Generator[None, None, None]:
     except KeyboardInterrupt:
         typer.echo(f"eindecomp: interrupted, {lost}", err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def status_line() -> Generator[Callable[[str], None]]:
+    """A status line on a terminal."""
+    if not progress_console.is_terminal:
+        yield lambda _: None
+        return
+    with progress_console.status("starting") as status:
+        yield status.update

@@ -85,7 +85,7 @@ MachineName = Annotated[
     typer.Option(
         "--machine",
         help="the machine for objective time, whose axes are the mesh of any objective: "
-        f"{', '.join(PRESETS)}",
+        f"{', '.join(PRESETS)}, or the .json file that calibrate has written",
     ),
 ]
 Rewrite = Annotated[
@@ -147,7 +147,7 @@ class Request:
                 strategy=None if self.strategy is None else strategy_from(self.strategy),
                 inputs=self.inputs,
                 memory=self.memory,
-                mesh=None if self.mesh is None else _axes(self.mesh),
+                mesh=None if self.mesh is None else axes_from(self.mesh),
                 machine=self.machine,
                 pin=pin,
                 rewrite=self.rewrite,
@@ -259,7 +259,7 @@ def _pieces_or_axes(name: str, label: str, text: str) -> int | list[str]:
     return axes
 
 
-def _axes(text: str) -> dict[str, int]:
+def axes_from(text: str) -> dict[str, int]:
     """The axes of a mesh."""
     found: dict[str, int] = {}
     for axis in text.split(","):

@@ -220,6 +220,7 @@ def _record(result: Result, worst: Mapping[str, float]) -> dict[str, Any]:
         "peak_memory": stats.peak_memory,
         "tasks": stats.tasks,
         "workers": stats.workers,
+        "recovered": list(stats.recovered),
         "outputs": {
             name: {"shape": list(array.shape), "dtype": array.dtype.name}
             | ({"error": worst[name]} if name in worst else {})
@@ -236,6 +237,8 @@ def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
         f"{speed:.3g} GFLOP/s, {show_bytes(stats.bytes_moved)} moved between devices, "
         f"peak memory {show_bytes(stats.peak_memory)} on the fullest device"
     )
+    for line in stats.recovered:
+        typer.echo(f"computed again: {line}")
     table = Table("output", "shape", "dtype", *(["error"] if worst else []), box=None)
     for name, array in result.items():
         error = [f"{worst[name]:.1e}"] if worst else []

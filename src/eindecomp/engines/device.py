@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.errors import RunError
 from eindecomp.graph.ops import Fill
@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.row import DeviceStep
+
+
+class Peer(Protocol):
+    """Whoever has blocks that a device takes: another device, or what has arrived from one."""
+
+    @property
+    def number(self) -> int:
+        """The number of the device whose blocks these are."""
+        ...
+
+    def read(self, buffer: int, box: Box) -> tuple[Any, ...]:
+        """A block of what it holds."""
+        ...
 
 
 @dataclass(slots=True)
@@ -158,7 +171,7 @@ class Device:
 
     # What it takes from others
 
-    def fetch(self, peer: Device, buffer: int, box: Box) -> tuple[Any, ...]:
+    def fetch(self, peer: Peer, buffer: int, box: Box) -> tuple[Any, ...]:
         """A copy of a block that a peer holds, for as long as one step lasts."""
         arrays = self._arrays(box, self.program.buffers[buffer].types)
         self._grow(sum(array.nbytes for array in arrays))
@@ -166,7 +179,7 @@ class Device:
             self.copy(target, source, peer.number)
         return arrays
 
-    def copy_block(self, into: int, peer: Device, buffer: int, box: Box) -> None:
+    def copy_block(self, into: int, peer: Peer, buffer: int, box: Box) -> None:
         """Copy a block of a buffer that a peer holds into a buffer of this device."""
         held = self._held(into, "writes to")
         for target, source in zip(self._within(held, box), peer.read(buffer, box), strict=True):

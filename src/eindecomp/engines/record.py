@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from eindecomp.tra.program.steps import Step
 
 
+@contextmanager
+def naming_tile(program: Program, own: DeviceStep, device: int) -> Generator[None]:
+    """Make what a kernel raises a `RunError` that names the vertex, the tile and the device."""
+    try:
+        yield
+    except RunError:
+        raise
+    except Exception as error:
+        ours = isinstance(error, EinDecompError)
+        why = str(error) if ours else f"{type(error).__name__}: {error}"
+        into: int = getattr(own.step, "into")  # noqa: B009 - only steps that compute come here
+        vertex = program.graph[program.buffers[into].tensor]
+        where = f"{vertex}, tile {show_box(own.box)} on device {device}"
+        raise RunError(f"{where}: {why}") from error
+
+
 class RunRecord:
     """The record of one run of a program, kept step by step; times begin when it is made."""
 
@@ -49,8 +65,6 @@ class RunRecord:
         """Report the start and end of a device's part of a step, if that computes anything.
 
         A part that is not `shown` only gets a communication under way.
-
-        What a kernel raises becomes a `RunError` that names the vertex, the tile and the device.
         """
         step, kind = own.step, kind_of(own.step)
         if not shown or not isinstance(step, Compute | Generate | ReduceScatter):
@@ -59,15 +73,8 @@ class RunRecord:
         name = self.program.buffers[step.into].tensor
         begun = self._now()
         self.tell(TaskStarted(name, kind, device, worker, begun))
-        try:
+        with naming_tile(self.program, own, device):
             yield
-        except RunError:
-            raise
-        except Exception as error:
-            ours = isinstance(error, EinDecompError)
-            why = str(error) if ours else f"{type(error).__name__}: {error}"
-            where = f"{self.program.graph[name]}, tile {show_box(own.box)} on device {device}"
-            raise RunError(f"{where}: {why}") from error
         self.tell(TaskFinished(name, kind, device, worker, begun, self._now()))
 
     def moved(self, step: Step, count: int) -> None:
@@ -78,12 +85,19 @@ class RunRecord:
             self.tell(BytesMoved(vertex, kind_of(step), count, self._now()))
 
     def result(
-        self, tensors: Mapping[str, Tensor], *, placed: int = 0, peak: int | None = None
+        self,
+        tensors: Mapping[str, Tensor],
+        *,
+        placed: int = 0,
+        peak: int | None = None,
+        workers: int = 1,
+        recovered: tuple[str, ...] = (),
     ) -> Result:
         """The outputs among `tensors` with what the run took.
 
         `placed` are the bytes that moved to bring given tensors into the wanted layouts, `peak` the
-        most that a device held, by default what the memory model says.
+        most that a device held, by default what the memory model says, `recovered` what was
+        computed again after a loss.
         """
         program = self.program
         if peak is None:
@@ -95,8 +109,9 @@ class RunRecord:
             self.bytes_by_vertex,
             peak,
             self.tasks,
-            workers=1,
+            workers=workers,
             bytes_placed=placed,
+            recovered=recovered,
         )
         return Result({v.name: tensors[v.name] for v in program.graph.outputs}, stats)
 

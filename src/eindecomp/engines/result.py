@@ -33,6 +33,9 @@ class Stats:
     bytes_placed: int = 0
     """Between devices to bring tensors that were given into the layouts in which the plan wants
     them; placing arrays of the caller's is not counted."""
+    recovered: tuple[str, ...] = ()
+    """What was computed again because a worker or a machine was lost, on engines that survive it:
+    a line for each task."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

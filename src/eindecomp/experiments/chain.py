@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.experiments.measure import Contender, race
+from eindecomp.experiments.measure import (
+    Contender,
+    devices_for,
+    peers_beside,
+    race,
+    ranks_of,
+)
 from eindecomp.experiments.peers import dask, numpy, scalapack, torch
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
-from eindecomp.kernels.cores import cores
 from eindecomp.models.chain import chain as chain_graph
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import applicable
@@ -63,13 +68,13 @@ def chain(
 def _measure(case: str, graph: Graph, s: int, engine: str | Engine) -> list[Timed]:
     rng = np.random.default_rng(0)
     x = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
-    plans = {
-        f"{OURS}, {cores()} devices": make_plan(graph, cores()),
-        f"{OURS}, {_MANY} devices": make_plan(graph, _MANY),
-    }
-    strategies: dict[str, GivenStrategy] = {**applicable(graph, cores()), **_ROWS}
+    count = devices_for(engine)
+    plans = {f"{OURS}, {count} devices": make_plan(graph, count)}
+    if ranks_of(engine) is None:
+        plans[f"{OURS}, {_MANY} devices"] = make_plan(graph, _MANY)
+    strategies: dict[str, GivenStrategy] = {**applicable(graph, count), **_ROWS}
     for name, strategy in strategies.items():
-        plans[name] = make_plan(graph, cores(), strategy=strategy)
+        plans[name] = make_plan(graph, count, strategy=strategy)
     with ExitStack() as stack:
         ours: list[Contender] = []
         for name, plan in plans.items():
@@ -77,7 +82,7 @@ def _measure(case: str, graph: Graph, s: int, engine: str | Engine) -> list[Time
             kind = "ours" if name.startswith(OURS) else "strategy"
             way = partial(_compute, executable, x)
             ours.append(Contender(name, kind, way, plan))
-        return race(case, ours, _peers(x), 3, warm_up=s <= _LONG)
+        return race(case, ours, peers_beside(engine, _peers(x)), 3, warm_up=s <= _LONG)
 
 
 def _compute(executable: Executable, x: Mapping[str, Array]) -> Array:

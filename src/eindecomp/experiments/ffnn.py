@@ -12,7 +12,14 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.experiments.measure import Contender, Lapse, apart, race
+from eindecomp.experiments.measure import (
+    Contender,
+    Lapse,
+    apart,
+    devices_for,
+    peers_beside,
+    race,
+)
 from eindecomp.experiments.peers import ddp
 from eindecomp.experiments.peers.torch import TorchNet
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
@@ -72,11 +79,11 @@ def ffnn(
     say(f"{case}: training")
     training = _Training(graph, optimizer, chosen, engine)
     with training.ours({OURS: None}) as ours:
-        timed = race(case, ours, training.peers(), steps - 1)
+        timed = race(case, ours, peers_beside(engine, training.peers()), steps - 1)
     wanted = training.losses[OURS]
     say(f"{case}: training by strategies")
     again = _Training(graph, optimizer, chosen, engine)
-    named = applicable(graph, cores(), stateful=True)
+    named = applicable(graph, devices_for(engine), stateful=True)
     with again.ours({OURS: None, **named, **_MORE}) as strategies:
         timed += race(f"{case}, by strategy", strategies, {}, min(steps, _FEW_STEPS) - 1)
     curves = [
@@ -108,7 +115,8 @@ class _Training:
             found: list[Contender] = []
             for name, strategy in strategies.items():
                 own = carried(self.graph)
-                plan = make_plan(self.graph, cores(), strategy=strategy, tie=own)
+                count = devices_for(self.engine)
+                plan = make_plan(self.graph, count, strategy=strategy, tie=own)
                 executable = stack.enter_context(compile_plan(plan, self.engine))
                 loop = Loop(self.graph, executable, own, self.lr, "loss", self.state, [])
                 way = self._noting(name, loop.take)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.experiments.measure import Contender, race
+from eindecomp.experiments.measure import Contender, devices_for, peers_beside, race
 from eindecomp.experiments.peers import transformers
 from eindecomp.experiments.price import FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
-from eindecomp.kernels.cores import cores
 from eindecomp.models.llama import CONFIGS, Config, Llama, prefill_graph
 from eindecomp.models.llama.cache import bucket
 from eindecomp.planner.space.strategy import applicable
@@ -79,13 +78,14 @@ def measure_model(
 ) -> list[Timed]:
     """Read whole prompts, then one more token of each; the first plans as `Llama` does."""
     size = f"{config.parameters / 1e9:.2g} billion, b = {batch}"
-    first = Llama.random(config, cores(), engine=engine)
+    count = devices_for(engine)
+    first = Llama.random(config, count, engine=engine)
     models = {_HERE: first}
     if strategies:
         named: dict[str, Strategy] = {_LEAST: None}
-        named |= applicable(prefill_graph(config, batch, tokens), cores())
+        named |= applicable(prefill_graph(config, batch, tokens), count)
         for name, strategy in named.items():
-            models[name] = Llama(config, first.weights, cores(), strategy, engine=engine)
+            models[name] = Llama(config, first.weights, count, strategy, engine=engine)
     ids = np.random.default_rng(tokens).integers(0, config.vocabulary, (batch, tokens))
     with ExitStack() as stack:
         for model in models.values():
@@ -94,14 +94,16 @@ def measure_model(
         rows = race(
             f"{size}, prefill of {tokens}",
             [_prefill(name, model, ids) for name, model in models.items()],
-            {"transformers": partial(transformers.prefill, first, ids)},
+            peers_beside(engine, {"transformers": partial(transformers.prefill, first, ids)}),
             repeats,
         )
         say(f"{size}: one more token after {tokens}")
         return rows + race(
             f"{size}, decode after {tokens}",
             [_decode(name, model, ids) for name, model in models.items()],
-            {"transformers": partial(transformers.decode, first, ids, ids[:, 0])},
+            peers_beside(
+                engine, {"transformers": partial(transformers.decode, first, ids, ids[:, 0])}
+            ),
             4 * repeats,
         )
 

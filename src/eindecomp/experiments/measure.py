@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.experiments.record import Kind, Timed, Timing
+from eindecomp.kernels.cores import cores
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
+    from eindecomp.engines.engine import Engine
     from eindecomp.planner.plan import Plan
 
 _PAUSE = 0.05
@@ -46,6 +48,21 @@ class Contender:
     kind: Kind
     way: Way
     plan: Plan
+
+
+def ranks_of(engine: str | Engine) -> int | None:
+    """How many devices an engine has that runs as the ranks of a job; None if it takes any."""
+    return getattr(engine, "devices", None)
+
+
+def devices_for(engine: str | Engine) -> int:
+    """On how many devices an engine is measured: one for each rank, or each core."""
+    return ranks_of(engine) or cores()
+
+
+def peers_beside(engine: str | Engine, peers: Mapping[str, Peer]) -> Mapping[str, Peer]:
+    """Those that can be measured beside an engine: none where all ranks of a job would start."""
+    return {} if ranks_of(engine) else peers
 
 
 def race(

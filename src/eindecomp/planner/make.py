@@ -41,6 +41,7 @@ from eindecomp.planner.space.view import planned_views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from eindecomp.solve.solution import Progress
 
@@ -56,7 +57,7 @@ def plan(
     inputs: str = "free",
     memory: int | str | None = None,
     mesh: Mapping[str, int] | None = None,
-    machine: Machine | str | None = None,
+    machine: Machine | str | Path | None = None,
     pin: Pin | None = None,
     rewrite: bool = True,
     *,
@@ -73,22 +74,23 @@ def plan(
     one whose devices read and hold the least.
 
     `objective` is "bytes" (what really moves), "bound" (the paper's upper bound, in elements),
-    "time" (seconds on `machine`, a preset's name or an `ed.Machine`) or an `ed.Objective`. Without
-    `devices` there are as many as `mesh` or `machine` has, or one for each core that this process
-    may use. `solver` is "auto", "exact" (raises unless the optimum is proved) or, for "bound", the
-    paper's "tree" and "linear". `strategy` restricts the plan: "sqrt", a name such as "megatron",
-    labels to cut along, or a mapping that also says how many devices cut which of them and where
-    state lies (`planner.space.strategy`). `inputs` are "free", available in any layout at no cost,
-    or "sharded", each stored once over all devices; `pin` fixes the layouts of tensors. `tie`
-    replaces the ties of the graph, `{"W": "new_W"}`: input W lies where the last run left new_W.
-    `memory` limits what a device holds. `mesh` gives axes other than the prime factors of
-    `devices`. With `rewrite`, the graph is rewritten by `ed.rewrite` before it is planned; without,
-    it is planned as written. `work` lets the plan choose the order of contractions, too, where that
-    makes it cheaper: no order may take more than so many times the least operations, except for
-    objective "time", which counts them. None keeps the usual order, as do a strategy and objective
-    "bound". `pieces` says how sizes are cut that do not divide: "balanced", into pieces that differ
-    by at most one, "even", not at all, as JAX requires, or "ceil", into chunks as DTensor does, of
-    which the last may be shorter or empty.
+    "time" (seconds on `machine`: an `ed.Machine`, a preset's name, or the file that `eindecomp
+    calibrate` has written) or an `ed.Objective`. Without `devices` there are as many as `mesh` or
+    `machine` has, or one for each core that this process may use. `solver` is "auto", "exact"
+    (raises unless the optimum is proved) or, for "bound", the paper's "tree" and "linear".
+    `strategy` restricts the plan: "sqrt", a name such as "megatron", labels to cut along, or a
+    mapping that also says how many devices cut which of them and where state lies
+    (`planner.space.strategy`). `inputs` are "free", available in any layout at no cost, or
+    "sharded", each stored once over all devices; `pin` fixes the layouts of tensors. `tie` replaces
+    the ties of the graph, `{"W": "new_W"}`: input W lies where the last run left new_W. `memory`
+    limits what a device holds. `mesh` gives axes other than the prime factors of `devices`. With
+    `rewrite`, the graph is rewritten by `ed.rewrite` before it is planned; without, it is planned
+    as written. `work` lets the plan choose the order of contractions, too, where that makes it
+    cheaper: no order may take more than so many times the least operations, except for objective
+    "time", which counts them. None keeps the usual order, as do a strategy and objective "bound".
+    `pieces` says how sizes are cut that do not divide: "balanced", into pieces that differ by at
+    most one, "even", not at all, as JAX requires, or "ceil", into chunks as DTensor does, of which
+    the last may be shorter or empty.
 
     After `time_limit` seconds, the plan is the best one found so far, with a bound on the cost of
     any plan. `on_event` is called now and then with the seconds so far, the stage, the cost of the
@@ -146,7 +148,7 @@ def cost(
     *,
     inputs: str = "free",
     mesh: Mapping[str, int] | None = None,
-    machine: Machine | str | None = None,
+    machine: Machine | str | Path | None = None,
     pieces: str = BALANCED,
 ) -> Cost:
     """What a hand-made decomposition of a graph, as written, costs.

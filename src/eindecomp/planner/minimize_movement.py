@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 _SEARCH = 0.85  # fraction of the time for a search that named strategies may follow
 _LARGE = 1000  # the most vertices of a graph that is searched once more after layers chose alike
 _LEAST_TIME = 1.0  # seconds that a search from nothing needs at least
-_CLOSE = 0.025  # on several levels of links, a plan this close to the bound ends the search
+_CLOSE = 0.025  # where bounds are seldom met, a plan this close to its bound ends the search
 _RELAX = 0.5  # fraction of the time for the relaxed problem
 _RELAX_LEVELS = 0.6  # the same on several levels, where it has more choices
 _ROUNDING = 1e-9
+_PROVED = 1e-8  # bounds on seconds are rounded down, by the relaxation and by the solver
 
 
 def minimize_movement(options: Options) -> Chosen:
@@ -69,7 +70,7 @@ def minimize_movement(options: Options) -> Chosen:
         outcome = try_named_strategies(search, outcome, deadline)
     decisions = {name: outcome.decisions[name] for name, _ in planned_views(graph)}
     costs = decided_cost(graph, price, decisions, outcome.given)
-    if options.solver == "exact" and outcome.bound < costs.total * (1 - _ROUNDING):
+    if options.solver == "exact" and outcome.bound < costs.total * (1 - _PROVED):
         raise unproved(costs.total, outcome.bound)
     views = dict(planned_views(graph))
     parts = {
@@ -81,9 +82,12 @@ def minimize_movement(options: Options) -> Chosen:
 def _close(options: Options, price: Price) -> float:
     """How far above the bound a plan may be that ends the search.
 
-    On several levels of links, the bound does not know how axes nest and is seldom met.
+    On several levels of links, the bound does not know how axes nest and is seldom met. Nor is it
+    where messages have curves, of which it takes a line below.
     """
-    return _CLOSE if options.solver != "exact" and _has_levels(price) else 0.0
+    has_curves = isinstance(price, PriceInSeconds) and bool(price.machine.transfers)
+    is_loose = _has_levels(price) or has_curves
+    return _CLOSE if options.solver != "exact" and is_loose else 0.0
 
 
 def _has_levels(price: Price) -> bool:

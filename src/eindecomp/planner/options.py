@@ -26,6 +26,7 @@ from eindecomp.planner.space.view import planned_views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -87,7 +88,9 @@ class Options:
         return np.unique(parts_of_assignments(rows, self.mesh, len(view.labels)), axis=0)
 
 
-def described_machine(objective: str | Objective, machine: Machine | str | None) -> Machine | None:
+def described_machine(
+    objective: str | Objective, machine: Machine | str | Path | None
+) -> Machine | None:
     """The machine that was given; objective "time" needs one."""
     return machine_of(machine) if objective == "time" or machine is not None else None
 

@@ -11,6 +11,8 @@ from eindecomp.errors import PlanError
 from eindecomp.planner.above import from_above
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import Cost, decided_cost
+from eindecomp.planner.costs.machine import machine_of
+from eindecomp.planner.costs.seconds import PriceInSeconds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,6 +153,17 @@ class Plan:
     def traffic(self) -> Cost:
         """The bytes that move when the plan runs, whatever its objective."""
         return decided_cost(self.graph, PriceInBytes(self.mesh), self.decisions, self.given)
+
+    def time_on(self, machine: Machine | str | Path) -> Cost:
+        """The seconds that the plan takes on a machine, whatever its objective.
+
+        >>> import eindecomp as ed
+        >>> graph = ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z")
+        >>> ed.plan(graph, 2).time_on("cpu-cluster").total > 0
+        True
+        """
+        price = PriceInSeconds(self.mesh, machine_of(machine))
+        return decided_cost(self.graph, price, self.decisions, self.given)
 
     def __str__(self) -> str:
         return from_above("show.explain").summary(self)

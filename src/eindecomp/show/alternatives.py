@@ -12,6 +12,7 @@ from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.objectives import may_repeat, price_of
+from eindecomp.planner.costs.price import beyond, hidden
 from eindecomp.planner.search.work_limit import WorkLimit
 from eindecomp.planner.space.choices import Choices, choices, refined, summed_axes
 from eindecomp.planner.space.cut import bits_of
@@ -180,9 +181,11 @@ def _best_of(
         return None
     price, vertex = plan_price(plan), plan.graph[name]
     items = tuple(plan.graph[n].dtype.itemsize for n in vertex.inputs)
-    unary = price.compute(vertex, own, items) + _fetched(plan, name, own, price)
+    hides = _hides(plan, name, own, price)
+    unary = price.compute(vertex, own, items) + _fetched(plan, name, own, price, hides)
     item = vertex.dtype.itemsize
     scatter = price.reduce_scatter(own, vertex.elements, state_bytes(plan.graph, vertex), item)
+    scatter = beyond(scatter, None if hides is None else hides[:, None])
     handed, second = _handed(plan, name, own, price)
     total = np.where(own.reduced < 0, np.inf, unary[:, None] + scatter + handed[None])
     total[~mask] = np.inf
@@ -205,7 +208,18 @@ def _banned(plan: Plan, name: str, own: Choices) -> list[int]:
     return [h for h, home in enumerate(own.homes) if not agrees(plan.mesh, home, pinned)]
 
 
-def _fetched(plan: Plan, name: str, own: Choices, price: Price) -> Any:
+def _hides(plan: Plan, name: str, own: Choices, price: Price) -> Any | None:
+    """What each assignment hides of each fetch and of the reduction."""
+    vertex = plan.graph[name]
+    items = tuple(plan.graph[n].dtype.itemsize for n in vertex.inputs)
+    fetches = sum(
+        reads is not None and bool(held_cuts(plan, source))
+        for source, reads in zip(vertex.inputs, own.reads, strict=True)
+    )
+    return hidden(price, vertex, own, items, fetches)
+
+
+def _fetched(plan: Plan, name: str, own: Choices, price: Price, hides: Any | None) -> Any:
     """What each assignment pays for its inputs."""
     total = np.zeros(len(own.assignments), dtype=np.int64)
     for source, reads in zip(plan.graph[name].inputs, own.reads, strict=True):
@@ -213,7 +227,8 @@ def _fetched(plan: Plan, name: str, own: Choices, price: Price) -> Any:
             continue
         if held := held_cuts(plan, source):
             item = plan.graph[source].dtype.itemsize
-            total = total + price.fetch(held, reads.cuts, item).min(axis=0)[reads.of]
+            fetched = price.fetch(held, reads.cuts, item).min(axis=0)[reads.of]
+            total = total + beyond(fetched, hides)
     return total
 
 
@@ -228,19 +243,23 @@ def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, lis
     """What its readers pay for each home, and the second layout with which they pay the least."""
     item = plan.graph[name].dtype.itemsize
     needs: list[Cut] = []
+    hides: Any | None = []
     for reader, k in _readers(plan, name):
         view = view_of(plan.graph, plan.graph[reader])
-        reads = decided_choices(view, plan.mesh, plan.decisions[reader]).reads[k]
+        decided = decided_choices(view, plan.mesh, plan.decisions[reader])
+        reads, own_hides = decided.reads[k], _hides(plan, reader, decided, price)
         assert reads is not None  # noqa: S101 - it costs something, so it is read
         needs.append(reads.cuts[0])
+        hides = None if own_hides is None or hides is None else [*hides, own_hides[0]]
     second: list[Cut | None] = [None] * len(own.homes)
     if not needs:
         return np.zeros(len(own.homes), dtype=np.int64), second
-    from_home = price.fetch(own.homes, needs, item)
+    from_home = beyond(price.fetch(own.homes, needs, item), hides)
     least = from_home.sum(axis=1)
     for cut in dict.fromkeys(needs) if len(needs) > 1 else ():
         move = price.fetch(own.homes, [cut], item)[:, 0]
-        cost = move + np.minimum(from_home, price.fetch([cut], needs, item)).sum(axis=1)
+        again = beyond(price.fetch([cut], needs, item), hides)
+        cost = move + np.minimum(from_home, again).sum(axis=1)
         for home in np.flatnonzero(cost < least).tolist():
             second[home] = cut
         least = np.minimum(least, cost)

@@ -38,6 +38,8 @@ def _space(plan: Plan) -> Iterator[str]:
         cut = "any number of devices" if may_repeat(plan.objective) else "all devices"
         yield f"every vertex divided among {cut}"
     yield _order_words(plan)
+    if plan.objective == "time" and plan.machine is not None and plan.machine.overlap:
+        yield "communication beside a vertex's own computing, in equal shares, an approximation"
     limits = {
         "this strategy": plan.strategy is not None,
         "these pins": bool(plan.pin),

@@ -15,6 +15,7 @@ from eindecomp.planner.space.pieces import BALANCED
 from eindecomp.planner.space.strategy import strategy_words
 from eindecomp.show.alternatives import Alternative, alternatives
 from eindecomp.show.claim import claim, not_counted
+from eindecomp.show.machine_words import machine_words
 from eindecomp.show.movements import input_layouts, move_lines
 from eindecomp.show.rows import Row, folded_rows
 from eindecomp.show.words import cuts, exact, mesh_words, percent, render, short
@@ -151,6 +152,7 @@ def _notes(plan: Plan, rows: list[Row]) -> str:
         notes[0] += " `4×2`: 4 pieces, each computed by 2 devices."
     if any(row.times > 1 for row in rows):
         notes.append("`×n`: n such vertices; costs are for one of them, shares and totals for all.")
+    notes += machine_words(plan, rows)
     if plan.objective != "bytes":
         moved = exact(plan.traffic.total, "bytes")
         notes.append(f"When the plan runs, devices receive {moved} in total.")

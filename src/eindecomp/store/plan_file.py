@@ -20,7 +20,6 @@ from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.read import MAX_TEXT
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
-from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.objectives import OBJECTIVES, Objective, price_of
 from eindecomp.planner.options import INPUTS, SOLVERS
 from eindecomp.planner.plan import NESTINGS, Plan
@@ -35,6 +34,7 @@ from eindecomp.planner.space.view import view_of
 from eindecomp.store.decisions import check_divided, read_decisions, read_given
 from eindecomp.store.field import Field
 from eindecomp.store.homes import check_homes
+from eindecomp.store.machine_file import machine_json, read_machine, read_mesh
 from eindecomp.store.old_files import upgraded
 from eindecomp.store.orders import read_orders
 from eindecomp.store.pins import read_pin
@@ -42,8 +42,6 @@ from eindecomp.store.strategies import check_cuts, read_strategy
 from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Orders
@@ -96,7 +94,7 @@ def to_json(plan: Plan) -> bytes:
         "memory": plan.memory,
         "work": None if plan.work is None else _number_json(plan.work),
         "orders": None if plan.orders is None else _orders_json(plan.orders),
-        "machine": None if plan.machine is None else _machine_json(plan.machine),
+        "machine": None if plan.machine is None else machine_json(plan.machine),
         "solver": plan.solver,
         "method": plan.method,
         "seconds": plan.seconds,
@@ -114,17 +112,6 @@ def _number_json(number: float) -> float | str:
 def _orders_json(orders: Orders) -> dict[str, Any]:
     considered, complete = orders.considered, orders.complete
     return {"considered": considered, "complete": complete, "most": dict(orders.most)}
-
-
-def _machine_json(machine: Machine) -> dict[str, Any]:
-    def number(given: float | Mapping[str, float]) -> Any:
-        if isinstance(given, int | float):
-            return _number_json(given)
-        return {name: number(value) for name, value in given.items()}
-
-    rates = ("flops", "memory_bandwidth", "bandwidth", "latency")
-    rates_json = {name: number(getattr(machine, name)) for name in rates}
-    return rates_json | {"mesh": list(machine.mesh.items())}
 
 
 def _decision_json(plan: Plan, name: str) -> dict[str, Any]:
@@ -193,13 +180,13 @@ def _root(data: bytes) -> Field:
 
 def _plan(root: Field) -> Plan:
     graph = _graph(root["graph"])
-    mesh = _mesh(root["mesh"])
+    mesh = read_mesh(root["mesh"])
     is_old = root["version"].value == 1
     root = upgraded(root, graph, mesh) if is_old else root
     mesh = replace(mesh, pieces=root["pieces"].one_of(PIECES))
     objective = root["objective"].one_of(OBJECTIVES)
     inputs = root["inputs"].one_of(INPUTS)
-    machine = None if root["machine"].value is None else _machine(root["machine"])
+    machine = None if root["machine"].value is None else read_machine(root["machine"])
     if objective == "time" and machine is None:
         raise root["machine"].wrong("objective 'time' needs a machine")
     decisions = read_decisions(graph, mesh, root["vertices"])
@@ -279,22 +266,6 @@ def _graph(field: Field) -> Graph:
         raise field.wrong(str(error)) from None
 
 
-def _mesh(field: Field) -> Mesh:
-    axes: dict[str, int] = {}
-    for axis in field.items():
-        pair = axis.items()
-        if len(pair) != 2:
-            raise axis.wrong("must be a name and a size")
-        name = pair[0].text()
-        if name in axes:
-            raise axis.wrong(f"axis {name!r} is there twice")
-        axes[name] = pair[1].whole(2)
-    try:
-        return Mesh.of_axes(axes)
-    except PlanError as error:
-        raise field.wrong(str(error)) from None
-
-
 def _memory(field: Field, objective: str) -> int | None:
     if field.value is None:
         return None
@@ -308,27 +279,6 @@ def _solver(field: Field, objective: str) -> str:
     if solver in ("tree", "linear") and objective != "bound":
         raise field.wrong(f"{solver!r} is only for objective 'bound'")
     return solver
-
-
-def _machine(field: Field) -> Machine:
-
-    def by_axis(own: Field) -> float | dict[str, float]:
-        if not isinstance(own.value, dict):
-            return own.number_or_inf()
-        return {name: value.number_or_inf() for name, value in own.members()}
-
-    field.check_names(("flops", "memory_bandwidth", "bandwidth", "latency", "mesh"))
-    mesh = _mesh(field["mesh"])
-    try:
-        return Machine(
-            field["flops"].number_or_inf(),
-            field["memory_bandwidth"].number_or_inf(),
-            by_axis(field["bandwidth"]),
-            by_axis(field["latency"]),
-            dict(zip(mesh.names, mesh.sizes, strict=True)),
-        )
-    except PlanError as error:
-        raise field.wrong(str(error)) from None
 
 
 def _bound(root: Field, costs: Cost, objective: str) -> int | float:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.estimate import seconds_of
 from eindecomp.engines.threads.call import KernelCall
-from eindecomp.engines.threads.estimate import SHORT, seconds_of
+from eindecomp.engines.threads.estimate import SHORT
 from eindecomp.graph.ops import Fill, Gather, Input
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of

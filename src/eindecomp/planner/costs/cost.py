@@ -9,6 +9,7 @@ import numpy as np
 
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs import paper_bound as paper
+from eindecomp.planner.costs.price import beyond, hidden
 from eindecomp.planner.space.decision import Decision, Layouts, decided_choices
 from eindecomp.planner.space.view import is_planned, view_of
 
@@ -29,7 +30,7 @@ class Cost:
     `join` is what reading inputs costs (under the paper's objective, everything that kernels read)
     and, under an input's name, keeping it in a second layout; `aggregate` is reducing partial
     results, `repartition` fetching what other vertices made and keeping a second layout, `compute`
-    the kernel calls.
+    the kernel calls. What runs beside computing is no part of them.
     """
 
     join: dict[str, Number] = field(default_factory=dict[str, Number])
@@ -99,15 +100,20 @@ def decided_cost(
         items = tuple(graph[n].dtype.itemsize for n in vertex.inputs)
         costs.compute[name] = price.compute(vertex, own, items)[0].item()
         item = vertex.dtype.itemsize
+        fetched = {
+            k: (source, reads)
+            for k, (source, reads) in enumerate(zip(vertex.inputs, own.reads, strict=True))
+            if reads is not None and (source in decisions or source in given)
+        }
+        hides = hidden(price, vertex, own, items, len(fetched))
         scatter = price.reduce_scatter(own, vertex.elements, state_bytes(graph, vertex), item)
-        costs.aggregate[name] = scatter[0, 0].item()
+        costs.aggregate[name] = beyond(scatter, hides)[0, 0].item()
         costs.join[name] = 0
         costs.repartition[name] = _kept(price, decision.layouts, vertex)
-        for k, (source, reads) in enumerate(zip(vertex.inputs, own.reads, strict=True)):
-            if reads is None or (source not in decisions and source not in given):
-                continue
+        for k, (source, reads) in fetched.items():
             held = decisions[source].layouts if source in decisions else given[source]
-            cost = price.fetch(held.cuts, reads.cuts, items[k]).min().item()
+            cost = beyond(price.fetch(held.cuts, reads.cuts, items[k]).min(), hides)
+            cost = np.asarray(cost).item()
             part = costs.repartition if source in decisions else costs.join
             part[name] += cost
             costs.edges[source, name, k] = cost

@@ -1,6 +1,6 @@
 """The fewest seconds that a plan can take, by numbers of pieces on each level of the mesh.
 
-A *level* is a run of neighbouring axes that are alike: of one size, bandwidth and latency. How many
+A *level* is a run of neighbouring axes that are alike: of one size and with equal links. How many
 axes of each level cut a label decides what computing and reducing take, and bounds what fetching
 takes: devices that agree on all outer levels form a group, and what a group needs and does not hold
 must cross these levels.
@@ -11,12 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from eindecomp.planner.costs.curve import Curve, Line, steady
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.least_bytes import LeastBytes, PieceCount, PieceCounts
+from eindecomp.planner.costs.machine import COLLECTIVES
+from eindecomp.planner.costs.transfer import FETCHES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.seconds import PriceInSeconds
+    from eindecomp.planner.costs.transfer import Collective
     from eindecomp.planner.space.choices import Choices
     from eindecomp.planner.space.mesh import Mesh
 
@@ -36,22 +41,41 @@ _ROUNDING = 1e-12
 
 
 class Link(NamedTuple):
-    """The axes of one level: their size and number, and what each of them carries."""
+    """The axes of one level: their size and number, and what fetching along one takes at least."""
 
     size: int
     axes: int
-    bandwidth: float
-    latency: float
+    fetch: Line
+    first: int
+    """The outermost of them; all are alike."""
 
 
 def links_of(mesh: Mesh, machine: Machine) -> tuple[Link, ...]:
     """The levels of a mesh, outermost first."""
     axes = [
-        (size, machine.bandwidth_of(name), machine.latency_of(name))
+        (size, tuple(_carried(machine, kind, name) for kind in COLLECTIVES))
         for name, size in zip(mesh.names, mesh.sizes, strict=True)
     ]
-    runs = [(kind, len(list(run))) for kind, run in groupby(axes)]
-    return tuple(Link(size, n, bandwidth, latency) for (size, bandwidth, latency), n in runs)
+    links: list[Link] = []
+    for (size, _), run in groupby(enumerate(axes), key=itemgetter(1)):
+        alike = [axis for axis, _ in run]
+        least = _least_fetch(machine, mesh.names[alike[0]])
+        links.append(Link(size, len(alike), least, alike[0]))
+    return tuple(links)
+
+
+def _carried(machine: Machine, kind: Collective, axis: str) -> Curve | Line:
+    """What a collective takes along an axis: measured, or by latency and bandwidth."""
+    curve = machine.curve_of(kind, axis)
+    return steady(machine.latency_of(axis), machine.bandwidth_of(axis)) if curve is None else curve
+
+
+def _least_fetch(machine: Machine, axis: str) -> Line:
+    """A line that no fetch along an axis is below, whatever its size and collective."""
+    carried = [_carried(machine, kind, axis) for kind in FETCHES]
+    lines = [each.floor if isinstance(each, Curve) else each for each in carried]
+    start, pace = (min(of) for of in zip(*lines, strict=True))
+    return Line(start + machine.task_overhead, pace)
 
 
 @dataclass(frozen=True)
@@ -110,7 +134,7 @@ class LeastSeconds:
         pace, latency = np.inf, np.inf
         for level, link in enumerate(self.links):
             # What misses here may have come through any link further out.
-            pace, latency = min(pace, 1 / link.bandwidth), min(latency, link.latency)
+            pace, latency = min(pace, link.fetch.pace), min(latency, link.fetch.start)
             shared = self._shared(held, needed, level)
             shared = shared / np.where(even, float(link.size) ** apart[level], 1.0)
             missing = np.maximum(np.maximum(total - shared, 0), before)
@@ -161,7 +185,8 @@ class LeastSeconds:
             ways = link.size
             for turn in range(link.axes):
                 takes = summed[:, level, None] > turn
-                cost = link.latency * (ways - 1) + size * (ways - 1) / ways / link.bandwidth
+                moved = size * (ways - 1) / ways
+                cost = self.price.link(link.first, moved, ways - 1, "reduce_scatter")
                 seconds += np.where(takes, cost, 0.0)
                 size = size / np.where(takes, ways, 1)
         size = size * (item / partial)
@@ -169,7 +194,7 @@ class LeastSeconds:
             ways = link.size
             for turn in range(link.axes):
                 takes = summed[:, level, None] - spread[:, :, level] > turn
-                cost = link.latency * (ways - 1) + size * (ways - 1) / link.bandwidth
+                cost = self.price.link(link.first, size * (ways - 1), ways - 1, "all_gather")
                 seconds += np.where(takes, cost, 0.0)
                 size = size * np.where(takes, ways, 1)
         return infinite_where(choices.reduced < 0, seconds * (1 - _ROUNDING))
@@ -194,6 +219,12 @@ class LeastSeconds:
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
         """The same whichever axes are chosen."""
         return self.price.compute(vertex, choices, items) * (1 - _ROUNDING)
+
+    def hides(
+        self, vertex: Vertex, choices: Choices, items: tuple[int, ...], fetches: int
+    ) -> Any | None:
+        """The same whichever axes are chosen."""
+        return self.price.hides(vertex, choices, items, fetches)
 
     def held(self, cuts: Sequence[PieceCounts], item: int) -> Any:
         """As for bytes."""

@@ -1,14 +1,28 @@
-"""Machines to plan for: what a device computes per second, and what its links carry."""
+"""Machines to plan for: what a device computes per second, and what its links carry.
+
+A machine is described by a few numbers, or measured: `eindecomp calibrate` writes a file that has
+rates by the shape of what is computed, and seconds by the size of messages for each collective.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from math import isfinite
 from numbers import Real
+from pathlib import Path
+from typing import Any, get_args
 
-from eindecomp.errors import PlanError
+from eindecomp.errors import PlanError, quote, suggest
+from eindecomp.planner.costs.curve import Curve
+from eindecomp.planner.costs.shape_class import SHAPES
+from eindecomp.planner.costs.transfer import Collective
 from eindecomp.planner.space.mesh import Mesh, check_axis_name
+
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+ANY_AXIS = "*"
+"""Stands for every axis that has no curve of its own."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +33,12 @@ class Machine:
     Machine(flops=1000000000000.0, memory_bandwidth=100000000000.0, ...
     """
 
-    flops: float
-    """Operations per second and device."""
+    flops: float | Mapping[str, float]
+    """Operations per second and device, or these by the shape of what is computed.
+
+    Shapes are those of `shape_class.py`. By shape, they are for items of at most 4 bytes; larger
+    ones take as many times as long as they have 4 bytes.
+    """
     memory_bandwidth: float
     """Bytes per second between a device and its memory."""
     bandwidth: float | Mapping[str, float]
@@ -29,20 +47,36 @@ class Machine:
     """Seconds before the first byte arrives along an axis."""
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
     """The machine's own axes, outermost first, if it has any."""
+    task_overhead: float = 0.0
+    """Seconds that each kernel call and each message takes beside its work."""
+    overlap: float = 0.0
+    """The fraction of computing, 0 to 1, beside which communication can run."""
+    transfers: Mapping[str, Mapping[str, Curve]] = field(
+        default_factory=dict[str, Mapping[str, Curve]]
+    )
+    """For a collective and an axis, seconds by the bytes that each device receives.
+
+    They stand in for bandwidth and latency; the axis "*" is for all that are not named.
+    """
 
     def __post_init__(self) -> None:
-        named = [("flops", self.flops), ("memory_bandwidth", self.memory_bandwidth)]
+        named = [("flops", x) for x in _by_shape(self.flops)]
+        named += [("memory_bandwidth", self.memory_bandwidth)]
         named += [(f"bandwidth of {n}", x) for n, x in _by_name(self.bandwidth).items()]
         for name, value in named:
             if not _is_number(value) or not value > 0:
                 raise PlanError(f"a machine's {name} must be positive, not {value!r}")
-        for name, value in _by_name(self.latency).items():
+        lengths = {f"latency of {n}": x for n, x in _by_name(self.latency).items()}
+        for name, value in {**lengths, "task_overhead": self.task_overhead}.items():
             if not _is_number(value) or not (value >= 0 and isfinite(value)):
-                raise PlanError(f"a machine's latency of {name} must be 0 or more, not {value!r}")
+                raise PlanError(f"a machine's {name} must be 0 or more, not {value!r}")
+        if not _is_number(self.overlap) or not 0 <= self.overlap <= 1:
+            raise PlanError(f"a machine's overlap must be from 0 to 1, not {self.overlap!r}")
         # Plain numbers, whatever types were given: they are written to files and compared.
         axes = Mesh.of_axes(self.mesh)
-        plain = {name: _plain(getattr(self, name)) for name in _RATES}
+        plain: dict[str, Any] = {name: _plain(getattr(self, name)) for name in RATES}
         plain["mesh"] = dict(zip(axes.names, axes.sizes, strict=True))
+        plain["transfers"] = _curves(self.transfers)
         for name, value in plain.items():
             object.__setattr__(self, name, value)
 
@@ -54,8 +88,39 @@ class Machine:
         """Seconds of latency along an axis."""
         return _of(self.latency, axis, "latency")
 
+    def curve_of(self, collective: Collective, axis: str) -> Curve | None:
+        """The measured seconds of a collective along an axis, if there are any."""
+        curves = self.transfers.get(collective, {})
+        return curves.get(axis, curves.get(ANY_AXIS))
 
-_RATES = ("flops", "memory_bandwidth", "bandwidth", "latency")
+    def save(self, path: str | Path) -> None:
+        """Write the machine to a JSON file."""
+        _files().save(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Machine:
+        """Read a machine from a JSON file, checking all of it."""
+        return _files().load(path)
+
+
+RATES = ("flops", "memory_bandwidth", "bandwidth", "latency", "task_overhead", "overlap")
+
+
+def _files() -> Any:
+    """What writes and reads machines: files stand above the planner and are loaded when needed."""
+    return import_module("eindecomp.store.machine_file")
+
+
+def _by_shape(given: float | Mapping[str, float]) -> list[float]:
+    """The rates, after checking that those by shape are for all of them and can be interpolated."""
+    if not isinstance(given, Mapping):
+        return [given]
+    if set(given) != set(SHAPES):
+        raise PlanError(f"flops by shape are for {', '.join(SHAPES)}, not for {quote(list(given))}")
+    for name, value in given.items():
+        if not _is_number(value) or not isfinite(value):
+            raise PlanError(f"a machine's flops of {name} must be finite, not {quote(value)}")
+    return list(given.values())
 
 
 def _by_name(given: float | Mapping[str, float]) -> dict[str, float]:
@@ -74,6 +139,26 @@ def _plain(given: float | Mapping[str, float]) -> float | dict[str, float]:
     if isinstance(given, Mapping):
         return {name: float(value) for name, value in given.items()}
     return float(given)
+
+
+def _curves(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Curve]]:
+    """Curves by collective and axis, each a `Curve` or its points."""
+    found: dict[str, dict[str, Curve]] = {}
+    for collective, curves in given.items():
+        if collective not in COLLECTIVES:
+            raise PlanError(
+                f"transfers: no collective is called {quote(collective)}"
+                f"{suggest(str(collective)[:60], COLLECTIVES)}"
+            )
+        if not isinstance(curves, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"transfers of {collective} are {{axis: curve}}, not {quote(curves)}")
+        for axis in curves:
+            check_axis_name(axis)
+        found[collective] = {
+            axis: curve if isinstance(curve, Curve) else Curve(curve)
+            for axis, curve in curves.items()
+        }
+    return found
 
 
 def _of(given: float | Mapping[str, float], axis: str, what: str) -> float:
@@ -105,13 +190,15 @@ PRESETS: dict[str, Machine] = {
 """A CPU cluster on 100 Gb/s Ethernet, an 8-GPU server with NVLink, four such servers."""
 
 
-def machine_of(given: Machine | str | None) -> Machine:
-    """A machine, or the preset of that name."""
+def machine_of(given: Machine | str | Path | None) -> Machine:
+    """A machine, the preset of that name, or what a file of `eindecomp calibrate` describes."""
     if isinstance(given, Machine):
         return given
     if isinstance(given, str) and given in PRESETS:
         return PRESETS[given]
-    known = f"an ed.Machine or one of {', '.join(PRESETS)}"
+    if isinstance(given, Path) or (isinstance(given, str) and given.endswith(".json")):
+        return Machine.load(given)
+    known = f"an ed.Machine, a .json file that has one, or one of {', '.join(PRESETS)}"
     if given is None:
         raise PlanError(f"objective 'time' needs a machine (machine=, --machine): {known}")
     raise PlanError(f"a machine is {known}, not {given!r}")

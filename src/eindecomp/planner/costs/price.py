@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -51,6 +51,33 @@ class Price(Protocol):
     def held(self, cuts: Sequence[Cut], item: int) -> Costs:
         """The bytes of each cut on all devices, as if each had the largest piece."""
         ...
+
+
+@runtime_checkable
+class Overlapping(Protocol):
+    """What an objective also has where communication can run beside computing."""
+
+    def hides(
+        self, vertex: Vertex, choices: Choices, items: tuple[int, ...], fetches: int
+    ) -> Costs | None:
+        """What each fetch, and the reduction, costs less under each assignment; None for nothing.
+
+        `fetches` is the number of inputs that are fetched.
+        """
+        ...
+
+
+def hidden(
+    price: object, vertex: Vertex, choices: Choices, items: tuple[int, ...], fetches: int
+) -> Costs | None:
+    """The same for any prices; nothing is hidden where they do not say so."""
+    is_able = isinstance(price, Overlapping)
+    return price.hides(vertex, choices, items, fetches) if is_able else None
+
+
+def beyond(costs: Any, hides: Any | None) -> Any:
+    """What costs are beyond what is hidden of them."""
+    return costs if hides is None else np.maximum(costs - hides, 0.0)
 
 
 def held_elements(mesh: Mesh, cuts: Sequence[Cut]) -> Costs:

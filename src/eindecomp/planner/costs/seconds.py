@@ -2,7 +2,13 @@
 
 An element that a device needs comes from the nearest device that holds it: it crosses axis j if
 that device differs from this one at axis j but at no axis outside it. Bytes are those of the
-average device.
+average device. Each kernel call and each message takes the machine's overhead of a task as well.
+
+Where communication can run beside computing, a vertex's fetches and its reduction each run beside
+an equal share of its own kernel calls, and only what they take beyond that counts. What really runs
+beside them is whatever is computed between the time when their source is ready and the time when
+they are waited for; that depends on the whole plan, a share of the vertex's own calls only on its
+choice and its sources'. Moving a tensor to its second layout is never hidden.
 """
 
 from __future__ import annotations
@@ -16,6 +22,8 @@ import numpy as np
 from eindecomp.graph.work import tile_operations
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.price import held_elements
+from eindecomp.planner.costs.shape_class import best_rate, rate
+from eindecomp.planner.costs.transfer import FETCHES, fetched_by
 from eindecomp.planner.space.cut import Cut, nests_outward, outer_cut
 from eindecomp.planner.space.overlaps import covers, overlaps_within, totals
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.costs.transfer import Collective
     from eindecomp.planner.space.choices import Choices
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.view import View
@@ -53,9 +62,19 @@ class PriceInSeconds:
         for axis in range(len(self.mesh.sizes)):
             missing = total - self._near(held, needed, axis + 1)
             crossing = np.maximum(missing - before, 0) * item / self.mesh.devices
-            seconds += np.where(crossing > 0, self._link(axis, crossing, 1), 0.0)
+            seconds += np.where(crossing > 0, self._fetch_along(axis, held, needed, crossing), 0.0)
             before = np.maximum(before, missing)
         return infinite_where(~covers(held, needed), seconds)
+
+    def _fetch_along(self, axis: int, held: Sequence[Cut], needed: Sequence[Cut], size: Any) -> Any:
+        """What crosses one axis, by whichever collective that is."""
+        curves = [self.machine.curve_of(kind, self.mesh.names[axis]) for kind in FETCHES]
+        if len(set(curves)) == 1:
+            return self.link(axis, size, 1, FETCHES[0])
+        seconds = np.zeros(size.shape)
+        for kind, mask in fetched_by(held, needed, axis).items():
+            seconds += np.where(mask, self.link(axis, size, 1, kind), 0.0)
+        return seconds
 
     def _near(self, held: Sequence[Cut], needed: Sequence[Cut], axes: int) -> Any:
         """What devices find on those that have the same coordinates along some outer axes."""
@@ -75,30 +94,50 @@ class PriceInSeconds:
             summed = sorted(x for i in aggregated for x in choices.assignments[a][i])
             for axis in reversed(summed):
                 ways = self.mesh.sizes[axis]
-                seconds[a, h] += self._link(axis, size * (ways - 1) / ways, ways - 1)
+                seconds[a, h] += self.link(
+                    axis, size * (ways - 1) / ways, ways - 1, "reduce_scatter"
+                )
                 size /= ways
             size *= item / partial
             scattered = {axis for own in places for axis in own}
             for axis in (axis for axis in summed if axis not in scattered):
                 ways = self.mesh.sizes[axis]
-                seconds[a, h] += self._link(axis, size * (ways - 1), ways - 1)
+                seconds[a, h] += self.link(axis, size * (ways - 1), ways - 1, "all_gather")
                 size *= ways
         return infinite_where(choices.reduced < 0, seconds)
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
         """The longer of computing the largest tile and of reading and writing its memory."""
+        return self._kernel(vertex, choices, items) + self.machine.task_overhead
+
+    def _kernel(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Floats:
+        """What is computed, without the overhead of a task."""
         view, parts = choices.view, choices.parts
         sizes = np.array(view.sizes, dtype=np.int64)
         sides = (-(-sizes // parts)).astype(np.float64)
-        moved = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
-        traffic = moved.astype(np.float64) * vertex.dtype.itemsize
+        touched = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
+        touched = touched.astype(np.float64)
+        traffic = touched * vertex.dtype.itemsize
         for dims, item in zip(view.reads, items, strict=True):
             if dims is not None:
                 tile = tile_sides(dims, dim_parts(view, dims, parts)).prod(axis=1)
-                traffic = traffic + tile.astype(np.float64) * item
+                touched, traffic = touched + tile, traffic + tile.astype(np.float64) * item
         tile = {label: sides[:, k] for k, label in enumerate(view.labels)}
         work = tile_operations(vertex.op, tile)
-        return np.maximum(work / self.machine.flops, traffic / self.machine.memory_bandwidth)
+        intensity = work / np.maximum(touched, 1.0)
+        flops = rate(self.machine.flops, vertex.op, intensity, vertex.dtype.itemsize)
+        return np.maximum(work / flops, traffic / self.machine.memory_bandwidth)
+
+    def hides(
+        self, vertex: Vertex, choices: Choices, items: tuple[int, ...], fetches: int
+    ) -> Any | None:
+        """The seconds of each fetch, and of the reduction, that each assignment computes beside."""
+        if not self.machine.overlap:
+            return None
+        aggregated = list(choices.view.aggregated)
+        reduces = choices.parts[:, aggregated].prod(axis=1) > 1
+        shares = np.maximum(fetches + reduces, 1)
+        return self.machine.overlap * self._kernel(vertex, choices, items) / shares
 
     def held(self, cuts: Sequence[Cut], item: int) -> Any:
         """As for bytes."""
@@ -112,10 +151,14 @@ class PriceInSeconds:
             labels = [dim.label for dim in dims or () if dim.label is not None]
             if dims is not None and len(set(labels)) == len(labels):  # little is read of a diagonal
                 traffic += float(prod(dim.stop - dim.start for dim in dims)) * item
-        most = max(work / self.machine.flops, traffic / self.machine.memory_bandwidth)
-        return most / self.mesh.devices
+        flops = best_rate(self.machine.flops, vertex.op, vertex.dtype.itemsize)
+        most = max(work / flops, traffic / self.machine.memory_bandwidth)
+        return most / self.mesh.devices + self.machine.task_overhead
 
-    def _link(self, axis: int, size: Any, messages: int) -> Any:
-        name = self.mesh.names[axis]
-        latency = self.machine.latency_of(name) * messages
-        return latency + size / self.machine.bandwidth_of(name)
+    def link(self, axis: int, size: Any, messages: int, kind: Collective) -> Any:
+        """The seconds in which every device receives so many bytes along an axis."""
+        name, machine = self.mesh.names[axis], self.machine
+        tasks = machine.task_overhead * messages
+        if (curve := machine.curve_of(kind, name)) is not None:
+            return tasks + curve.seconds(size)
+        return tasks + machine.latency_of(name) * messages + size / machine.bandwidth_of(name)

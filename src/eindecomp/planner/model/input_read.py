@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from eindecomp.planner.costs.infinite import infinite_where
+from eindecomp.planner.costs.price import beyond
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,6 +56,8 @@ class InputRead:
     """The number of readers among which the cost of fetching from home is divided."""
     relays: tuple[Cut, ...] = ()
     """The layouts through which a divided fetch may go, if that costs less."""
+    hides: Any = None
+    """What each assignment of the reader hides of a fetch; None for nothing."""
 
     @property
     def _needs(self) -> Ints:
@@ -73,9 +76,17 @@ class InputRead:
         price = self.price.fetch(self.holder.homes, self.reads.cuts, self.item)
         if self.sharers > 1:
             price = self._relayed(price)
-            whole = price.dtype.kind == "i" and self.sharers != inf
-            price = price // int(self.sharers) if whole else price / self.sharers
-        return np.where(self._from_second[None], 0, self.holder.spread(price)[:, self._needs])
+        table = self._read(self.holder.spread(price))
+        if self.sharers > 1:
+            # Who keeps a second layout pays all of one relayed fetch, less what its reader hides.
+            whole = table.dtype.kind == "i" and self.sharers != inf
+            table = table // int(self.sharers) if whole else table / self.sharers
+        return np.where(self._from_second[None], 0, table)
+
+    def _read(self, price: Any) -> Any:
+        """From a column for each needed cut to one for each choice of the reader."""
+        hides = None if self.hides is None else np.repeat(self.hides, self.flags)[None]
+        return beyond(price[:, self._needs], hides)
 
     def _relayed(self, direct: Any) -> Any:
         """The least that fetching takes, directly or by way of one other layout."""
@@ -92,11 +103,11 @@ class InputRead:
         price = self.price.fetch(self.second_layouts, self.reads.cuts, self.item)
         said = self._from_second[None]
         none = infinite_where(said, np.zeros((1, 1), price.dtype))
-        return np.concatenate([none, np.where(said, price[:, self._needs], 0)])
+        return np.concatenate([none, np.where(said, self._read(price), 0)])
 
     def cheaper_table(self) -> Any:
         """From whichever costs less: the holder's choices × second layouts × the reader's."""
         from_home = self.home_table()
-        second = self.price.fetch(self.second_layouts, self.reads.cuts, self.item)[:, self._needs]
-        none = infinite_where(np.ones(second[:1].shape, dtype=bool), second[:1])
+        second = self._read(self.price.fetch(self.second_layouts, self.reads.cuts, self.item))
+        none = infinite_where(np.ones((1, second.shape[1]), dtype=bool), second[:1])
         return np.minimum(from_home[:, None], np.concatenate([none, second])[None])

@@ -11,6 +11,7 @@ which layouts it reads.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.state_types import state_bytes
+from eindecomp.planner.costs.price import beyond, hidden
 from eindecomp.planner.model.input_read import Holder, InputRead
 from eindecomp.planner.model.tables import CostTables
 from eindecomp.planner.model.wanted import choices_of_all, second_layouts, sharers_of
@@ -214,11 +216,11 @@ class MovementModel:
         name, own = site.vertex.name, site.choices
         item = site.vertex.dtype.itemsize
         flags = 1 << len(site.shared)
-        items = tuple(self.graph[n].dtype.itemsize for n in site.vertex.inputs)
         unary: Any = np.zeros(len(own.assignments), dtype=np.int64)
         if not isinstance(site.vertex.op, Input):
-            unary = unary + self.price.compute(site.vertex, own, items)
-        scatter = self._reduce_scatter(site)
+            unary = unary + self.price.compute(site.vertex, own, self._items(site))
+        hides = self._hides(site)
+        scatter = beyond(self._reduce_scatter(site), None if hides is None else hides[:, None])
         merged = own.is_settled and not self.apart
         if merged:
             settled = scatter[np.arange(len(scatter)), site.home_of]
@@ -273,6 +275,21 @@ class MovementModel:
         key = (id(site.choices), "scatter", *asked)
         return self.once(key, lambda: self.price.reduce_scatter(site.choices, *asked))
 
+    def _items(self, site: Site) -> tuple[int, ...]:
+        return tuple(self.graph[n].dtype.itemsize for n in site.vertex.inputs)
+
+    def _hides(self, site: Site) -> Any | None:
+        """What each assignment hides of each fetch and of the reduction, where anything is."""
+        vertex, own = site.vertex, site.choices
+        if isinstance(vertex.op, Input):
+            return None
+        fetches = sum(
+            reads is not None and self.maker(name) in self.sites
+            for name, reads in zip(vertex.inputs, own.reads, strict=True)
+        )
+        make = partial(hidden, self.price, vertex, own, self._items(site), fetches)
+        return self.once(("hides", vertex.name), make)
+
     def maker(self, name: str) -> str:
         """The vertex that chooses a tensor's home: itself, or the result that it is tied to."""
         return self.rules.tie.get(name, name)
@@ -308,8 +325,9 @@ class MovementModel:
         name, reads = site.vertex.inputs[k], site.choices.reads[k]
         if reads is None or self.maker(name) not in self.sites:
             return
-        reader = self.assign[site.vertex.name]
+        reader, hides = self.assign[site.vertex.name], self._hides(site)
         if self.needs and name in self.second and len(reads.cuts) < len(reads.of):
+            hides = _most_hidden(hides, reads)
             reader, reads = self._add_need(site, k, reads)
         fetch = InputRead(
             self.price,
@@ -321,10 +339,12 @@ class MovementModel:
             site.shared.index(k) if k in site.shared else None,
             self.sharers.get(name, 1),
             self.relays.get(name, ()),
+            hides,
         )
         maker = id(self.sites[self.maker(name)].choices)
         read = (id(site.choices), k, fetch.flags, fetch.bit)
-        key = (maker, fetch.holder.flags, *read, fetch.item, fetch.sharers)
+        least = b"" if hides is None else hides.tobytes()
+        key = (maker, fetch.holder.flags, *read, fetch.item, fetch.sharers, least)
         if name in self.second and not self.pairs:
             scope = (fetch.holder.variable, self.second[name], reader)
             if prod(len(self.tables.unary[v]) for v in scope) > LARGEST:
@@ -348,6 +368,15 @@ class MovementModel:
         key = (id(site.choices), k, "need")
         self.tables.table((self.assign[site.vertex.name], need), key, table)
         return need, Reads(reads.cuts, each)
+
+
+def _most_hidden(hides: Any | None, reads: Reads) -> Any | None:
+    """For each cut that is read, the most that any assignment hides that reads it."""
+    if hides is None:
+        return None
+    most = np.zeros(len(reads.cuts))
+    np.maximum.at(most, reads.of, hides)
+    return most
 
 
 def _flagged(

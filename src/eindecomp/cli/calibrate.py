@@ -1,0 +1,96 @@
+"""`eindecomp calibrate`: measure this machine, for plans that minimize time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from eindecomp.cli.progress import interruptible, status_line
+from eindecomp.cli.request import Json, MeshAxes, axes_from
+from eindecomp.experiments.calibrate import Profile
+from eindecomp.experiments.calibrate import calibrate as measure
+from eindecomp.show.words import percent, render, short
+from eindecomp.store.machine_file import to_json
+from eindecomp.store.whole_file import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from eindecomp.planner.costs.machine import Machine
+
+EngineName = Literal["threads", "spmd", "ray"]
+_WIDTH = 100
+_SIZES = (1 << 10, 1 << 20, 64 << 20)
+
+
+def calibrate(
+    engine: Annotated[
+        EngineName, typer.Option(help="the engine that plans are to run on; spmd under mpirun")
+    ] = "threads",
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="the file that --machine takes")
+    ] = Path("machine.json"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="few sizes and repeats: rough, but done in seconds")
+    ] = False,
+    mesh: MeshAxes = None,
+    json: Json = False,
+) -> None:
+    """Measure this machine once: kernels, tasks, and every collective by the size of messages.
+
+    Writes a file for `--objective time --machine machine.json`. Let nothing else run meanwhile.
+    Collectives are measured between the ranks that MPI starts:
+    mpirun -n 2 eindecomp calibrate --engine spmd.
+    """
+    check_writable(output)
+    axes = None if mesh is None else axes_from(mesh)
+    with interruptible("nothing is written"), status_line() as say:
+        profile = measure(engine, quick=quick, mesh=axes, say=say)
+    if not profile.is_first:
+        return
+    content = to_json(profile.machine, profile.about)
+    write_whole(output, content)
+    if json:
+        typer.echo(content)
+    else:
+        typer.echo(show(profile))
+        typer.echo(f"written: {output}")
+
+
+def show(profile: Profile) -> str:
+    """What was measured, as text."""
+    machine = profile.machine
+    about = ", ".join(f"{name} {words}" for name, words in profile.about.items() if words)
+    lines = [
+        about,
+        *_rates(machine),
+        f"task: {short(machine.task_overhead, 'time')} of overhead",
+        f"overlap: communication runs beside {percent(machine.overlap)} of computing",
+    ]
+    text = "\n".join(lines)
+    return f"{text}\n{render(_WIDTH, _table(machine))}" if machine.transfers else text
+
+
+def _rates(machine: Machine) -> list[str]:
+    flops = machine.flops
+    shapes = {"all shapes": flops} if isinstance(flops, float | int) else flops
+    rates = ", ".join(f"{name} {rate / 1e9:.3g}" for name, rate in shapes.items())
+    return [
+        f"Gflop/s of a device: {rates}",
+        f"memory: {machine.memory_bandwidth / 1e9:.3g} GB/s",
+    ]
+
+
+def _table(machine: Machine) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("collective", "axis"):
+        table.add_column(name)
+    for size in _SIZES:
+        table.add_column(short(size, "bytes"), justify="right", no_wrap=True)
+    for collective, curves in machine.transfers.items():
+        for axis, curve in curves.items():
+            seconds = [short(float(curve.seconds(size)), "time") for size in _SIZES]
+            table.add_row(collective.replace("_", " "), axis, *seconds)
+    return table

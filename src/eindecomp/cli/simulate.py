@@ -1,0 +1,93 @@
+"""`eindecomp simulate`: how long a plan takes on a machine that need not be there."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import orjson
+import typer
+
+from eindecomp.api.simulate import simulate as simulate_plan
+from eindecomp.cli import request as ask
+from eindecomp.cli.progress import interruptible
+from eindecomp.store.whole_file import check_writable
+
+if TYPE_CHECKING:
+    from eindecomp.tra.simulation.run import SimulatedRun
+
+
+def simulate(
+    file: ask.AnyFile,
+    devices: ask.Devices = None,
+    objective: ask.Objective = "bytes",
+    solver: ask.Solver = "auto",
+    strategy: ask.Strategy = None,
+    inputs: ask.Inputs = "free",
+    mesh: ask.MeshAxes = None,
+    memory: ask.Memory = None,
+    machine: ask.MachineName = None,
+    pin: ask.Pins = None,
+    tie: ask.Ties = None,
+    ties: ask.KeepTies = True,
+    rewrite: ask.Rewrite = True,
+    work: ask.Work = ask.DEFAULT_WORK,
+    pieces: ask.Pieces = "balanced",
+    time: ask.Time = 45,
+    gather: Annotated[
+        Literal["ring", "doubling", "direct"],
+        typer.Option(help="all-gathers: rings or doubling on each level, or all messages at once"),
+    ] = "ring",
+    reduce: Annotated[
+        Literal["direct", "ring", "doubling"],
+        typer.Option(help="reductions: each block to who combines it, or all-gathers backwards"),
+    ] = "direct",
+    cards: Annotated[
+        Literal["device", "node"],
+        typer.Option(help="whether each device has links to other nodes, or its node has"),
+    ] = "device",
+    trace: Annotated[
+        Path | None, typer.Option(help="write a trace for Perfetto or Chrome to this file")
+    ] = None,
+    traced: Annotated[
+        list[int] | None,
+        typer.Option("--device", help="a device that the trace shows; repeat it for several"),
+    ] = None,
+    json: ask.Json = False,
+) -> None:
+    """Simulate a plan on a machine: how long it takes, what is waited for, and why.
+
+    Takes a saved plan, or plans a graph first. --machine is also where a saved plan is simulated.
+    """
+    if trace is not None:
+        check_writable(trace)
+    asked = ask.Request(
+        devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time,
+        tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
+    )  # fmt: skip
+    with interruptible():
+        found = ask.read(file)
+        if isinstance(found, bytes):
+            asked = replace(asked, machine=None)  # which is for the simulation alone
+        plan = asked.plan_from(found, file)
+        run = simulate_plan(plan, machine, gather=gather, reduce=reduce, cards=cards)
+        if trace is not None:
+            run.trace(trace, traced or (0,))
+        shown = orjson.dumps(_simulated(run)) if json else str(run)
+    typer.echo(shown)
+
+
+def _simulated(run: SimulatedRun) -> dict[str, Any]:
+    return {
+        "seconds": run.seconds,
+        "devices": run.devices,
+        "bytes_moved": run.bytes_moved,
+        "computing": run.computing.tolist(),
+        "exposed": run.exposed.tolist(),
+        "idle": run.idle.tolist(),
+        "levels": [
+            {"name": level.name, "bytes": level.bytes, "busy": level.busy} for level in run.levels
+        ],
+        "critical_path": [asdict(step) for step in run.critical_path],
+    }

@@ -1,0 +1,1 @@
+"""Runs plans on a Ray cluster, as plain tasks whose results are recomputed when they are lost."""

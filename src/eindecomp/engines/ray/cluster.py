@@ -1,0 +1,252 @@
+"""The Ray cluster that an engine uses: started, joined and left; and what its head node keeps.
+
+Nothing else of the package talks to Ray's own processes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import warnings
+import weakref
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from eindecomp.errors import InputError
+from eindecomp.kernels.cores import cores
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+RETRIES = 20
+"""How often a task is tried again when its worker dies: more often than bad luck alone explains."""
+_SPACE = b"eindecomp"  # the namespace of what the head node keeps for us
+_LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_HINT = "; if it asks for a token, as it should, set RAY_AUTH_MODE=token"
+_SHARE = 0.3  # of the memory that is there, for blocks that tasks pass on
+_LEAST = 100 * 10**6
+
+
+@cache
+def ray_module() -> ModuleType:
+    """Ray itself, which takes a second to import."""
+    try:
+        import ray
+    except ImportError:
+        raise InputError("engine 'ray' needs Ray: pip install ray") from None
+    return ray
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine of the cluster, or one of several that share one."""
+
+    name: str
+    address: str
+
+
+class Cluster:
+    """A connection to Ray; `close` undoes what making it has done, and nothing else."""
+
+    def __init__(self, address: str | None, workers: int | None, memory: int | None) -> None:
+        ray = ray_module()
+        self.is_ours = not ray.is_initialized()
+        if self.is_ours:
+            with _quietly():
+                _connect(ray, address, workers, memory)
+        else:
+            _check_fits(ray, address, workers)
+        self._session = ray.get_runtime_context().get_job_id()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is connected still, and to the same cluster."""
+        ray = ray_module()
+        return ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._session
+
+    def nodes(self) -> list[Node]:
+        """The nodes that are alive and compute, in the order of their names."""
+        found = [
+            Node(str(node["NodeID"]), str(node["NodeManagerAddress"]))
+            for node in ray_module().nodes()
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
+        ]
+        if not found:
+            raise InputError("this Ray has no node with a CPU: start one with --num-cpus")
+        return sorted(found, key=lambda node: node.name)
+
+    def is_one_machine(self) -> bool:
+        """Whether all nodes are on the machine of this process."""
+        here = ray_module().util.get_node_ip_address()
+        return all(node.address == here for node in self.nodes())
+
+    def close(self) -> None:
+        """Leave the cluster, and end it if it was started here."""
+        if self.is_ours and self.is_open:
+            ray_module().shutdown()
+
+
+def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: int | None) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is not None:
+        if workers is not None or memory is not None:
+            raise InputError("workers and memory are those of the cluster that address= names")
+        try:
+            ray.init(address=address, **quiet)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            hint = "" if "RAY_AUTH_MODE" in os.environ else _HINT
+            message = f"address: no Ray at {address!r} can be joined: {error}{hint}"
+            raise InputError(message) from None
+        return
+    with _on_loopback():
+        ray.init(
+            address="local",  # whatever else may run on this machine
+            num_cpus=workers or cores(),
+            object_store_memory=memory or _store_size(),
+            include_dashboard=False,
+            _system_config={"task_oom_retries": RETRIES},
+            **quiet,
+        )
+
+
+def _check_fits(ray: ModuleType, address: str | None, workers: int | None) -> None:
+    """Refuse what the Ray that this process uses already is not."""
+    here, count = ray.get_runtime_context().gcs_address, int(ray.cluster_resources().get("CPU", 0))
+    if address not in (None, "auto", here):
+        raise InputError(
+            f"address: this process uses the Ray at {here} already, and cannot join {address!r} too"
+        )
+    if workers not in (None, count):
+        raise InputError(
+            f"workers: this process uses a Ray with {count} already; close its engine first to "
+            f"have {workers}"
+        )
+
+
+def _store_size() -> int:
+    """How much shared memory blocks may take: a share of what is free, if that can be shared."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    shared = Path("/dev/shm")  # noqa: S108 - where Ray itself keeps blocks
+    if shared.is_dir():
+        free = min(free, int(shutil.disk_usage(shared).free * 0.9 / _SHARE))
+    return max(_LEAST, int(free * _SHARE))
+
+
+@contextmanager
+def _quietly() -> Generator[None]:
+    """Without Ray's advice, and with nothing reported to its makers unless the user has said so."""
+    before = dict(os.environ)
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for name in _QUIET:
+            _restore(before, name)
+
+
+@contextmanager
+def _on_loopback() -> Generator[None]:
+    """Let a Ray of this machine alone listen where no other machine can call."""
+    from ray._private import ray_constants as constants
+
+    before, clusters = dict(os.environ), getattr(constants, "ENABLE_RAY_CLUSTER", True)
+    os.environ[_LOOPBACK_ONLY] = "0"
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = clusters
+        _restore(before, _LOOPBACK_ONLY)
+
+
+def _restore(before: Mapping[str, str], name: str) -> None:
+    if name in before:
+        os.environ[name] = before[name]
+    else:
+        os.environ.pop(name, None)
+
+
+# What the head node keeps
+
+
+class StoredJob:
+    """A job where every worker can read it, once; it is there for as long as somebody has this."""
+
+    size = 0
+
+    def __init__(self, data: bytes) -> None:
+        self.name = f"job:{uuid4().hex}"
+        _kv().put(self.name, data)
+        self._delete = weakref.finalize(self, _forget, self.name)
+
+
+def _forget(name: str) -> None:
+    if ray_module().is_initialized():
+        _kv().delete(name)
+
+
+def read_job(name: str) -> bytes:
+    """What was stored for the workers of a job, in one of them."""
+    found = _kv().get(name)
+    if found is None:
+        raise InputError(f"{name} is gone: nobody has its executable or a result of it any more")
+    return found
+
+
+def note_recovery(run: str, task: int) -> None:
+    """In a worker: note that a task is computed again, if it is."""
+    from ray._private import worker
+
+    core: Any = getattr(worker.global_worker, "core_worker")  # noqa: B009 - which has no type
+    attempt: int = core.get_current_task_attempt_number()
+    if attempt:
+        _kv().put(f"{run}:{task}:{attempt}", ray_module().util.get_node_ip_address().encode())
+
+
+def recoveries(run: str) -> list[tuple[int, int, str]]:
+    """The tasks of a run that were computed again: task, attempt, and the address of the node."""
+    kv = _kv()
+    found: list[tuple[int, int, str]] = []
+    for key in kv.names(f"{run}:"):
+        _, task, attempt = key.rsplit(":", 2)
+        found.append((int(task), int(attempt), (kv.get(key) or b"").decode()))
+    if found:
+        kv.delete(f"{run}:", prefix=True)
+    return sorted(found)
+
+
+class _Kv:
+    """The few words that the head node keeps for all."""
+
+    def __init__(self) -> None:
+        from ray.experimental import internal_kv
+
+        self.kv: Any = internal_kv
+
+    def put(self, name: str, data: bytes) -> None:
+        self.kv._internal_kv_put(name, data, namespace=_SPACE)
+
+    def get(self, name: str) -> bytes | None:
+        return self.kv._internal_kv_get(name, namespace=_SPACE)
+
+    def names(self, prefix: str) -> list[str]:
+        found: list[bytes] = self.kv._internal_kv_list(prefix, namespace=_SPACE)
+        return [name.decode() for name in found]
+
+    def delete(self, name: str, prefix: bool = False) -> None:
+        self.kv._internal_kv_del(name, del_by_prefix=prefix, namespace=_SPACE)
+
+
+@cache
+def _kv() -> _Kv:
+    return _Kv()

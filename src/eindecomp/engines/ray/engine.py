@@ -1,0 +1,186 @@
+"""`RayEngine`: runs plans on a Ray cluster, also while its machines come and go.
+
+The driver hands tasks over and hears of them; it holds no blocks. Whatever is lost with a worker or
+a machine is computed again from the files of the inputs, with the same result to the last bit.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from eindecomp.engines.ray.blocks import in_layouts, tensor_of
+from eindecomp.engines.ray.cluster import Cluster, StoredJob, recoveries
+from eindecomp.engines.ray.files import Folder
+from eindecomp.engines.ray.outputs import check_outputs, write_outputs
+from eindecomp.engines.ray.run import Run
+from eindecomp.engines.ray.submit import Submitting, what_it_makes
+from eindecomp.engines.ray.tasks import job_of
+from eindecomp.engines.record import RunRecord
+from eindecomp.errors import InputError
+from eindecomp.planner.costs.byte_sizes import parse_bytes
+from eindecomp.tra.program.make import program_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from eindecomp.engines.engine import Listener
+    from eindecomp.engines.ray.files import KeptFile, Stored
+    from eindecomp.engines.ray.tasks import Job
+    from eindecomp.engines.result import Result
+    from eindecomp.engines.tensor import Tensor
+    from eindecomp.planner.plan import Plan
+    from eindecomp.tra.program.program import Program
+
+NAME = "ray"
+TASK = 0.02
+"""Seconds of work that make up for what a task costs Ray, about a millisecond."""
+
+
+class RayEngine:
+    """Runs plans as tasks of a Ray cluster.
+
+    Without `address` a Ray of this machine is started, with `workers` processes (as many as there
+    are cores) and `memory` for the blocks that they pass on. It lasts until the engine is closed or
+    the process ends, as results stay there. With `address`, or where the process uses a Ray
+    already, that one is joined, and left as it was.
+
+    Arrays of the caller's are written to files in `directory`, which every node must be able to
+    read, and are kept there while results of them are used, the last `history` bytes of them at
+    most. `outputs` are files to which workers write results: {"Z": "z.zarr"}, or "Z=z.npy".
+    `task_seconds` is about how much work is worth a task.
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        address: str | None = None,
+        workers: int | None = None,
+        memory: int | str | None = None,
+        directory: str | Path | None = None,
+        outputs: Mapping[str, str | Path] | str | None = None,
+        history: int | str = "1GB",
+        task_seconds: float = TASK,
+    ) -> None:
+        if workers is not None and (not isinstance(workers, int) or workers < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"workers is a number of processes, not {workers!r}")
+        self.address, self.workers = address, workers
+        self.memory = None if memory is None else parse_bytes(memory)
+        self.directory = None if directory is None else str(directory)
+        self.outputs, self.history = outputs, parse_bytes(history)
+        self.task_seconds = task_seconds
+        self._cluster: Cluster | None = None
+        self._folder: Folder | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, joined or started when it is first needed."""
+        if self._cluster is None or not self._cluster.is_open:
+            self._cluster = Cluster(self.address, self.workers, self.memory)
+        return self._cluster
+
+    @property
+    def folder(self) -> Folder:
+        """Where arrays of the caller's are written."""
+        if self._folder is None:
+            if self.directory is None and not self.cluster.is_one_machine():
+                raise InputError(
+                    "directory: this Ray has nodes on other machines, which cannot read arrays of "
+                    "this process; name a directory that all of them share, or give the inputs as "
+                    "files there"
+                )
+            self._folder = Folder(self.directory)
+        return self._folder
+
+    def prepare(self, plan: Plan) -> RayProgram:
+        """Make a plan ready to run."""
+        program = program_of(plan)
+        return RayProgram(self, program, check_outputs(program.graph, self.outputs))
+
+    def close(self) -> None:
+        """End the Ray that was started here, with all results that are in it."""
+        if self._cluster is not None:
+            self._cluster.close()
+        if self._folder is not None:
+            self._folder.remove()
+        self._cluster = self._folder = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class RayProgram:
+    """A program and its tasks, where workers can read them."""
+
+    def __init__(self, engine: RayEngine, program: Program, outputs: Mapping[str, Path]) -> None:
+        self.engine, self.program, self.outputs = engine, program, outputs
+        self._stored: StoredJob | None = None
+        self._cluster: Cluster | None = None
+
+    @cached_property
+    def job(self) -> Job:
+        """The tasks."""
+        return job_of(self.program, self.engine.task_seconds)
+
+    def stored(self) -> StoredJob:
+        """The job as workers find it, in the cluster that is there now."""
+        cluster = self.engine.cluster
+        if self._stored is None or self._cluster is not cluster:
+            self._stored, self._cluster = StoredJob(pickle.dumps(self.job)), cluster
+        return self._stored
+
+    def place(self, name: str, given: Any) -> Tensor:
+        """Give every device its blocks of an input."""
+        submitting, wanted = Submitting(self.engine.cluster.nodes()), self.program.layouts_of(name)
+        blocks, _ = in_layouts(submitting, self.program.mesh, given, wanted, self._write)
+        return tensor_of(self.program, name, blocks)
+
+    def _write(self, array: Any) -> tuple[Stored, KeptFile]:
+        return self.engine.folder.write(array)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        donated: Collection[str],
+        on_event: Listener | None,
+    ) -> Result:
+        """Carry out all tasks."""
+        del donated  # their blocks are let go of with the tensors
+        stored = self.stored()
+        record = RunRecord(self.program, on_event)
+        submitting = Submitting(self.engine.cluster.nodes())
+        run = Run(self.job, submitting, record, self._write, self.engine.history)
+        for name, given in inputs.items():
+            run.give(name, given)
+        tensors = run.carry_out(stored, scalars, inputs)
+        write_outputs(submitting, self.outputs, tensors)
+        return record.result(
+            tensors,
+            placed=run.placed,
+            workers=len(run.workers),
+            recovered=tuple(self._recovered(run.name)),
+        )
+
+    def _recovered(self, run: str) -> list[str]:
+        found: list[str] = []
+        for number, attempt, address in recoveries(run):
+            what = what_it_makes(self.program, self.job.tasks[number])
+            found.append(f"{what}: attempt {attempt + 1}, on {address}")
+        return found
+
+    def close(self) -> None:
+        """Let go of the tasks; results keep what they can be computed again from."""
+        self._stored = self._cluster = None

@@ -1,0 +1,267 @@
+"""The tasks of a program: for each device rows of consecutive steps, and what they pass on.
+
+A task ends where its device needs something that others make meanwhile, or when it is long enough.
+What it passes on are blocks, by device and buffer: whole ones to later tasks of the same device,
+and pieces that it cuts for others, so that only what moves is transferred. A task needs only what
+tasks make that begin at an earlier step; so no two can wait for each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from eindecomp.engines.estimate import seconds_of
+from eindecomp.tra.boxes import Box, volume
+from eindecomp.tra.program.buffers import Role
+from eindecomp.tra.program.memory import bytes_on, is_view
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Load,
+    Move,
+    ReduceScatter,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.row import DeviceRow, DeviceStep
+    from eindecomp.tra.program.steps import Step
+
+Key = tuple[int, int, Box]
+"""A block: the device that has it, the buffer, and which part of the tensor it is."""
+_COPIED, _HANDED_OVER = 1e10, 2e9  # bytes a second, within a task and from one to the next, about
+_SHARE = 20  # of the time of a task for what it hands over to the next one of its device
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Consecutive steps of one device."""
+
+    device: int
+    start: int
+    stop: int
+    """The first step, and the one after the last."""
+    given: tuple[int, ...]
+    """The buffers of inputs that it reads."""
+    needs: tuple[Key, ...]
+    """The blocks that it takes from other tasks."""
+    gives: tuple[Key, ...]
+    """The blocks that it passes on."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program and its tasks, each after those whose results it needs: all that workers know."""
+
+    program: Program
+    tasks: tuple[Task, ...]
+
+
+def job_of(program: Program, seconds: float) -> Job:
+    """The tasks of a program, which take about so many seconds where the program allows it."""
+    making = _Making(program, seconds)
+    for number in range(len(program.steps)):
+        making.add(number)
+    for number in program.outputs.values():
+        for device in range(program.devices):
+            if volume(program.buffers[number].box(program.mesh, device)):
+                making.keep(device, number)
+    drafts = sorted(making.drafts, key=lambda draft: (draft.start, draft.device))
+    return Job(program, tuple(draft.task() for draft in drafts if draft.steps or draft.gives))
+
+
+def origin(program: Program, buffer: int, device: int) -> int:
+    """The buffer whose arrays a device reads where it reads a buffer: another one's for a view."""
+    found = program.buffers[buffer]
+    while is_view(program, found, device) and volume(found.box(program.mesh, device)):
+        assert found.alias_of is not None  # noqa: S101 - views are views of something
+        found = program.buffers[found.alias_of]
+    return found.number
+
+
+def fetched(own: DeviceStep) -> Iterator[tuple[int, int, Box]]:
+    """What a device takes from others in a step: the peer, its buffer and the block."""
+    match own.step:
+        case Move() | ReduceScatter():
+            source = own.step.source
+        case AllGather():
+            source = own.step.buffer
+        case _:
+            return
+    for piece in own.exchange.receives:
+        yield piece.peer, source, piece.box
+
+
+@dataclass(eq=False)
+class _Draft:
+    """A task that is being put together."""
+
+    device: int
+    start: int
+    stop: int
+    steps: int = 0
+    """How many there are beside loads and frees, which are no work."""
+    work: float = 0.0
+    largest: float = 0.0
+    given: dict[int, None] = field(default_factory=dict[int, None])
+    needs: dict[Key, None] = field(default_factory=dict[Key, None])
+    gives: dict[Key, None] = field(default_factory=dict[Key, None])
+
+    def task(self) -> Task:
+        return Task(
+            self.device, self.start, self.stop,
+            tuple(self.given), tuple(self.needs), tuple(self.gives),
+        )  # fmt: skip
+
+    def is_full(self, work: float, seconds: float, live: int) -> bool:
+        """Whether a step of so much work is better left to another task.
+
+        A long step may have short ones beside it, which are not worth a task of their own; and what
+        is live must be worth handing over.
+        """
+        if not self.steps or not seconds:
+            return bool(self.steps)
+        least = max(seconds, _SHARE * live / _HANDED_OVER)
+        return self.work >= least and self.work - self.largest + work >= seconds
+
+
+class _Making:
+    """The tasks so far, and which of them made what."""
+
+    def __init__(self, program: Program, seconds: float) -> None:
+        self.program, self.seconds = program, seconds
+        self.rows: list[DeviceRow] = [program.on(d) for d in range(program.devices)]
+        self.drafts = [_Draft(d, 0, 0) for d in range(program.devices)]
+        self.current = list(self.drafts)
+        """The task of each device that steps are added to."""
+        self.made: dict[tuple[int, int], tuple[_Draft, Box]] = {}
+        """For a buffer on a device the task that wrote to it last, and the block that is there."""
+        self.given_by: dict[Key, _Draft] = {}
+        self.live: dict[int, int] = {}
+        """The bytes of a device's blocks that are yet to be read, by buffer."""
+
+    def add(self, number: int) -> None:
+        """Add a step to a task of every device, or begin new ones with it."""
+        step = self.program.steps[number]
+        if isinstance(step, Load | Free):
+            for draft in self.current:
+                draft.stop = number + 1
+            if isinstance(step, Free):
+                self.live.pop(step.buffer, None)
+            return
+        before = list(self.current)
+        work = self._work(step)
+        for device, row in enumerate(self.rows):
+            self._begin(number, row.steps[number], device, work, before)
+        for device, row in enumerate(self.rows):
+            self._put(number, row.steps[number], device, before)
+        into = step.buffer if isinstance(step, AllGather) else step.into
+        self.live[into] = bytes_on(self.program, self.program.buffers[into], 0)
+
+    def _work(self, step: Step) -> float:
+        """About how many seconds a step takes each device."""
+        program = self.program
+        if isinstance(step, Compute):
+            return seconds_of(program.graph, program.graph[step.vertex]) / program.devices
+        buffer = program.buffers[step.buffer if isinstance(step, AllGather | Free) else step.into]
+        return buffer.nbytes(program.mesh, 0) / _COPIED
+
+    def _begin(
+        self, number: int, own: DeviceStep, device: int, work: float, before: list[_Draft]
+    ) -> None:
+        """Begin a new task where a step cannot or should not be added to the one before."""
+        draft = self.current[device]
+        waits = any(before[peer].start >= draft.start for peer, _, _ in fetched(own))
+        if waits or draft.is_full(work, self.seconds, sum(self.live.values())):
+            draft = self.current[device] = _Draft(device, number, number)
+            self.drafts.append(draft)
+        draft.stop = number + 1
+        draft.steps += 1
+        draft.work += work
+        draft.largest = max(draft.largest, work)
+
+    def _put(self, number: int, own: DeviceStep, device: int, before: list[_Draft]) -> None:
+        """Note what a device's part of a step reads and writes."""
+        draft, step = self.current[device], own.step
+        for peer, buffer, box in fetched(own):
+            self._take(draft, self._cut(before[peer], peer, buffer, box))
+        match step:
+            case Compute():
+                for read, box in zip(step.reads, own.reads, strict=True):
+                    if read is not None and box is not None and volume(box):
+                        self._read(draft, read.buffer)
+            case Move():
+                if origin(self.program, step.into, device) != step.into:
+                    return  # a view: whoever reads it reads what it is a view of
+                ends = self._ends_with(number, step.source)
+                for piece in own.exchange.kept:
+                    self._own_part(draft, before[device], step.source, piece.box, cut=ends)
+            case ReduceScatter():
+                if volume(own.box):
+                    self._own_part(draft, before[device], step.source, own.box, cut=True)
+            case AllGather():
+                for piece in own.exchange.kept:
+                    self._own_part(draft, before[device], step.buffer, piece.box, cut=True)
+            case _:
+                pass
+        into = step.buffer if isinstance(step, AllGather | Free) else step.into
+        self.made[device, into] = draft, own.box
+
+    def _ends_with(self, number: int, buffer: int) -> bool:
+        """Whether nobody reads a buffer after a step."""
+        for step in self.program.steps[number + 1 :]:
+            if not isinstance(step, Free):
+                return False
+            if step.buffer == buffer:
+                return True
+        return False
+
+    # Who passes what on to whom
+
+    def _own_part(self, draft: _Draft, last: _Draft, buffer: int, box: Box, *, cut: bool) -> None:
+        """Let a task read a block that its device has: cut out by the task before, or whole."""
+        if cut and draft is not last:
+            self._take(draft, self._cut(last, draft.device, buffer, box))
+        else:
+            self._read(draft, buffer)
+
+    def _read(self, draft: _Draft, buffer: int) -> None:
+        """Let a task read all that its device has of a buffer."""
+        buffer = origin(self.program, buffer, draft.device)
+        if self.program.buffers[buffer].role is Role.GIVEN:
+            draft.given[buffer] = None
+            return
+        maker, _ = self.made[draft.device, buffer]
+        if maker is not draft:
+            self._take(draft, self.keep(draft.device, buffer))
+
+    def _take(self, draft: _Draft, key: Key) -> None:
+        draft.needs[key] = None
+
+    def keep(self, device: int, buffer: int) -> Key:
+        """Let the task that made a block pass it on as it is."""
+        maker, box = self.made[device, buffer]
+        return self._pass_on(maker, (device, buffer, box))
+
+    def _cut(self, draft: _Draft, device: int, buffer: int, box: Box) -> Key:
+        """Let a task of a device pass a piece of a buffer on."""
+        buffer = origin(self.program, buffer, device)
+        key = device, buffer, box
+        if key in self.given_by:
+            return key
+        if self.program.buffers[buffer].role is not Role.GIVEN:
+            _, have = self.made[device, buffer]
+            if have == box:
+                return self.keep(device, buffer)
+        self._read(draft, buffer)
+        return self._pass_on(draft, key)
+
+    def _pass_on(self, draft: _Draft, key: Key) -> Key:
+        if key not in self.given_by:
+            self.given_by[key] = draft
+            draft.gives[key] = None
+        return key

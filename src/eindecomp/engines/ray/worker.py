@@ -1,0 +1,288 @@
+"""What workers do: each function here is a Ray task. Blocks come as arguments, and go as results.
+
+A block travels as a tuple of plain arrays, one for each number of a partial result, that Ray shares
+between the processes of a machine without copying.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from time import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from eindecomp.engines.blocks import block_of
+from eindecomp.engines.device import Device, HeldBlock
+from eindecomp.engines.ray.cluster import note_recovery, read_job
+from eindecomp.engines.ray.files import MappedArray
+from eindecomp.engines.ray.tasks import origin
+from eindecomp.engines.record import naming_tile
+from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
+from eindecomp.kernels.library import library_of
+from eindecomp.lang.dtypes import BFLOAT16
+from eindecomp.tra.boxes import shape_of, volume, within
+from eindecomp.tra.program.buffers import Role
+from eindecomp.tra.program.memory import is_view
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.engines.ray.files import Stored
+    from eindecomp.engines.ray.tasks import Job, Key, Task
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.tra.boxes import Box
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.row import DeviceRow, DeviceStep
+
+    Array = np.ndarray[Any, Any]
+    Block = tuple[Array, ...]
+
+JOBS = 8  # that a worker remembers
+
+
+class Order(NamedTuple):
+    """Which task of which job is to be run; it travels as bytes, which costs Ray least."""
+
+    job: str
+    run: str
+    number: int
+    scalars: Mapping[str, Any]
+    timed: bool
+    """Whether anybody wants to know when what was computed."""
+
+
+class Report(NamedTuple):
+    """What a task tells beside its results, as bytes too."""
+
+    worker: str
+    """The process that computed it."""
+    moved: tuple[tuple[int, int], ...]
+    """The bytes that were taken from other devices, by step."""
+    times: tuple[tuple[int, int, float, float], ...]
+    """For each step that computes something its number, the device, and when it began and ended,
+    by the machine's clock."""
+
+
+def run_task(order: bytes, *arrived: Any) -> tuple[Any, ...] | bytes:
+    """Carry out a task of a job; its report, and the blocks that it passes on."""
+    own: Order = pickle.loads(order)  # noqa: S301 - an argument of our driver's
+    found = _job(own.job)
+    task = found.tasks[own.number]
+    note_recovery(own.run, own.number)
+    given = dict(zip(task.given, arrived, strict=False))
+    blocks = dict(zip(task.needs, arrived[len(task.given) :], strict=True))
+    running = _Running(found.program, task, own.scalars, given, blocks)
+    steps = _row(own.job, task.device).steps
+    with np.errstate(all="ignore"), one_thread_each():
+        for number in range(task.start, task.stop):
+            running.carry_out(number, steps[number])
+    report = pickle.dumps(running.report(own.timed))
+    if not task.gives:
+        return report
+    return report, *(_packed(block) for block in running.given_away())
+
+
+@lru_cache(maxsize=JOBS)
+def _job(name: str) -> Job:
+    return pickle.loads(read_job(name))  # noqa: S301 - what the driver of this job has stored
+
+
+@lru_cache(maxsize=64 * JOBS)
+def _row(job: str, device: int) -> DeviceRow:
+    return _job(job).program.on(device)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    """A device elsewhere, of which some blocks have arrived."""
+
+    program: Program
+    number: int
+    blocks: Mapping[Key, Block]
+
+    def read(self, buffer: int, box: Box) -> Block:
+        """A block that was cut out for this task."""
+        source = origin(self.program, buffer, self.number)
+        return _unpacked(self.blocks[self.number, source, box], self.program.buffers[source].types)
+
+    def has(self, buffer: int, box: Box) -> bool:
+        """Whether a block has arrived."""
+        return (self.number, origin(self.program, buffer, self.number), box) in self.blocks
+
+
+@dataclass
+class _Running:
+    """A task in progress."""
+
+    program: Program
+    task: Task
+    scalars: Mapping[str, Any]
+    given: Mapping[int, Any]
+    """The blocks of inputs, or the files that they are in."""
+    blocks: Mapping[Key, Block]
+    results: dict[Key, Block] = field(default_factory=dict[Any, Any])
+    moved: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    times: list[tuple[int, int, float, float]] = field(default_factory=list[Any])
+
+    def __post_init__(self) -> None:
+        library = library_of("numpy")
+        self.device = Device(self.program, self.task.device, library, self.scalars)
+
+    def carry_out(self, number: int, own: DeviceStep) -> None:
+        """The device's part of a step."""
+        before = self.device.received
+        if isinstance(own.step, Compute | Generate | ReduceScatter):
+            begun = time()
+            with naming_tile(self.program, own, self.device.number):
+                self._on(own)
+            self.times.append((number, self.device.number, begun, time()))
+        else:
+            self._on(own)
+        if self.device.received > before:
+            self.moved.append((number, self.device.received - before))
+
+    def _on(self, own: DeviceStep) -> None:
+        device, step = self.device, own.step
+        match step:
+            case Load():
+                pass  # when it is read
+            case Generate():
+                device.generate(own)
+            case Compute():
+                for read, box in zip(step.reads, own.reads, strict=True):
+                    if read is not None and box is not None:
+                        self._have(read.buffer, box)
+                device.compute(own)
+            case Move():
+                self._move(step, own)
+            case ReduceScatter():
+                members = own.members if volume(own.box) else ()
+                peers = (self._peer(member, step.source, own.box) for member in members)
+                device.reduce(own, (device.fetch(peer, step.source, own.box) for peer in peers))
+            case AllGather():
+                self._gather(step, own)
+            case Free():
+                if step.buffer in device.buffers:
+                    self._give_away(step.buffer)
+                    device.free(step.buffer)
+
+    def _gather(self, step: AllGather, own: DeviceStep) -> None:
+        pieces = own.exchange.receives
+        if step.buffer not in self.device.buffers:  # another task has reduced its share
+            self.device.allocate(step.buffer)
+            pieces = (*own.exchange.kept, *pieces)
+        for piece in pieces:
+            peer = self._peer(piece.peer, step.buffer, piece.box)
+            self.device.copy_block(step.buffer, peer, step.buffer, piece.box)
+
+    def _move(self, step: Move, own: DeviceStep) -> None:
+        into = self.program.buffers[step.into]
+        if is_view(self.program, into, self.device.number) and volume(own.box):
+            return  # when it is read
+        self.device.allocate(step.into)
+        for piece in (*own.exchange.kept, *own.exchange.receives):
+            peer = self._peer(piece.peer, step.source, piece.box)
+            self.device.copy_block(step.into, peer, step.source, piece.box)
+
+    def _peer(self, number: int, buffer: int, box: Box) -> Device | _Sender:
+        """Who has a block: what has arrived of a device, or this one itself."""
+        sender = _Sender(self.program, number, self.blocks)
+        if number != self.device.number or sender.has(buffer, box):
+            return sender
+        self._have(buffer, box)
+        return self.device
+
+    def _have(self, number: int, box: Box) -> None:
+        """See to it that the device holds a buffer of which it reads a block."""
+        device, buffer = self.device, self.program.buffers[number]
+        held = device.buffers.get(number)
+        if held is not None and (held.arrays or not volume(box)):
+            return
+        own = buffer.box(self.program.mesh, device.number)
+        if not volume(box):
+            device.hold(number, HeldBlock(own, (), 0))  # of which nothing can be read
+        elif is_view(self.program, buffer, device.number):
+            assert buffer.alias_of is not None  # noqa: S101 - views are views of something
+            self._have(buffer.alias_of, own)
+            device.hold(number, HeldBlock(own, device.read(buffer.alias_of, own), 0))
+        elif buffer.role is Role.GIVEN:
+            device.hold(number, HeldBlock(own, self._input(number, own), 0))
+        else:
+            block = self.blocks[device.number, number, own]
+            device.hold(number, HeldBlock(own, _unpacked(block, buffer.types), 0))
+
+    def _input(self, number: int, box: Box) -> Block:
+        given = self.given[number]
+        if not isinstance(given, MappedArray):
+            return _unpacked(given, self.program.buffers[number].types)
+        return (given.open()[tuple(slice(low, high) for low, high in box) if box else ...],)
+
+    # What it passes on
+
+    def given_away(self) -> list[Block]:
+        """The blocks that are passed on, in order."""
+        for _, buffer, _ in self.task.gives:
+            self._give_away(buffer)
+        return [self.results[key] for key in self.task.gives]
+
+    def _give_away(self, number: int) -> None:
+        """Take out what is passed on of a buffer, as views of its arrays."""
+        for key in self.task.gives:
+            if key[1] == number and key not in self.results:
+                self._have(number, key[2])
+                self.results[key] = self.device.read(number, key[2])
+
+    def report(self, timed: bool) -> Report:
+        """What was moved, and when what was computed."""
+        return Report(_worker(), tuple(self.moved), tuple(self.times) if timed else ())
+
+
+@cache
+def _worker() -> str:
+    return f"{os.uname().nodename}:{os.getpid()}"
+
+
+def load_block(source: Stored, box: Box) -> Block:
+    """A block of an input, from its file."""
+    return _packed((block_of(source.open(), box),))
+
+
+def cut_block(block: Block, box: Box, pieces: Sequence[Box]) -> Any:
+    """Pieces of a block."""
+    cut = [_packed(tuple(array[within(piece, box)] for array in block)) for piece in pieces]
+    return cut[0] if len(cut) == 1 else tuple(cut)
+
+
+def put_together(box: Box, boxes: Sequence[Box], *pieces: Block) -> Block:
+    """A block of its pieces."""
+    whole = np.empty(shape_of(box), pieces[0][0].dtype)
+    for piece, where in zip(pieces, boxes, strict=True):
+        whole[within(where, box)] = piece[0]
+    return (whole,)
+
+
+def _packed(block: Block) -> Block:
+    """Arrays as Ray shares them without copying: contiguous, and of a type that NumPy knows."""
+    plain = (np.ascontiguousarray(array).reshape(array.shape) for array in block)
+    return tuple(a.view(np.uint16) if a.dtype == BFLOAT16 else a for a in plain)
+
+
+def _unpacked(block: Block, types: Sequence[DType]) -> Block:
+    return tuple(
+        array if array.dtype == dtype else array.view(dtype)
+        for array, dtype in zip(block, types, strict=True)
+    )

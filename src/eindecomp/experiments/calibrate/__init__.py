@@ -1,0 +1,5 @@
+"""Measures this machine once, for plans that minimize time: kernels, tasks and collectives."""
+
+from eindecomp.experiments.calibrate.calibrate import ENGINES, Profile, calibrate
+
+__all__ = ["ENGINES", "Profile", "calibrate"]

@@ -1,0 +1,104 @@
+"""A simulated run as text, and as a trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from eindecomp.engines.events import TaskFinished
+from eindecomp.errors import InputError
+from eindecomp.show.trace import tracing
+from eindecomp.show.words import exact, percent, render, short
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from eindecomp.tra.simulation.run import SimulatedRun
+
+_WIDTH = 100
+_ROWS = 20
+_MOST_TRACED = 64
+
+
+def table_of(run: SimulatedRun) -> str:
+    """How long it takes, where the time goes, what links carry, and the critical path."""
+    parts: list[Table | Text] = [Text(_summary(run)), _devices(run)]
+    if run.levels:
+        parts.append(_links(run))
+    parts.append(_path(run))
+    return render(_WIDTH, *parts).strip("\n")
+
+
+def _summary(run: SimulatedRun) -> str:
+    kinds = "all alike" if run.simulated == 1 else f"{run.simulated} of them simulated"
+    moved = short(run.bytes_moved, "bytes")
+    return f"{exact(run.seconds, 'time')} on {run.devices} devices ({kinds}); {moved} moved."
+
+
+def _devices(run: SimulatedRun) -> Table:
+    table = _table("seconds of a device", "least", "mean", "most", "mean share")
+    rows = {
+        "computing": run.computing,
+        "waiting for communication": run.exposed,
+        "idle at the end": run.idle,
+    }
+    for name, own in rows.items():
+        amounts = [short(float(x), "time") for x in (own.min(), own.mean(), own.max())]
+        share = float(own.mean()) / run.seconds if run.seconds else 0.0
+        table.add_row(name, *amounts, percent(share))
+    return table
+
+
+def _links(run: SimulatedRun) -> Table:
+    table = _table("links of", "bytes of all", "most received", "fullest busy", "share")
+    for level in run.levels:
+        share = level.busy / run.seconds if run.seconds else 0.0
+        table.add_row(
+            Text(level.name),
+            short(level.bytes, "bytes"),
+            short(int(level.received.max()), "bytes"),
+            short(level.busy, "time"),
+            percent(share),
+        )
+    return table
+
+
+def _path(run: SimulatedRun) -> Table:
+    """The critical path by vertex and kind, the longest first."""
+    table = _table("critical path", "", "seconds", "share", left=2)
+    total: Counter[tuple[str, str]] = Counter()
+    for step in run.critical_path:
+        total[step.vertex, step.kind] += step.seconds  # pyright: ignore[reportArgumentType] - counts of seconds
+    rows = total.most_common()
+    for (vertex, kind), seconds in rows[:_ROWS]:
+        share = seconds / run.seconds if run.seconds else 0.0
+        table.add_row(Text(vertex), kind, short(seconds, "time"), percent(share))
+    if rest := sum(seconds for _, seconds in rows[_ROWS:]):
+        more = f"{len(rows) - _ROWS} more"
+        table.add_row(more, "", short(rest, "time"), percent(rest / run.seconds))
+    return table
+
+
+def _table(*names: str, left: int = 1) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, name in enumerate(names):
+        table.add_column(name, justify="left" if number < left else "right", overflow="fold")
+    return table
+
+
+def write_trace(run: SimulatedRun, path: str | Path, devices: Sequence[int]) -> None:
+    """A trace in the form of those of real runs: kernels are worker 0, each level one after it."""
+    if len(devices) > _MOST_TRACED:
+        raise InputError(f"a trace shows at most {_MOST_TRACED} devices, not {len(devices)}")
+    for device in devices:
+        if not 0 <= device < run.devices:
+            raise InputError(f"there is no device {device} among {run.devices}")
+    with tracing(path) as listen:
+        for device in devices:
+            for task in run.tasks(device):
+                listen(TaskFinished(task.vertex, task.kind, device, task.row, task.start, task.end))

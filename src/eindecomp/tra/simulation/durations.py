@@ -1,0 +1,175 @@
+"""What every step takes on every device, apart from waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.tra.program.patterns import Exchanged, Gathered, LocalSlice
+from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter
+from eindecomp.tra.program.tiling import Tiling
+from eindecomp.tra.simulation.blocks import axes_in, group_size, shared_volumes, volumes
+from eindecomp.tra.simulation.kernels import combine_seconds, fill_seconds, kernel_seconds
+from eindecomp.tra.simulation.phases import (
+    Group,
+    Peers,
+    Phase,
+    gather_by_levels,
+    gather_directly,
+    reduce_by_levels,
+    reduce_directly,
+)
+from eindecomp.tra.simulation.transfers import move_directly
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.simulation.network import Level, Network
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimedPhase:
+    """A phase in seconds, in the mesh's shape; by level first where links are meant."""
+
+    seconds: Floats
+    """From when a device and its peers are ready to when it has, and has combined, everything."""
+    sending: Floats
+    """How long each level's injection link is taken."""
+    receiving: Floats
+    """How long each level's ejection link is taken."""
+    received: Ints
+    sent: Ints
+    takes_part: Flags
+    """Which devices send or receive anything."""
+    peers: Peers
+
+
+@dataclass(frozen=True)
+class Durations:
+    """The durations of a program's steps on a machine; equal steps are worked out once."""
+
+    program: Program
+    machine: Machine
+    levels: tuple[Level, ...]
+    network: Network
+    _found: dict[object, Any] = field(default_factory=dict[object, Any], compare=False, repr=False)
+
+    def kernel(self, step: Compute | Generate) -> Floats:
+        """What a device's kernel call takes."""
+        buffers = self.program.buffers
+        if isinstance(step, Generate):
+            made = buffers[step.into]
+            key: object = (made.tiling, made.types)
+            return self._once(key, lambda: fill_seconds(self.program, self.machine, step))
+        reads = tuple(None if r is None else (r.cut, buffers[r.buffer].types) for r in step.reads)
+        made = buffers[step.into]
+        key = (self.program.graph[step.vertex].op, reads, made.tiling, made.types)
+        return self._once(key, lambda: kernel_seconds(self.program, self.machine, step))
+
+    def exchange(self, step: Move | ReduceScatter | AllGather) -> tuple[TimedPhase, ...]:
+        """What a communication step takes."""
+        buffers = self.program.buffers
+        match step:
+            case Move():
+                source, into = buffers[step.source], buffers[step.into]
+                key: object = (source.tiling, into.tiling, source.types)
+            case ReduceScatter():
+                source, into = buffers[step.source], buffers[step.into]
+                key = (source.tiling, into.tiling, source.types, into.types, step.axes, step.split)
+            case AllGather():
+                home = buffers[step.buffer]
+                key = (home.tiling, home.types, step.axes)
+        return self._once((type(step), key), lambda: self._exchange(step))
+
+    def _exchange(self, step: Move | ReduceScatter | AllGather) -> tuple[TimedPhase, ...]:
+        mesh = self.program.mesh
+        match step:
+            case Move():
+                return self._timed(self._move(step))
+            case ReduceScatter():
+                into, axes = self.program.buffers[step.into].tiling, axes_in(mesh, step.axes)
+                own = volumes(mesh, Tiling(into.cut, step.split))
+                own = own * self.program.buffers[step.source].item
+                ways = group_size(mesh, axes)
+                combining = combine_seconds(self.program, self.machine, step, ways)
+                *before, last = self._timed(self._reduce(axes, own))
+                return (*before, replace(last, seconds=last.seconds + combining))
+            case AllGather():
+                home = self.program.buffers[step.buffer]
+                own = volumes(mesh, Tiling(home.tiling.cut, step.axes)) * home.item
+                return self._timed(self._gather(axes_in(mesh, step.axes), own))
+
+    def _move(self, step: Move) -> list[Phase]:
+        mesh, source = self.program.mesh, self.program.buffers[step.source]
+        held, wanted = source.tiling, self.program.buffers[step.into].tiling
+        match step.pattern:
+            case LocalSlice():
+                return []
+            case Gathered(axes):
+                own = volumes(mesh, held)
+                if not held.split:
+                    own = shared_volumes(mesh, held.cut, wanted.cut)
+                return self._gather(axes, own * source.item)
+            case Exchanged(axes):
+                peers: Peers | None = Group(tuple(axes))
+            case _:
+                peers = None
+        return [move_directly(mesh, self.levels, held, wanted, source.item, peers)]
+
+    def _gather(self, axes: tuple[int, ...], own: Ints) -> list[Phase]:
+        mesh, way = self.program.mesh, self.network.gather
+        if way == "direct":
+            return [gather_directly(mesh, self.levels, axes, own)]
+        return gather_by_levels(mesh, self.levels, axes, own, way)
+
+    def _reduce(self, axes: tuple[int, ...], own: Ints) -> list[Phase]:
+        mesh, way = self.program.mesh, self.network.reduce
+        if way == "direct":
+            return [reduce_directly(mesh, self.levels, axes, own)]
+        return reduce_by_levels(mesh, self.levels, axes, own, way)
+
+    def _timed(self, phases: list[Phase]) -> tuple[TimedPhase, ...]:
+        return tuple(self._seconds(phase) for phase in phases)
+
+    def _seconds(self, phase: Phase) -> TimedPhase:
+        """A phase in seconds: what a device receives, or the fullest of its peers sends."""
+        sending, receiving = self._carried(phase.sent), self._carried(phase.received)
+        seconds = np.zeros(phase.received.shape[1:])
+        for number, level in enumerate(self.levels):
+            taken, given = phase.received[number] > 0, phase.sent[number] > 0
+            fullest = phase.peers.latest(sending[number])
+            arriving = np.where(taken, np.maximum(receiving[number], fullest), 0.0)
+            between = (phase.rounds - 1) * level.latency
+            receiving[number] = np.where(taken, arriving + between, 0.0)
+            sending[number] = np.where(given, sending[number] + between, 0.0)
+            seconds = np.maximum(seconds, np.where(taken, receiving[number] + level.latency, 0.0))
+            seconds = np.maximum(seconds, sending[number])
+        takes_part = (phase.received + phase.sent).sum(axis=0) > 0
+        return TimedPhase(
+            seconds, sending, receiving, phase.received, phase.sent, takes_part, phase.peers
+        )
+
+    def _carried(self, amounts: Ints) -> Floats:
+        """The seconds that links are busy: a shared link has the average of its devices' bytes."""
+        found = amounts.astype(np.float64)
+        for number, level in enumerate(self.levels):
+            inner = tuple(range(level.axes[-1] + 1, len(self.program.mesh.sizes)))
+            if self.network.cards == "node" and inner:
+                mean = found[number].mean(axis=inner, keepdims=True)
+                found[number] = np.broadcast_to(mean, found[number].shape)
+            found[number] /= level.bandwidth
+        return found
+
+    def _once(self, key: object, make: Callable[[], Any]) -> Any:
+        if key not in self._found:
+            self._found[key] = make()
+        return self._found[key]

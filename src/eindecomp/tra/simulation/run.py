@@ -1,0 +1,143 @@
+"""`SimulatedRun`: what a simulation found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.planner.above import from_above
+from eindecomp.tra.program.steps import Move, kind_of
+from eindecomp.tra.simulation.critical_path import critical_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.steps import Step
+    from eindecomp.tra.simulation.clocks import Record
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelUse:
+    """The links of one level: bytes by device, and the seconds that the fullest link is busy."""
+
+    name: str
+    received: Ints
+    sent: Ints
+    busy: float
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that cross the level."""
+        return int(self.received.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """A step of the critical path."""
+
+    vertex: str
+    kind: str
+    device: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one device does for a while; kernels have row 0, phases the rows after it."""
+
+    vertex: str
+    kind: str
+    row: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedRun:
+    """How long a plan takes on a machine, and where the time goes.
+
+    For every device `computing`, `exposed` and `idle` add up to `seconds`.
+    """
+
+    seconds: float
+    computing: Floats
+    """By device: seconds in which it computes."""
+    exposed: Floats
+    """By device: seconds in which it waits for what others send, and for them to be ready."""
+    idle: Floats
+    """By device: seconds after its last step."""
+    levels: tuple[LevelUse, ...]
+    simulated: int
+    """How many devices were simulated; the others do the same as one of them."""
+    program: Program = field(repr=False)
+    records: Sequence[Record] = field(repr=False)
+    merged: tuple[int, ...] = field(repr=False)
+    """The shape of the mesh with 1 for axes along which devices were simulated as one."""
+
+    @property
+    def devices(self) -> int:
+        """How many devices the plan is for."""
+        return self.program.devices
+
+    @property
+    def bytes_moved(self) -> int:
+        """All bytes that devices receive: those of the plan."""
+        return sum(level.bytes for level in self.levels)
+
+    @cached_property
+    def critical_path(self) -> tuple[PathStep, ...]:
+        """The steps that decide how long it takes, first to last; they add up to `seconds`."""
+        found: list[PathStep] = []
+        for each in critical_path(self.records):
+            device = self._device(each.device)
+            found.append(PathStep(*self._named(each.step), device, each.seconds))
+        return tuple(found)
+
+    def tasks(self, device: int) -> Iterator[Task]:
+        """What a device does, as a trace shows it."""
+        place = np.unravel_index(device, self.program.mesh.sizes) if self.merged else ()
+        at = tuple(0 if n == 1 else int(k) for k, n in zip(place, self.merged, strict=True))
+        for record in self.records:
+            end, seconds = float(record.end[at]), float(record.seconds[at])
+            phase = record.phase
+            if phase is None:
+                yield Task(*self._named(record.step), 0, end - seconds, end)
+            elif phase.takes_part[at]:
+                used = (phase.received + phase.sent).reshape(len(self.levels), -1).any(axis=1)
+                row = 1 + int(used.argmax())
+                yield Task(*self._named(record.step), row, end - seconds, end)
+
+    def trace(self, path: str | Path, devices: Sequence[int] = (0,)) -> None:
+        """Write a trace for Perfetto or Chrome, with the rows of some devices."""
+        from_above("show.simulated").write_trace(self, path, devices)
+
+    def __str__(self) -> str:
+        return from_above("show.simulated").table_of(self)
+
+    def _device(self, merged: int) -> int:
+        """The first device that one of the simulated ones stands for."""
+        sizes = self.program.mesh.sizes
+        if not sizes:
+            return 0
+        return int(np.ravel_multi_index(np.unravel_index(merged, self.merged), sizes))
+
+    def _named(self, number: int) -> tuple[str, str]:
+        """The vertex for which a step is, and what it is called."""
+        step: Step = self.program.steps[number]
+        kind = str(step.pattern) if isinstance(step, Move) else kind_of(step)
+        vertex: str | None = getattr(step, "vertex", None)
+        if vertex is None:
+            into: int = getattr(step, "into")  # noqa: B009 - a fill, which has no vertex
+            vertex = self.program.buffers[into].tensor
+        return vertex, kind

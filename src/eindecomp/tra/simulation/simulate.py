@@ -1,0 +1,126 @@
+"""Simulates a program on a machine: one pass over its steps, all devices at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import InputError
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+)
+from eindecomp.tra.simulation.clocks import Clocks
+from eindecomp.tra.simulation.durations import Durations
+from eindecomp.tra.simulation.network import Network, levels_of
+from eindecomp.tra.simulation.run import LevelUse, SimulatedRun
+from eindecomp.tra.simulation.symmetry import equal_axes, merged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.steps import Step
+    from eindecomp.tra.simulation.network import Level
+
+MOST_DEVICES = 1 << 13
+_DEFAULT = Network()
+
+
+def simulate_program(
+    program: Program, machine: Machine, network: Network = _DEFAULT, *, symmetry: bool = True
+) -> SimulatedRun:
+    """How long a program takes; without `symmetry` every device is simulated."""
+    if program.devices > MOST_DEVICES:
+        raise InputError(f"at most {MOST_DEVICES} devices are simulated, not {program.devices}")
+    mesh, levels = program.mesh, levels_of(program.mesh, machine)
+    durations = _durations(program, Durations(program, machine, levels, network))
+    axes = len(mesh.sizes)
+    equal = equal_axes(durations, axes) if symmetry else frozenset[int]()
+    durations = merged(durations, axes, equal)
+    shape = tuple(1 if a in equal else size for a, size in enumerate(mesh.sizes))
+    clocks = Clocks(shape, _shared(levels, network, axes))
+    for number, step in enumerate(program.steps):
+        _carry_out(clocks, number, step, durations[number])
+    return _found(program, levels, clocks)
+
+
+def _durations(program: Program, durations: Durations) -> list[Any]:
+    found: list[Any] = []
+    for step in program.steps:
+        match step:
+            case Compute() | Generate():
+                found.append(durations.kernel(step))
+            case Move() | ReduceScatter() | AllGather():
+                found.append(durations.exchange(step))
+            case Load() | Free():
+                found.append(None)
+    return found
+
+
+def _shared(levels: Sequence[Level], network: Network, axes: int) -> list[tuple[int, ...] | None]:
+    """For each level the axes of the devices that share a link."""
+    if network.cards == "device":
+        return [None] * len(levels)
+    return [tuple(range(level.axes[-1] + 1, axes)) or None for level in levels]
+
+
+def _carry_out(clocks: Clocks, number: int, step: Step, duration: Any) -> None:
+    """One step on all devices."""
+    match step:
+        case Load():
+            clocks.load(step.into)
+        case Generate():
+            clocks.kernel(number, (), step.into, duration)
+        case Compute():
+            reads = [read.buffer for read in step.reads if read is not None]
+            clocks.kernel(number, reads, step.into, duration)
+        case Move() | ReduceScatter():
+            clocks.exchange(number, step.source, step.into, duration)
+        case AllGather():
+            clocks.exchange(number, step.buffer, step.buffer, duration)
+        case Free():
+            del clocks.ready[step.buffer]
+
+
+def _found(program: Program, levels: Sequence[Level], clocks: Clocks) -> SimulatedRun:
+    """What the clocks say in the end, for all devices."""
+    sizes, shape = program.mesh.sizes, clocks.shape
+    computing, last = np.zeros(shape), np.zeros(shape)
+    received = np.zeros((len(levels), *shape), dtype=np.int64)
+    sent, busy = np.zeros_like(received), np.zeros((2, len(levels), *shape))
+    for record in clocks.records:
+        last = np.maximum(last, record.end)
+        if record.phase is None:
+            computing += record.seconds
+        else:
+            received += record.phase.received
+            sent += record.phase.sent
+            busy += np.stack([record.phase.sending, record.phase.receiving])
+    seconds = float(last.max())
+
+    def on_all(array: Any) -> Any:
+        return np.broadcast_to(array, sizes).reshape(-1)
+
+    uses = tuple(
+        LevelUse(str(level), on_all(received[k]), on_all(sent[k]), float(busy[:, k].max()))
+        for k, level in enumerate(levels)
+    )
+    return SimulatedRun(
+        seconds,
+        on_all(computing),
+        on_all(clocks.waited + last - clocks.queue),
+        on_all(seconds - last),
+        uses,
+        clocks.number.size,
+        program,
+        clocks.records,
+        shape,
+    )

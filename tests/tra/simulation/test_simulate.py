@@ -1,0 +1,303 @@
+"""Laws of the simulator: against the model device by device, by hand, and at its limits."""
+
+from __future__ import annotations
+
+from math import inf, prod
+
+import numpy as np
+import pytest
+from by_device import ByDevice, tile_sizes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_graphs import random_graph
+
+import eindecomp as ed
+from eindecomp.graph.work import tile_operations
+from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.space.view import view_of
+from eindecomp.tra.boxes import volume
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+)
+from eindecomp.tra.simulation.network import Network
+from eindecomp.tra.simulation.simulate import simulate_program
+
+DIRECT = Network(gather="direct")
+seeds = st.integers(0, 2**32)
+meshes = st.sampled_from(
+    [{"n": 2, "a": 2}, {"n": 3}, {"n": 2, "m": 2, "a": 2, "b": 2}, {"n": 2, "a": 3}, {"a": 4}]
+)
+networks = st.builds(
+    Network,
+    st.sampled_from(["ring", "doubling", "direct"]),
+    st.sampled_from(["direct", "ring", "doubling"]),
+    st.sampled_from(["device", "node"]),
+)
+
+
+def machine(flops=1e6, memory=1e7, outer=1e3, inner=1e4, latency=1e-3):
+    """Two levels: axes n and m between nodes, a and b inside."""
+    between = dict.fromkeys("nm", outer)
+    return ed.Machine(
+        flops=flops,
+        memory_bandwidth=memory,
+        bandwidth=between | dict.fromkeys("ab", inner),
+        latency=dict.fromkeys("nm", latency) | dict.fromkeys("ab", latency / 10),
+    )
+
+
+def random_program(seed, mesh):
+    """The program of a random plan, now and then not of the best one."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(seed, tree=False, most=4)
+    inputs = str(rng.choice(["free", "sharded"]))
+    label = str(rng.choice(sorted({label for v in graph.vertices.values() for label in v.labels})))
+    strategy = [label] if rng.random() < 0.5 else None
+    pieces = str(rng.choice(["balanced", "ceil"]))
+    try:
+        plan = ed.plan(
+            graph, mesh=mesh, inputs=inputs, strategy=strategy, pieces=pieces, time_limit=1
+        )
+    except ed.PlanError:
+        plan = ed.plan(graph, mesh=mesh, inputs=inputs, time_limit=1)
+    return plan, program_of(plan)
+
+
+@settings(max_examples=60)
+@given(seed=seeds, mesh=meshes)
+def test_all_devices_at_once_are_as_one_by_one(seed, mesh):
+    _, program = random_program(seed, mesh)
+    found = simulate_program(program, machine(), DIRECT, symmetry=False)
+    wanted = ByDevice(program, machine())
+    assert found.seconds == pytest.approx(wanted.last)
+    assert found.computing == pytest.approx(np.array(wanted.computing))
+
+
+@settings(max_examples=60)
+@given(seed=seeds, mesh=meshes, network=networks)
+def test_equal_devices_are_simulated_as_one_exactly(seed, mesh, network):
+    _, program = random_program(seed, mesh)
+    short = simulate_program(program, machine(), network)
+    full = simulate_program(program, machine(), network, symmetry=False)
+    assert short.seconds == full.seconds
+    for name in ("computing", "exposed", "idle"):
+        assert np.array_equal(getattr(short, name), getattr(full, name))
+    for ours, theirs in zip(short.levels, full.levels, strict=True):
+        assert np.array_equal(ours.received, theirs.received)
+        assert np.array_equal(ours.sent, theirs.sent)
+
+
+@settings(max_examples=60)
+@given(seed=seeds, mesh=meshes, network=networks)
+def test_links_carry_what_the_plan_moves(seed, mesh, network):
+    plan, program = random_program(seed, mesh)
+    found = simulate_program(program, machine(), network)
+    assert found.bytes_moved == plan.traffic.total == program.moved
+    assert sum(int(level.sent.sum()) for level in found.levels) == found.bytes_moved
+    received = sum(level.received for level in found.levels)
+    if network.reduce == "direct":  # rings pass on more to some than rows say, and less to others
+        rows = [program.on(device).received for device in range(program.devices)]
+        assert np.broadcast_to(received, program.devices).tolist() == rows
+
+
+@settings(max_examples=60)
+@given(seed=seeds, mesh=meshes, network=networks)
+def test_seconds_add_up_and_are_no_less_than_any_part(seed, mesh, network):
+    plan, program = random_program(seed, mesh)
+    found = simulate_program(program, machine(), network)
+    total = found.computing + found.exposed + found.idle
+    assert total == pytest.approx(np.full(program.devices, found.seconds))
+    assert min(found.exposed.min(), found.idle.min()) >= -1e-12
+    assert all(step.seconds >= 0 for step in found.critical_path)
+    assert sum(step.seconds for step in found.critical_path) == pytest.approx(found.seconds)
+    assert all(level.busy <= found.seconds * (1 + 1e-9) for level in found.levels)
+    price = PriceInSeconds(program.mesh, machine())
+    least = 0.0
+    for name in plan.decisions:
+        vertex = plan.graph[name]
+        items = tuple(plan.graph[source].dtype.itemsize for source in vertex.inputs)
+        least += price.least(vertex, view_of(plan.graph, vertex), items)
+    assert found.seconds >= least * (1 - 1e-9)
+
+
+@settings(max_examples=40)
+@given(seed=seeds, mesh=meshes, network=networks)
+def test_with_infinite_links_the_longest_path_of_kernels_remains(seed, mesh, network):
+    _, program = random_program(seed, mesh)
+    endless = machine(memory=inf, outer=inf, inner=inf, latency=0.0)
+    found = simulate_program(program, endless, network)
+    longest = longest_path(program, endless.flops)
+    assert found.seconds >= longest * (1 - 1e-9)
+    if found.simulated == 1:  # else an exchange may wait for those before it on its links
+        assert found.seconds == pytest.approx(longest)
+    direct = simulate_program(program, endless, DIRECT)
+    assert direct.seconds == pytest.approx(ByDevice(program, endless).last)
+
+
+def longest_path(program, flops):
+    """Of kernel calls and combinations, where whoever exchanges anything waits for the others."""
+    free, ready, last = [0.0] * program.devices, {}, 0.0
+    rows = [program.on(device) for device in range(program.devices)]
+    for number, step in enumerate(program.steps):
+        own = [row.steps[number] for row in rows]
+        match step:
+            case Load() | Generate():
+                ready |= {
+                    (step.into, d): free[d] * isinstance(step, Generate) for d in range(len(rows))
+                }
+            case Compute():
+                for d, mine in enumerate(own):
+                    reads = [ready[r.buffer, d] for r in step.reads if r is not None]
+                    work = tile_operations(
+                        program.graph[step.vertex].op, tile_sizes(program, step, mine)
+                    )
+                    free[d] = ready[step.into, d] = max([free[d], *reads]) + work / flops
+            case Move() | ReduceScatter() | AllGather():
+                source = getattr(step, "source", None)
+                source, into = (step.buffer,) * 2 if source is None else (source, step.into)
+                before = [ready[source, d] for d in range(len(rows))]
+                for d, mine in enumerate(own):
+                    peers = {
+                        block.peer for block in (*mine.exchange.receives, *mine.exchange.sends)
+                    }
+                    after = max(before[peer] for peer in (d, *peers))
+                    if isinstance(step, ReduceScatter) and peers:
+                        numbers = len(program.buffers[source].types) * volume(mine.box)
+                        after += (len(mine.members) - 1) * numbers / flops
+                    ready[into, d] = after
+        last = max([last, *free, *ready.values()])
+    return last
+
+
+@settings(max_examples=40)
+@given(seed=seeds, mesh=meshes, network=networks)
+def test_with_infinite_computing_the_fullest_link_is_the_least(seed, mesh, network):
+    _, program = random_program(seed, mesh)
+    endless = machine(flops=inf, memory=inf)
+    found = simulate_program(program, endless, network)
+    assert not found.computing.any()
+    for level, bandwidth in zip(found.levels, dict.fromkeys((1e3, 1e4)), strict=False):
+        if len(found.levels) == 1 and "a" in mesh:
+            bandwidth = 1e4
+        shared = network.cards == "node" and level is not found.levels[-1]
+        most = np.mean if shared else np.max
+        fullest = max(most(level.received), most(level.sent))
+        assert found.seconds >= fullest / bandwidth * (1 - 1e-9)
+
+
+def matmul(strategy, mesh, **sizes):
+    n = {"i": 8, "j": 8, "k": 8} | sizes
+    text = f"input X[i: {n['i']}, j: {n['j']}], Y[j, k: {n['k']}]\n"
+    graph = ed.parse(f"{text}Z[i,k] <- sum X[i,j] * Y[j,k]\noutput Z")
+    return ed.plan(graph, mesh=mesh, strategy=strategy, inputs="sharded")
+
+
+ENDLESS = {"flops": inf, "memory": inf}
+
+
+@pytest.mark.parametrize(
+    ("mesh", "network", "seconds"),
+    [
+        # Y, 256 bytes, is gathered in quarters: 3 rounds of 64 bytes around a ring inside a node.
+        ({"a": 2, "b": 2}, Network(), 3 * (1e-4 + 64 / 1e4)),
+        ({"a": 2, "b": 2}, Network("doubling"), 2 * 1e-4 + 3 * 64 / 1e4),
+        ({"a": 2, "b": 2}, DIRECT, 1e-4 + 3 * 64 / 1e4),
+        # Between nodes first, one round of 64 bytes, then 128 bytes inside.
+        ({"n": 2, "a": 2}, Network(), 1e-3 + 64 / 1e3 + 1e-4 + 128 / 1e4),
+        # Two blocks come from the other node, beside the one from inside.
+        ({"n": 2, "a": 2}, DIRECT, 1e-3 + 128 / 1e3),
+    ],
+)
+def test_an_all_gather_by_hand(mesh, network, seconds):
+    plan = matmul(["i"], mesh)
+    assert plan.cost == 4 * 192
+    found = simulate_program(program_of(plan), machine(**ENDLESS), network)
+    assert found.seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "network", "seconds"),
+    [
+        # Partial results of 256 bytes; each device receives 3 blocks of 64 bytes.
+        ({"a": 2, "b": 2}, Network(), 1e-4 + 192 / 1e4),
+        ({"a": 2, "b": 2}, Network(reduce="ring"), 3 * (1e-4 + 64 / 1e4)),
+        ({"n": 2, "a": 2}, Network(), 1e-3 + 128 / 1e3),
+        # Inside nodes first, halves, then a quarter between them.
+        ({"n": 2, "a": 2}, Network(reduce="ring"), 1e-4 + 128 / 1e4 + 1e-3 + 64 / 1e3),
+    ],
+)
+def test_a_reduction_by_hand(mesh, network, seconds):
+    plan = matmul(["j"], mesh)
+    assert plan.cost == 4 * 192
+    found = simulate_program(program_of(plan), machine(**ENDLESS), network)
+    assert found.seconds == pytest.approx(seconds)
+
+
+def test_communication_runs_beside_kernels():
+    text = """
+    input A[i: 64, j: 64], B[j, k: 64], C[k, l: 64]
+    Y[i,k] <- sum A[i,j] * B[j,k]
+    Z[i,l] <- sum Y[i,k] * C[k,l]
+    output Z
+    """
+    graph = ed.parse(text)
+    pin = {"A": {"i": 2}, "B": {"j": 2}, "C": {"k": 2}}
+    plan = ed.plan(graph, mesh={"a": 2}, strategy=["i"], inputs="sharded", pin=pin, rewrite=False)
+    product = 2 * 32 * 64 * 64
+    block = 32 * 64 * 4
+    for bandwidth in (block / 3.0, block / 0.5):  # B and C take 3 s each, or half a second
+        machine = ed.Machine(flops=product, memory_bandwidth=inf, bandwidth=bandwidth)
+        found = simulate_program(program_of(plan), machine)
+        each = block / bandwidth
+        # C follows B on the link, while Y is computed.
+        assert found.seconds == pytest.approx(max(each + 1, 2 * each) + 1)
+        assert found.computing == pytest.approx(np.full(2, 2.0))
+
+
+@pytest.mark.parametrize(("cards", "seconds"), [("device", 8 + 8), ("node", 4 + 4)])
+def test_the_devices_of_a_node_share_its_card_if_asked(cards, seconds):
+    # One number of 4 bytes: device 0 combines it, receiving two from the other node, and sends it
+    # to all others, two of them there. Device 1 leaves its half of a shared card to device 0.
+    graph = ed.parse("input X[i: 64]\nZ[] <- sum X[i]\noutput Z")
+    program = program_of(ed.plan(graph, mesh={"n": 2, "a": 2}))
+    slow = machine(**ENDLESS, latency=0.0, outer=1.0)
+    found = simulate_program(program, slow, Network(gather="direct", cards=cards))
+    assert found.seconds == pytest.approx(seconds)
+
+
+def test_a_machine_must_know_the_axes_and_the_mesh_be_of_a_size():
+    plan = matmul(["i"], {"x": 2})
+    with pytest.raises(ed.PlanError, match="no bandwidth for mesh axis 'x'"):
+        ed.simulate(plan, machine())
+    with pytest.raises(ed.InputError, match="needs a machine"):
+        ed.simulate(plan)
+    with pytest.raises(ed.InputError, match="gather 'tree' is not one of ring, doubling, direct"):
+        ed.simulate(plan, "cpu-cluster", gather="tree")
+    with pytest.raises(ed.InputError, match="takes a Plan"):
+        ed.simulate(plan.graph, "cpu-cluster")
+
+
+def test_one_device_computes_alone():
+    plan = matmul(None, {})
+    found = ed.simulate(plan, "cpu-cluster")
+    assert found.seconds == found.computing[0] > 0
+    assert found.levels == ()
+    assert "all alike" in str(found)
+
+
+@pytest.mark.parametrize("devices", [64, 1024])
+def test_many_devices_do_as_few_do(devices):
+    """Equal shares of a product whose operand is gathered: by hand, whatever the number."""
+    side = 1024
+    plan = matmul(["i"], {"a": devices}, i=side, j=side, k=side)
+    found = simulate_program(program_of(plan), machine(**ENDLESS))
+    assert found.simulated == 1
+    block = 4 * side * side // devices
+    assert found.seconds == pytest.approx((devices - 1) * (1e-4 + block / 1e4))
+    assert prod(plan.mesh.sizes) == devices
