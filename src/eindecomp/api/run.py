@@ -36,12 +36,13 @@ def run(
     """Compute the outputs of the graph that was planned.
 
     Inputs are arrays by name, and numbers for run-time scalars; arrays that are stored in chunks
-    (memory-mapped, zarr, HDF5) are read tile by tile. `engine` is a name, with `options` for it, or
-    an engine. `trace` is a file to write for Perfetto or Chrome, with the rows of each device;
-    where that fails after the run, as on a full disk, a warning says so. A bar shows the progress
-    of a long run on a terminal, unless `progress` says otherwise. `on_event` is called with one
-    event at a time; what it raises cancels the run, and is raised from here as it is. The outputs
-    are `result["Z"]`, what it took is `result.stats`.
+    (memory-mapped, zarr, HDF5) are read tile by tile, and so are files: an input may be the path of
+    a `.npy`, `.zarr` or `.safetensors` file, of which `w.safetensors#W1` names a tensor. `engine`
+    is a name, with `options` for it, or an engine. `trace` is a file to write for Perfetto or
+    Chrome, with the rows of each device; where that fails after the run, as on a full disk, a
+    warning says so. A bar shows the progress of a long run on a terminal, unless `progress` says
+    otherwise. `on_event` is called with one event at a time; what it raises cancels the run, and is
+    raised from here as it is. The outputs are `result["Z"]`, what it took is `result.stats`.
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"run takes a Plan, as ed.plan makes it, not {type(plan).__name__}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.api.compile import engine_of
+from eindecomp.engines.ranks import Alone, ranks_of
 from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.store.plan_file import from_json, to_json
 
@@ -23,11 +24,11 @@ def plan_together(make: Callable[[], Plan], engine: str | Engine = "spmd", **opt
     plans refuse to start. So rank 0 makes it and the others read it; an engine that runs in one
     process makes it there.
     """
-    runner: Any = engine_of(engine, options)
-    share: Callable[[bytes | None], bytes] | None = getattr(runner, "share_bytes", None)
-    if share is None:
+    ranks = ranks_of(engine_of(engine, options))
+    share = ranks.share_bytes
+    if isinstance(ranks, Alone):
         return make()
-    if runner.rank:
+    if ranks.rank:
         text = share(None)
         if text.startswith(_FAILED):
             raise PlanError(f"rank 0 made no plan: {text[len(_FAILED) :].decode()}")

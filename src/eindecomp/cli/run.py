@@ -71,7 +71,8 @@ def run(
         typer.Option(
             "--inputs",
             metavar="data.npz|X=x.npy",
-            help="arrays by name, in one file or one file each; s=0.5 for run-time scalars",
+            help="arrays by name, in one file or one file each (.npy, .zarr, w.safetensors#name); "
+            "s=0.5 for run-time scalars",
         ),
     ] = None,
     output: Annotated[

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from eindecomp.engines.stored_inputs import open_stored
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, suggest
 from eindecomp.graph.arrays import to_stored
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 class Executable:
     """Runs one plan on one engine.
 
-    Inputs are given as arrays, or as tensors that are on the devices already: those that `place`
-    returns, and those that `result.tensor` does.
+    Inputs are given as arrays, as the paths of files that hold them, or as tensors that are on the
+    devices already: those that `place` returns, and those that `result.tensor` does.
     """
 
     def __init__(self, plan: Plan, engine: Engine) -> None:
@@ -101,6 +103,8 @@ class Executable:
     def _read(self, given: Any, vertex: Vertex) -> Any:
         """What was given for an input: a tensor of this engine, or an array that fits."""
         if not isinstance(given, Tensor):
+            if isinstance(given, str | Path):
+                given = open_stored(given, vertex.name)
             return to_stored(given, vertex)
         given.held()
         if given.shape != vertex.shape or given.dtype != vertex.dtype:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.engines.extras import extra
 from eindecomp.experiments.price import OURS
 from eindecomp.experiments.show import grouped
-from eindecomp.models.extras import extra
 from eindecomp.store.whole_file import replacing
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from eindecomp.models import llama
 from eindecomp.models.chain import chain
-from eindecomp.models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from eindecomp.models.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from eindecomp.models.extreme import ExtremeFile, extreme_file
 from eindecomp.models.ffnn import ffnn
 from eindecomp.models.fit import Batches, Fitted, NotSavedError, fit

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from eindecomp.engines.extras import extra
+from eindecomp.engines.safetensors_file import NAMES
 from eindecomp.errors import EinDecompError, InputError, quote, shorten
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.models.extras import extra
 from eindecomp.models.optimizers import carried
 from eindecomp.store.whole_file import replacing
 
@@ -28,14 +29,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# The names that safetensors has for our types.
-_STORED = {
-    "bool": "BOOL",
-    **{f"{kind}{n}": f"{kind[0].upper()}{n}" for kind in ("int", "uint") for n in (8, 16, 32, 64)},
-    **{f"float{n}": f"F{n}" for n in (16, 32, 64)},
-    "bfloat16": "BF16",
-    "complex64": "C64",
-}
 FORMAT = "eindecomp checkpoint 1"
 LOSSES = "fit.losses"  # not an identifier, so no tensor can have this name
 RunConfig = dict[str, str | int | float | bool | None]
@@ -46,7 +39,8 @@ class Checkpoint:
     """The state of training after a step."""
 
     step: int
-    state: Mapping[str, Array]
+    state: Mapping[str, Any]
+    """Arrays; those of a folder are read from their files as they are sliced."""
     losses: list[float]
     config: RunConfig = field(default_factory=RunConfig)
     graph: Graph | None = None
@@ -56,7 +50,7 @@ class Checkpoint:
 def check_storable(graph: Graph) -> None:
     """Refuse a state that no checkpoint can hold."""
     for name in carried(graph):
-        if graph[name].dtype.name not in _STORED:
+        if graph[name].dtype.name not in NAMES:
             raise InputError(f"{name}: no checkpoint can hold {graph[name].dtype.name}")
 
 
@@ -75,7 +69,7 @@ def _plain_number(value: Any) -> Any:
     raise TypeError(f"{quote(value)} is a {type(value).__name__}")
 
 
-def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> None:
+def save_file(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> None:
     """Replace a checkpoint; the old one stays if the new one cannot be written."""
     library, arrays = extra("safetensors"), extra("safetensors.numpy")
     check_storable(graph)
@@ -95,7 +89,7 @@ def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> N
         raise InputError(f"{path}: cannot be written: {shorten(str(reason))}") from error
 
 
-def load_checkpoint(
+def load_file(
     path: str | Path, graph: Graph | None = None, config: RunConfig | None = None
 ) -> Checkpoint:
     """Read a checkpoint of the graph that it carries.
@@ -108,7 +102,7 @@ def load_checkpoint(
         with library.safe_open(path, framework="numpy") as file:
             metadata = cast("dict[str, str]", file.metadata() or {})
             step, found = _read_metadata(path, metadata, config)
-            graph = _read_graph(path, metadata, graph)
+            graph = read_graph(path, metadata.get("graph", ""), graph)
             state = _read_state(path, file, graph)
             losses = _read_losses(path, file, step)
     except library.SafetensorError as error:
@@ -130,6 +124,11 @@ def _read_metadata(
         found = json.loads(metadata.get("config", ""))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: config: not JSON: {shorten(str(error))}") from error
+    return int(text), check_config(path, found, config)
+
+
+def check_config(path: Path, found: Any, config: RunConfig | None) -> RunConfig:
+    """The configuration of a file, which must be the one that is given, if one is."""
     if not isinstance(found, dict):
         raise InputError(f"{path}: config: not an object")
     own = cast("RunConfig", found)
@@ -145,12 +144,11 @@ def _read_metadata(
             for k in differing
         ]
         raise InputError(f"{path}: is of another configuration: {shorten(', '.join(told), 1000)}")
-    return int(text), own
+    return own
 
 
-def _read_graph(path: Path, metadata: dict[str, str], graph: Graph | None) -> Graph:
-    """The graph of the file, parsed only if the caller has not given the same one."""
-    text = metadata.get("graph", "")
+def read_graph(path: Path, text: str, graph: Graph | None) -> Graph:
+    """The graph of a file, parsed only if the caller has not given the same one."""
     if graph is not None:
         if text != str(graph):
             raise InputError(f"{path}: is of another graph: {_first_difference(text, str(graph))}")
@@ -181,10 +179,10 @@ def _read_state(path: Path, file: Any, graph: Graph) -> dict[str, Array]:
         # Checked before it is read: files may have types that NumPy lacks.
         lies = file.get_slice(name)
         shape, stored = tuple(lies.get_shape()), str(lies.get_dtype())
-        if shape != vertex.shape or stored != _STORED[vertex.dtype.name]:
+        if shape != vertex.shape or stored != NAMES[vertex.dtype.name]:
             raise InputError(
                 f"{path}: {name} is of {stored} {quote(shape)}; "
-                f"the graph's is of {_STORED[vertex.dtype.name]} {vertex.shape}"
+                f"the graph's is of {NAMES[vertex.dtype.name]} {vertex.shape}"
             )
         state[name] = file.get_tensor(name)
     return state

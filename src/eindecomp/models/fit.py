@@ -17,26 +17,21 @@ import numpy as np
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.api.compile import engine_of
 from eindecomp.api.together import plan_together
+from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import InputError, RunError
 from eindecomp.kernels.cores import cores
-from eindecomp.models.checkpoint import (
-    Checkpoint,
-    RunConfig,
-    check_storable,
-    config_text,
-    load_checkpoint,
-    save_checkpoint,
-)
+from eindecomp.models.checkpoint import Checkpoint, RunConfig, check_storable, config_text
+from eindecomp.models.checkpoints import store_of
 from eindecomp.models.optimizers import carried
 from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.store.whole_file import check_writable
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Engine
     from eindecomp.engines.executable import Executable
     from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.graph import Graph
+    from eindecomp.models.checkpoints import CheckpointStore
     from eindecomp.planner.plan import Plan
 
     Array = np.ndarray[Any, Any]
@@ -112,38 +107,40 @@ def fit(
     continues where it was (an iterable is read from its beginning and skipped), and `config` must
     be the same. `resume=False` starts over. If the file cannot be written, as on a full disk,
     training continues with a warning and tries again `every` steps later; if the last write fails,
-    `NotSavedError` holds the state. A bar shows the progress on a terminal, unless `progress` says
-    otherwise.
+    `NotSavedError` holds the state. Ranks of an engine such as `spmd` write a folder instead, each
+    its own blocks, and any number of ranks goes on from it, also one process. A bar shows the
+    progress on a terminal, unless `progress` says otherwise.
     """
     own = carried(graph)
     check_whole(every=every)
     check_whole(0, steps=0 if steps is None else steps)
-    path = None if checkpoint is None else Path(checkpoint)
-    _check(graph, loss, path, config)
-    at = _begin(graph, own, state, path if resume else None, config)
-    config = at.config if config is None else config
     made, runner = plan, engine_of(engine, options)
+    kept = None if checkpoint is None else store_of(Path(checkpoint), runner)
+    _check(graph, loss, kept, config)
+    at = _begin(graph, own, state, kept if resume else None, config)
+    config = (at.config if config is None else config) or {}
+    is_first = not ranks_of(runner).rank
     if made is None:
         count = devices or getattr(runner, "devices", None) or cores()
         made = plan_together(lambda: make_plan(graph, count, tie=own), runner)
     with compile_plan(made, runner) as executable:
         loop = Loop(graph, executable, own, lr, loss, at.state, at.losses)
         saved = at.step
-        with _showing(progress, at.step, steps) as show:
+        with _showing(progress if is_first else False, at.step, steps) as show:
             for batch in _batches(data, at.step, steps):
                 value = loop.take(batch)
-                if path is not None and loop.done % every == 0:
-                    wrong = loop.save(path, config)
+                if kept is not None and loop.done % every == 0:
+                    wrong = loop.save(kept, config)
                     if wrong is None:
                         saved = loop.done
-                    else:
+                    elif is_first:
                         warnings.warn(f"{wrong}; training goes on", RuntimeWarning, stacklevel=2)
                 show(loop.done, value)
                 if on_step is not None:
                     on_step(loop.done, value)
         wrong = None
-        if path is not None and (saved < loop.done or not path.exists()):
-            wrong = loop.save(path, config)
+        if kept is not None and (saved < loop.done or kept.is_gone()):
+            wrong = loop.save(kept, config)
         fitted = Fitted(loop.gather(), loop.losses, made, loop.bytes_moved, loop.bytes_placed)
     if wrong is not None:
         told = f"{wrong}; the state after step {loop.done} is this error's `fitted`"
@@ -161,7 +158,7 @@ class Loop:
         own: Mapping[str, str],
         lr: float | Callable[[int], float],
         loss: str,
-        state: Mapping[str, Array],
+        state: Mapping[str, Any],
         losses: list[float],
     ) -> None:
         self.graph, self.own, self.lr, self.loss = graph, own, lr, loss
@@ -196,46 +193,35 @@ class Loop:
         """The state as arrays of the caller's."""
         return {name: tensor.numpy() for name, tensor in self._tensors.items()}
 
-    def save(self, path: Path, config: RunConfig | None) -> InputError | None:
+    def save(self, kept: CheckpointStore, config: RunConfig) -> InputError | None:
         """Write a checkpoint, unless the last step left numbers that training cannot continue from.
 
         Returns the reason if it cannot be written.
         """
-        state = self.gather()
-        for name, array in state.items():
-            if array.dtype.kind != "i" and not np.isfinite(array).all():
-                raise RunError(f"{name} is not finite after step {self.done}: it is not saved")
-        at = Checkpoint(self.done, state, self.losses, config or {})
         try:
-            save_checkpoint(path, self.graph, at)
+            kept.save(self.graph, self._tensors, self.losses, config)
         except InputError as error:
             return error
         return None
 
 
-def _check(graph: Graph, loss: str, path: Path | None, config: RunConfig | None) -> None:
+def _check(graph: Graph, loss: str, kept: CheckpointStore | None, config: RunConfig | None) -> None:
     """Refuse at once what would otherwise fail only after long training."""
     found = next((vertex for vertex in graph.outputs if vertex.name == loss), None)
     if found is None or found.shape:
         what = "no output" if found is None else f"of shape {found.shape}, not a number"
         raise InputError(f"the loss {loss!r} is {what}")
     config_text(config or {})
-    if path is None:
-        return
-    check_storable(graph)
-    if path.exists() and not path.is_file():
-        raise InputError(f"checkpoint {path} is no file")
-    try:
-        check_writable(path)
-    except OSError as error:
-        raise InputError(f"checkpoint {path} cannot be written: {error.strerror}") from None
+    if kept is not None:
+        check_storable(graph)
+        kept.check()
 
 
 def _begin(
     graph: Graph,
     own: Mapping[str, str],
     state: Mapping[str, Array],
-    path: Path | None,
+    kept: CheckpointStore | None,
     config: RunConfig | None,
 ) -> Checkpoint:
     if not own:
@@ -246,8 +232,9 @@ def _begin(
     missing = [name for name in own if name not in state]
     if missing:
         raise InputError(f"the state to begin with lacks {', '.join(missing)}")
-    if path is not None and path.exists():
-        return load_checkpoint(path, graph, config)
+    found = None if kept is None else kept.load(graph, config)
+    if found is not None:
+        return found
     return Checkpoint(0, {name: state[name] for name in own}, [])
 
 

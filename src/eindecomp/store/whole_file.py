@@ -8,6 +8,8 @@ from secrets import token_hex
 from stat import S_IMODE
 from typing import TYPE_CHECKING
 
+from eindecomp.engines.whole_folder import flush, flush_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
@@ -59,10 +61,9 @@ def replacing(output: Path) -> Generator[Path, None, None]:
         mode = _mode(output if output.exists() else fresh)
         yield fresh
         fresh.chmod(mode)
-        _flush(fresh)
+        flush(fresh)
         fresh.replace(output.resolve())
-        if os.name == "posix":  # where a folder is a file, whose entries must be flushed as well
-            _flush(fresh.parent)
+        flush_folder(fresh.parent)
 
 
 def _mode(path: Path) -> int:
@@ -78,14 +79,6 @@ def _naming(output: Path) -> Generator[None, None, None]:
         if error.errno is None:
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(output)) from error
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,19 @@ from eindecomp.engines.spare import Spare
 from eindecomp.engines.spmd.agreement import check_same_plan
 from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import exchange_of
+from eindecomp.engines.spmd.outputs import write_outputs
 from eindecomp.engines.spmd.rank_memory import RankMemory
+from eindecomp.engines.spmd.run_checkpoints import (
+    RunCheckpoints,
+    cuts_behind,
+    in_segments,
+    loads_of,
+)
 from eindecomp.engines.spmd.transport import connect
 from eindecomp.engines.spmd.watch import NOWHERE, watch_of
+from eindecomp.engines.spmd.watched_ranks import WatchedRanks
 from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import EinDecompError, InputError, RunError
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.library import library_of
@@ -49,7 +59,6 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.spmd.bound_row import BoundStep, Do
-    from eindecomp.engines.spmd.transport import Transport
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.overlap import Action
@@ -68,19 +77,33 @@ class SpmdEngine:
 
     `transport` is `mpi` or `torch`, by default the one whose launcher started the job. With
     `overlap` communication begins as soon as its source is there; without, when its turn comes.
-    Who waits for a rank that does nothing for `timeout` seconds ends the job.
+    Who waits for a rank that does nothing for `timeout` seconds ends the job. `outputs` are files
+    to which ranks write results, each its own block: {"Z": "z.zarr"}, or "Z=z.npy". With a folder
+    `checkpoint`, ranks write what they hold as soon as a tensor of `checkpoint_at` is computed, and
+    a rerun of the same plan on the same inputs begins there: ["H3", "H7"], or "H3,H7".
     """
 
     name = NAME
 
     def __init__(
-        self, transport: str = "auto", overlap: bool = True, timeout: float = 20.0
+        self,
+        transport: str = "auto",
+        overlap: bool = True,
+        timeout: float = 20.0,
+        outputs: Mapping[str, str | Path] | str | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_at: Sequence[str] | str = (),
     ) -> None:
         if not isinstance(overlap, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"overlap must be true or false, not {overlap!r}")
         self.overlap, self.timeout = overlap, _seconds(timeout)
+        if (checkpoint is None) != (not checkpoint_at):
+            raise InputError("checkpoint is a folder, and checkpoint_at says when to write to it")
+        self.checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
+        self.outputs, self.checkpoint_at = outputs, checkpoint_at
         self.transport = connect(transport)
         self._watch = watch_of(self.transport, self.timeout)
+        self.ranks = WatchedRanks(self.transport, self._watch)
 
     @property
     def rank(self) -> int:
@@ -92,40 +115,42 @@ class SpmdEngine:
         """How many devices there are: one for each rank."""
         return self.transport.size
 
-    def share_bytes(self, own: bytes | None) -> bytes:
-        """What rank 0 has to say to all; the others give nothing."""
-        with self._watch.waiting("what rank 0 shares with all"):
-            return self.transport.share_bytes(own)
-
     def prepare(self, plan: Plan) -> SpmdProgram:
         """Make a plan ready to run; all ranks do so together."""
-        return SpmdProgram(program_of(plan), self.transport, self.overlap, self.timeout)
+        return SpmdProgram(program_of(plan), self)
 
 
 class SpmdProgram:
     """A rank's row of a program, made ready."""
 
-    def __init__(
-        self, program: Program, transport: Transport, overlap: bool, timeout: float
-    ) -> None:
-        self.program, self.transport = program, transport
-        self._watch = watch_of(transport, timeout)
+    def __init__(self, program: Program, engine: SpmdEngine) -> None:
+        self.program, self.transport, self.ranks = program, engine.transport, engine.ranks
+        transport, overlap = engine.transport, engine.overlap
+        self._watch = watch_of(transport, engine.timeout)
+        self._outputs = check_outputs(program.graph, engine.outputs)
+        self._checkpoint = engine.checkpoint
+        self._cuts = cuts_behind(program, engine.checkpoint_at) if engine.checkpoint else ()
+        written = [(name, str(path)) for name, path in self._outputs.items()]
+        written += [(str(cut), str(engine.checkpoint)) for cut in self._cuts]
         with self._watch.waiting("the comparison of all ranks' plans"):
-            check_same_plan(program, transport, f"overlap {overlap}")
+            check_same_plan(program, transport, f"overlap {overlap}, files {written}")
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._library = library_of("numpy")
         self._spare = Spare()
         with self._watch.waiting("the making of groups"):
             bound = bind_row(program, self.row, transport, self._library, self._load)
-        self._calls = _calls(overlapped(program) if overlap else None, bound)
+        calls = _calls(overlapped(program) if overlap else None, bound)
+        self._segments = in_segments(calls, self._cuts)
 
     # Inputs
 
     def place(self, name: str, given: Any) -> Tensor:
         """Keep this rank's blocks of an input; a tensor that lies otherwise is brought there."""
         wanted = self.program.layouts_of(name)
-        with self._watch.waiting(f"the placing of {name}"):
+        moves_to_others = isinstance(given, Tensor)
+        watch = self._watch
+        with watch.waiting(f"the placing of {name}") if moves_to_others else watch.using_disk():
             blocks = {tiling: self._block(given, tiling) for tiling in wanted}
         return self._tensor(name, blocks)
 
@@ -150,14 +175,19 @@ class SpmdProgram:
         return found
 
     def _load(self, memory: RankMemory, into: int, box: Box) -> None:
-        buffer = self.program.buffers[into]
-        given = memory.inputs[buffer.tensor]
-        if not isinstance(given, Tensor):
-            block = _in_one_piece(given, box) if type(given) is np.ndarray else block_of(given, box)
-        else:
-            block = self._block(given, buffer.tiling)
+        block = self._loaded(memory, into, box)
         memory.held[into] = (block,)
         memory.grow(block.nbytes)
+
+    def _loaded(self, memory: RankMemory, into: int, box: Box) -> Array:
+        """This rank's block of an input."""
+        buffer = self.program.buffers[into]
+        given = memory.inputs[buffer.tensor]
+        if isinstance(given, Tensor):
+            return self._block(given, buffer.tiling)
+        with self._watch.using_disk():  # where it may lie
+            is_array = type(given) is np.ndarray
+            return _in_one_piece(given, box) if is_array else block_of(given, box)
 
     # Running
 
@@ -184,26 +214,57 @@ class SpmdProgram:
         record = None if on_event is None else RunRecord(program, on_event, devices=1)
         watch = self._watch
         watch.run, watch.describe = watch.run + 1, self._in_words
-        step = NOWHERE
+        kept = self._run_checkpoints(memory)
         try:
             with one_thread_each(), np.errstate(all="ignore"):
-                for step, do, waits in self._calls:
-                    watch.step, watch.waits = step, waits
-                    if record is None:
-                        do(memory)
-                    else:
-                        self._do_and_tell(record, memory, step, do, waits)
+                self._carry_out(memory, record, kept)
                 watch.step, watch.waits = len(program.steps), True
                 stats = self._stats(memory, perf_counter() - start, placed)
         except BaseException as error:
-            named = self._named(error, step)
+            # What goes wrong when all is counted is told of the last step.
+            named = self._named(error, min(watch.step, len(program.steps) - 1))
             watch.failed(str(named))
             if isinstance(error, Exception) and named is not error:
                 raise named from error
             raise
         finally:
             watch.step, watch.waits = NOWHERE, False
-        return Result({v.name: self._output(v.name, memory) for v in program.graph.outputs}, stats)
+        tensors = {v.name: self._output(v.name, memory) for v in program.graph.outputs}
+        write_outputs(self.ranks, self._outputs, tensors)
+        if kept is not None:
+            kept.end()
+        return Result(tensors, stats)
+
+    def _carry_out(
+        self, memory: RankMemory, record: RunRecord | None, kept: RunCheckpoints | None
+    ) -> None:
+        """All steps, or those behind the last checkpoint of the same run."""
+        watch, first = self._watch, 0
+        if kept is not None:
+            first, wanted = kept.restore(memory)
+            for number, into in loads_of(self.program):
+                if into in wanted:
+                    self._load(memory, into, self.row.steps[number].box)
+        for segment, calls in enumerate(self._segments[first:], first):
+            for step, do, waits in calls:
+                watch.step, watch.waits = step, waits
+                if record is None:
+                    do(memory)
+                else:
+                    self._do_and_tell(record, memory, step, do, waits)
+            if kept is not None and segment < len(self._cuts):
+                kept.save(memory, segment)
+
+    def _run_checkpoints(self, memory: RankMemory) -> RunCheckpoints | None:
+        if self._checkpoint is None:
+            return None
+        loaded = (
+            self._loaded(memory, into, self.row.steps[number].box)
+            for number, into in loads_of(self.program)
+        )
+        return RunCheckpoints(
+            self._checkpoint, self.program, self._cuts, self.ranks, loaded, memory.values
+        )
 
     def _do_and_tell(
         self, record: RunRecord, memory: RankMemory, step: int, do: Do, ends: bool

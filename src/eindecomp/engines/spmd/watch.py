@@ -9,7 +9,7 @@ has used, and whether it waits. A rank that waits ends the whole job, with a mes
 - another rank has for `timeout` seconds neither gone on nor computed anything;
 - all ranks have been waiting for `timeout` seconds: they are not at the same place.
 
-A rank that computes may take as long as it likes.
+A rank that computes, or reads or writes files, may take as long as it likes.
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ class RankState:
     """Seconds of processor time so far."""
     ended: bool = False
     failed: str = ""
+    on_disk: bool = False
+    """Whether it reads or writes files, which takes as long as it takes."""
 
     def to_bytes(self) -> bytes:
         """A text that `state_of` reads."""
-        fields = [self.run, self.step, self.waits, self.processor, self.ended, self.failed]
-        return json.dumps(fields).encode()
+        fields = (self.run, self.step, self.waits, self.processor, self.ended, self.failed)
+        return json.dumps([*fields, self.on_disk]).encode()
 
     @property
     def place(self) -> tuple[int, int, bool]:
@@ -61,8 +63,9 @@ class RankState:
 
 def state_of(text: bytes) -> RankState:
     """The state that a rank has told."""
-    run, step, waits, processor, ended, failed = json.loads(text)
-    return RankState(int(run), int(step), bool(waits), float(processor), bool(ended), str(failed))
+    run, step, waits, processor, ended, failed, on_disk = json.loads(text)
+    told = int(run), int(step), bool(waits), float(processor), bool(ended), str(failed)
+    return RankState(*told, bool(on_disk))
 
 
 @dataclass(slots=True)
@@ -100,7 +103,7 @@ def verdict(
         if silent > timeout:
             return rank, f"is dead or was stopped: nothing was heard of it for {silent:.0f} s"
         still = min(now - other.since, now - waits_since)
-        if still > timeout and not other.state.waits:
+        if still > timeout and not other.state.waits and not other.state.on_disk:
             return rank, f"is stuck: it has neither gone on nor computed anything for {still:.0f} s"
     if now - waits_since > timeout and all(
         other.state.waits and now - other.since > timeout for other in seen.values()
@@ -117,7 +120,7 @@ class Watch:
         self.timeout = timeout
         self.run = 0
         self.step = NOWHERE
-        self.waits = False
+        self.waits = self.on_disk = False
         self.describe: Callable[[int], str] = str
         """A step in words."""
         self.doing = ""
@@ -150,6 +153,15 @@ class Watch:
         finally:
             self.waits, self.doing = before
 
+    @contextmanager
+    def using_disk(self) -> Generator[None]:
+        """Read or write files, for which others wait."""
+        self.on_disk = True
+        try:
+            yield
+        finally:
+            self.on_disk = False
+
     def failed(self, message: str) -> None:
         """Tell the others that this rank cannot go on."""
         self._failed = message[:_LONGEST]
@@ -162,7 +174,8 @@ class Watch:
 
     def state(self) -> RankState:
         """What this rank has to tell."""
-        return RankState(self.run, self.step, self.waits, process_time(), self._ended, self._failed)
+        place = self.run, self.step, self.waits
+        return RankState(*place, process_time(), self._ended, self._failed, self.on_disk)
 
     def _watch(self) -> None:
         try:

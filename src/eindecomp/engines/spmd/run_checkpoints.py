@@ -1,0 +1,199 @@
+"""Checkpoints within one long run: what every rank holds once chosen tensors are computed.
+
+A run is cut behind the steps that complete these tensors; no communication is under way there. Each
+rank writes what it holds that is read later. A rerun of the same plan on the same inputs, which are
+known by a digest of what ranks load, begins behind the last cut that is complete; a run that comes
+to its end removes what it has written. Inputs are loaded again, and files never unpickled.
+"""
+
+from __future__ import annotations
+
+import warnings
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.engines.ranks import agree, at_first, common_token
+from eindecomp.engines.safetensors_file import map_file, tensors_of, write_tensors
+from eindecomp.engines.whole_folder import flush_folder, put_in_place, remove, remove_at_once
+from eindecomp.errors import InputError, suggest
+from eindecomp.tra.program.buffers import Role
+from eindecomp.tra.program.steps import AllGather, Compute, Free, Load, ReduceScatter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from eindecomp.engines.ranks import Ranks
+    from eindecomp.engines.spmd.bound_row import Do
+    from eindecomp.engines.spmd.rank_memory import RankMemory
+    from eindecomp.tra.program.program import Program
+
+    Array = np.ndarray[Any, Any]
+    Call = tuple[int, Do, bool]
+
+FORMAT = "eindecomp run 1"
+
+
+def cuts_behind(program: Program, names: Sequence[str] | str) -> tuple[int, ...]:
+    """The steps that complete tensors, in order."""
+    given = names.split(",") if isinstance(names, str) else names
+    known = [vertex for vertex in program.bytes_by_vertex if vertex not in program.inputs]
+    found: set[int] = set()
+    for name in (each.strip() for each in given):
+        steps = [number for number, step in enumerate(program.steps) if _makes(step, name, program)]
+        if not steps:
+            raise InputError(
+                f"checkpoint_at: the planned graph computes no {name!r}{suggest(name, known)}"
+            )
+        found.add(steps[-1])
+    return tuple(sorted(found))
+
+
+def _makes(step: object, name: str, program: Program) -> bool:
+    match step:
+        case Compute() | ReduceScatter():
+            buffer = program.buffers[step.into]
+            return buffer.role is Role.HOME and buffer.tensor == name
+        case AllGather():
+            return program.buffers[step.buffer].tensor == name
+        case _:
+            return False
+
+
+def in_segments(calls: Sequence[Call], cuts: Sequence[int]) -> list[list[Call]]:
+    """Calls in their order, but those of steps before a cut before those of steps behind it.
+
+    A step reads only what earlier ones have written, so that any such order is right.
+    """
+    found: list[list[Call]] = [[] for _ in range(len(cuts) + 1)]
+    for call in calls:
+        found[sum(call[0] > cut for cut in cuts)].append(call)
+    return found
+
+
+class RunCheckpoints:
+    """The checkpoints of one run on one rank; all ranks call it together."""
+
+    def __init__(
+        self,
+        folder: Path,
+        program: Program,
+        cuts: Sequence[int],
+        ranks: Ranks,
+        loaded: Iterable[Array],
+        scalars: Sequence[object],
+    ) -> None:
+        self.program, self.cuts, self.ranks = program, cuts, ranks
+        own = blake2b(digest_size=16)
+        with ranks.using_disk():
+            for block in loaded:
+                own.update(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
+        what = repr((program.mesh, program.buffers, program.steps, list(cuts), list(scalars)))
+        told = [str(program.graph).encode(), what.encode(), *ranks.gather_bytes(own.digest())]
+        self.digest = blake2b(b"\0".join(told), digest_size=16).hexdigest()
+        self.folder = folder / f"run-{self.digest}"
+
+    def _place(self, cut: int) -> Path:
+        return self.folder / f"step-{self.cuts[cut]:06d}"
+
+    def _live(self, cut: int) -> list[int]:
+        """The buffers that are held behind a cut."""
+        held: set[int] = set()
+        for step in self.program.steps[: self.cuts[cut] + 1]:
+            match step:
+                case Free():
+                    held.discard(step.buffer)
+                case AllGather():
+                    pass
+                case _:
+                    held.add(step.into)
+        return sorted(held)
+
+    def _is_given(self, buffer: int) -> bool:
+        return self.program.buffers[buffer].role is Role.GIVEN
+
+    def restore(self, memory: RankMemory) -> tuple[int, set[int]]:
+        """Take what the last complete checkpoint has.
+
+        Gives the segment to begin with, and the inputs that have to be loaded for it, as buffers.
+        """
+        there = [cut for cut in range(len(self.cuts)) if self._place(cut).is_dir()]
+        own = None if self.ranks.rank else b"%d" % (max(there, default=-1) + 1)
+        segment = int(self.ranks.share_bytes(own))
+        if not segment:
+            return 0, set()
+        live = self._live(segment - 1)
+        agree(self.ranks, lambda: self._read(memory, segment - 1, live))
+        return segment, {buffer for buffer in live if self._is_given(buffer)}
+
+    def _read(self, memory: RankMemory, cut: int, live: Sequence[int]) -> None:
+        path = self._place(cut) / f"rank-{self.ranks.rank:04d}.safetensors"
+        tensors, metadata = tensors_of(path)
+        if metadata.get("format") != FORMAT or metadata.get("run") != self.digest:
+            raise InputError(f"{path} is not of this run: remove {self.folder}")
+        content = map_file(path)
+        mesh, rank = self.program.mesh, self.ranks.rank
+        for number in live:
+            buffer = self.program.buffers[number]
+            if self._is_given(number):
+                continue
+            shape = tuple(high - low for low, high in buffer.box(mesh, rank))
+            arrays: list[Array] = []
+            for k, dtype in enumerate(buffer.types):
+                stored = tensors.get(f"{number}.{k}")
+                size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+                if stored is None or (stored.dtype, stored.shape) != ("U8", (size,)):
+                    raise InputError(f"{path} lacks {buffer}: remove {self.folder}")
+                arrays.append(np.array(stored.view(content)).view(dtype).reshape(shape))
+            memory.held[number] = tuple(arrays)
+            memory.grow(buffer.nbytes(mesh, rank))
+
+    def save(self, memory: RankMemory, cut: int) -> None:
+        """Write what this rank holds behind a cut; it replaces what was written before.
+
+        A run goes on, with a warning, if that is impossible, as on a full disk.
+        """
+        ranks, place = self.ranks, self._place(cut)
+        token = common_token(ranks)
+        fresh = self.folder / f".{place.name}.{token}"
+        try:
+            agree(ranks, lambda: self._write(memory, fresh, self._live(cut)))
+            at_first(ranks, lambda: self._complete(fresh, place))
+        except InputError as error:
+            if ranks.rank == 0:
+                warnings.warn(f"no checkpoint: {error}", RuntimeWarning, stacklevel=2)
+        finally:
+            if ranks.rank == 0:
+                remove(fresh)
+
+    def _write(self, memory: RankMemory, fresh: Path, live: Sequence[int]) -> None:
+        fresh.mkdir(parents=True, exist_ok=True)
+        arrays = {
+            f"{number}.{k}": np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            for number in live
+            if not self._is_given(number)
+            for k, array in enumerate(memory.arrays(number))
+        }
+        path = fresh / f"rank-{self.ranks.rank:04d}.safetensors"
+        write_tensors(path, arrays, {"format": FORMAT, "run": self.digest})
+        flush_folder(fresh)
+
+    def _complete(self, fresh: Path, place: Path) -> None:
+        put_in_place(fresh, place)
+        for other in list(self.folder.iterdir()):
+            if other.name.startswith("step-") and other != place:
+                remove_at_once(other)
+            elif other != place:
+                remove(other)
+
+    def end(self) -> None:
+        """The run has come to its end: remove what it has written."""
+        if self.ranks.rank == 0 and self.folder.is_dir():
+            remove_at_once(self.folder)
+
+
+def loads_of(program: Program) -> list[tuple[int, int]]:
+    """The steps that load inputs, and into which buffers."""
+    return [(n, step.into) for n, step in enumerate(program.steps) if isinstance(step, Load)]

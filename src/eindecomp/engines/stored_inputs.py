@@ -1,0 +1,108 @@
+"""Inputs by the paths of their files: `.npy`, `.zarr` and `.safetensors`, read tile by tile.
+
+Files may be damaged or somebody else's: they are checked, and nothing in them is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from contextlib import contextmanager
+from os import fspath
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.format import MAGIC_PREFIX, open_memmap
+
+from eindecomp.engines.extras import extra
+from eindecomp.engines.safetensors_file import open_tensor
+from eindecomp.errors import InputError, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    Array = np.ndarray[Any, Any]
+
+KINDS = (".npy", ".zarr", ".safetensors")
+
+
+def open_stored(place: str | Path, name: str) -> Any:
+    """The array in a file, of which nothing is read until it is sliced.
+
+    A `.safetensors` file and a group of `.zarr` hold several: `weights.safetensors#W1` says which
+    is meant, otherwise it is the one with the input's own name.
+    """
+    text, mark, fragment = fspath(place).partition("#")
+    if Path(fspath(place)).exists():  # a name may have such a sign in it
+        text, mark, fragment = fspath(place), "", ""
+    path, within = Path(text), fragment if mark else name
+    kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise InputError(f"input {name!r}: {quote(text, 200)} is no file of {', '.join(KINDS)}")
+    try:
+        if kind == ".safetensors":
+            return open_tensor(path, within)
+        if kind == ".zarr":
+            return _zarr_array(path, within)
+        if mark:
+            raise InputError(f"{path} holds one array: there is no {quote(fragment)} in it")
+        return npy_array(path)
+    except InputError as error:
+        raise InputError(f"input {name!r}: {error}") from None
+    except OSError as error:
+        why = error.strerror or error
+        raise InputError(f"input {name!r}: {path} cannot be read: {why}") from None
+
+
+def npy_array(path: Path) -> Array:
+    """The array of a `.npy` file, memory-mapped."""
+    if zipfile.is_zipfile(path):
+        raise InputError(f"{path} holds arrays by name: give it alone, as --inputs {path}")
+    with reading(path, ".npy"):
+        with path.open("rb") as opened:
+            check_start(path, opened, MAGIC_PREFIX, ".npy")
+        return open_memmap(path, mode="r")
+
+
+def check_start(path: Path, opened: IO[bytes], start: bytes, what: str) -> None:
+    """Refuse a file of another kind, for which NumPy's advice would be to load it unsafely."""
+    if opened.read(len(start)) != start:
+        raise InputError(f"{path} is no {what} file: it does not begin as one")
+    opened.seek(0)
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Generator[None]:
+    """Says which file is damaged."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # a damaged file raises anything, from zlib's errors to MemoryError
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise InputError(f"{path} is no {what} file of numbers: {error}") from None
+
+
+def _zarr_array(path: Path, name: str) -> Any:
+    """An array of zarr, of which chunks are read as they are asked for."""
+    zarr = extra("zarr")
+    if not path.exists():
+        raise InputError(f"there is no {path}")
+    with reading(path, ".zarr"):
+        found = zarr.open(path, mode="r")
+        if isinstance(found, zarr.Group):
+            group, found = found, found.get(name)
+            if not isinstance(found, zarr.Array):
+                some = ", ".join(sorted(group.array_keys()))
+                raise InputError(f"{path} has no array {quote(name)}: it has {some or 'none'}")
+        _refuse_pickles(path, found.metadata)
+        return found
+
+
+def _refuse_pickles(path: Path, metadata: Any) -> None:
+    """Refuse chunks that would be unpickled: whoever wrote them could run code here."""
+    made = metadata.to_dict()
+    coded = [made.get(key) for key in ("codecs", "compressor", "filters")]
+    if "pickle" in repr(coded).lower():
+        raise InputError(f"{path} holds pickled chunks, which are not read")

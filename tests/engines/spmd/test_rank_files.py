@@ -1,0 +1,20 @@
+"""Ranks that read and write files: each its own part."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from jobs import needs_mpi, run_job
+from safetensors.numpy import save_file
+
+
+@needs_mpi
+@pytest.mark.parametrize(("ranks", "kind"), [(3, ".npy"), (4, ".zarr")])
+def test_outputs_are_written_where_they_lie(ranks, kind, tmp_path):
+    if kind == ".zarr":
+        pytest.importorskip("zarr", reason="zarr is not installed")
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.standard_normal((10, 6)).astype("float32"))
+    save_file({"weights": rng.standard_normal((6, 8))}, tmp_path / "y.safetensors")
+    job = run_job("mpi", ranks, "files.py", tmp_path, kind)
+    assert (job.status, job.out) == (0, "all agree\n"), job.err
