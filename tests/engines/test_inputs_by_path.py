@@ -111,7 +111,8 @@ def test_files_that_cannot_be_read_are_named(place, message, tmp_path):
 
 def test_without_zarr_the_error_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zarr", None)
-    with pytest.raises(ed.InputError, match="input 'X': zarr is not installed: pip install zarr"):
+    message = r"input 'X': zarr is not installed: pip install 'eindecomp\[zarr\]'"
+    with pytest.raises(ed.InputError, match=message):
         open_stored(tmp_path / "x.zarr", "X")
 
 

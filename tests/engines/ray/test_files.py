@@ -127,7 +127,7 @@ def test_outputs_in_low_precision(engine, tmp_path, monkeypatch):
     found = np.load(tmp_path / "y.npy").view(ml_dtypes.bfloat16)
     np.testing.assert_array_equal(found, result["Y"])
     monkeypatch.setattr(engine, "outputs", f"Y={tmp_path / 'y.zarr'}")
-    with pytest.raises(ed.InputError, match=r"zarr has no bfloat16, which Y\[i\] is"):
+    with pytest.raises(ed.InputError, match="zarr has no bfloat16, which Y is"):
         ed.compile(ed.plan(graph, 4), engine)
 
 
@@ -141,7 +141,7 @@ def test_outputs_in_low_precision(engine, tmp_path, monkeypatch):
     ],
 )
 def test_outputs_that_cannot_be_written_are_refused(outputs, message):
-    from eindecomp.engines.ray.outputs import check_outputs
+    from eindecomp.engines.write_outputs import check_outputs
 
     with pytest.raises(ed.InputError, match=message):
         check_outputs(ed.parse(MATMUL), outputs)

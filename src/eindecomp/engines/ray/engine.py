@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 from eindecomp.engines.ray.blocks import in_layouts, tensor_of
 from eindecomp.engines.ray.cluster import Cluster, StoredJob, recoveries
 from eindecomp.engines.ray.files import Folder
-from eindecomp.engines.ray.outputs import check_outputs, write_outputs
+from eindecomp.engines.ray.outputs import write_outputs
 from eindecomp.engines.ray.run import Run
 from eindecomp.engines.ray.submit import Submitting, what_it_makes
 from eindecomp.engines.ray.tasks import job_of
 from eindecomp.engines.record import RunRecord
+from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.program.make import program_of
