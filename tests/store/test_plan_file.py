@@ -247,7 +247,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put([SPAN, SPAN | {"scale": 3}], *Y, "further"), "in blocks of 3 cannot be cut like that"),
     (put([SPAN, SPAN | {"scale": 8, "axes": ["gpu"]}], *Y, "further"), "cannot be cut like that"),
     (
-        put([SPAN | {"axes": ["gpu"]}, SPAN | {"axes": ["node", "gpu"]}], *Y, "further"),
+        put([SPAN, SPAN | {"axes": ["gpu", "gpu"]}], *Y, "further"),
         "vertices.Y.further.1.axes.1: axis 'gpu' is used twice",
     ),
     (put([SPAN | {"inner": []}, SPAN], *Y, "further"), "further.0: there is no field 'inner'"),

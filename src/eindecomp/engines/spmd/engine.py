@@ -31,7 +31,7 @@ from eindecomp.engines.spmd.run_checkpoints import (
     loads_of,
 )
 from eindecomp.engines.spmd.transport import connect
-from eindecomp.engines.spmd.watch import NOWHERE, watch_of
+from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
 from eindecomp.engines.spmd.watched_ranks import WatchedRanks
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.write_outputs import check_outputs
@@ -89,7 +89,7 @@ class SpmdEngine:
         self,
         transport: str = "auto",
         overlap: bool = True,
-        timeout: float = 20.0,
+        timeout: float = USUAL,
         outputs: Mapping[str, str | Path] | str | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_at: Sequence[str] | str = (),

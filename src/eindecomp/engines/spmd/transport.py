@@ -10,6 +10,7 @@ import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def connect(name: str = "auto") -> Transport:
         raise InputError(f"transport is auto, {' or '.join(NAMES)}, not {name!r}")
     if name not in _CONNECTED:
         _CONNECTED[name] = _connect(name)
+        # From now on others hear of this rank, also while it plans before it runs anything.
+        watch_of(_CONNECTED[name])
     return _CONNECTED[name]
 
 

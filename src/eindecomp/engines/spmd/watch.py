@@ -33,6 +33,8 @@ _TICK = 0.5  # seconds between two messages
 _IDLE = 0.05  # of the time, what a process uses that does nothing but watch
 _LONGEST = 600  # characters of what a failed rank has to say
 NOWHERE = -1
+USUAL = 20.0
+"""Seconds after which who waits for a rank that does nothing ends the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +233,13 @@ class Watch:
 _WATCHES: dict[str, Watch] = {}
 
 
-def watch_of(transport: Transport, timeout: float) -> Watch:
+def watch_of(transport: Transport, timeout: float | None = None) -> Watch:
     """The watch of this process, made when it is first asked for."""
     if transport.name not in _WATCHES:
-        _WATCHES[transport.name] = Watch(transport, timeout)
+        _WATCHES[transport.name] = Watch(transport, USUAL)
         _tell_where_it_was(_WATCHES[transport.name])
     found = _WATCHES[transport.name]
-    found.timeout = timeout
+    found.timeout = found.timeout if timeout is None else timeout
     return found
 
 
