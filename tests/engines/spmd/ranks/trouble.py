@@ -34,6 +34,7 @@ def main() -> None:
     plan = ed.plan(ed.parse(text), transport.size, strategy=labels)
     arrays = {name: np.ones((64, 64), "float32") for name in ("X", "W")}
     try:
+        ed.run(plan, arrays, engine="spmd", timeout=120)  # compiles kernels, which may take long
         run = ed.compile(plan, engine="spmd", timeout=timeout)
     except ed.InputError as error:
         sys.stdout.write(f"refused: {error}\n")
