@@ -28,9 +28,8 @@ MESHES = [{"a": 4}, {"a": 3, "b": 2}, {"a": 2, "b": 2, "c": 2}]
 
 def same(found, wanted):
     """Fail unless results, and what was moved for them, are the same."""
-    for name, right in wanted.items():
-        assert (found[name].shape, found[name].dtype) == (right.shape, right.dtype)
-        assert found[name].tobytes() == right.tobytes()
+    # Bit by bit on most plans, but not on all of them: see docs/ray.md.
+    agree(found, wanted, 1e-12)
     assert found.stats.bytes_moved == wanted.stats.bytes_moved
     assert found.stats.bytes_by_vertex == wanted.stats.bytes_by_vertex
     assert found.stats.bytes_placed == wanted.stats.bytes_placed

@@ -282,7 +282,7 @@ class SpmdProgram:
         ours = isinstance(error, EinDecompError)
         why = str(error) if ours else f"{type(error).__name__}: {error}"
         where = f"{self._in_words(step)}, tile {show_box(own.box)} on rank {self.rank}"
-        gone = self.transport.lost()
+        gone = [] if ours else self.transport.lost()
         if gone:
             why += f"; rank {', '.join(map(str, gone))} is gone"
         return RunError(f"{where}, step {step}: {why}")

@@ -8,6 +8,7 @@ import socket
 import struct
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 dist: Any = torch.distributed  # whose types say less than its documentation
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_GOING = 2.0  # seconds after its connections within which a process is gone
 _FIRST_TAG = 1 << 20
 """Above the numbers of steps: messages that a collective is made of are counted from here."""
 
@@ -123,7 +125,13 @@ class TorchTransport:
         return found
 
     def lost(self) -> list[int]:
-        """The ranks of this machine whose processes are gone."""
+        """The ranks of this machine whose processes are gone; one that is going has a moment."""
+        end = monotonic() + _GOING
+        while not (found := self._gone()) and monotonic() < end:
+            sleep(_GOING / 20)
+        return found
+
+    def _gone(self) -> list[int]:
         here = self._processes[self.rank][0]
         ranks = enumerate(self._processes)
         return [rank for rank, (host, process) in ranks if host == here and not _lives(process)]
