@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 def block_of(array: Any, box: Box) -> Array:
     """A copy of a block of an array, of which nothing else is read.
 
+    It lies row by row, however the array does: kernels round alike only where arrays lie alike.
+
     >>> block_of(np.arange(6).reshape(2, 3), ((0, 2), (1, 2)))
     array([[1],
            [4]])
@@ -33,7 +35,8 @@ def block_of(array: Any, box: Box) -> Array:
     if not volume(box):
         return np.empty(shape_of(box), array.dtype)
     try:
-        return np.array(array[tuple(slice(low, high) for low, high in box)] if box else array[...])
+        where = tuple(slice(low, high) for low, high in box) if box else ...
+        return np.array(array[where], order="C")
     except EinDecompError:
         raise
     except Exception as error:  # as of a file that was closed, or a disk that is gone

@@ -175,3 +175,13 @@ def test_an_output_that_is_a_fill_is_made_in_shares():
     np.testing.assert_array_equal(found["M"], np.tri(64, dtype=bool))
     with pytest.raises(ed.PlanError, match="found no plan that fits"):
         ed.plan(plan.graph, 4, memory=64)
+
+
+def test_results_do_not_depend_on_how_given_arrays_lie():
+    graph = random_graph(186, tree=False)
+    arrays = arrays_for(graph)
+    plan = ed.plan(graph, 4, inputs="sharded")
+    turned = {name: np.asfortranarray(array) for name, array in arrays.items()}
+    found, again = (ed.run(plan, each, "apart") for each in (arrays, turned))
+    for name in found:
+        assert found[name].tobytes() == again[name].tobytes()

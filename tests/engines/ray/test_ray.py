@@ -6,7 +6,7 @@ import numpy as np
 import orjson
 import pytest
 from agreement import agree, arrays_for, precise
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from random_graphs import random_graph, random_step
 from test_ops import OPS, SIZES, parse
@@ -28,8 +28,9 @@ MESHES = [{"a": 4}, {"a": 3, "b": 2}, {"a": 2, "b": 2, "c": 2}]
 
 def same(found, wanted):
     """Fail unless results, and what was moved for them, are the same."""
-    # Bit by bit on most plans, but not on all of them: see docs/ray.md.
-    agree(found, wanted, 1e-12)
+    for name, right in wanted.items():
+        assert (found[name].shape, found[name].dtype) == (right.shape, right.dtype)
+        assert found[name].tobytes() == right.tobytes()
     assert found.stats.bytes_moved == wanted.stats.bytes_moved
     assert found.stats.bytes_by_vertex == wanted.stats.bytes_by_vertex
     assert found.stats.bytes_placed == wanted.stats.bytes_placed
@@ -63,6 +64,7 @@ def test_graphs_of_every_kind(engine, graph, devices, pieces):
     pieces=st.sampled_from(["even", "ceil"]),
     seconds=st.sampled_from([0.0, 0.02]),
 )
+@example(seed=186, mesh={"a": 4}, inputs="sharded", pieces="ceil", seconds=0.0)
 def test_random_graphs(engine, seed, mesh, inputs, pieces, seconds, monkeypatch):
     with precise():
         graph = random_graph(seed, tree=False, moves=True)

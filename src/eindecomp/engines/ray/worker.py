@@ -229,7 +229,7 @@ class _Running:
         given = self.given[number]
         if not isinstance(given, MappedArray):
             return _unpacked(given, self.program.buffers[number].types)
-        return (given.open()[tuple(slice(low, high) for low, high in box) if box else ...],)
+        return (block_of(given.open(), box),)
 
     # What it passes on
 

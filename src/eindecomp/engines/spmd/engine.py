@@ -352,10 +352,7 @@ class SpmdProgram:
 
 
 def _in_one_piece(array: Array, box: Box) -> Array:
-    """A block of the caller's memory, where it lies if that is in one piece.
-
-    Kernels round alike on all engines only where arrays lie alike.
-    """
+    """A block of the caller's memory as `block_of` copies it, in place if it lies like that."""
     return np.asarray(array[tuple(slice(low, high) for low, high in box)], order="C")
 
 

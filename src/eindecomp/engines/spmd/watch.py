@@ -210,7 +210,8 @@ class Watch:
         """Say where this rank was when it was told to end, and end."""
         state = self.state()
         doing = "waited" if state.waits else "was"
-        self._say(f"was told to end while it {doing} {self._at(state)}")
+        gone = "".join(f"; rank {rank} is gone" for rank in self._transport.lost())
+        self._say(f"was told to end while it {doing} {self._at(state)}{gone}")
         os._exit(128 + signal.SIGTERM)
 
     def _in_words(self, state: RankState) -> str:
