@@ -191,34 +191,33 @@ def repartition(
 def moving_step(plan: Any, transport: Any, name: str) -> Any:
     """The communication of a plan's only step that has any, made ready."""
     from eindecomp.engines.spare import Spare
-    from eindecomp.engines.spmd.engine import SpmdEngine
+    from eindecomp.engines.spmd.bound_row import bind_row
     from eindecomp.engines.spmd.rank_memory import RankMemory
+    from eindecomp.kernels.library import library_of
+    from eindecomp.tra.program.make import program_of
     from eindecomp.tra.program.steps import Move, ReduceScatter
 
-    program = SpmdEngine(overlap=False).prepare(plan)
+    program = program_of(plan)
+    steps = program.steps
     kind = ReduceScatter if name == "reduce-scatter" else Move
-    steps = program.program.steps
     [number] = [
-        k for k, each in enumerate(steps)
-        if isinstance(each, kind) and program.program.moved_by(each)
-    ]  # fmt: skip
+        k for k, each in enumerate(steps) if isinstance(each, kind) and program.moved_by(each)
+    ]
+    row = program.on(transport.rank)
+    bound = bind_row(program, row, transport, library_of("numpy"), lambda *_: None)[number]
+    assert bound.end is not None
     rng = np.random.default_rng(transport.rank)
-    memory = RankMemory(
-        {}, {}, [None] * len(program.program.buffers), Spare(), received=[0] * len(steps)
-    )
-    source = program.program.buffers[steps[number].source]
-    into = program.program.buffers[steps[number].into]
-    box = source.box(plan.mesh, transport.rank)
-    shape = tuple(high - low for low, high in box)
+    memory = RankMemory({}, {}, [None] * len(program.buffers), Spare(), received=[0] * len(steps))
+    source, into = (program.buffers[k] for k in (steps[number].source, steps[number].into))
+    shape = tuple(high - low for low, high in source.box(plan.mesh, transport.rank))
     memory.held[source.number] = (rng.standard_normal(shape, np.float32),)
-    calls = [do for at, do, _ in program._calls if at == number]
 
     def step(memory: Any) -> None:
-        for do in calls:
-            do(memory)
+        bound.begin(memory)
+        bound.end(memory)
         memory.spare.give(memory.array(into.number))
 
-    moved = program.program.moved_by(steps[number]) // transport.size
+    moved = program.moved_by(steps[number]) // transport.size
     return step, memory, raw_call(transport, name, moved)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
+from eindecomp.models.ffnn import ffnn
+from eindecomp.models.optimizers import carried
+from eindecomp.planner.space.strategy import applicable
 from eindecomp.tra.program.make import program_of, used_by
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Move, ReduceScatter
@@ -27,7 +31,21 @@ STRATEGY = {"labels": {"A": ["i"], "B": ["i"], "C": ["l"]}}
     inputs=st.sampled_from(["free", "sharded"]),
 )
 def test_every_step_is_carried_out_once_and_in_time(seed, devices, inputs):
-    program = program_of(ed.plan(random_graph(seed, tree=False), devices, inputs=inputs))
+    check_order(ed.plan(random_graph(seed, tree=False), devices, inputs=inputs))
+
+
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_training_reads_nothing_that_is_still_under_way(devices):
+    """Results of reductions that end late are gathered again early in such graphs."""
+    graph = ffnn(128, 8192, 512, 3648, optimizer="sgd")
+    check_order(ed.plan(graph, devices, tie=carried(graph)))
+    for name in applicable(graph, devices):
+        check_order(ed.plan(graph, devices, strategy=name))
+
+
+def check_order(plan):
+    """What is read is there, what is sent is not freed, and every step is carried out once."""
+    program = program_of(plan)
     there, under_way, freed, done = set(), {}, set(), []
     for action in overlapped(program):
         step = program.steps[action.step]

@@ -64,17 +64,22 @@ def overlapped(program: Program) -> tuple[Action, ...]:
     ends: dict[int, list[int]] = {}
     moved: dict[int, int] = {}
     """Where frees that wait for an end go instead."""
+    ended: dict[int, int] = {}
+    """Where communication that is ended late ends."""
     for number, step in enumerate(steps):
         if not _communicates(step):
             continue
         source, into = _buffers(step)
-        first = held.earliest(into, _ready(steps, source, number), number)
+        ready = _ready(steps, source, number)
+        ready = max(ready, ended.get(ready - 1, 0))
+        first = held.earliest(into, ready, number)
         last, free = held.latest(source, number, _needed(steps, into, number))
         if any(_works(steps[k]) for k in (*range(first, number), *range(number + 1, last))):
             begins.setdefault(first, []).append(number)
             ends.setdefault(last, []).append(number)
+            ended[number] = last
             if free is not None and free < last:
-                moved[free] = last
+                moved[free] = max(last, moved.get(free, 0))
     return tuple(_actions(steps, begins, ends, moved))
 
 
