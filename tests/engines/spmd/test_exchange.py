@@ -18,10 +18,10 @@ HELD = ((10, 14), (0, 6))
 def test_rows_lie_in_one_piece_and_columns_do_not():
     rows = blocks_of([((10, 12), (0, 6)), None, ((12, 14), (0, 6))], HELD)
     assert rows.counts == (12, 0, 12)
-    assert rows.spans(ARRAY) == [(0, 12), (0, 0), (12, 12)]
+    assert rows.spans(ARRAY) == ((0, 12), (0, 0), (12, 12))
     columns = blocks_of([((10, 14), (0, 3)), ((10, 14), (3, 6))], HELD)
     assert columns.spans(ARRAY) is None
-    assert columns.apart() == [(0, 12), (12, 12)]
+    assert columns.apart == ((0, 12), (12, 12))
     assert rows.spans(ARRAY[:, ::-1]) is None
 
 
@@ -54,3 +54,17 @@ def test_pieces_are_the_elements_of_a_block_in_order(data, shape):
     assert parts == array[tuple(where)].tobytes()
     assert all(one + found.length != other for one, other in pairwise(found.starts))
     assert found.cut(8).length == 8
+
+
+@given(st.data(), st.lists(st.integers(1, 4), min_size=0, max_size=4))
+def test_blocks_lie_in_one_piece_where_their_arrays_say_so(data, shape):
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    box = []
+    for size in shape:
+        low = data.draw(st.integers(0, size - 1))
+        box.append((low, data.draw(st.integers(low + 1, size))))
+    blocks = blocks_of([tuple(box)], tuple((0, size) for size in shape))
+    block = array[blocks.where[0]]
+    assert (blocks.spans(array) is not None) == block.flags.c_contiguous
+    for start, count in blocks.spans(array) or ():
+        np.testing.assert_array_equal(array.reshape(-1)[start : start + count], block.reshape(-1))

@@ -7,6 +7,7 @@ that ends it. Groups of ranks are asked for in the order of the program, which i
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,17 @@ from eindecomp.engines.spmd.direct import (
     is_worth_it,
     neighbours_of,
 )
-from eindecomp.engines.spmd.exchange import BlockExchange, BlockGather, blocks_of, exchange_of
+from eindecomp.engines.spmd.exchange import (
+    BlockExchange,
+    BlockGather,
+    blocks_of,
+    exchange_of,
+    gather_of,
+)
+from eindecomp.engines.spmd.rank_memory import Room
+from eindecomp.engines.spmd.tile_call import TileCall
 from eindecomp.graph.ops import Fill
+from eindecomp.lang.scalar import used_scalars
 from eindecomp.tra.boxes import meet, shape_of, shares, volume, within
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.memory import is_view
@@ -50,6 +60,10 @@ if TYPE_CHECKING:
     Communication = BlockExchange | BlockGather | DirectExchange
 
 
+_SMALL, _LITTLE = 1 << 16, 1 << 24
+"""Bytes of a buffer that is kept from run to run, and of all that are."""
+
+
 @dataclass(frozen=True, slots=True)
 class BoundStep:
     """What a rank does in a step: `begin`, and for communication what ends it."""
@@ -76,6 +90,8 @@ class _Binder:
     load: Loader
     neighbours: Mapping[int, int]
     """The processes of the ranks whose memory can be read."""
+    left: int = _LITTLE
+    """Bytes that may be kept from run to run still."""
     views: set[int] = field(default_factory=set[int])
     """The buffers of which the rank has a view of another."""
 
@@ -104,38 +120,44 @@ class _Binder:
     def _box(self, buffer: int) -> Box:
         return self.program.buffers[buffer].box(self.program.mesh, self.rank)
 
-    def _shapes(self, buffer: int) -> list[tuple[tuple[int, ...], Any]]:
-        shape = shape_of(self._box(buffer))
-        return [(shape, dtype) for dtype in self.program.buffers[buffer].types]
+    def _room(self, number: int) -> Room:
+        """What arrays a buffer has; small ones are kept from run to run, unless they are given."""
+        shape = shape_of(self._box(number))
+        shapes = tuple((shape, dtype) for dtype in self.program.buffers[number].types)
+        room = Room(shapes, sum(prod(shape) * dtype.itemsize for _, dtype in shapes))
+        is_ours = number not in self.program.outputs.values()
+        if is_ours and room.nbytes <= min(_SMALL, self.left):
+            self.left -= room.nbytes
+            room.kept = tuple(np.empty(shape, dtype) for shape, dtype in shapes)
+        return room
 
     def _generate(self, step: Generate, own: DeviceStep) -> Do:
         graph, library = self.program.graph, self.library
         op = graph[self.program.buffers[step.into].tensor].op
         assert isinstance(op, Fill)  # noqa: S101
-        into, shapes, box = step.into, self._shapes(step.into), own.box
+        into, room, box = step.into, self._room(step.into), own.box
+        if room.kept is not None and not used_scalars(op.value):
+            library.fill(op, room.kept[0], box, {}, {})
+            return lambda memory: _hold(memory, into, room)
 
         def generate(memory: RankMemory) -> None:
-            [out] = memory.make(into, shapes)
+            [out] = memory.make(into, room)
             library.fill(op, out, box, memory.scalars, graph.scalars)
 
         return generate
 
     def _compute(self, step: Compute, own: DeviceStep) -> Do:
         graph = self.program.graph
-        kernel = self.library.kernel(graph, graph[step.vertex])
+        call = TileCall(self.library.kernel(graph, graph[step.vertex]), step.is_partial)
         reads = [
             None if read is None or box is None else self._read(read.buffer, box)
             for read, box in zip(step.reads, own.reads, strict=True)
         ]
-        into, shapes, is_partial = step.into, self._shapes(step.into), step.is_partial
+        into, room = step.into, self._room(step.into)
 
         def compute(memory: RankMemory) -> None:
             operands = [None if read is None else read(memory) for read in reads]
-            out = memory.make(into, shapes)
-            if is_partial:
-                kernel.partial(operands, out, memory.values)
-            else:
-                kernel.whole(operands, out[0], memory.values)
+            call(operands, memory.make(into, room), memory.values)
 
         return compute
 
@@ -174,10 +196,10 @@ class _Binder:
                 self._start(memory, number, exchange, source, into)
 
             return BoundStep(begin, self._ending(number, 0) if moved.sends else None)
-        exchange, shapes = self._exchange(number, step, own, group), self._shapes(into)
+        exchange, room = self._exchange(number, step, own, group), self._room(into)
 
         def make_and_begin(memory: RankMemory) -> None:
-            memory.make(into, shapes)
+            memory.make(into, room)
             self._start(memory, number, exchange, source, into)
 
         coming = moved.elements_in * self.program.buffers[into].item
@@ -229,7 +251,7 @@ class _Binder:
         mine = tuple(slice(0, 0) for _ in held) if shared is None else within(shared, held)
         source, mesh = self.program.buffers[step.source], self.program.mesh
         boxes = [meet(source.box(mesh, rank), wanted) for rank in group.ranks]
-        return BlockGather(group, mine, blocks_of(boxes, wanted))
+        return gather_of(group, mine, blocks_of(boxes, wanted))
 
     def _direct(self, step: Move, own: DeviceStep, group: Group) -> DirectExchange | None:
         """An all-to-all by reading out of the memory of ranks on this machine, if that is faster.
@@ -253,7 +275,7 @@ class _Binder:
     def _all_gather(self, number: int, step: AllGather) -> BoundStep:
         buffer, box = step.buffer, self._box(step.buffer)
         group = self._group(step.axes)
-        gather = BlockGather(group, None, blocks_of(shares(box, len(group.ranks)), box))
+        gather = gather_of(group, None, blocks_of(shares(box, len(group.ranks)), box))
         counts = dict(zip(group.ranks, gather.into.counts, strict=True))
         coming = sum(counts.values()) - counts[self.rank]
 
@@ -265,14 +287,14 @@ class _Binder:
     def _reduce(self, number: int, step: ReduceScatter, own: DeviceStep) -> BoundStep:
         """Members exchange blocks of their partial results; each combines those of its own."""
         partial, home = step.source, step.into
-        types, shapes = self.program.buffers[partial].types, self._shapes(home)
+        types, room = self.program.buffers[partial].types, self._room(home)
         parts = self._parts(number, step, own)
         combine = self._combine(step, own, parts)
         coming = own.exchange.elements_in * self.program.buffers[partial].item
         finish = self._ending(number, coming)
 
         def begin(memory: RankMemory) -> None:
-            memory.make(home, shapes)
+            memory.make(home, room)
             stacks = [np.empty(parts.stack, of) for of in types]
             memory.grow(sum(stack.nbytes for stack in stacks))
             memory.parts[number] = stacks
@@ -335,6 +357,11 @@ class _Parts:
     others: tuple[int, ...]
     stack: tuple[int, ...]
     """The shape of the array that they come to."""
+
+
+def _hold(memory: RankMemory, buffer: int, room: Room) -> None:
+    """Hold what was filled once and for all."""
+    memory.make(buffer, room)
 
 
 def _nothing(memory: RankMemory, stacks: Sequence[Array]) -> None:

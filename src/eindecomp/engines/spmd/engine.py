@@ -142,6 +142,8 @@ class SpmdProgram:
             bound = bind_row(program, self.row, transport, self._library, self._load)
         calls = _calls(overlapped(program) if overlap else None, bound)
         self._segments = in_segments(calls, self._cuts)
+        self._receiving = _receiving(program)
+        self._tasks = program.devices * sum(isinstance(step, _WORKING) for step in program.steps)
 
     # Inputs
 
@@ -158,7 +160,7 @@ class SpmdProgram:
         box = wanted.box(self.program.mesh, self.rank)
         if not isinstance(given, Tensor):
             return block_of(given, box)
-        if given.mesh != self.program.mesh:
+        if given.mesh is not self.program.mesh and given.mesh != self.program.mesh:
             return block_of(given.numpy(), box)
         held: RankBlocks = given.held()
         return held[wanted] if wanted in held else self._rearranged(held, wanted, given.dtype)
@@ -326,13 +328,11 @@ class SpmdProgram:
 
     def _stats(self, memory: RankMemory, seconds: float, placed: int) -> Stats:
         """What all ranks took together; each of them takes part."""
-        program = self.program
+        program, received = self.program, memory.received
         names = [*program.bytes_by_vertex]
-        places = {name: k for k, name in enumerate(names)}
         counts = np.zeros(len(names), np.int64)
-        for step, count in zip(program.steps, memory.received, strict=True):
-            if count:
-                counts[places[step.vertex]] += count  # pyright: ignore[reportAttributeAccessIssue]
+        for step, place in self._receiving:
+            counts[place] += received[step]
         total = self.transport.total(counts).tolist()
         most = self.transport.most(np.array([memory.peak, round(1e9 * seconds)])).tolist()
         return Stats(
@@ -341,7 +341,7 @@ class SpmdProgram:
             sum(total),
             dict(zip(names, total, strict=True)),
             most[0],
-            program.devices * sum(isinstance(step, _WORKING) for step in program.steps),
+            self._tasks,
             program.devices,
             placed,
         )
@@ -349,6 +349,16 @@ class SpmdProgram:
     def close(self) -> None:
         """Let go of the arrays that are kept for the next run."""
         self._spare = Spare()
+
+
+def _receiving(program: Program) -> list[tuple[int, int]]:
+    """The steps that may bring bytes, and which vertex they are counted for."""
+    places = {name: k for k, name in enumerate(program.bytes_by_vertex)}
+    return [
+        (number, places[step.vertex])
+        for number, step in enumerate(program.steps)
+        if isinstance(step, Move | ReduceScatter | AllGather) and step.vertex in places
+    ]
 
 
 def _in_one_piece(array: Array, box: Box) -> Array:

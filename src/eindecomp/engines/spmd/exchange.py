@@ -7,10 +7,12 @@ through memory of their own. What a rank has of its own stays on it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.spmd.direct import pieces_of
 from eindecomp.tra.boxes import shape_of, volume, within
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     Where = tuple[slice, ...]
     Copy = Callable[[Array, Array], None]
 
+_TWO_WORDS = 16
+"""Bytes of elements that take two words each."""
 _WORDS = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64, 16: np.int64}
 """Elements travel as bits, since no transport knows all types."""
 
@@ -36,34 +40,18 @@ class Blocks:
     shapes: tuple[tuple[int, ...], ...]
     counts: tuple[int, ...]
     """Elements of each; nothing moves where there are none."""
+    apart: tuple[Span, ...]
+    """Where they are in memory of their own, one after another."""
+    in_place: tuple[Span, ...] | None
+    """Where they are in an array in one piece; None if some do not lie in one piece there."""
 
-    def spans(self, array: Array) -> list[Span] | None:
+    def spans(self, array: Array) -> tuple[Span, ...] | None:
         """Where in the flat array they are; None if some do not lie in one piece."""
-        if not array.flags.c_contiguous:
-            return None
-        found: list[Span] = []
-        for where, count in zip(self.where, self.counts, strict=True):
-            if not count:
-                found.append((0, 0))
-                continue
-            block = array[where]
-            if not block.flags.c_contiguous:
-                return None
-            found.append(((_address(block) - _address(array)) // array.itemsize, count))
-        return found
-
-    def apart(self) -> list[Span]:
-        """Where they are in memory of their own, one after another."""
-        found: list[Span] = []
-        start = 0
-        for count in self.counts:
-            found.append((start, count))
-            start += count
-        return found
+        return self.in_place if array.flags.c_contiguous else None
 
     def copy(self, array: Array, flat: Array, copy: Copy, *, into_flat: bool) -> None:
         """Copy the blocks of an array to memory of their own, or back."""
-        for where, shape, (start, count) in zip(self.where, self.shapes, self.apart(), strict=True):
+        for where, shape, (start, count) in zip(self.where, self.shapes, self.apart, strict=True):
             if count:
                 own, other = array[where], flat[start : start + count].reshape(shape)
                 copy(*((other, own) if into_flat else (own, other)))
@@ -72,11 +60,28 @@ class Blocks:
 def blocks_of(boxes: Sequence[Box | None], held: Box) -> Blocks:
     """The places of boxes in an array that holds `held`."""
     known = [None if box is None or not volume(box) else box for box in boxes]
+    where = tuple(() if box is None else within(box, held) for box in known)
+    counts = tuple(0 if box is None else volume(box) for box in known)
+    ends = list(accumulate(counts, initial=0))
     return Blocks(
-        tuple(() if box is None else within(box, held) for box in known),
+        where,
         tuple(() if box is None else shape_of(box) for box in known),
-        tuple(0 if box is None else volume(box) for box in known),
+        counts,
+        tuple(zip(ends, counts, strict=False)),
+        _in_place(shape_of(held), where, counts),
     )
+
+
+def _in_place(
+    shape: tuple[int, ...], where: Sequence[Where], counts: Sequence[int]
+) -> tuple[Span, ...] | None:
+    found: list[Span] = []
+    for each, count in zip(where, counts, strict=True):
+        pieces = pieces_of(shape, each, 1) if count and shape else None
+        if pieces is not None and len(pieces.starts) > 1:
+            return None
+        found.append((0 if pieces is None else int(pieces.starts[0]), count))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +100,14 @@ class BlockExchange:
         """Begin with it."""
         out_spans, going = self.out.spans(source), source
         if out_spans is None:
-            out_spans, going = self.out.apart(), np.empty(sum(self.out.counts), source.dtype)
+            out_spans, going = self.out.apart, np.empty(sum(self.out.counts), source.dtype)
             self.out.copy(source, going, copy, into_flat=True)
         into_spans, coming = self.into.spans(target), target
         if into_spans is None:
-            into_spans, coming = self.into.apart(), np.empty(sum(self.into.counts), target.dtype)
-        scale = 2 if source.itemsize == 16 else 1  # words for each element
-        pending = self._begin(
-            transport,
-            words(going),
-            [(scale * at, scale * n) for at, n in out_spans],
-            words(coming),
-            [(scale * at, scale * n) for at, n in into_spans],
-        )
+            into_spans, coming = self.into.apart, np.empty(sum(self.into.counts), target.dtype)
+        if source.itemsize == _TWO_WORDS:
+            out_spans, into_spans = _doubled(out_spans), _doubled(into_spans)
+        pending = self._begin(transport, words(going), out_spans, words(coming), into_spans)
         for here, there in self.kept:
             copy(target[there], source[here])
         return Started(pending, None if coming is target else (self.into, target, coming, copy))
@@ -116,9 +116,9 @@ class BlockExchange:
         self,
         transport: Transport,
         out: Array,
-        out_spans: list[Span],
+        out_spans: Sequence[Span],
         into: Array,
-        into_spans: list[Span],
+        into_spans: Sequence[Span],
     ) -> Pending | None:
         if self.group is not None:
             return self.group.all_to_all(out, out_spans, into, into_spans)
@@ -153,24 +153,31 @@ class BlockGather:
     """The block of the rank's source that all get; None where it is in the target already."""
     into: Blocks
     """What comes from each member, this rank among them."""
+    together: slice | None
+    """Where in the flat target that is, if all of it lies in one piece."""
 
     def start(self, transport: Transport, source: Array, target: Array, copy: Copy) -> Started:
         """Begin with it."""
         del transport
         own = None if self.own is None else words(np.ascontiguousarray(source[self.own]))
-        spans, coming = self.into.spans(target), target.reshape(-1)
-        if spans is not None and _is_one_piece(spans):
-            start = next((at for at, count in spans if count), 0)
-            coming = coming[start : start + sum(self.into.counts)]
-            finish = None
+        finish = None
+        if self.together is not None and target.flags.c_contiguous:
+            coming = target.reshape(-1)[self.together]
         else:
             coming = np.empty(sum(self.into.counts), target.dtype)
             finish = (self.into, target, coming, copy)
             if own is None:
                 self.into.copy(target, coming, copy, into_flat=True)
-        scale = 2 if target.itemsize == 16 else 1
-        counts = [count * scale for count in self.into.counts]
+        counts = self.into.counts
+        if target.itemsize == _TWO_WORDS:
+            counts = [2 * count for count in counts]
         return Started(self.group.all_gather(own, words(coming), counts), finish)
+
+
+def gather_of(group: Group, own: Where | None, into: Blocks) -> BlockGather:
+    """An all-gather of blocks that come to `into`."""
+    together = None if into.in_place is None else _together(into.in_place)
+    return BlockGather(group, own, into, together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,16 +206,13 @@ def _parts(peers: Sequence[int], flat: Array, spans: Sequence[Span]) -> list[tup
     return [(peer, flat[at : at + n]) for peer, (at, n) in zip(peers, spans, strict=True) if n]
 
 
-def _is_one_piece(spans: Sequence[Span]) -> bool:
-    """Whether spans follow each other without a gap."""
-    end = None
-    for at, count in spans:
-        if count and end is not None and at != end:
-            return False
-        if count:
-            end = at + count
-    return True
+def _together(spans: Sequence[Span]) -> slice | None:
+    """Where spans are that follow each other without a gap."""
+    filled = [span for span in spans if span[1]]
+    if any(at + count != then for (at, count), (then, _) in pairwise(filled)):
+        return None
+    return slice(filled[0][0], sum(filled[-1])) if filled else slice(0, 0)
 
 
-def _address(array: Array) -> int:
-    return array.__array_interface__["data"][0]
+def _doubled(spans: Sequence[Span]) -> list[Span]:
+    return [(2 * at, 2 * count) for at, count in spans]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eindecomp.engines.spare import Spare
+from eindecomp.engines.spare import LARGE, Spare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +24,16 @@ class Finishing(Protocol):
     def finish(self) -> None:
         """Wait for it, and put what came in place."""
         ...
+
+
+@dataclass(slots=True)
+class Room:
+    """What arrays a buffer has."""
+
+    shapes: tuple[tuple[tuple[int, ...], DType], ...]
+    nbytes: int
+    kept: Arrays | None = None
+    """The same ones in every run, if they are small."""
 
 
 @dataclass(slots=True)
@@ -49,11 +59,13 @@ class RankMemory:
     bytes_held: int = 0
     peak: int = 0
 
-    def make(self, buffer: int, shapes: Sequence[tuple[tuple[int, ...], DType]]) -> Arrays:
-        """New arrays for a buffer, with anything in them."""
-        made = tuple(self.spare.make(shape, dtype) for shape, dtype in shapes)
+    def make(self, buffer: int, room: Room) -> Arrays:
+        """Arrays for a buffer, with anything in them."""
+        made = room.kept
+        if made is None:
+            made = tuple([self.spare.make(shape, dtype) for shape, dtype in room.shapes])
         self.held[buffer] = made
-        self.grow(sum(array.nbytes for array in made))
+        self.grow(room.nbytes)
         return made
 
     def grow(self, count: int) -> None:
@@ -66,7 +78,7 @@ class RankMemory:
         arrays = self.held[buffer]
         self.held[buffer] = None
         self.bytes_held -= owned
-        if owned and arrays is not None:
+        if owned >= LARGE and arrays is not None:
             for array in arrays:
                 self.spare.give(array)
 

@@ -10,7 +10,7 @@ import numpy as np
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.contractions.fused import FusedContraction
 from eindecomp.kernels.cpu.loops.emit import UNSIGNED, WIDE
-from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, launch_together
+from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, LoopsCall, launch_together
 from eindecomp.kernels.cpu.loops.point_program import (
     combine_program,
     finish_of,
@@ -25,7 +25,7 @@ from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import from_values, used_args, values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from eindecomp.kernels.cpu.loops.launch import Launch
     from eindecomp.kernels.library import Tile
@@ -159,6 +159,15 @@ class EinSumKernel:
     ) -> None:
         """Compute the unfinished states of this tile into the given arrays."""
         self._run(self._partial, operands, state, self.state, scalars)
+
+    def ready(
+        self, operands: Sequence[Array | None], outputs: Sequence[Array], *, partial: bool = False
+    ) -> Callable[[], None] | None:
+        """What computes this very tile, or its state, into these very arrays once more."""
+        loops, types = (self._partial, self.state) if partial else (self._whole, (self.out,))
+        call = self._prepared(loops, operands, outputs, types)
+        read = cast("Sequence[Array]", operands[: self._read])
+        return call.ready(read, outputs) if isinstance(call, LoopsCall) else None
 
     def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:
         """Combine two tiles' states, element by element, into the first."""

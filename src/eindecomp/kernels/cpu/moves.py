@@ -71,6 +71,12 @@ class MoveKernel:
             raise InputError(f"{self.op} cannot be added to what an array holds")
         HELPERS.run([partial(self.whole, operands, out, scalars) for operands, out in tiles])
 
+    def ready(
+        self, operands: Sequence[Any], outputs: Sequence[Array], *, partial: bool = False
+    ) -> None:
+        """Nothing is known from one time to the next."""
+        del operands, outputs, partial
+
     def partial(
         self, operands: Sequence[Any], state: Sequence[Array], scalars: Sequence[object] = ()
     ) -> None:
