@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.engine import Listener
-    from eindecomp.engines.spmd.bound_row import BoundStep, Do
+    from eindecomp.engines.spmd.row_places import BoundStep, Do
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.overlap import Action
@@ -80,7 +80,9 @@ class SpmdEngine:
     Who waits for a rank that does nothing for `timeout` seconds ends the job. `outputs` are files
     to which ranks write results, each its own block: {"Z": "z.zarr"}, or "Z=z.npy". With a folder
     `checkpoint`, ranks write what they hold as soon as a tensor of `checkpoint_at` is computed, and
-    a rerun of the same plan on the same inputs begins there: ["H3", "H7"], or "H3,H7".
+    a rerun of the same plan on the same inputs begins there: ["H3", "H7"], or "H3,H7". Unless
+    `deterministic`, sums of partial results may be rounded otherwise from run to run, where that is
+    faster.
     """
 
     name = NAME
@@ -93,10 +95,11 @@ class SpmdEngine:
         outputs: Mapping[str, str | Path] | str | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_at: Sequence[str] | str = (),
+        deterministic: bool = True,
     ) -> None:
-        if not isinstance(overlap, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"overlap must be true or false, not {overlap!r}")
-        self.overlap, self.timeout = overlap, _seconds(timeout)
+        self.overlap = _yes_or_no("overlap", overlap)
+        self.deterministic = _yes_or_no("deterministic", deterministic)
+        self.timeout = _seconds(timeout)
         if (checkpoint is None) != (not checkpoint_at):
             raise InputError("checkpoint is a folder, and checkpoint_at says when to write to it")
         self.checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
@@ -133,13 +136,15 @@ class SpmdProgram:
         written = [(name, str(path)) for name, path in self._outputs.items()]
         written += [(str(cut), str(engine.checkpoint)) for cut in self._cuts]
         with self._watch.waiting("the comparison of all ranks' plans"):
-            check_same_plan(program, transport, f"overlap {overlap}, files {written}")
+            asked = f"overlap {overlap}, deterministic {engine.deterministic}, files {written}"
+            check_same_plan(program, transport, asked)
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._library = library_of("numpy")
         self._spare = Spare()
         with self._watch.waiting("the making of groups"):
-            bound = bind_row(program, self.row, transport, self._library, self._load)
+            ways = program, self.row, transport, self._library, self._load
+            bound = bind_row(*ways, deterministic=engine.deterministic)
         calls = _calls(overlapped(program) if overlap else None, bound)
         self._segments = in_segments(calls, self._cuts)
         self._receiving = _receiving(program)
@@ -378,6 +383,12 @@ def _calls(
         if not isinstance(action, Begin) and step.end is not None:
             found.append((action.step, step.end, True))
     return found
+
+
+def _yes_or_no(name: str, given: object) -> bool:
+    if isinstance(given, bool):
+        return given
+    raise InputError(f"{name} must be true or false, not {given!r}")
 
 
 def _seconds(given: object) -> float:

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.spmd.transport import Part, Span
+    from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]
 
 _UNITS = {1: MPI.BYTE, 2: MPI.INT16_T, 4: MPI.INT32_T, 8: MPI.INT64_T}
 """What is counted: MPI's counts are of 32 bits, which reaches further in words than in bytes."""
+_NUMBERS = {np.dtype("float32"): MPI.FLOAT, np.dtype("float64"): MPI.DOUBLE}
+"""What it can add."""
 _WATCH = 1
 """The tag of what watching threads tell each other."""
 
@@ -58,6 +61,11 @@ class MpiTransport:
         coming = [self._world.Irecv(_all_of(array), peer, tag) for peer, array in receives]
         going = [self._world.Isend(_all_of(array), peer, tag) for peer, array in sends]
         return Requests([*coming, *going])
+
+    def sums(self, dtype: DType, *, equal: bool) -> bool:
+        """Whether groups add numbers of a type by themselves."""
+        del equal
+        return dtype in _NUMBERS
 
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
@@ -147,6 +155,13 @@ class MpiGroup:
                 )
             ]
         )
+
+    def reduce_scatter(self, out: Array, into: Array, counts: Sequence[int]) -> Requests:
+        """The sum of all members' arrays: of each member its own part."""
+        unit = _NUMBERS[out.dtype]
+        given = [out, out.size, unit]
+        request = self._comm.Ireduce_scatter(given, [into, into.size, unit], list(counts), MPI.SUM)
+        return Requests([request])
 
 
 class Requests:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.spmd.transport import Part, Span
+    from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]
 
@@ -71,6 +72,10 @@ class TorchTransport:
             dist.isend(_bytes(array), peer, group, tag) for peer, array in sends if array.size
         ]
         return Works(works)
+
+    def sums(self, dtype: DType, *, equal: bool) -> bool:
+        """Whether groups add numbers of a type by themselves: only in parts of one size."""
+        return equal and dtype in (np.dtype("float32"), np.dtype("float64"))
 
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
@@ -178,6 +183,12 @@ class TorchGroup:
             [(self.ranks[k], _part(into, into_spans[k])) for k in others if into_spans[k][1]],
             self._tag,
         )
+
+    def reduce_scatter(self, out: Array, into: Array, counts: Sequence[int]) -> Works:
+        """The sum of all members' arrays: of each member its own part."""
+        del counts
+        arrays = torch.from_numpy(into), torch.from_numpy(out)
+        return Works([dist.reduce_scatter_single(*arrays, dist.ReduceOp.SUM, self._group, True)])
 
 
 class Works:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from eindecomp.lang.dtypes import DType
+
     Array = np.ndarray[Any, Any]
     Part = tuple[int, Array]
     """Another rank, and a flat array that goes to it or comes from it."""
@@ -58,6 +60,13 @@ class Group(Protocol):
         """To each member the span of `out` that is its own, from each into that of `into`."""
         ...
 
+    def reduce_scatter(self, out: Array, into: Array, counts: Sequence[int]) -> Pending:
+        """The sum of all members' arrays, added in any order: of each member its own part.
+
+        Only where the transport `sums`.
+        """
+        ...
+
 
 Span = tuple[int, int]
 """Where in a flat array elements begin, and how many they are."""
@@ -87,6 +96,10 @@ class Transport(Protocol):
 
     def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Pending:
         """Flat arrays from rank to rank."""
+        ...
+
+    def sums(self, dtype: DType, *, equal: bool) -> bool:
+        """Whether groups add numbers of a type by themselves; `equal`: in parts of one size."""
         ...
 
     def gather_bytes(self, own: bytes) -> list[bytes]:

@@ -10,8 +10,9 @@ from random_graphs import random_graph
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
-from eindecomp.engines.spmd import direct
+from eindecomp.engines.spmd import direct, reductions
 from eindecomp.engines.spmd.transport import connect
+from eindecomp.models.ffnn import ffnn
 
 ASKED = ({}, {"inputs": "sharded"}, {"strategy": "sqrt"}, {"rewrite": False})
 
@@ -34,10 +35,33 @@ def check(graph: ed.Graph, seed: int = 0, **options: object) -> None:
             assert left.tobytes() == right.tobytes() or np.array_equal(left, right, equal_nan=True)
 
 
+def check_any_order() -> None:
+    """Sums that the transport may make are right, and move as much."""
+    ranks = connect().size
+    faster, reductions.faster = reductions.faster, lambda *_: True  # wherever it can
+    for size, dtype in ((7, "float32"), (4 * ranks, "float64"), (1, "float32"), (5, "int32")):
+        text = (
+            f"input X[i: {size}, j: 6] {dtype}, Y[j, h: {ranks}] {dtype}\n"
+            "Z[i] <- sum X[i,j] * Y[j,h]\nM[i] <- max X[i,j] * Y[j,h]\noutput Z, M"
+        )
+        graph = ed.parse(text)
+        arrays = arrays_for(graph, size)
+        plan = ed.plan(graph, ranks, strategy=["h"], rewrite=False)
+        expected = ed.run(plan, arrays, engine="apart")
+        found = ed.run(plan, arrays, engine="spmd", deterministic=False)
+        assert found.stats.bytes_moved == plan.cost
+        for name in expected:
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-5)
+    reductions.faster = faster
+    assert ed.run(plan, arrays, engine="spmd", deterministic=False)["M"].shape == (5,)
+
+
 def main() -> None:
     first, count = int(sys.argv[1]), int(sys.argv[2])
     for seed in range(first, first + count):
         check(random_graph(seed, tree=False), seed)
+    check_any_order()
+    check(ffnn(8, 96, 48, 60, optimizer="sgd"))
     if first == 0:
         for k, op in enumerate(OPS):
             check(parse(op, SIZES[[*SIZES][k % len(SIZES)]]), k)
