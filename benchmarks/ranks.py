@@ -1,35 +1,31 @@
 """Engine `spmd` on ranks of this machine, against what a person would write and against peers.
 
-`chain`: the paper's matrix chain by our ranks and by hand-written column panels, in one job, and by
-the threads of one process, in turns. `collectives`: what a repartition takes against the
-transport's own call for the same bytes. `overhead`: a step that has nothing to do. `classifier`:
-a training step against torch's DistributedDataParallel. `llama`: the 1B shape against threads.
-`trouble`: a rank is killed, stopped or delayed, again and again. Ratios are our time over theirs.
+`chain`: the paper's matrix chain by our ranks, by hand-written column panels and by ScaLAPACK in
+one job, and by the threads of one process, in turns. `collectives`: what a repartition takes
+against the transport's own call for the same bytes. `overhead`: a step that has nothing to do.
+`classifier`: a training step against torch's DistributedDataParallel. `llama`: the 1B shape against
+threads. `trouble`: a rank is killed, stopped or delayed, again and again. Ratios are our time over
+theirs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
-from pathlib import Path
 from statistics import median
-from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
+from on_ranks.chain import chain_alone, chain_inside
+from on_ranks.jobs import Record, launch, ranks_of, records, timed
+from on_ranks.trouble import trouble
 
 import eindecomp as ed
 from eindecomp.experiments.ffnn import QUICK, RATES, SHAPE
 from eindecomp.experiments.llama import one_billion
-from eindecomp.models.chain import chain as chain_graph
 from eindecomp.models.ffnn import ffnn as ffnn_graph
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
@@ -37,22 +33,11 @@ from eindecomp.models.llama import Llama
 from eindecomp.models.optimizers import carried
 from eindecomp.models.synthetic import Synthetic
 
-Array = np.ndarray[Any, Any]
-Record = dict[str, Any]
 WHAT = ("chain", "collectives", "overhead", "classifier", "llama", "trouble")
 _TURNS = 3
 
 
 # Starting jobs
-
-
-def launch(transport: str, ranks: int) -> list[str]:
-    """The command that starts Python on so many ranks."""
-    if transport == "mpi":
-        mpirun = shutil.which("mpirun") or sys.exit("there is no mpirun")
-        return [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable]
-    run = [sys.executable, "-m", "torch.distributed.run", "--master-addr", "127.0.0.1"]
-    return [*run, "--master-port", "29533", "--nproc-per-node", str(ranks)]
 
 
 def inside(transport: str, ranks: int, what: str, *args: object) -> list[Record]:
@@ -66,85 +51,7 @@ def alone(what: str, *args: object) -> list[Record]:
     return records([sys.executable, __file__, what, "--alone", *map(str, args)])
 
 
-def records(command: list[str]) -> list[Record]:
-    env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)  # noqa: S603
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-def best_of(times: list[float]) -> str:
-    return f"{1e3 * min(times):.2f} ms (±{median(times) / min(times):.2f})"
-
-
-def timed(ways: dict[str, Callable[[], object]], ready: Callable[[], object], turns: int) -> Record:
-    """Seconds of each way, in turns, after everybody is ready."""
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(turns + 1):
-        for name, way in ways.items():
-            ready()
-            start = perf_counter()
-            way()
-            ready()
-            if turn:
-                found[name].append(perf_counter() - start)
-    return found
-
-
 # What ranks do
-
-
-def ranks_of(transport: str) -> tuple[Any, Callable[[], object]]:
-    from eindecomp.engines.spmd.transport import connect
-
-    found = connect(transport)
-    return found, lambda: found.total(np.zeros(1, np.int64))
-
-
-CHAINS = {"uniform, 2000": (2000, False), "uniform, 4000": (4000, False),
-          "skewed, 2000": (2000, True), "skewed, 4000": (4000, True)}  # fmt: skip
-
-
-def numbers(graph: ed.Graph) -> dict[str, Array]:
-    rng = np.random.default_rng(0)
-    return {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
-
-
-def chain_inside(quick: bool) -> Iterator[Record]:
-    transport, ready = ranks_of("auto")
-    for case, (size, skewed) in islice(CHAINS.items(), 0, None, 2 if quick else 1):
-        graph = chain_graph(size, skewed)
-        given = numbers(graph)
-        plan = ed.plan_together(lambda graph=graph: ed.plan(graph, transport.size))
-        run = ed.compile(plan, engine="spmd")
-        held = run.place(given)
-        panels = panels_of(given, transport.rank, transport.size)
-        ways = {"ours": lambda run=run, held=held: run(held), "panels": panels}
-        yield {"case": case, **timed(ways, ready, 5)}
-
-
-def panels_of(x: dict[str, Array], rank: int, ranks: int) -> Callable[[], Array]:
-    """(A·B) + (C·(D·E)) for a rank's columns of B and E: nothing moves."""
-    a, b, c, d, e = x.values()
-    low, high = rank * b.shape[1] // ranks, (rank + 1) * b.shape[1] // ranks
-    b, e = (np.ascontiguousarray(each[:, low:high]) for each in (b, e))
-    from threadpoolctl import threadpool_limits
-
-    def compute() -> Array:
-        with threadpool_limits(1):
-            return a @ b + c @ (d @ e)
-
-    return compute
-
-
-def chain_alone(quick: bool) -> Iterator[Record]:
-    for case, (size, skewed) in islice(CHAINS.items(), 0, None, 2 if quick else 1):
-        graph = chain_graph(size, skewed)
-        run = ed.compile(ed.plan(graph, 2))
-        held = run.place(numbers(graph))
-        yield {"case": case, **timed({"threads": lambda run=run, held=held: run(held)}, int, 5)}
-
 
 PATTERNS = {
     # What a tensor lies along before and after.
@@ -307,7 +214,21 @@ def llama(engine: str, devices: int, ready: Callable[[], object], quick: bool) -
         yield {"case": "decode", **step}
 
 
+INSIDE = {
+    "chain": chain_inside,
+    "collectives": collectives_inside,
+    "overhead": overhead_inside,
+    "classifier": classifier_inside,
+    "llama": llama_inside,
+}
+ALONE = {"chain": chain_alone, "llama": llama_alone}
+
+
 # What is shown
+
+
+def best_of(times: list[float]) -> str:
+    return f"{1e3 * min(times):.2f} ms (±{median(times) / min(times):.2f})"
 
 
 def merged(parts: list[list[Record]]) -> dict[str, dict[str, list[float]]]:
@@ -321,13 +242,24 @@ def merged(parts: list[list[Record]]) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def show(found: dict[str, dict[str, list[float]]], first: str = "ours") -> None:
-    for case, times in found.items():
+def notes(parts: list[list[Record]]) -> dict[str, str]:
+    """What ranks say of a case beside its times; turns may say different things."""
+    found: dict[str, dict[str, None]] = {}
+    for record in (each for part in parts for each in part):
+        if "note" in record:
+            found.setdefault(record["case"], {})[record["note"]] = None
+    return {case: "; ".join(each) for case, each in found.items()}
+
+
+def show(parts: list[list[Record]], first: str = "ours") -> None:
+    said = notes(parts)
+    for case, times in merged(parts).items():
         own = min(times[first])
         others = {name: min(each) for name, each in times.items() if name != first}
         ratios = [f"{own / each:.2f} × {name}" for name, each in others.items()]
         shown = "  ".join(f"{name} {best_of(each)}" for name, each in times.items())
-        print(f"{case}: {', '.join(ratios)}   {shown}", flush=True)
+        note = f"   ({said[case]})" if case in said else ""
+        print(f"{case}: {', '.join(ratios)}   {shown}{note}", flush=True)
 
 
 def race(what: str, transport: str, ranks: int, quick: bool) -> None:
@@ -337,7 +269,7 @@ def race(what: str, transport: str, ranks: int, quick: bool) -> None:
         print(f"a step without work: {1e6 * min(record['ours']) / record['steps']:.1f} µs")
         return
     if what == "collectives":
-        show(merged([inside(transport, ranks, what, *flags)]))
+        show([inside(transport, ranks, what, *flags)])
         return
     turns: list[list[Record]] = []
     for _ in range(_TURNS):
@@ -346,35 +278,7 @@ def race(what: str, transport: str, ranks: int, quick: bool) -> None:
             turns.append([{"case": "classifier", "torch DDP": ddp(quick)}])
         else:
             turns.append(alone(what, *flags))
-    show(merged(turns), "spmd" if what == "llama" else "ours")
-
-
-def trouble(transport: str, count: int) -> None:
-    """A rank gets into trouble at a random moment: how long until the job has ended."""
-    rng = np.random.default_rng(0)
-    script = Path(__file__).parents[1] / "tests" / "engines" / "spmd" / "ranks" / "trouble.py"
-    env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    for how in ("kill", "stop", "delay"):
-        took: list[float] = []
-        right = 0
-        for _ in range(count):
-            begin = int(rng.integers(1, 4000))
-            command = [*launch(transport, 2), str(script), how, "20", str(begin)]
-            with tempfile.TemporaryFile("w+") as heard:
-                start = monotonic()
-                process = subprocess.Popen(  # noqa: S603
-                    command, stdout=heard, stderr=heard, env=env, start_new_session=True
-                )
-                try:
-                    status = process.wait(90)
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    status = 0
-                took.append(monotonic() - start)
-                heard.seek(0)
-                right += bool(status) and "Z[k]" in heard.read()
-        print(f"{how}: {right} of {count} ended with a clear error, at most {max(took):.0f} s "
-              "after the job was started", flush=True)  # fmt: skip
+    show(turns, "spmd" if what == "llama" else "ours")
 
 
 def main() -> None:
@@ -389,8 +293,7 @@ def main() -> None:
     asked = parser.parse_args()
     for what in asked.what or WHAT[:-1]:
         if asked.inside or asked.alone:
-            rows = globals()[f"{what}_{'inside' if asked.inside else 'alone'}"](asked.quick)
-            for row in rows:
+            for row in (INSIDE if asked.inside else ALONE)[what](asked.quick):
                 if asked.alone or not ranks_of("auto")[0].rank:
                     print(json.dumps(row), flush=True)
         elif what == "trouble":

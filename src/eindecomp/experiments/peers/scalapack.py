@@ -25,7 +25,8 @@ import orjson
 from eindecomp.errors import RunError
 from eindecomp.experiments.blas import loaded_blas
 from eindecomp.experiments.measure import Absent, Lapse
-from eindecomp.experiments.peers.scalapack_rank import columns_of
+from eindecomp.experiments.peers.process_grid import dealt
+from eindecomp.experiments.peers.scalapack_rank import BLOCK, PANELS
 from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
@@ -37,23 +38,26 @@ _LIBRARIES = ("scalapack-openmpi", "scalapack-mpich", "scalapack")
 _SLOW = ("prescott", "generic", "unknown", "core2", "armv8")
 """What OpenBLAS takes for processors that it does not know: several times too slow."""
 _RANK = "eindecomp.experiments.peers.scalapack_rank"
-_WIDE_PANELS = b"int pilaenv_(int *context, char *kind) { return 256; }"
+_WIDE_PANELS = b"""
+int panel_width = 256;
+int pilaenv_(int *context, char *kind) { return panel_width; }
+"""
 
 
 @contextmanager
 def chain(x: Mapping[str, Array], tuned: bool) -> Generator[Way]:
     """(A·B) + (C·(D·E)) by `psgemm`, matrices in cyclic blocks of columns."""
-    library = next((found for name in _LIBRARIES if (found := find_library(name))), None)
+    library = find()
     mpirun = which("mpirun")
-    if library is None:
-        raise Absent("no ScaLAPACK: libscalapack-openmpi or libscalapack-mpich is not installed")
     if mpirun is None:
         raise Absent("mpirun is not installed")
     with TemporaryDirectory(prefix="eindecomp-") as folder:
         for name in "ABCDE":
             np.save(Path(folder) / f"{name}.npy", x[name])
         command = [mpirun, "-n", str(cores()), sys.executable, "-m", _RANK, library, folder]
-        ranks = _Ranks(command, _widen_panels(Path(folder)) if tuned else None)
+        if tuned:
+            widen_panels(Path(folder))
+        ranks = _Ranks(command)
         try:
             ranks.check_blas()
         except RunError as error:
@@ -62,9 +66,9 @@ def chain(x: Mapping[str, Array], tuned: bool) -> Generator[Way]:
 
 
 class _Ranks:
-    def __init__(self, command: list[str], preloaded: Path | None) -> None:
+    def __init__(self, command: list[str]) -> None:
         self.command = command
-        self.setting = _setting() | ({} if preloaded is None else {"LD_PRELOAD": str(preloaded)})
+        self.setting = _setting()
         self.folder = Path(command[-1])
 
     def turn(self) -> Lapse:
@@ -73,7 +77,7 @@ class _Ranks:
         parts = [np.load(self.folder / f"Z{rank}.npy") for rank in range(cores())]
         whole = np.empty((parts[0].shape[0], sum(part.shape[1] for part in parts)), np.float32)
         for rank, part in enumerate(parts):
-            whole[:, columns_of(whole.shape[1], rank, cores())] = part
+            whole[:, dealt(whole.shape[1], rank, cores(), BLOCK)] = part
         return Lapse(seconds, whole)
 
     def check_blas(self) -> None:
@@ -98,12 +102,20 @@ class _Ranks:
             raise RunError(f"mpirun failed: {error}") from None
 
 
-def _widen_panels(folder: Path) -> Path:
-    """A library with ScaLAPACK's function for the width of panels."""
+def find() -> str:
+    """The name of the library that is installed."""
+    library = next((found for name in _LIBRARIES if (found := find_library(name))), None)
+    if library is None:
+        raise Absent("no ScaLAPACK: libscalapack-openmpi or libscalapack-mpich is not installed")
+    return library
+
+
+def widen_panels(folder: Path) -> Path:
+    """A library, made in this folder, with ScaLAPACK's function for the width of panels."""
     compiler = which("cc")
     if compiler is None:
         raise Absent("no C compiler to widen ScaLAPACK's panels with")
-    library = folder / "panels.so"
+    library = folder / PANELS
     command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
     try:
         subprocess.run(command, input=_WIDE_PANELS, capture_output=True, check=True, timeout=60)  # noqa: S603 - our own command
@@ -125,16 +137,18 @@ def unhealthy(core: str | None) -> str | None:
     return None
 
 
+def blas_setting() -> dict[str, str]:
+    """One thread, and the kernels that NumPy's BLAS takes here."""
+    known = next((blas.core for blas in loaded_blas()), None)
+    return {"OPENBLAS_NUM_THREADS": "1"} | ({} if known is None else {"OPENBLAS_CORETYPE": known})
+
+
 def _setting() -> dict[str, str]:
-    """One thread a rank, not bound to a core, and the kernels that NumPy's BLAS takes here."""
+    """A BLAS of one thread for each rank, which is not bound to a core."""
     setting = {
-        "OPENBLAS_NUM_THREADS": "1",
         "OMPI_MCA_hwloc_base_binding_policy": "none",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
     }
     if os.geteuid() == 0:
         setting |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    known = next((blas.core for blas in loaded_blas()), None)
-    if known is not None:
-        setting["OPENBLAS_CORETYPE"] = known
-    return {**os.environ, **setting}
+    return {**os.environ, **blas_setting(), **setting}
