@@ -97,9 +97,9 @@ def repartition(
 
 def moving_step(plan: Any, transport: Any, name: str) -> Any:
     """The communication of a plan's only step that has any, made ready."""
-    from eindecomp.engines.spare import Spare
     from eindecomp.engines.spmd.bound_row import bind_row
     from eindecomp.engines.spmd.rank_memory import RankMemory
+    from eindecomp.engines.spmd.shared_arrays import shared_array
     from eindecomp.kernels.library import library_of
     from eindecomp.tra.program.make import program_of
     from eindecomp.tra.program.steps import Move, ReduceScatter
@@ -114,10 +114,12 @@ def moving_step(plan: Any, transport: Any, name: str) -> Any:
     bound = bind_row(program, row, transport, library_of("numpy"), lambda *_: None)[number]
     assert bound.end is not None
     rng = np.random.default_rng(transport.rank)
-    memory = RankMemory({}, {}, [None] * len(program.buffers), Spare(), received=[0] * len(steps))
+    memory = RankMemory({}, {}, [None] * len(program.buffers), received=[0] * len(steps))
     source, into = (program.buffers[k] for k in (steps[number].source, steps[number].into))
     shape = tuple(high - low for low, high in source.box(plan.mesh, transport.rank))
-    memory.held[source.number] = (rng.standard_normal(shape, np.float32),)
+    made = shared_array(shape, np.dtype(np.float32))  # as the engine makes what others read
+    made[...] = rng.standard_normal(shape, np.float32)
+    memory.held[source.number] = (made,)
 
     def step(memory: Any) -> None:
         bound.begin(memory)

@@ -33,7 +33,7 @@ class Spare:
 
     def give(self, array: Array) -> None:
         """Keep an array that nobody reads any more."""
-        if array.nbytes >= LARGE and array.base is None and array.flags.c_contiguous:
+        if array.nbytes >= LARGE and self._is_own(array) and array.flags.c_contiguous:
             self._arrays.setdefault((array.shape, array.dtype), []).append(array)
 
     def make(self, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -41,7 +41,14 @@ class Spare:
         try:
             return self._arrays[shape, dtype].pop()
         except (KeyError, IndexError):
-            return np.empty(shape, dtype)
+            return self._new(shape, dtype)
+
+    def _new(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        return np.empty(shape, dtype)
+
+    def _is_own(self, array: Array) -> bool:
+        """Whether an array has memory that nobody else has."""
+        return array.base is None
 
     @property
     def nbytes(self) -> int:

@@ -26,7 +26,7 @@ from eindecomp.engines.spmd.exchange import (
 )
 from eindecomp.engines.spmd.rank_memory import Room
 from eindecomp.engines.spmd.reductions import bind_reduction
-from eindecomp.engines.spmd.row_places import BoundStep, RowPlaces, ending
+from eindecomp.engines.spmd.row_places import BoundStep, RowPlaces, ending, read_in_place
 from eindecomp.engines.spmd.tile_call import TileCall
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.scalar import used_scalars
@@ -70,8 +70,10 @@ def bind_row(
     deterministic: bool = True,
 ) -> list[BoundStep]:
     """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
-    places = RowPlaces(program, row.device, transport, library)
-    binder = _Binder(places, load, neighbours_of(transport), deterministic)
+    neighbours = neighbours_of(transport)
+    shared = read_in_place(program) if len(neighbours) > 1 else frozenset[int]()
+    places = RowPlaces(program, row.device, transport, library, shared)
+    binder = _Binder(places, load, neighbours, deterministic)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
 
 
@@ -225,7 +227,10 @@ class _Binder:
         held = [source.box(self.places.program.mesh, rank) for rank in group.ranks]
         wanted = [into.box(self.places.program.mesh, rank) for rank in group.ranks]
         reachable = [process for process in processes if process is not None]
-        if len(reachable) < len(processes) or not is_worth_it(held, wanted, into.item):
+        shared = step.source in self.places.shared
+        if len(reachable) < len(processes) or not is_worth_it(
+            held, wanted, into.item, shared=shared
+        ):
             return None
         place = group.ranks.index(self.places.rank)
         reads = block_reads(held, own.box, place, reachable, into.item)

@@ -1,9 +1,10 @@
 """Reading blocks of ranks on the same machine out of their memory, where they lie.
 
 An all-to-all of blocks that do not lie in one piece would copy each three times: into one piece,
-across, and into place. Linux lets a process read another's memory if both belong to one user, row
-by row in one call, which is one copy. Ranks tell each other where their arrays are, read, and wait
-until all have read.
+across, and into place. Linux lets a process read another's memory if both belong to one user, which
+is one copy: it maps what a rank has made for it, and asks the system for pieces of any other array,
+row by row in one call. Ranks tell each other where their arrays are, read, and wait until all have
+read.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.spmd.shared_arrays import NO_FILE, MemoryFile, address, file_of, mapped
 from eindecomp.errors import RunError
 from eindecomp.tra.boxes import meet, shape_of, volume, within
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from eindecomp.engines.spmd.transport import Group, Pending, Transport
+    from eindecomp.lang.dtypes import DType
     from eindecomp.tra.boxes import Box
 
     Array = np.ndarray[Any, Any]
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     Where = tuple[slice, ...]
 
 LEAST = 2048
-"""Bytes in one piece from which on reading them so is faster than gathering them first."""
+"""Bytes in one piece from which on asking the system for them is faster than gathering first."""
 _AT_ONCE = 1024
 """Pieces that Linux reads in one call."""
 
@@ -90,6 +93,12 @@ class BlockRead:
     """Which member of the group the peer is."""
     there: Pieces
     here: Pieces
+    shape: tuple[int, ...]
+    """That of the peer's array."""
+    wanted: Where
+    """Where in it the block is."""
+    place: Where
+    """Where in this rank's array it belongs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +108,26 @@ class DirectExchange:
     group: Group
     reads: tuple[BlockRead, ...]
     kept: tuple[tuple[Where, Where], ...]
+    maps: dict[int, tuple[int, Array]] = field(default_factory=dict[int, "tuple[int, Array]"])
+    """Of each member the array that was mapped last, and the serial number of its file."""
 
     def start(self, transport: Transport, source: Array, target: Array, copy: Copy) -> DirectReads:
         """Tell the others where the source is."""
         del transport
-        places = np.zeros(len(self.group.ranks), np.int64)
-        own = np.array([_address(source)])
-        pending = self.group.all_gather(own, places, [1] * len(places))
+        places = np.zeros((len(self.group.ranks), 3), np.int64)
+        own = np.array([address(source), *file_of(source)])
+        pending = self.group.all_gather(own, places.reshape(-1), [3] * len(places))
         for here, there in self.kept:
             copy(target[there], source[here])
-        return DirectReads(self, pending, places, target, source)
+        return DirectReads(self, pending, places, target, source, copy)
+
+    def mapped(self, read: BlockRead, file: MemoryFile, dtype: DType) -> Array:
+        """The array of a peer."""
+        serial, array = self.maps.get(read.member, (0, None))
+        if array is None or serial != file.serial:
+            array = mapped(read.process, file, read.shape, dtype)
+            self.maps[read.member] = file.serial, array
+        return array
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,27 +140,38 @@ class DirectReads:
     target: Array
     source: Array
     """Held until all have read it."""
+    copy: Copy
 
     def finish(self) -> None:
         """Read, and wait for all others to have read."""
         self.pending.wait()
-        start = _address(self.target)
-        for each in self.exchange.reads:
-            _read(each.process, int(self.places[each.member]), each.there, start, each.here)
+        target, exchange = self.target, self.exchange
+        for each in exchange.reads:
+            place, *found = self.places[each.member].tolist()
+            file = MemoryFile(*found)
+            if file == NO_FILE:
+                _read(each.process, place, each.there, address(target), each.here)
+            else:
+                theirs = exchange.mapped(each, file, target.dtype)
+                self.copy(target[each.place], theirs[each.wanted])
         done = np.zeros(len(self.places), np.uint8)
         self.exchange.group.all_gather(done[:1].copy(), done, [1] * len(done)).wait()
 
 
-def is_worth_it(held: Sequence[Box], wanted: Sequence[Box], item: int) -> bool:
-    """Whether blocks are in pieces long enough for all members, and not all in one already."""
+def is_worth_it(held: Sequence[Box], wanted: Sequence[Box], item: int, *, shared: bool) -> bool:
+    """Whether blocks are in pieces long enough for all members, and not all in one already.
+
+    Pieces of `shared` arrays may be of any length.
+    """
     lengths = [
-        (_length(box, shared, item), _length(target, shared, item), item * volume(shared))
+        (_length(box, common, item), _length(target, common, item), item * volume(common))
         for one, box in enumerate(held)
         for other, target in enumerate(wanted)
-        if one != other and (shared := meet(box, target)) is not None
+        if one != other and (common := meet(box, target)) is not None
     ]
     is_scattered = any(min(there, here) < whole for there, here, whole in lengths)
-    return is_scattered and all(gcd(there, here) >= LEAST for there, here, _ in lengths)
+    least = 0 if shared else LEAST
+    return is_scattered and all(gcd(there, here) >= least for there, here, _ in lengths)
 
 
 def block_reads(
@@ -152,10 +182,12 @@ def block_reads(
     for member, box in enumerate(held):
         shared = meet(box, wanted)
         if member != own and shared is not None:
-            there = pieces_of(shape_of(box), within(shared, box), item)
-            here = pieces_of(shape_of(wanted), within(shared, wanted), item)
+            shape, where = shape_of(box), (within(shared, box), within(shared, wanted))
+            there = pieces_of(shape, where[0], item)
+            here = pieces_of(shape_of(wanted), where[1], item)
             length = gcd(there.length, here.length)
-            found.append(BlockRead(processes[member], member, there.cut(length), here.cut(length)))
+            pieces = there.cut(length), here.cut(length)
+            found.append(BlockRead(processes[member], member, *pieces, shape, *where))
     return tuple(found)
 
 
@@ -205,7 +237,7 @@ _PROBE = np.zeros(1, np.int64)
 def _find_neighbours(transport: Transport) -> dict[int, int]:
     """Ranks tell each other who they are, and whom they can read."""
     _PROBE[0] = _mark(transport.rank)
-    own = f"{os.getpid()} {_address(_PROBE)} {socket.gethostname()}"
+    own = f"{os.getpid()} {address(_PROBE)} {socket.gethostname()}"
     told = [text.decode().split(" ", 2) for text in transport.gather_bytes(own.encode())]
     here = [rank for rank, (_, _, host) in enumerate(told) if host == socket.gethostname()]
     is_fine = all(_can_read(int(told[rank][0]), int(told[rank][1]), rank) for rank in here)
@@ -220,14 +252,10 @@ def _can_read(process: int, place: int, rank: int) -> bool:
     if _READ is None:
         return False
     found = np.zeros(1, np.int64)
-    vectors = np.array([[_address(found), 8]]), np.array([[place, 8]])
+    vectors = np.array([[address(found), 8]]), np.array([[place, 8]])
     got = _READ(process, vectors[0].ctypes.data, 1, vectors[1].ctypes.data, 1, 0)
     return got == 8 and int(found[0]) == _mark(rank)
 
 
 def _mark(rank: int) -> int:
     return 0x45696E446563 + rank
-
-
-def _address(array: Array) -> int:
-    return array.__array_interface__["data"][0]

@@ -30,6 +30,7 @@ from eindecomp.engines.spmd.run_checkpoints import (
     in_segments,
     loads_of,
 )
+from eindecomp.engines.spmd.shared_arrays import SharedSpare
 from eindecomp.engines.spmd.transport import connect
 from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
 from eindecomp.engines.spmd.watched_ranks import WatchedRanks
@@ -141,7 +142,7 @@ class SpmdProgram:
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._library = library_of("numpy")
-        self._spare = Spare()
+        self._spare, self._shared = Spare(), SharedSpare()
         with self._watch.waiting("the making of groups"):
             ways = program, self.row, transport, self._library, self._load
             bound = bind_row(*ways, deterministic=engine.deterministic)
@@ -215,6 +216,7 @@ class SpmdProgram:
             scalars,
             [None] * len(program.buffers),
             self._spare,
+            self._shared,
             [*scalars.values()],
             received=[0] * len(program.steps),
         )
@@ -353,7 +355,7 @@ class SpmdProgram:
 
     def close(self) -> None:
         """Let go of the arrays that are kept for the next run."""
-        self._spare = Spare()
+        self._spare, self._shared = Spare(), SharedSpare()
 
 
 def _receiving(program: Program) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.engines.spare import LARGE, Spare
+from eindecomp.engines.spmd.shared_arrays import SharedSpare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ class Room:
 
     shapes: tuple[tuple[tuple[int, ...], DType], ...]
     nbytes: int
+    is_shared: bool = False
+    """Whether other ranks read them where they are."""
     kept: Arrays | None = None
     """The same ones in every run, if they are small."""
 
@@ -43,7 +46,8 @@ class RankMemory:
     inputs: Mapping[str, Any]
     scalars: Mapping[str, Any]
     held: list[Arrays | None]
-    spare: Spare
+    spare: Spare = field(default_factory=Spare)
+    shared: SharedSpare = field(default_factory=SharedSpare)
     values: Sequence[object] = ()
     """The values of run-time scalars, in the graph's order."""
     started: dict[int, Sequence[Finishing]] = field(
@@ -63,7 +67,8 @@ class RankMemory:
         """Arrays for a buffer, with anything in them."""
         made = room.kept
         if made is None:
-            made = tuple([self.spare.make(shape, dtype) for shape, dtype in room.shapes])
+            spare = self.shared if room.is_shared else self.spare
+            made = tuple([spare.make(shape, dtype) for shape, dtype in room.shapes])
         self.held[buffer] = made
         self.grow(room.nbytes)
         return made
@@ -80,7 +85,7 @@ class RankMemory:
         self.bytes_held -= owned
         if owned >= LARGE and arrays is not None:
             for array in arrays:
-                self.spare.give(array)
+                (self.spare if array.base is None else self.shared).give(array)
 
     def array(self, buffer: int) -> Array:
         """What is held of a tensor."""

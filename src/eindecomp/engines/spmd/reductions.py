@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.spare import Spare
 from eindecomp.engines.spmd.exchange import BlockExchange, Blocks, blocks_of
 from eindecomp.engines.spmd.rank_memory import RankMemory
 from eindecomp.engines.spmd.row_places import BoundStep, ending
@@ -210,9 +209,7 @@ def _one_after_another(array: Array, blocks: Blocks, copy: Callable[[Array, Arra
 def _seconds(places: RowPlaces, step: ReduceScatter, way: BoundStep) -> float:
     """The least that a way takes, of a few times."""
     program = places.program
-    memory = RankMemory(
-        {}, {}, [None] * len(program.buffers), Spare(), received=[0] * len(program.steps)
-    )
+    memory = RankMemory({}, {}, [None] * len(program.buffers), received=[0] * len(program.steps))
     shape = shape_of(places.box(step.source))
     found: list[float] = []
     for _ in range(_TIMES):

@@ -11,6 +11,9 @@ import numpy as np
 
 from eindecomp.engines.spmd.rank_memory import RankMemory, Room
 from eindecomp.tra.boxes import shape_of
+from eindecomp.tra.program.buffers import Role
+from eindecomp.tra.program.patterns import Exchanged
+from eindecomp.tra.program.steps import Move
 from eindecomp.tra.program.tiling import group_along
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from eindecomp.tra.program.program import Program
 
 Do = Callable[[RankMemory], None]
-_SMALL, _LITTLE = 1 << 16, 1 << 24
+SMALL, _LITTLE = 1 << 16, 1 << 24
 """Bytes of a buffer that is kept from run to run, and of all that are."""
 
 
@@ -40,6 +43,8 @@ class RowPlaces:
     rank: int
     transport: Transport
     library: KernelLibrary
+    shared: frozenset[int] = frozenset()
+    """The buffers that other ranks read where they are."""
     left: int = _LITTLE
     """Bytes that may be kept from run to run still."""
 
@@ -53,9 +58,10 @@ class RowPlaces:
         shapes = tuple((shape, dtype) for dtype in self.program.buffers[buffer].types)
         found = Room(shapes, sum(prod(shape) * dtype.itemsize for _, dtype in shapes))
         is_ours = buffer not in self.program.outputs.values()
-        if is_ours and found.nbytes <= min(_SMALL, self.left):
+        if is_ours and found.nbytes <= min(SMALL, self.left):
             self.left -= found.nbytes
             found.kept = tuple(np.empty(shape, dtype) for shape, dtype in shapes)
+        found.is_shared = buffer in self.shared
         return found
 
     def group(self, axes: int) -> Group:
@@ -63,6 +69,25 @@ class RowPlaces:
         mesh = self.program.mesh
         groups = {group_along(mesh, axes, device): None for device in range(mesh.devices)}
         return self.transport.group(tuple(groups))
+
+
+def read_in_place(program: Program) -> frozenset[int]:
+    """The buffers that ranks of one machine had better read where they are.
+
+    That is what is sent all-to-all, unless it is given or little.
+    """
+    sources = {
+        step.source
+        for step in program.steps
+        if isinstance(step, Move) and isinstance(step.pattern, Exchanged)
+    }
+    buffers = [program.buffers[number] for number in sources]
+    return frozenset(
+        each.number
+        for each in buffers
+        if each.role is not Role.GIVEN
+        and each.item * each.tiling.elements(program.mesh) > SMALL * program.devices
+    )
 
 
 def ending(number: int, coming: int) -> Do:

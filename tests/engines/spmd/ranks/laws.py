@@ -10,7 +10,7 @@ from random_graphs import random_graph
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
-from eindecomp.engines.spmd import direct, reductions
+from eindecomp.engines.spmd import direct, reductions, row_places
 from eindecomp.engines.spmd.transport import connect
 from eindecomp.models.ffnn import ffnn
 
@@ -20,7 +20,8 @@ ASKED = ({}, {"inputs": "sharded"}, {"strategy": "sqrt"}, {"rewrite": False})
 def check(graph: ed.Graph, seed: int = 0, **options: object) -> None:
     """Compare runs of one graph, planned in several ways."""
     ranks = connect().size
-    direct.LEAST = 1 + 2047 * (seed % 2)  # as if blocks were long; all ranks do the same
+    # As if blocks were long, or large; all ranks do the same.
+    direct.LEAST, row_places.SMALL = 1 + 2047 * (seed % 2), (0, 1 << 16)[seed // 2 % 2]
     arrays = arrays_for(graph, seed)
     asked = ASKED[seed % len(ASKED)]
     plan = ed.plan_together(lambda: ed.plan(graph, ranks, **asked))
