@@ -2,7 +2,8 @@
 
 An element that a device needs comes from the nearest device that holds it: it crosses axis j if
 that device differs from this one at axis j but at no axis outside it. Bytes are those of the
-average device. Each kernel call and each message takes the machine's overhead of a task as well.
+average device. Each kernel call and each message takes the machine's overhead of a task as well;
+where messages were measured, that is part of their curve.
 
 Where communication can run beside computing, a vertex's fetches and its reduction each run beside
 an equal share of its own kernel calls, and only what they take beyond that counts. What really runs
@@ -158,7 +159,7 @@ class PriceInSeconds:
     def link(self, axis: int, size: Any, messages: int, kind: Collective) -> Any:
         """The seconds in which every device receives so many bytes along an axis."""
         name, machine = self.mesh.names[axis], self.machine
-        tasks = machine.task_overhead * messages
         if (curve := machine.curve_of(kind, name)) is not None:
-            return tasks + curve.seconds(size)
-        return tasks + machine.latency_of(name) * messages + size / machine.bandwidth_of(name)
+            return curve.seconds(size)
+        start = machine.task_overhead + machine.latency_of(name)
+        return start * messages + size / machine.bandwidth_of(name)

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.ops import Op
 
-INTENSITIES = {"vector": 2.0, "thin": 16.0, "large": 256.0}
+INTENSITIES = {"vector": 2.0, "thin": 16.0, "large": 256.0, "huge": 683.0}
 """The intensity of each kind of product for which a machine gives a rate."""
 LOOPS = "loops"
 SHAPES = (*INTENSITIES, LOOPS)
+STAND_INS = {"huge": "large"}
+"""Shapes that older profiles lack, and those whose rates they then have."""
 _ITEM = 4
 
 
