@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from brute_bytes import boxes
 
-from eindecomp.graph.work import operations_per_point
+from eindecomp.graph.work import operations_per_point, tile_functions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,7 +151,11 @@ def computed(graph, mesh, machine, vertex, axes_of) -> float:
     work = operations_per_point(vertex.op) * prod(tile.values())
     speed = rate(machine, vertex, work / max(sum(counts), 1))
     traffic = sum(n * v.dtype.itemsize for n, (_, v) in zip(counts, tensors, strict=True))
-    return max(work / speed, traffic / machine.memory_bandwidth)
+    computing = work / speed
+    if not isinstance(machine.flops, float):
+        item = max(vertex.dtype.itemsize / 4, 1)
+        computing += tile_functions(vertex.op, tile) * item / machine.flops["functions"]
+    return max(computing, traffic / machine.memory_bandwidth)
 
 
 def rate(machine: Machine, vertex: Vertex, intensity: float) -> float:

@@ -87,7 +87,9 @@ def show(profile: Profile) -> str:
 
 def _spread_words(profile: Profile) -> str:
     """What was least alike from turn to turn."""
-    return f"{profile.noisiest} took at least {profile.spread:.2f} times its best in half of its turns"
+    return (
+        f"{profile.noisiest} took at least {profile.spread:.2f} times its best in half of its turns"
+    )
 
 
 def _rates(machine: Machine) -> list[str]:

@@ -15,6 +15,7 @@ from eindecomp.experiments.calibrate.clock import Clock
 from eindecomp.experiments.calibrate.engine_links import moves
 from eindecomp.experiments.calibrate.kernels import (
     flops_by_shape,
+    function_rate,
     memory_bandwidth,
     task_overhead,
 )
@@ -151,6 +152,7 @@ def _kernels(
     """What each of some devices computes and moves to and from memory, all at once."""
     say("kernels")
     flops = flops_by_shape(engine, devices, clock, overhead)
+    flops["functions"] = function_rate(engine, devices, clock, overhead)
     return flops, memory_bandwidth(engine, devices, clock, overhead)
 
 

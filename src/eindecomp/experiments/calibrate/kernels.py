@@ -41,6 +41,7 @@ SHAPES = {
     ),
 }
 """The products have about the intensities for which a machine gives rates."""
+FUNCTIONS = Shape("[b,i] <- exp(X[b,i] - Y[b,i])", ("bi", "bi"), {"i": 1 << 16})
 MEMORY = Shape("[b,i] <- X[b,i] + Y[b,i]", ("bi", "bi"), {"i": 1 << 22})
 
 
@@ -52,6 +53,12 @@ def flops_by_shape(engine: Engine, devices: int, clock: Clock, overhead: float) 
         work = operations(graph, graph["Z0"]) / devices
         rates[name] = work / _kernel_seconds(engine, name, shape, devices, clock, overhead)
     return rates
+
+
+def function_rate(engine: Engine, devices: int, clock: Clock, overhead: float) -> float:
+    """Elementary functions that one device calls per second."""
+    seconds = _kernel_seconds(engine, "functions", FUNCTIONS, devices, clock, overhead)
+    return prod(FUNCTIONS.sizes.values()) / seconds
 
 
 def memory_bandwidth(engine: Engine, devices: int, clock: Clock, overhead: float) -> float:

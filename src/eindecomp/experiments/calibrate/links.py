@@ -100,7 +100,7 @@ def ascending(points: Mapping[int, float]) -> Curve:
     """
     least = inf
     found: list[tuple[float, float]] = []
-    for size, seconds in reversed(points.items()):
+    for size, seconds in [*points.items()][::-1]:
         least = min(least, seconds)
         found.append((size, least))
     return Curve(tuple(reversed(found)))

@@ -36,9 +36,9 @@ class Machine:
     flops: float | Mapping[str, float]
     """Operations per second and device, or these by the shape of what is computed.
 
-    Shapes are those of `shape_class.py`; `huge` is as fast as `large` where it is not given. By
-    shape, they are for items of at most 4 bytes; larger ones take as many times as long as they
-    have 4 bytes.
+    Shapes are those of `shape_class.py`. Where they are not given, `huge` products are as fast as
+    `large` ones, and `functions`, calls such as `exp`, as `loops`. By shape, rates are for items of
+    at most 4 bytes; larger ones take as many times as long as they have 4 bytes.
     """
     memory_bandwidth: float
     """Bytes per second between a device and its memory."""
