@@ -4,7 +4,8 @@ The machine is measured once by `eindecomp calibrate --engine spmd`. Then, by `m
 are timed again at sizes between those of the profile, and plans are run on engine `spmd`, compiled
 once and run several times, as a single run is mostly preparation. An error is |predicted -
 measured| / measured. Of two plans whose predictions differ by more than 20 %, the one that is
-predicted to be faster should be faster.
+predicted to be faster should be faster. Profiles are taken however noisy the machine is; how far
+repeated measurements were apart is printed first.
 
 Asked for: collectives 15 %, experiments 20 % on average, and every such order right. Ranks beyond
 the cores of this machine share them: those lines say how far the model carries, not how good it is.
@@ -27,9 +28,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import eindecomp as ed
 from eindecomp.cli.run import random_inputs
 from eindecomp.engines.engine import find_engine
-from eindecomp.experiments.calibrate.clock import seconds_each
+from eindecomp.engines.spmd.transport import connect
+from eindecomp.experiments.calibrate.clock import Clock
 from eindecomp.experiments.calibrate.links import measured
-from eindecomp.experiments.calibrate.mpi_links import MpiLinks
+from eindecomp.experiments.calibrate.rank_links import RankLinks
 from eindecomp.experiments.llama import TINY
 from eindecomp.models.chain import chain
 from eindecomp.models.ffnn import ffnn
@@ -37,7 +39,7 @@ from eindecomp.models.llama import prefill_graph
 from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _APART = 1.2  # times that predictions differ by where their order must be right
 _BETWEEN = tuple(3 << power for power in range(10, 25, 2))  # sizes that calibrate does not measure
@@ -74,17 +76,19 @@ def profile_of(ranks: int, folder: Path, quick: bool) -> ed.Machine:
     """The machine as it is measured on so many ranks."""
     path = folder / f"machine{ranks}.json"
     more = ["--quick"] if quick else []
-    asked = ("calibrate", "--engine", "spmd", "-o", str(path), *more)
+    asked = ("calibrate", "--engine", "spmd", "--noisy", "-o", str(path), *more)
     under_mpi(ranks, "-m", "eindecomp.cli", *asked)
+    spread = json.loads(path.read_bytes())["about"]["spread"]
+    print(f"{ranks} ranks, the profile: median over best at most {spread}", flush=True)
     return ed.Machine.load(path)
 
 
 def time_collectives(quick: bool) -> None:
     """On each rank: measure all collectives once more; the first rank prints their seconds."""
-    links = MpiLinks()
+    links = RankLinks(connect())
     sizes = _BETWEEN[1:4:2] if quick else _BETWEEN
     with links.ending_together():
-        found = measured(links, sizes, 3 if quick else 9, lambda _: None)
+        found = measured(links, sizes, Clock(3 if quick else 9, links.turn), lambda _: None)
     if links.rank == 0:
         points = {
             kind: {axis: curve.points for axis, curve in curves.items()}
@@ -146,19 +150,15 @@ def experiment(graph: ed.Graph, ranks: int, machine: ed.Machine, folder: Path) -
 
 def time_plan(path: str) -> None:
     """On each rank: run a saved plan; the first rank prints the seconds of the best run."""
-    links = MpiLinks()
+    links = RankLinks(connect())
     plan = ed.Plan.load(path)
     with links.ending_together(), ed.compile(plan, "spmd") as executable:
         drawn = random_inputs(plan.graph, 0)
         arrays = {vertex.name: drawn[vertex.name] for vertex in plan.graph.inputs}
         placed = {**drawn, **executable.place(arrays)}
-        executable(placed)
-        seconds: list[float] = []
-        for _ in range(_RUNS):
-            links.slowest(0.0)
-            seconds.append(links.slowest(seconds_each(lambda: executable(placed))))
+        seconds = Clock(_RUNS, links.turn).best("runs", lambda: executable(placed))
     if links.rank == 0:
-        print(json.dumps(min(seconds)))
+        print(json.dumps(seconds))
 
 
 def orders(pairs: Sequence[Pair]) -> tuple[int, int]:
@@ -172,16 +172,30 @@ def orders(pairs: Sequence[Pair]) -> tuple[int, int]:
 
 
 def tell(title: str, pairs: Sequence[Pair], asked: float, *, ordered: bool = False) -> None:
-    """One line: the mean and the worst error, and how many orders are right."""
-    errors = [pair.error for pair in pairs]
+    """One line: the mean and the worst error of how many pairs, and how many orders are right."""
     worst = max(pairs, key=lambda pair: pair.error)
     right, of = orders(pairs) if ordered else (0, 0)
     order = f", {right} of {of} orders right" if ordered else ""
     print(
-        f"{title:<34} mean error {mean(errors):6.1%} (asked {asked:.0%}), worst {worst.error:6.1%} "
-        f"({worst.name}: {worst.predicted:.3g} s, measured {worst.measured:.3g} s){order}",
+        f"{title:<34} {len(pairs):3} pairs, mean error {mean_error(pairs):6.1%} "
+        f"(asked {asked:.0%}), worst {worst.error:6.1%} ({worst.name}: {worst.predicted:.3g} s, "
+        f"measured {worst.measured:.3g} s){order}",
         flush=True,
     )
+
+
+def mean_error(pairs: Sequence[Pair]) -> float:
+    return mean(pair.error for pair in pairs)
+
+
+def table(found: Mapping[tuple[int, str], Sequence[Pair]]) -> str:
+    """The mean and the worst error of collectives and of experiments, for each number of ranks."""
+    lines = [f"{'ranks':>5}  {'what':<12} {'pairs':>5} {'mean error':>11} {'worst':>8}"]
+    for (ranks, what), pairs in found.items():
+        worst = max(pair.error for pair in pairs)
+        shown = f"{len(pairs):>5} {mean_error(pairs):>11.1%} {worst:>8.1%}"
+        lines.append(f"{ranks:>5}  {what:<12} {shown}")
+    return "\n".join(lines)
 
 
 def has_engine() -> bool:
@@ -211,18 +225,35 @@ def main() -> None:
         print("skipped: there is no mpirun here")
         return
     runs = has_engine()
+    found: dict[tuple[int, str], list[Pair]] = {}
     with TemporaryDirectory() as name:
         folder = Path(name)
         for ranks in asked.ranks:
             machine = profile_of(ranks, folder, asked.quick)
-            found = list(collectives(ranks, machine, asked.quick))
-            for kind in dict.fromkeys(pair.name for pair in found):
-                own = [pair for pair in found if pair.name == kind]
-                tell(f"{ranks} ranks, {kind}", own, _ASKED["collectives"])
-            tell(f"{ranks} ranks, all collectives", found, _ASKED["collectives"])
-            for title, graph in graphs(asked.quick).items() if runs else ():
-                pairs = experiment(graph, ranks, machine, folder)
-                tell(f"{ranks} ranks, {title}", pairs, _ASKED["experiments"], ordered=True)
+            found[ranks, "collectives"] = compare_collectives(ranks, machine, asked.quick)
+            if runs:
+                found[ranks, "experiments"] = compare_plans(ranks, machine, folder, asked.quick)
+    print(table(found))
+
+
+def compare_collectives(ranks: int, machine: ed.Machine, quick: bool) -> list[Pair]:
+    """Tell how good the predictions of collectives are, one by one and all together."""
+    found = list(collectives(ranks, machine, quick))
+    for kind in dict.fromkeys(pair.name for pair in found):
+        own = [pair for pair in found if pair.name == kind]
+        tell(f"{ranks} ranks, {kind}", own, _ASKED["collectives"])
+    tell(f"{ranks} ranks, all collectives", found, _ASKED["collectives"])
+    return found
+
+
+def compare_plans(ranks: int, machine: ed.Machine, folder: Path, quick: bool) -> list[Pair]:
+    """Tell how good the predictions of plans are, for each experiment."""
+    found: list[Pair] = []
+    for title, graph in graphs(quick).items():
+        pairs = experiment(graph, ranks, machine, folder)
+        tell(f"{ranks} ranks, {title}", pairs, _ASKED["experiments"], ordered=True)
+        found += pairs
+    return found
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,9 +16,10 @@ import pytest
 import eindecomp as ed
 from eindecomp.cli import main
 from eindecomp.engines.engine import find_engine
-from eindecomp.experiments.calibrate import calibrate
+from eindecomp.experiments.calibrate import Profile, calibrate
+from eindecomp.experiments.calibrate.clock import Clock
 from eindecomp.experiments.calibrate.engine_links import moves
-from eindecomp.experiments.calibrate.kernels import SHAPES, TINY, plan_of, repeated
+from eindecomp.experiments.calibrate.kernels import FUNCTIONS, SHAPES, chain, plan_of, repeated
 from eindecomp.experiments.calibrate.links import alike_together
 from eindecomp.graph.work import operations
 from eindecomp.kernels.cores import cores
@@ -49,9 +51,10 @@ def check(machine: ed.Machine) -> None:
 
 def test_threads_from_command_to_plan(tmp_path: Path, monkeypatch, capsys):
     path = tmp_path / "machine.json"
-    assert command(monkeypatch, "--quick", "-o", path) == 0
+    assert command(monkeypatch, "--quick", "--noisy", "-o", path) == 0
     shown = capsys.readouterr().out
-    assert "Gflop/s of a device: large" in shown
+    assert "Gflop/s of a device: huge" in shown
+    assert "times its best in half of its turns" in shown
     assert f"written: {path}" in shown
     machine = ed.Machine.load(path)
     check(machine)
@@ -61,17 +64,40 @@ def test_threads_from_command_to_plan(tmp_path: Path, monkeypatch, capsys):
     assert set(machine.transfers) == ({"reduce_scatter"} if cores() > 1 else set())
 
 
-@pytest.mark.skipif(find_spec("mpi4py") is None or which("mpirun") is None, reason="needs MPI")
-def test_ranks_from_command_to_plan(tmp_path: Path):
+MPI = "mpirun", "--oversubscribe", "-n", "2", sys.executable
+TORCH = sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        pytest.param(
+            MPI,
+            marks=pytest.mark.skipif(
+                find_spec("mpi4py") is None or which("mpirun") is None, reason="needs MPI"
+            ),
+            id="mpi",
+        ),
+        pytest.param(
+            TORCH,
+            marks=pytest.mark.skipif(find_spec("torch") is None, reason="needs torch"),
+            id="torch",
+        ),
+    ],
+)
+def test_ranks_from_command_to_plan(tmp_path: Path, launch, request):
     path = tmp_path / "machine.json"
     rooted = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     found = subprocess.run(  # noqa: S603
-        ["mpirun", "--oversubscribe", "-n", "2", sys.executable, "-m", "eindecomp.cli",  # noqa: S607
-         "calibrate", "--engine", "spmd", "--quick", "--mesh", "rank=2", "-o", str(path)],
-        env=os.environ | rooted, capture_output=True, text=True, timeout=120, check=False,
+        [*launch, "-m", "eindecomp.cli", "calibrate", "--engine", "spmd", "--quick", "--noisy",
+         "--mesh", "rank=2", "-o", str(path)],
+        env=os.environ | rooted, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     assert found.stdout.count("written:") == 1
+    about = json.loads(path.read_bytes())["about"]
+    assert about["transport"] == request.node.callspec.id
+    assert float(about["spread"].split()[0]) >= 1
     machine = ed.Machine.load(path)
     check(ed.Machine(machine.flops, machine.memory_bandwidth, 1, transfers=machine.transfers))
     assert set(machine.transfers) == set(COLLECTIVES)
@@ -96,7 +122,7 @@ def test_the_command_line_takes_a_profile(tmp_path: Path, monkeypatch, capsys):
 
 def test_any_engine_that_runs_plans_is_measured_by_running_them():
     engine = find_engine("apart")
-    found: dict[str, Any] = moves(engine, 2, (1 << 10, 1 << 14), 2, 0.0, lambda _: None)
+    found: dict[str, Any] = moves(engine, 2, (1 << 10, 1 << 14), Clock(2), lambda _: None)
     assert set(found) == set(COLLECTIVES)
     assert [curve["*"] for curve in found.values()] == 4 * [found["all_gather"]["*"]]
     received = [size for size, _ in found["all_gather"]["*"].points]
@@ -115,7 +141,7 @@ def test_axes_that_are_alike_share_a_curve():
 
 @pytest.mark.parametrize("devices", [1, 2, 3])
 def test_every_device_computes_one_tile_of_the_shape(devices):
-    for name, shape in {**SHAPES, "tiny": TINY}.items():
+    for name, shape in {**SHAPES, "functions": FUNCTIONS}.items():
         graph = repeated(shape, devices, 2)
         plan = plan_of(graph, devices)
         assert plan.cost == 0
@@ -126,6 +152,32 @@ def test_every_device_computes_one_tile_of_the_shape(devices):
             touched = sum(graph[n].elements for n in ("X", "Y", "Z0"))
             intensity = operations(graph, graph["Z0"]) / touched
             assert intensity == pytest.approx(INTENSITIES[name], rel=0.05)
+
+
+def test_tiny_vertices_in_a_row_stay_on_their_devices():
+    plan = plan_of(chain(3, 2), 2)
+    assert plan.cost == 0
+    assert all(plan.parts[name] == {"b": 2} for name in ("Z0", "Z1", "Z2"))
+
+
+def test_turns_that_are_far_apart_write_no_file(tmp_path: Path, monkeypatch, capsys):
+    machine = ed.Machine(1e9, 1e9, 1e9)
+    profile = Profile(machine, {"spread": "1.60 (loops)"}, "loops", 1.6)
+    monkeypatch.setattr("eindecomp.cli.calibrate.measure", lambda *_, **__: profile)
+    path = tmp_path / "machine.json"
+    assert command(monkeypatch, "-o", path) == 1
+    heard = " ".join(capsys.readouterr().err.split())
+    assert "the machine was not quiet: loops took at least 1.60 times its best" in heard
+    assert not path.exists()
+    assert command(monkeypatch, "--noisy", "-o", path) == 0
+    assert ed.Machine.load(path) == machine
+
+
+def test_the_clock_tells_how_far_turns_are_apart():
+    turns = iter([9.0, 9.0, 1.0, 3.0, 2.0])
+    clock = Clock(3, lambda *_: next(turns))
+    assert clock.best("that", int) == 1.0
+    assert clock.spreads == {"that": 2.0}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from brute_bytes import boxes
 
-from eindecomp.graph.work import operations_per_point
+from eindecomp.graph.work import operations_per_point, tile_functions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +64,6 @@ def layout_of(cut: Sequence[object]) -> Layout:
 
 def message(machine: Machine, kind: str, axis: str, size: float, messages: int) -> float:
     """One device receives so many bytes along an axis."""
-    tasks = messages * machine.task_overhead
     curves = machine.transfers.get(kind, {})
     curve = curves.get(axis, curves.get("*"))
     if curve is None:
@@ -72,14 +71,14 @@ def message(machine: Machine, kind: str, axis: str, size: float, messages: int) 
             given[axis] if isinstance(given, dict) else given
             for given in (machine.latency, machine.bandwidth)
         )
-        return tasks + messages * latency + size / bandwidth
+        return messages * (machine.task_overhead + latency) + size / bandwidth
     before = (0.0, curve.points[0][1])
     for point in curve.points:
         if size <= point[0]:
             part = (size - before[0]) / (point[0] - before[0])
-            return tasks + before[1] + part * (point[1] - before[1])
+            return before[1] + part * (point[1] - before[1])
         before = point
-    return tasks + size / before[0] * before[1]
+    return size / before[0] * before[1]
 
 
 def fetched(mesh: Mesh, machine: Machine, tensor: Vertex, held: Layout, need: Layout) -> float:
@@ -152,7 +151,11 @@ def computed(graph, mesh, machine, vertex, axes_of) -> float:
     work = operations_per_point(vertex.op) * prod(tile.values())
     speed = rate(machine, vertex, work / max(sum(counts), 1))
     traffic = sum(n * v.dtype.itemsize for n, (_, v) in zip(counts, tensors, strict=True))
-    return max(work / speed, traffic / machine.memory_bandwidth)
+    computing = work / speed
+    if not isinstance(machine.flops, float):
+        item = max(vertex.dtype.itemsize / 4, 1)
+        computing += tile_functions(vertex.op, tile) * item / machine.flops["functions"]
+    return max(computing, traffic / machine.memory_bandwidth)
 
 
 def rate(machine: Machine, vertex: Vertex, intensity: float) -> float:
@@ -162,7 +165,8 @@ def rate(machine: Machine, vertex: Vertex, intensity: float) -> float:
     slower = max(vertex.dtype.itemsize / 4, 1)
     if not (vertex.op.is_contraction and len(vertex.op.inputs) > 1):
         return flops["loops"] / slower
-    known = [(2, flops["vector"]), (16, flops["thin"]), (256, flops["large"])]
+    known = [(2, flops["vector"]), (16, flops["thin"])]
+    known += [(256, flops["large"]), (683, flops["huge"])]
     if intensity <= 2:
         return known[0][1] / slower
     for (low, one), (high, other) in pairwise(known):

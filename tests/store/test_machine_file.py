@@ -67,6 +67,14 @@ def test_machines_of_older_files_have_no_overhead():
     assert (machine.task_overhead, machine.overlap, machine.transfers) == (0, 0, {})
 
 
+def test_machines_of_older_files_have_rates_for_fewer_shapes():
+    rates = {"vector": 1.0, "thin": 2.0, "large": 3.0, "loops": 4.0}
+    old = {"flops": rates, "memory_bandwidth": 1, "bandwidth": 2, "latency": 0, "mesh": []}
+    content = {"format": "eindecomp machine", "version": 1, "about": {}, "machine": old}
+    machine = from_json(json.dumps(content).encode())
+    assert machine.flops == rates | {"huge": 3.0, "functions": 4.0}
+
+
 def changed(*path, to):
     content = json.loads(to_json(FULL))
     place = content

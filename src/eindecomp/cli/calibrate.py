@@ -11,7 +11,8 @@ from rich.table import Table
 
 from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.request import Json, MeshAxes, axes_from
-from eindecomp.experiments.calibrate import Profile
+from eindecomp.errors import RunError
+from eindecomp.experiments.calibrate import QUIET, Profile
 from eindecomp.experiments.calibrate import calibrate as measure
 from eindecomp.show.words import percent, render, short
 from eindecomp.store.machine_file import to_json
@@ -27,7 +28,8 @@ _SIZES = (1 << 10, 1 << 20, 64 << 20)
 
 def calibrate(
     engine: Annotated[
-        EngineName, typer.Option(help="the engine that plans are to run on; spmd under mpirun")
+        EngineName,
+        typer.Option(help="the engine that plans are to run on; spmd under mpirun or torchrun"),
     ] = "threads",
     output: Annotated[
         Path, typer.Option("-o", "--output", help="the file that --machine takes")
@@ -36,13 +38,16 @@ def calibrate(
         bool, typer.Option("--quick", help="few sizes and repeats: rough, but done in seconds")
     ] = False,
     mesh: MeshAxes = None,
+    noisy: Annotated[
+        bool, typer.Option("--noisy", help="write the file even if the machine was not quiet")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Measure this machine once: kernels, tasks, and every collective by the size of messages.
 
-    Writes a file for `--objective time --machine machine.json`. Let nothing else run meanwhile.
-    Collectives are measured between the ranks that MPI starts:
-    mpirun -n 2 eindecomp calibrate --engine spmd.
+    Writes a file for `--objective time --machine machine.json`. Let nothing else run meanwhile:
+    if repeated measurements are too far apart, nothing is written without --noisy. Collectives are
+    measured between the ranks of a job: mpirun -n 2 eindecomp calibrate --engine spmd.
     """
     check_writable(output)
     axes = None if mesh is None else axes_from(mesh)
@@ -50,6 +55,11 @@ def calibrate(
         profile = measure(engine, quick=quick, mesh=axes, say=say)
     if not profile.is_first:
         return
+    if not (profile.is_quiet or noisy):
+        raise RunError(
+            f"the machine was not quiet: {_spread_words(profile)}, more than {QUIET:g} times; let "
+            "nothing else run, or write the file all the same with --noisy"
+        )
     content = to_json(profile.machine, profile.about)
     write_whole(output, content)
     if json:
@@ -62,15 +72,24 @@ def calibrate(
 def show(profile: Profile) -> str:
     """What was measured, as text."""
     machine = profile.machine
-    about = ", ".join(f"{name} {words}" for name, words in profile.about.items() if words)
+    known = ((name, words) for name, words in profile.about.items() if words and name != "spread")
+    about = ", ".join(f"{name} {words}" for name, words in known)
     lines = [
         about,
         *_rates(machine),
         f"task: {short(machine.task_overhead, 'time')} of overhead",
         f"overlap: communication runs beside {percent(machine.overlap)} of computing",
+        f"spread: {_spread_words(profile)}, and all else less",
     ]
     text = "\n".join(lines)
     return f"{text}\n{render(_WIDTH, _table(machine))}" if machine.transfers else text
+
+
+def _spread_words(profile: Profile) -> str:
+    """What was least alike from turn to turn."""
+    return (
+        f"{profile.noisiest} took at least {profile.spread:.2f} times its best in half of its turns"
+    )
 
 
 def _rates(machine: Machine) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from eindecomp.graph.ops import ScatterAdd
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import Call, Expr, values
+from eindecomp.lang.scalar import Call, Const, Expr, used_args, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.einsum import Labels
 
+ELEMENTARY = frozenset(
+    {"exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "silu", "gelu", "pow"}
+)
+"""Functions that processors compute by many operations of their own."""
 MOST_OPERANDS = 8
 """The most operands of a fused contraction for which every order of pairs is considered."""
 
@@ -80,6 +84,45 @@ def tile_operations(op: Op, sizes: Mapping[str, Any]) -> Any:
         return least_operations(op.inputs, op.output, dict.fromkeys(op.labels, 0) | dict(sizes))
     each = operations_per_point(op)
     return each * prod(sizes.values()) if each else 0
+
+
+def tile_functions(op: Op, sizes: Mapping[str, Any]) -> Any:
+    """The calls of elementary functions on a tile, whose labels have these sizes.
+
+    Each is called once for all points that have the same operands.
+
+    >>> from eindecomp.lang.monoid import SUM
+    >>> from eindecomp.lang.scalar import Arg, call
+    >>> join = call("mul", call("exp", Arg(0)), Arg(1))
+    >>> weighted = EinSum((tuple("ij"), tuple("jk")), tuple("ik"), join, SUM)
+    >>> tile_functions(weighted, {"i": 2, "j": 5, "k": 100})
+    10
+    """
+    if not isinstance(op, EinSum):
+        return 0
+    return sum(
+        prod(size for label, size in sizes.items() if label in own) for own in _function_labels(op)
+    )
+
+
+@lru_cache(maxsize=2**12)
+def _function_labels(op: EinSum) -> tuple[frozenset[str], ...]:
+    """For each call of an elementary function the labels of its operands."""
+    joins = [
+        frozenset(label for index in used_args(each) for label in op.inputs[index])
+        for each in _calls(values(op.join))
+        if _is_elementary(each)
+    ]
+    combine = () if op.agg is None else values(op.agg.combine)
+    return (*joins, *(frozenset(op.labels) for each in _calls(combine) if _is_elementary(each)))
+
+
+def _is_elementary(each: Call) -> bool:
+    if each.op != "pow":
+        return each.op in ELEMENTARY
+    exponent = each.args[1].value if isinstance(each.args[1], Const) else None
+    is_whole = isinstance(exponent, int | float) and float(exponent).is_integer()
+    return not is_whole  # those are a few products
 
 
 def least_operations(inputs: Sequence[Labels], output: Labels, sizes: Mapping[str, Any]) -> Any:
@@ -156,11 +199,16 @@ def _sizes(graph: Graph, vertex: Vertex) -> dict[str, int]:
 
 
 def _distinct_calls(exprs: Iterable[Expr]) -> int:
-    seen: set[Expr] = set()
+    return len(_calls(exprs))
+
+
+def _calls(exprs: Iterable[Expr]) -> list[Call]:
+    """All calls in expressions, equal ones once."""
+    seen: dict[Call, None] = {}
     left = list(exprs)
     while left:
         expr = left.pop()
         if isinstance(expr, Call) and expr not in seen:
-            seen.add(expr)
+            seen[expr] = None
             left += expr.args
-    return len(seen)
+    return [*seen]

@@ -9,6 +9,7 @@ from eindecomp.show.words import percent, short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.plan import Plan
     from eindecomp.show.rows import Row
 
@@ -19,7 +20,7 @@ def machine_words(plan: Plan, rows: Sequence[Row]) -> Iterator[str]:
     if plan.objective != "time" or machine is None:
         return
     if machine.task_overhead:
-        yield _task_words(plan, rows, machine.task_overhead)
+        yield _task_words(plan, rows, machine)
     if machine.overlap:
         yield (
             f"Communication runs beside {percent(machine.overlap)} of computing: a vertex's "
@@ -28,9 +29,11 @@ def machine_words(plan: Plan, rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def _task_words(plan: Plan, rows: Sequence[Row], overhead: float) -> str:
+def _task_words(plan: Plan, rows: Sequence[Row], machine: Machine) -> str:
     """How many vertices are cut into fewer pieces, which need fewer messages."""
-    each = f"Each kernel call and each message takes {short(overhead, 'time')} more than its work"
+    message = "message that was not measured" if machine.transfers else "message"
+    overhead = short(machine.task_overhead, "time")
+    each = f"Each kernel call and each {message} takes {overhead} more than its work"
     called = [row for row in rows if row.calls]
     total = sum(row.times for row in called)
     coarse = sum(row.times for row in called if row.pieces < plan.devices)

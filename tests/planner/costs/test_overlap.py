@@ -218,7 +218,10 @@ def test_bad_curves_are_refused(points, message):
         ({"overlap": 1.5}, "overlap must be from 0 to 1, not 1.5"),
         ({"overlap": True}, "overlap must be from 0 to 1"),
         ({"task_overhead": -1}, "task_overhead must be 0 or more, not -1"),
-        ({"flops": {"large": 1.0}}, "flops by shape are for vector, thin, large, loops"),
+        (
+            {"flops": {"large": 1.0}},
+            "flops by shape are for vector, thin, large, huge, loops",
+        ),
         ({"flops": SHAPES | {"thin": float("inf")}}, "flops of thin must be finite"),
         ({"flops": SHAPES | {"thin": 0}}, "flops must be positive"),
         ({"transfers": {"gather": {}}}, "no collective is called 'gather'"),

@@ -6,18 +6,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.engine import find_engine
 from eindecomp.errors import InputError
+from eindecomp.experiments.calibrate.clock import Clock
 from eindecomp.experiments.calibrate.engine_links import moves
 from eindecomp.experiments.calibrate.kernels import (
     flops_by_shape,
+    function_rate,
     memory_bandwidth,
     task_overhead,
 )
 from eindecomp.experiments.calibrate.links import alike_together, measured
-from eindecomp.experiments.calibrate.mpi_links import MpiLinks
+from eindecomp.experiments.calibrate.rank_links import RankLinks
 from eindecomp.experiments.calibrate.shared_memory import SharedMemory
 from eindecomp.experiments.record import Host
 from eindecomp.kernels.cores import cores
@@ -29,30 +32,41 @@ if TYPE_CHECKING:
     from eindecomp.engines.engine import Engine
 
 ENGINES = ("threads", "spmd", "ray")
+QUIET = 1.5
+"""How many times the best turn the median may take on a machine on which nothing else runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure: sizes of messages in bytes, and repeats of everything."""
+    """How long to measure: sizes of messages in bytes, and turns of everything."""
 
     sizes: tuple[int, ...]
     repeats: int
 
     @staticmethod
     def of(quick: bool) -> Effort:
-        """A few sizes and repeats, or all of them."""
+        """A few sizes and turns, or all of them."""
         powers = (10, 16, 20) if quick else range(10, 27, 2)
         return Effort(tuple(1 << power for power in powers), 3 if quick else 9)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What was measured, where, and what could not be."""
+    """What was measured, where, and how far repeated turns were apart."""
 
     machine: Machine
     about: dict[str, str] = field(default_factory=dict[str, str])
+    noisiest: str = ""
+    """What was measured least alike from turn to turn."""
+    spread: float = 1.0
+    """The median of its turns over the best."""
     is_first: bool = True
     """Whether this is the one process of all that tells what was measured."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether turns were so much alike that nothing else can have run meanwhile."""
+        return self.spread <= QUIET
 
 
 def calibrate(
@@ -64,8 +78,8 @@ def calibrate(
 ) -> Profile:
     """Measure this machine with an engine.
 
-    For "spmd", every rank that MPI has started calls it; `mesh` gives their axes, by default the
-    prime factors of their number.
+    For "spmd", every rank of the job calls it; `mesh` gives their axes, by default the prime
+    factors of their number.
     """
     if engine not in ENGINES:
         raise InputError(f"engine {engine!r} is not one of {', '.join(ENGINES)}")
@@ -81,75 +95,70 @@ def calibrate(
 
 def _of_threads(effort: Effort, say: Callable[[str], None]) -> Profile:
     """Cores that share memory: what is fetched is only read."""
-    devices, repeats = cores(), effort.repeats
+    devices, clock = cores(), Clock(effort.repeats)
     say("tasks")
-    overhead = task_overhead(find_engine("threads"), devices, repeats)
+    overhead = task_overhead(find_engine("threads"), devices, clock)
     transfers: Any = {}
     if devices > 1:
         with SharedMemory(devices) as links:
-            curves = measured(links, effort.sizes, repeats, say)
+            curves = measured(links, effort.sizes, clock, say)
         transfers = alike_together(curves, links.axes)
     machine = Machine(
-        *_kernels(devices, repeats, overhead, say), bandwidth=inf,
+        *_kernels(_tiles(devices), devices, clock, overhead, say), bandwidth=inf,
         task_overhead=overhead, transfers=transfers,
     )  # fmt: skip
-    return Profile(machine, _about("threads", devices))
+    return _profile(machine, "threads", devices, clock)
 
 
 def _of_ranks(
     effort: Effort, mesh: Mapping[str, int] | None, say: Callable[[str], None]
 ) -> Profile:
-    """Ranks that MPI has started, each with one device."""
-    links = MpiLinks(mesh)
+    """The ranks of a job, each with one device: what the slowest of them takes."""
+    engine: Any = find_engine("spmd")
+    links = RankLinks(engine.transport, mesh)
+    clock = Clock(effort.repeats, links.turn)
     with links.ending_together():
-        return _of_links(links, effort, mesh, say)
-
-
-def _of_links(
-    links: MpiLinks, effort: Effort, mesh: Mapping[str, int] | None, say: Callable[[str], None]
-) -> Profile:
-    """What the slowest rank takes."""
-    about = _about("spmd", links.ranks)
-    overhead = 0.0
-    if (own := _engine("spmd")) is None:
-        about["task overhead"] = "not measured: engine 'spmd' cannot be loaded here"
-    else:
-        overhead = links.slowest(task_overhead(own, links.ranks, effort.repeats))
-    links.slowest(0.0)
-    flops, bandwidth = _kernels(1, effort.repeats, 0.0, say)
-    flops = {name: 1 / links.slowest(1 / rate) for name, rate in flops.items()}
-    curves = measured(links, effort.sizes, effort.repeats, say)
-    transfers = alike_together(curves, links.axes)
+        say("tasks")
+        overhead = task_overhead(engine, links.ranks, clock)
+        rates = _kernels(engine, links.ranks, clock, overhead, say)
+        curves = measured(links, effort.sizes, clock, say)
+        say("overlap")
+        overlap = links.overlap(clock)
     machine = Machine(
-        flops, 1 / links.slowest(1 / bandwidth), bandwidth=inf, mesh=mesh or {},
-        task_overhead=overhead, overlap=links.overlap(effort.repeats), transfers=transfers,
+        *rates, bandwidth=inf, mesh=mesh or {}, task_overhead=overhead, overlap=overlap,
+        transfers=alike_together(curves, links.axes),
     )  # fmt: skip
-    return Profile(machine, about, is_first=links.rank == 0)
+    transport = {"transport": links.transport.name}
+    return _profile(machine, "spmd", links.ranks, clock, transport, is_first=links.rank == 0)
 
 
 def _of_runs(name: str, effort: Effort, say: Callable[[str], None]) -> Profile:
     """An engine of which nothing is known but that it runs plans."""
-    engine, devices = _engine(name), max(cores(), 2)
+    engine, devices, clock = _engine(name), max(cores(), 2), Clock(effort.repeats)
     if engine is None:
         raise InputError(f"engine {name!r} cannot be loaded here")
     say("tasks")
-    overhead = task_overhead(engine, devices, effort.repeats, tasks=16)
+    overhead = task_overhead(engine, devices, clock, tasks=16)
     machine = Machine(
-        *_kernels(cores(), effort.repeats, 0.0, say), bandwidth=inf,
-        task_overhead=overhead,
-        transfers=moves(engine, devices, effort.sizes, effort.repeats, overhead, say),
+        *_kernels(_tiles(cores()), cores(), clock, 0.0, say), bandwidth=inf,
+        task_overhead=overhead, transfers=moves(engine, devices, effort.sizes, clock, say),
     )  # fmt: skip
-    return Profile(machine, _about(name, devices))
+    return _profile(machine, name, devices, clock)
 
 
 def _kernels(
-    devices: int, repeats: int, overhead: float, say: Callable[[str], None]
+    engine: Engine, devices: int, clock: Clock, overhead: float, say: Callable[[str], None]
 ) -> tuple[dict[str, float], float]:
     """What each of some devices computes and moves to and from memory, all at once."""
     say("kernels")
-    tiles = find_engine("threads", {"workers": devices, "shortcuts": False})
-    flops = flops_by_shape(tiles, devices, repeats, overhead)
-    return flops, memory_bandwidth(tiles, devices, repeats, overhead)
+    flops = flops_by_shape(engine, devices, clock, overhead)
+    flops["functions"] = function_rate(engine, devices, clock, overhead)
+    return flops, memory_bandwidth(engine, devices, clock, overhead)
+
+
+def _tiles(devices: int) -> Engine:
+    """Threads that compute one tile each."""
+    return find_engine("threads", {"workers": devices, "shortcuts": False})
 
 
 def _engine(name: str) -> Engine | None:
@@ -157,6 +166,20 @@ def _engine(name: str) -> Engine | None:
     with suppress(ImportError):
         return find_engine(name)
     return None
+
+
+def _profile(
+    machine: Machine,
+    engine: str,
+    devices: int,
+    clock: Clock,
+    more: Mapping[str, str] | None = None,
+    *,
+    is_first: bool = True,
+) -> Profile:
+    noisiest, spread = max(clock.spreads.items(), key=itemgetter(1))
+    about = {**_about(engine, devices), **(more or {}), "spread": f"{spread:.2f} ({noisiest})"}
+    return Profile(machine, about, noisiest, spread, is_first)
 
 
 def _about(engine: str, devices: int) -> dict[str, str]:

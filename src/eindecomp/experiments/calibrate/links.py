@@ -1,30 +1,36 @@
-"""What is asked of links, whoever has them: collectives along an axis, and seconds of all."""
+"""What is asked of links, whoever has them: collectives along an axis, by size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from eindecomp.experiments.calibrate.clock import seconds_each
 from eindecomp.planner.costs.curve import Curve, highest, middle, ratio
 from eindecomp.planner.costs.machine import ANY_AXIS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from eindecomp.experiments.calibrate.clock import Clock, Way
     from eindecomp.planner.costs.transfer import Collective
 
     Curves = dict[str, dict[str, Curve]]
 
-Way = Callable[[], object]
-_SHORT = 1 << 16  # bytes below which several messages in a row are timed
-_LEAST = 1e-9
 _NOISE = 1.3  # how many times as slow one axis may be as another that is like it
 
 
+class Message(NamedTuple):
+    """A collective of one size."""
+
+    way: Way
+    """Does it once."""
+    received: int
+    """The bytes that each device receives, about as many as were asked for."""
+
+
 class Links(Protocol):
-    """Links between devices along axes; sizes are the bytes that each device receives."""
+    """Links between devices along axes."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -32,25 +38,22 @@ class Links(Protocol):
         ...
 
     @property
-    def collectives(self) -> Mapping[Collective, Callable[[str, int], Way]]:
-        """For each collective that takes time, what does it once for an axis and a size."""
-        ...
-
-    def slowest(self, seconds: float) -> float:
-        """The most that any device says; all of them go on together."""
+    def collectives(self) -> Mapping[Collective, Callable[[str, int], Message]]:
+        """For each collective that takes time, what makes it for an axis and a size in bytes."""
         ...
 
 
 def measured(
-    links: Links, sizes: Sequence[int], repeats: int, say: Callable[[str], None]
+    links: Links, sizes: Sequence[int], clock: Clock, say: Callable[[str], None]
 ) -> Curves:
     """Seconds by size for every collective and axis."""
     found: Curves = {}
     for collective, make in links.collectives.items():
         found[collective] = {}
         for axis in links.axes:
-            say(f"{collective.replace('_', ' ')} along {axis}")
-            found[collective][axis] = curve_of(links, partial(make, axis), sizes, repeats)
+            what = f"{collective.replace('_', ' ')} along {axis}"
+            say(what)
+            found[collective][axis] = curve_of(what, partial(make, axis), sizes, clock)
     return found
 
 
@@ -75,15 +78,29 @@ def alike_together(curves: Curves, axes: Sequence[str]) -> Curves:
     return found
 
 
-def curve_of(links: Links, make: Callable[[int], Way], sizes: Sequence[int], repeats: int) -> Curve:
-    """Seconds by size; a larger message never takes less than a smaller one."""
-    points: list[tuple[float, float]] = []
+def curve_of(
+    what: str, make: Callable[[int], Message], sizes: Iterable[int], clock: Clock
+) -> Curve:
+    """Seconds by size."""
+    points: dict[int, float] = {}
     for size in sizes:
-        way, times = make(size), 10 if size < _SHORT else 1
-        way()
-        # Each turn ends for all devices before the next one begins. The best of them is taken, as
-        # it is for kernels: what other load adds is no property of the links.
-        turns = [links.slowest(seconds_each(way, times)) for _ in range(repeats)]
-        least = points[-1][1] if points else _LEAST
-        points.append((size, max(min(turns), least)))
-    return Curve(tuple(points))
+        message = make(size)
+        seconds = clock.best(f"{what}, {message.received} bytes", message.way)
+        points[message.received] = min(seconds, points.get(message.received, seconds))
+    return ascending(points)
+
+
+def ascending(points: Mapping[int, float]) -> Curve:
+    """A curve through points of ascending sizes, where a smaller message never takes longer.
+
+    Noise only adds to what was measured, so the shorter of two times in the wrong order is right.
+
+    >>> ascending({1: 5.0, 2: 3.0, 4: 4.0}).points
+    ((1.0, 3.0), (2.0, 3.0), (4.0, 4.0))
+    """
+    least = inf
+    found: list[tuple[float, float]] = []
+    for size, seconds in [*points.items()][::-1]:
+        least = min(least, seconds)
+        found.append((size, least))
+    return Curve(tuple(reversed(found)))

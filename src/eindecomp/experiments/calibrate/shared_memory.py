@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.experiments.calibrate.links import Message
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eindecomp.experiments.calibrate.links import Way
     from eindecomp.planner.costs.transfer import Collective
 
 
@@ -28,19 +29,15 @@ class SharedMemory:
         self._pool = ThreadPoolExecutor(devices)
 
     @property
-    def collectives(self) -> Mapping[Collective, Callable[[str, int], Way]]:
+    def collectives(self) -> Mapping[Collective, Callable[[str, int], Message]]:
         """Only what is not free."""
         return {"reduce_scatter": self._reduce_scatter}
 
-    def slowest(self, seconds: float) -> float:
-        """There is one clock for all."""
-        return seconds
-
-    def _reduce_scatter(self, axis: str, size: int) -> Way:
+    def _reduce_scatter(self, axis: str, size: int) -> Message:
         del axis
         elements = max(size // 4, 1)
         every = [np.ones((2, elements), np.float32) for _ in range(self._devices)]
-        return lambda: list(self._pool.map(_add, every))
+        return Message(lambda: list(self._pool.map(_add, every)), 4 * elements)
 
     def __enter__(self) -> Self:
         return self

@@ -66,8 +66,9 @@ def links_of(mesh: Mesh, machine: Machine) -> tuple[Link, ...]:
 
 def _carried(machine: Machine, kind: Collective, axis: str) -> Curve | Line:
     """What a collective takes along an axis: measured, or by latency and bandwidth."""
-    curve = machine.curve_of(kind, axis)
-    return steady(machine.latency_of(axis), machine.bandwidth_of(axis)) if curve is None else curve
+    if (curve := machine.curve_of(kind, axis)) is not None:
+        return curve
+    return steady(machine.task_overhead + machine.latency_of(axis), machine.bandwidth_of(axis))
 
 
 def _least_fetch(machine: Machine, axis: str) -> Line:
@@ -75,7 +76,7 @@ def _least_fetch(machine: Machine, axis: str) -> Line:
     carried = [_carried(machine, kind, axis) for kind in FETCHES]
     lines = [each.floor if isinstance(each, Curve) else each for each in carried]
     start, pace = (min(of) for of in zip(*lines, strict=True))
-    return Line(start + machine.task_overhead, pace)
+    return Line(start, pace)
 
 
 @dataclass(frozen=True)

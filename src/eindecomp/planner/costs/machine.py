@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from eindecomp.errors import PlanError, quote, suggest
 from eindecomp.planner.costs.curve import Curve
-from eindecomp.planner.costs.shape_class import SHAPES
+from eindecomp.planner.costs.shape_class import SHAPES, STAND_INS
 from eindecomp.planner.costs.transfer import Collective
 from eindecomp.planner.space.mesh import Mesh, check_axis_name
 
@@ -36,8 +36,9 @@ class Machine:
     flops: float | Mapping[str, float]
     """Operations per second and device, or these by the shape of what is computed.
 
-    Shapes are those of `shape_class.py`. By shape, they are for items of at most 4 bytes; larger
-    ones take as many times as long as they have 4 bytes.
+    Shapes are those of `shape_class.py`. Where they are not given, `huge` products are as fast as
+    `large` ones, and `functions`, calls such as `exp`, as `loops`. By shape, rates are for items of
+    at most 4 bytes; larger ones take as many times as long as they have 4 bytes.
     """
     memory_bandwidth: float
     """Bytes per second between a device and its memory."""
@@ -48,7 +49,7 @@ class Machine:
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
     """The machine's own axes, outermost first, if it has any."""
     task_overhead: float = 0.0
-    """Seconds that each kernel call and each message takes beside its work."""
+    """Seconds that each kernel call, and each message without a curve, takes beside its work."""
     overlap: float = 0.0
     """The fraction of computing, 0 to 1, beside which communication can run."""
     transfers: Mapping[str, Mapping[str, Curve]] = field(
@@ -56,10 +57,11 @@ class Machine:
     )
     """For a collective and an axis, seconds by the bytes that each device receives.
 
-    They stand in for bandwidth and latency; the axis "*" is for all that are not named.
+    They stand in for bandwidth, latency and overhead; the axis "*" is for all that are not named.
     """
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "flops", _all_shapes(self.flops))
         named = [("flops", x) for x in _by_shape(self.flops)]
         named += [("memory_bandwidth", self.memory_bandwidth)]
         named += [(f"bandwidth of {n}", x) for n, x in _by_name(self.bandwidth).items()]
@@ -109,6 +111,14 @@ RATES = ("flops", "memory_bandwidth", "bandwidth", "latency", "task_overhead", "
 def _files() -> Any:
     """What writes and reads machines: files stand above the planner and are loaded when needed."""
     return import_module("eindecomp.store.machine_file")
+
+
+def _all_shapes(given: float | Mapping[str, float]) -> float | Mapping[str, float]:
+    """Rates by shape, where those that may be missing are as fast as others."""
+    if not isinstance(given, Mapping):
+        return given
+    missing = {name: near for name, near in STAND_INS.items() if name not in given}
+    return {**given, **{name: given[near] for name, near in missing.items() if near in given}}
 
 
 def _by_shape(given: float | Mapping[str, float]) -> list[float]:

@@ -2,7 +2,8 @@
 
 An element that a device needs comes from the nearest device that holds it: it crosses axis j if
 that device differs from this one at axis j but at no axis outside it. Bytes are those of the
-average device. Each kernel call and each message takes the machine's overhead of a task as well.
+average device. Each kernel call and each message takes the machine's overhead of a task as well;
+where messages were measured, that is part of their curve.
 
 Where communication can run beside computing, a vertex's fetches and its reduction each run beside
 an equal share of its own kernel calls, and only what they take beyond that counts. What really runs
@@ -22,7 +23,7 @@ import numpy as np
 from eindecomp.graph.work import tile_operations
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.price import held_elements
-from eindecomp.planner.costs.shape_class import best_rate, rate
+from eindecomp.planner.costs.shape_class import best_rate, function_seconds, rate
 from eindecomp.planner.costs.transfer import FETCHES, fetched_by
 from eindecomp.planner.space.cut import Cut, nests_outward, outer_cut
 from eindecomp.planner.space.overlaps import covers, overlaps_within, totals
@@ -125,8 +126,10 @@ class PriceInSeconds:
         tile = {label: sides[:, k] for k, label in enumerate(view.labels)}
         work = tile_operations(vertex.op, tile)
         intensity = work / np.maximum(touched, 1.0)
-        flops = rate(self.machine.flops, vertex.op, intensity, vertex.dtype.itemsize)
-        return np.maximum(work / flops, traffic / self.machine.memory_bandwidth)
+        flops, item = self.machine.flops, vertex.dtype.itemsize
+        computing = work / rate(flops, vertex.op, intensity, item)
+        computing = computing + function_seconds(flops, vertex.op, tile, item)
+        return np.maximum(computing, traffic / self.machine.memory_bandwidth)
 
     def hides(
         self, vertex: Vertex, choices: Choices, items: tuple[int, ...], fetches: int
@@ -145,20 +148,23 @@ class PriceInSeconds:
 
     def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
         """The least seconds that computing a vertex can take: devices share it equally."""
-        work = float(tile_operations(vertex.op, dict(zip(view.labels, view.sizes, strict=True))))
+        sizes = dict(zip(view.labels, view.sizes, strict=True))
+        work = float(tile_operations(vertex.op, sizes))
         traffic = float(vertex.elements * vertex.dtype.itemsize)
         for dims, item in zip(view.reads, items, strict=True):
             labels = [dim.label for dim in dims or () if dim.label is not None]
             if dims is not None and len(set(labels)) == len(labels):  # little is read of a diagonal
                 traffic += float(prod(dim.stop - dim.start for dim in dims)) * item
-        flops = best_rate(self.machine.flops, vertex.op, vertex.dtype.itemsize)
-        most = max(work / flops, traffic / self.machine.memory_bandwidth)
+        flops, item = self.machine.flops, vertex.dtype.itemsize
+        computing = work / best_rate(flops, vertex.op, item)
+        computing += float(function_seconds(flops, vertex.op, sizes, item))
+        most = max(computing, traffic / self.machine.memory_bandwidth)
         return most / self.mesh.devices + self.machine.task_overhead
 
     def link(self, axis: int, size: Any, messages: int, kind: Collective) -> Any:
         """The seconds in which every device receives so many bytes along an axis."""
         name, machine = self.mesh.names[axis], self.machine
-        tasks = machine.task_overhead * messages
         if (curve := machine.curve_of(kind, name)) is not None:
-            return tasks + curve.seconds(size)
-        return tasks + machine.latency_of(name) * messages + size / machine.bandwidth_of(name)
+            return curve.seconds(size)
+        start = machine.task_overhead + machine.latency_of(name)
+        return start * messages + size / machine.bandwidth_of(name)

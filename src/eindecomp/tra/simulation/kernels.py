@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.work import tile_operations
-from eindecomp.planner.costs.shape_class import rate
+from eindecomp.planner.costs.shape_class import function_seconds, rate
 from eindecomp.planner.space.view import view_of
 from eindecomp.tra.program.tiling import Tiling
 from eindecomp.tra.simulation.blocks import shared_volumes, sides, volumes
@@ -26,17 +26,23 @@ if TYPE_CHECKING:
 
 
 def compute_seconds(
-    machine: Machine, operations: Any, traffic: Any, op: Op | None = None, item: int = 4
+    machine: Machine,
+    operations: Any,
+    traffic: Any,
+    op: Op | None = None,
+    item: int = 4,
+    functions: Any = 0.0,
 ) -> Floats:
     """The longer of computing and of reading and writing memory, and what a task takes beside.
 
     `op` and the bytes of an item say by which rate of the machine it is computed; without, it is
-    element by element.
+    element by element. `functions` are the seconds of elementary functions.
     """
     work = np.asarray(operations, dtype=np.float64)
     moved = np.asarray(traffic, dtype=np.float64)
     flops = rate(machine.flops, op, work / np.maximum(moved / item, 1.0), item)
-    return np.maximum(work / flops, moved / machine.memory_bandwidth) + machine.task_overhead
+    computing = work / flops + functions
+    return np.maximum(computing, moved / machine.memory_bandwidth) + machine.task_overhead
 
 
 def kernel_seconds(program: Program, machine: Machine, step: Compute) -> Floats:
@@ -53,8 +59,9 @@ def kernel_seconds(program: Program, machine: Machine, step: Compute) -> Floats:
             item = program.buffers[read.buffer].item
             traffic = traffic + shared_volumes(mesh, read.cut, read.cut) * float(item)
     tile = {label: lengths[label].astype(np.float64) for label in view.labels}
-    work = tile_operations(vertex.op, tile)
-    return compute_seconds(machine, work, traffic, vertex.op, vertex.dtype.itemsize)
+    work, item = tile_operations(vertex.op, tile), vertex.dtype.itemsize
+    functions = function_seconds(machine.flops, vertex.op, tile, item)
+    return compute_seconds(machine, work, traffic, vertex.op, item, functions)
 
 
 def _note_lengths(lengths: dict[str, Any], dims: Dims, cut: Cut, program: Program) -> None:
