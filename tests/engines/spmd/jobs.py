@@ -8,10 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 
 import pytest
 
@@ -56,13 +58,15 @@ def launch(launcher: str, ranks: int) -> list[str]:
     """The command that starts Python on so many ranks."""
     if launcher == "mpi":
         return [str(MPIRUN), "--oversubscribe", "-n", str(ranks), sys.executable]
-    port = ["--master-addr", "127.0.0.1", "--master-port", str(_free_port())]
+    port = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     return [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *port,
     ]  # fmt: skip
 
 
-def run_command(command: list[str], timeout: float = 150) -> Job:
+def run_command(
+    command: list[str], timeout: float = 150, more: Mapping[str, str] = MappingProxyType({})
+) -> Job:
     """Run a command to its end; all of its processes end with it."""
     folders = [TESTS, TESTS / "engines", TESTS / "planner", TESTS / "kernels", HERE]
     env = os.environ | {
@@ -72,6 +76,7 @@ def run_command(command: list[str], timeout: float = 150) -> Job:
         "PYTHONPATH": os.pathsep.join(
             [*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
         ),
+        **more,
     }
     start = monotonic()
     with subprocess.Popen(  # noqa: S603
@@ -87,7 +92,8 @@ def run_command(command: list[str], timeout: float = 150) -> Job:
     return Job(process.returncode, out, err, monotonic() - start)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens at now."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.1", 0))
         return opened.getsockname()[1]

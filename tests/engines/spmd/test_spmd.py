@@ -8,7 +8,7 @@ import sys
 from uuid import uuid4
 
 import pytest
-from jobs import LAUNCHERS, needs_mpi, run_command, run_job, skip_without
+from jobs import HERE, LAUNCHERS, free_port, needs_mpi, run_command, run_job, skip_without
 
 MANY = int(os.environ.get("EINDECOMP_EXAMPLES", "1")) > 1
 """Whether more cases are asked for; a job takes seconds to start."""
@@ -64,6 +64,27 @@ def test_trouble_of_a_rank_ends_the_job(launcher, how):
         assert "rank 1 is gone" in job.err
     found = subprocess.run(["pgrep", "-f", name], capture_output=True, check=False)  # noqa: S603, S607
     assert not found.stdout
+
+
+@needs_mpi
+def test_a_rank_may_compute_for_longer_than_others_wait_even_if_it_tells_nothing():
+    job = run_job("mpi", 2, "trouble.py", "hold", 2, 50)
+    assert (job.status, job.out) == (0, "went on\n"), job.err
+
+
+def test_a_stopped_rank_that_has_the_store_of_all_ends_the_job():
+    """As it is where ranks are started by hand: the first one keeps what they tell each other."""
+    pytest.importorskip("torch")
+    own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    script = [sys.executable, str(HERE / "ranks" / "trouble.py"), "stop0", "3", "50"]
+    with subprocess.Popen(script, env=os.environ | own | {"RANK": "0"}) as first:  # noqa: S603
+        try:
+            job = run_command(script, 90, own | {"RANK": "1"})
+        finally:
+            first.kill()
+    assert job.status != 0
+    assert "rank 0 was stopped" in job.err
+    assert "Z[k]" in job.err
 
 
 @pytest.mark.parametrize("what", ["graph", "plan"] if MANY else ["plan"])

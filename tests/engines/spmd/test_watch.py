@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from eindecomp.engines.spmd.watch import NOWHERE, RankState, Seen, state_of, verdict
 
 WAITS = RankState(3, 7, True, 5.0)
@@ -62,3 +64,24 @@ def test_all_waiting_means_that_they_are_not_at_the_same_place():
     assert found is not None
     assert "do not run the same program" in found[1]
     assert verdict(0, {1: seen(WAITS, since=60), 2: seen(WORKS)}, 60, 100, 20) is None
+
+
+def test_a_rank_that_would_run_if_it_could_is_not_stuck():
+    other = seen(WORKS, since=0)
+    other.update(replace(WORKS, runs=True), now=10.0)
+    assert other.since == 10.0
+    waiting = seen(WAITS, since=0)
+    waiting.update(replace(WAITS, runs=True), now=10.0)  # MPI's waiting is busy
+    assert waiting.since == 0
+
+
+def test_silence_with_signs_of_life_is_no_death():
+    other = seen(WORKS, heard=0, since=0)
+    other.sign_of_life(99.0)
+    assert verdict(0, {1: other}, 50, 100, 20) is None
+
+
+def test_who_was_stopped_itself_blames_nobody():
+    other = seen(WORKS, heard=50, since=50)
+    other.wait_longer(45.0)
+    assert verdict(0, {1: other}, 90, 100, 20) is None

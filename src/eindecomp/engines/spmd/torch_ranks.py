@@ -7,7 +7,6 @@ import signal
 import socket
 import struct
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 import torch.distributed
 
+from eindecomp.engines.spmd.processes import GONE, look_at
 from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
@@ -139,7 +139,9 @@ class TorchTransport:
     def _gone(self) -> list[int]:
         here = self._processes[self.rank][0]
         ranks = enumerate(self._processes)
-        return [rank for rank, (host, process) in ranks if host == here and not _lives(process)]
+        return [
+            rank for rank, (host, process) in ranks if host == here and look_at(process) == GONE
+        ]
 
     def abort(self) -> None:
         """End the ranks of this machine; the launcher then ends those of others."""
@@ -223,17 +225,6 @@ def _own_process() -> bytes:
 
 def _process(text: bytes) -> tuple[str, int]:
     return text[8:].decode(), struct.unpack("q", text[:8])[0]
-
-
-def _lives(process: int) -> bool:
-    """Whether there is such a process, and not only its entry for whoever started it."""
-    with suppress(OSError, IndexError):
-        status = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        return status not in ("Z", "X")
-    with suppress(ProcessLookupError):
-        os.kill(process, 0)
-        return True
-    return False
 
 
 def _bytes(array: Array) -> torch.Tensor:

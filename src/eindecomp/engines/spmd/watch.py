@@ -4,12 +4,14 @@ Ranks that wait for one that is dead, stopped or stuck would wait for ever, deep
 transport. So each tells the others twice a second at which step it is, how much processor time it
 has used, and whether it waits. A rank that waits ends the whole job, with a message, if
 
-- it has heard nothing of another rank for `timeout` seconds: it is dead or was stopped;
+- it has heard nothing of another rank for `timeout` seconds, and that is not seen to run on this
+  machine: it is dead or was stopped;
 - another rank has failed, or has ended its program;
 - another rank has for `timeout` seconds neither gone on nor computed anything;
 - all ranks have been waiting for `timeout` seconds: they are not at the same place.
 
-A rank that computes, or reads or writes files, may take as long as it likes.
+A rank that computes, or reads or writes files, may take as long as it likes. What ranks tell each
+other by may itself be stuck: a second thread sees to it that the first one does not wait for ever.
 """
 
 from __future__ import annotations
@@ -20,9 +22,12 @@ import os
 import signal
 import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from socket import gethostname
 from time import monotonic, process_time
 from typing import TYPE_CHECKING, Any
+
+from eindecomp.engines.spmd.processes import RUNS, look_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
 
 _TICK = 0.5  # seconds between two messages
 _IDLE = 0.05  # of the time, what a process uses that does nothing but watch
+_PAUSE = 3.0  # seconds of silence after which one looks more closely
 _LONGEST = 600  # characters of what a failed rank has to say
 NOWHERE = -1
 USUAL = 20.0
@@ -51,11 +57,14 @@ class RankState:
     failed: str = ""
     on_disk: bool = False
     """Whether it reads or writes files, which takes as long as it takes."""
+    runs: bool = False
+    """Whether its first thread runs, or would if there were a processor for it."""
+    process: int = 0
+    host: str = ""
 
     def to_bytes(self) -> bytes:
         """A text that `state_of` reads."""
-        fields = (self.run, self.step, self.waits, self.processor, self.ended, self.failed)
-        return json.dumps([*fields, self.on_disk]).encode()
+        return json.dumps(astuple(self)).encode()
 
     @property
     def place(self) -> tuple[int, int, bool]:
@@ -65,9 +74,10 @@ class RankState:
 
 def state_of(text: bytes) -> RankState:
     """The state that a rank has told."""
-    run, step, waits, processor, ended, failed, on_disk = json.loads(text)
-    told = int(run), int(step), bool(waits), float(processor), bool(ended), str(failed)
-    return RankState(*told, bool(on_disk))
+    run, step, waits, processor, ended, failed, on_disk, runs, process, host = json.loads(text)
+    place = int(run), int(step), bool(waits)
+    told = float(processor), bool(ended), str(failed), bool(on_disk)
+    return RankState(*place, *told, bool(runs), int(process), str(host))
 
 
 @dataclass(slots=True)
@@ -82,10 +92,20 @@ class Seen:
 
     def update(self, state: RankState, now: float) -> None:
         """Note what it tells now."""
-        busy = state.processor - self.processor > _IDLE * (now - self.since) + _IDLE
+        busy = state.processor - self.processor > _IDLE * (now - self.since) + _IDLE or state.runs
         if state.place != self.state.place or (busy and not state.waits):
             self.since, self.processor = now, state.processor
         self.state, self.heard = state, now
+
+    def sign_of_life(self, now: float) -> None:
+        """Note that it runs, although it tells nothing: it may be in a call that lets no thread."""
+        self.heard = now
+        if not self.state.waits:
+            self.since = now
+
+    def wait_longer(self, seconds: float) -> None:
+        """Note that nobody listened for some time."""
+        self.heard, self.since = self.heard + seconds, self.since + seconds
 
 
 def verdict(
@@ -139,10 +159,13 @@ class Watch:
         }
         self._waits_since = now
         self._place = (0, NOWHERE, False)
+        self._looked, self._looks = now, 0
+        self._process, self._host = os.getpid(), gethostname()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="eindecomp-watch", daemon=True)
         if self._seen:
             self._thread.start()
+            threading.Thread(target=self._guard, name="eindecomp-guard", daemon=True).start()
             atexit.register(self.end)
 
     @contextmanager
@@ -176,8 +199,9 @@ class Watch:
 
     def state(self) -> RankState:
         """What this rank has to tell."""
-        place = self.run, self.step, self.waits
-        return RankState(*place, process_time(), self._ended, self._failed, self.on_disk)
+        place, process = (self.run, self.step, self.waits), self._process
+        told = process_time(), self._ended, self._failed, self.on_disk
+        return RankState(*place, *told, look_at(process) == RUNS, process, self._host)
 
     def _watch(self) -> None:
         try:
@@ -188,11 +212,42 @@ class Watch:
             if not self._stop.is_set():
                 self._end_job(f"lost the ranks that it watches: {type(error).__name__}: {error}")
 
+    def _guard(self) -> None:
+        """End the job if the other thread does not come back from telling and listening."""
+        looks, times = -1, 0
+        while not self._stop.wait(_TICK):
+            looks, times = self._looks, times + 1 if looks == self._looks else 0
+            if times * _TICK > self.timeout and self.waits:
+                here = {rank: how for rank in self._seen if (how := self._looks_like(rank))}
+                why = [f"; rank {rank} {how}" for rank, how in here.items() if how != RUNS]
+                self._end_job(
+                    f"waits in {self._in_words(self.state())} and has heard of nobody for "
+                    f"{times * _TICK:.0f} s: what ranks tell each other by is stuck{''.join(why)}"
+                )
+
+    def _looks_like(self, rank: int) -> str:
+        """How a rank of this machine is; nothing for one of another machine."""
+        state = self._seen[rank].state
+        return look_at(state.process) if state.host == self._host and state.process else ""
+
+    def _listen(self, now: float) -> None:
+        """Take what others tell, and see for ourselves who tells nothing."""
+        pause = now - self._looked
+        if pause > _PAUSE:  # this rank was stopped itself, or had no processor
+            for other in self._seen.values():
+                other.wait_longer(pause)
+            self._waits_since += pause
+        for rank, text in self._transport.heard().items():
+            self._seen[rank].update(state_of(text), now)
+        for rank, other in self._seen.items():
+            if now - other.heard > min(_PAUSE, self.timeout / 2) and self._looks_like(rank) == RUNS:
+                other.sign_of_life(now)
+        self._looked, self._looks = now, self._looks + 1
+
     def _look(self) -> None:
         now, state = monotonic(), self.state()
         self._transport.post(state.to_bytes())
-        for rank, text in self._transport.heard().items():
-            self._seen[rank].update(state_of(text), now)
+        self._listen(now)
         if state.place != self._place:
             self._place, self._waits_since = state.place, now
         if not state.waits:

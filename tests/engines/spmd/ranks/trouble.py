@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,36 @@ def fail(event: object) -> None:
     raise ValueError("the listener does not like this")
 
 
+def hold_for(seconds: float) -> None:
+    """Call what lets no other thread of the process run."""
+    count, took = 10**6, 0.0
+    while took < seconds:
+        count = int(count * min(max(1.2 * seconds / max(took, 1e-3), 2), 100))
+        start = time.monotonic()
+        sum(range(count))
+        took = time.monotonic() - start
+
+
+def get_into(how: str, timeout: float, run: ed.Executable, arrays: dict[str, Any]) -> None:
+    """Get into trouble."""
+    match how:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop" | "stop0":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "delay":
+            time.sleep(1000)
+        case "end":
+            sys.exit(0)
+        case "hold":
+            hold_for(3 * timeout)
+            sys.stdout.write("went on\n")
+        case "fail":
+            run(arrays, on_event=fail)
+        case "diverge":
+            run(arrays)["Z"]
+
+
 def main() -> None:
     how, timeout, begin = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
     transport = connect()
@@ -40,20 +71,10 @@ def main() -> None:
         sys.stdout.write(f"refused: {error}\n")
         sys.exit(3)
     for turn in range(1 << 30):
-        if transport.rank == transport.size - 1 and turn == begin:
-            match how:
-                case "kill":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                case "stop":
-                    os.kill(os.getpid(), signal.SIGSTOP)
-                case "delay":
-                    time.sleep(1000)
-                case "end":
-                    sys.exit(0)
-                case "fail":
-                    run(arrays, on_event=fail)
-                case "diverge":
-                    run(arrays)["Z"]
+        if how == "hold" and turn > begin:
+            return
+        if transport.rank == (0 if how == "stop0" else transport.size - 1) and turn == begin:
+            get_into(how, timeout, run, arrays)
         run(arrays)
 
 
