@@ -23,13 +23,15 @@ def simulate(
     gather: str = "ring",
     reduce: str = "direct",
     cards: str = "device",
+    overlap: bool = True,
 ) -> SimulatedRun:
-    """Simulate a run of a plan: kernels in order, communication beside them, links that are shared.
+    """Simulate a run of a plan: kernels in order, communication beside them, links in turn.
 
     `machine` is an `ed.Machine` or a preset's name; by default that of the plan. All-gathers are
     rings on each level of the mesh, or "doubling" there, or all messages at once ("direct");
     reductions send every block to who combines it, or go by levels too ("ring", "doubling");
-    `cards="node"` lets the devices of a node share their links to other nodes.
+    `cards="node"` lets the devices of a node share their links to other nodes. Communication begins
+    and is waited for where engine spmd does so; without `overlap`, one step follows another.
 
     >>> import eindecomp as ed
     >>> text = "input X[i: 64, j: 64], Y[j, k: 64]\\nZ[i,k] <- sum X[i,j] * Y[j,k]\\noutput Z"
@@ -43,4 +45,5 @@ def simulate(
     if machine is None and plan.machine is None:
         raise InputError("simulate needs a machine: the plan was made for none (machine=)")
     described = machine_of(plan.machine if machine is None else machine)
-    return simulate_program(program_of(plan), described, Network(gather, reduce, cards))
+    network = Network(gather, reduce, cards)
+    return simulate_program(program_of(plan), described, network, overlap=overlap)

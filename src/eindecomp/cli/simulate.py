@@ -47,6 +47,10 @@ def simulate(
         Literal["device", "node"],
         typer.Option(help="whether each device has links to other nodes, or its node has"),
     ] = "device",
+    overlap: Annotated[
+        bool,
+        typer.Option(help="whether communication runs beside kernels, or one step after another"),
+    ] = True,
     trace: Annotated[
         Path | None, typer.Option(help="write a trace for Perfetto or Chrome to this file")
     ] = None,
@@ -71,7 +75,9 @@ def simulate(
         if isinstance(found, bytes):
             asked = replace(asked, machine=None)  # which is for the simulation alone
         plan = asked.plan_from(found, file)
-        run = simulate_plan(plan, machine, gather=gather, reduce=reduce, cards=cards)
+        run = simulate_plan(
+            plan, machine, gather=gather, reduce=reduce, cards=cards, overlap=overlap
+        )
         if trace is not None:
             run.trace(trace, traced or (0,))
         shown = orjson.dumps(_simulated(run)) if json else str(run)

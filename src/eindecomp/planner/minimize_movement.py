@@ -14,7 +14,7 @@ from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.model.lifetimes import check_memory
 from eindecomp.planner.plan import Chosen, unproved
-from eindecomp.planner.search.choose import SMALL, choose, is_enough
+from eindecomp.planner.search.choose import SMALL, choose, is_enough, is_open
 from eindecomp.planner.search.from_strategies import (
     start_from_strategies,
     try_named_strategies,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.search.search import Outcome
 
 _SEARCH = 0.85  # fraction of the time for a search that named strategies may follow
+_SEARCH_LAYERS = 0.6  # the same in a large graph, where strategies take longer, too
 _LARGE = 1000  # the most vertices of a graph that is searched once more after layers chose alike
 _LEAST_TIME = 1.0  # seconds that a search from nothing needs at least
 _CLOSE = 0.025  # where bounds are seldom met, a plan this close to its bound ends the search
@@ -65,8 +66,8 @@ def minimize_movement(options: Options) -> Chosen:
         outcome = _chosen(search, relaxed, first, deadline)
     except UnsolvedError as error:
         raise PlanError(f"no plan found in {options.time_limit:g} s: {error}") from None
-    done = is_enough(search, outcome.cost, outcome.bound)
-    if options.restriction is None and first is None and not done:
+    may_improve = options.restriction is None and is_open(outcome.cost, outcome.bound)
+    if may_improve and first is None:
         outcome = try_named_strategies(search, outcome, deadline)
     decisions = {name: outcome.decisions[name] for name, _ in planned_views(graph)}
     costs = decided_cost(graph, price, decisions, outcome.given)
@@ -98,7 +99,8 @@ def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: f
     """The best choice of axes that is found in time, or the first one if that is better."""
     left = deadline - monotonic()
     if first is None:
-        part = _SEARCH if search.restriction is None else 1.0
+        part = _SEARCH if search.choosers <= SMALL else _SEARCH_LAYERS
+        part = part if search.restriction is None else 1.0
         tied = bool(search.rules.tie) and search.choosers > _LARGE
         search = with_equal_layers(search) if tied else search
         return choose(search, relaxed, max(part * left, 1.0))

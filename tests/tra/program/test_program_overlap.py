@@ -83,3 +83,24 @@ def test_a_move_runs_beside_what_does_not_need_it():
     between = actions[actions.index(Begin(moved)) : actions.index(End(moved))]
     steps = [program.steps[action.step] for action in between]
     assert any(isinstance(step, Compute) and step.vertex == "B" for step in steps)
+
+
+def test_what_is_needed_first_begins_first():
+    """Both weights could be gathered from the beginning on; the first product needs B."""
+    text = """
+    input A[i: 64, j: 64], C[k: 64, l: 64], B[j, k]
+    Y[i,k] <- sum A[i,j] * B[j,k]
+    Z[i,l] <- sum Y[i,k] * C[k,l]
+    T[i,l,m: 8] <- Z[i,l]
+    output T
+    """
+    pin = {"A": {"i": 2}, "B": {"j": 2}, "C": {"k": 2}}
+    plan = ed.plan(
+        ed.parse(text), 2, strategy=["i"], inputs="sharded", pin=pin, rewrite=False
+    )  # fmt: skip
+    program = program_of(plan)
+    places = {action: place for place, action in enumerate(overlapped(program))}
+    gathers = [k for k, step in enumerate(program.steps) if isinstance(step, Move)]
+    products = [k for k, step in enumerate(program.steps) if isinstance(step, Compute)]
+    assert len(gathers) == 2
+    assert places[Whole(gathers[0])] < places[Begin(gathers[1])] < places[Whole(products[0])]

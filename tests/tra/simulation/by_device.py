@@ -12,6 +12,7 @@ from itertools import groupby
 from eindecomp.graph.work import tile_operations
 from eindecomp.planner.space.view import view_of
 from eindecomp.tra.boxes import volume
+from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Generate, Load, Move
 from eindecomp.tra.program.tiling import coordinates, group_along
 
@@ -19,7 +20,7 @@ from eindecomp.tra.program.tiling import coordinates, group_along
 class ByDevice:
     """Direct exchanges only: all messages of a step side by side."""
 
-    def __init__(self, program, machine):
+    def __init__(self, program, machine, *, overlap=True):
         self.program, self.machine = program, machine
         mesh = program.mesh
         rates = [(machine.bandwidth_of(n), machine.latency_of(n)) for n in mesh.names]
@@ -29,63 +30,66 @@ class ByDevice:
         self.rows = [program.on(device) for device in range(program.devices)]
         self.queue = [0.0] * program.devices
         self.free = defaultdict(float)  # (way, level, device)
-        self.ready = {}  # (buffer, device)
+        self.ends = {}  # (step, device)
         self.computing = [0.0] * program.devices
-        self.last = 0.0
-        for number, step in enumerate(program.steps):
-            self.carry_out(step, [row.steps[number] for row in self.rows])
+        steps = range(len(program.steps))
+        for action in overlapped(program) if overlap else map(Whole, steps):
+            self.carry_out(action, program.steps[action.step])
 
-    def carry_out(self, step, own):
-        devices = range(self.program.devices)
+    @property
+    def last(self):
+        return max(self.queue)
+
+    def carry_out(self, action, step):
+        devices, number = range(self.program.devices), action.step
+        own = [row.steps[number] for row in self.rows]
         match step:
-            case Load():
-                self.ready |= {(step.into, d): 0.0 for d in devices}
-            case Free():
+            case Load() | Free():
                 pass
             case Generate():
                 for d in devices:
                     item = self.program.buffers[step.into].item
-                    self.kernel(d, step.into, 0.0, 0, volume(own[d].box) * item)
+                    self.kernel(d, 0, volume(own[d].box) * item)
             case Compute():
                 for d in devices:
                     self.compute(step, d, own[d])
             case _:
-                self.exchange(step, own)
+                if isinstance(action, Begin | Whole):
+                    self.exchange(number, step, own)
+                if isinstance(action, End | Whole):
+                    for d in devices:
+                        self.queue[d] = max(self.queue[d], self.ends[number, d])
 
-    def kernel(self, d, into, begin, operations, traffic):
+    def kernel(self, d, operations, traffic):
         machine = self.machine
         seconds = max(operations / machine.flops, traffic / machine.memory_bandwidth)
-        end = max(begin, self.queue[d]) + seconds
-        self.queue[d] = self.ready[into, d] = end
+        self.queue[d] += seconds
         self.computing[d] += seconds
-        self.last = max(self.last, end)
 
     def compute(self, step, d, own):
-        buffers, begin = self.program.buffers, 0.0
+        buffers = self.program.buffers
         traffic = volume(own.box) * buffers[step.into].item
         for read, box in zip(step.reads, own.reads, strict=True):
             if read is not None:
                 traffic += volume(box) * buffers[read.buffer].item
-                begin = max(begin, self.ready[read.buffer, d])
         work = tile_operations(
             self.program.graph[step.vertex].op, tile_sizes(self.program, step, own)
         )
-        self.kernel(d, step.into, begin, work, traffic)
+        self.kernel(d, work, traffic)
 
     def level(self, one, other):
         mesh = self.program.mesh
         pair = zip(coordinates(mesh, one), coordinates(mesh, other), strict=True)
         return self.level_of[next(axis for axis, (a, b) in enumerate(pair) if a != b)]
 
-    def exchange(self, step, own):
+    def exchange(self, number, step, own):
         buffers, devices = self.program.buffers, range(self.program.devices)
         source = step.buffer if isinstance(step, AllGather) else step.source
-        into = step.buffer if isinstance(step, AllGather) else step.into
         item = buffers[source].item
         taken, given, peers = self.messages(own, item)
         begin = {}
         for d in devices:
-            begin[d] = self.ready[source, d]
+            begin[d] = self.queue[d]
             for level in range(len(self.rates)):
                 if given[level, d]:
                     begin[d] = max(begin[d], self.free["out", level, d])
@@ -93,7 +97,7 @@ class ByDevice:
                     begin[d] = max(begin[d], self.free["in", level, d])
         made, holds = {}, {}
         for d in devices:
-            made[d] = self.ready[source, d]
+            made[d] = self.queue[d]
             if peers[d]:
                 together = max(begin[other] for other in self.group(step, d, peers))
                 made[d] = together
@@ -108,9 +112,8 @@ class ByDevice:
                         holds["in", level, d] = most
                         made[d] = max(made[d], most + latency)
                 made[d] += self.combining(step, own[d])
-                self.last = max(self.last, made[d])
         self.free |= holds
-        self.ready |= {(into, d): made[d] for d in devices}
+        self.ends |= {(number, d): made[d] for d in devices}
 
     def messages(self, own, item):
         """What each device receives and sends on each level, and with whom."""

@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
 from eindecomp.planner.search.blocks import block_sizes, choose_by_blocks
-from eindecomp.planner.search.choose import SMALL, choose
+from eindecomp.planner.search.choose import SMALL, choose, is_enough
 from eindecomp.planner.search.layers import improve_layers, with_equal_layers
 from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.solve import solve
 from eindecomp.planner.space.decision import decided_choices
-from eindecomp.planner.space.strategy import SquareRoot, Strategy, applicable, strategy_of
+from eindecomp.planner.space.strategy import (
+    SquareRoot,
+    Strategy,
+    applicable,
+    inside_servers,
+    strategy_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,10 +37,11 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.choices import Choices
     from eindecomp.planner.space.view import View
 
-_LEAST_TIME = 0.5  # seconds that another search needs at least
+_LEAST_TIME = 0.5  # seconds that another search needs at least, in a graph that is not large
 _START = 0.4  # fraction of the time for plans to start from
 _IMPROVE = 0.5  # fraction of the rest for improving them
-_GRACE = 20.0  # seconds beyond the deadline that making a plan fit may take
+_BRIEFLY = 2.0  # seconds for strategies where a plan is good enough already
+_GRACE = 20.0  # seconds beyond the deadline that strategies, or making a plan fit, may take
 _MOST = 0.7  # fraction of the rest before plans are made to fit into memory
 
 
@@ -42,14 +49,17 @@ def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> O
     """The better of an outcome that is not proved optimal and what named strategies lead to.
 
     A strategy restricts every vertex, so that a search under it looks elsewhere; what it finds is a
-    plan like any other.
+    plan like any other. All of them are tried even if time is up, unless that takes very long, so
+    that no plan is worse than those that everybody knows.
     """
-    if search.choosers > SMALL:
+    if is_enough(search, outcome.cost, outcome.bound):
+        if search.choosers > SMALL:
+            return outcome
+        deadline = min(deadline, monotonic() + _BRIEFLY)
+    elif search.choosers > SMALL:
         search = with_equal_layers(search)
     best, named = outcome, _restricted(search)
-    if deadline - monotonic() < _LEAST_TIME * len(named):
-        return outcome
-    starts = _starts(named, _part(deadline, _START), deadline)
+    starts = _starts(named, _part(deadline, _START), max(deadline, monotonic() + _GRACE))
     for name, start in sorted(starts.items(), key=lambda each: each[1].rank):
         if best.cost <= outcome.bound:
             break
@@ -105,7 +115,8 @@ def _starts(named: Mapping[str, Search], deadline: float, last: float = inf) -> 
         now = monotonic()
         if now > last:
             break
-        left = max((deadline - now) / (len(named) - number), _LEAST_TIME)
+        least = _LEAST_TIME * max(len(search.graph.vertices) / SMALL, 1)
+        left = max((deadline - now) / (len(named) - number), least)
         search.tell(name, min((each.cost for each in found.values()), default=inf))
         with suppress(UnsolvedError, PlanError):
             hurried = replace(search, deadline=now + left)
@@ -129,19 +140,26 @@ def within_memory(search: Search, outcome: Outcome) -> Outcome | None:
 def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search]:
     """The search under each named strategy that applies, each distinct one once.
 
+    Those that say the most come first, and inside servers where there are several: they are planned
+    the soonest and are good more often.
     State that is replicated costs no less than state that is cut and gathered once, and would be
     computed by several devices, so that where it lies is left open.
     """
     graph, mesh = search.graph, search.mesh
-    named: dict[Strategy | SquareRoot, str] = {}
-    for name in applicable(graph, mesh.devices, without, stateful=bool(search.rules.tie)):
+    everywhere: dict[Strategy | SquareRoot, str] = {}
+    inside: dict[Strategy | SquareRoot, str] = {}
+    names = applicable(graph, mesh.devices, without, stateful=bool(search.rules.tie))
+    for name in reversed(names):
         strategy = strategy_of(name, graph, mesh.devices)
-        if isinstance(strategy, Strategy) and strategy.state == "replicated":
-            strategy = replace(strategy, state="free")
-        named.setdefault(strategy, name)
+        if isinstance(strategy, Strategy):
+            if strategy.state == "replicated":
+                strategy = replace(strategy, state="free")
+            if (within := inside_servers(strategy, graph, mesh.devices)) is not None:
+                inside.setdefault(within, f"{name} inside servers")
+        everywhere.setdefault(strategy, name)
     return {
         name: replace(search, restriction=strategy, rules=strategy.rules(graph, mesh, search.rules))
-        for strategy, name in named.items()
+        for strategy, name in (inside | everywhere).items()
     }
 
 

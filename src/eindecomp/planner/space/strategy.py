@@ -260,12 +260,22 @@ def _named(name: str, graph: Graph, devices: int) -> Strategy:
         )
     strategy = NAMED[name]
     if name == "megatron+zero":
-        sizes = [dict(zip(v.labels, v.shape, strict=True)) for v in graph.vertices.values()]
-        batch = max([own["b"] for own in sizes if "b" in own], default=1)
-        most = min(batch, devices // SERVER)
-        degree = max((n for n in range(1, most + 1) if devices % n == 0), default=1)
-        return replace(strategy, degrees=(("b", degree),) if degree > 1 else ())
+        return inside_servers(strategy, graph, devices) or strategy
     return strategy
+
+
+def inside_servers(strategy: Strategy, graph: Graph, devices: int) -> Strategy | None:
+    """The strategy among the devices of a server, with sequences divided among servers.
+
+    None if there is one server or one sequence, or if the strategy divides sequences itself.
+    """
+    sizes = [dict(zip(v.labels, v.shape, strict=True)) for v in graph.vertices.values()]
+    batch = max([own["b"] for own in sizes if "b" in own], default=1)
+    most = min(batch, devices // SERVER)
+    degree = max((n for n in range(1, most + 1) if devices % n == 0), default=1)
+    if degree == 1 or "b" in _cut_by(strategy):
+        return None
+    return replace(strategy, degrees=(("b", degree),))
 
 
 def _of_fields(given: Mapping[str, Any], devices: int) -> Strategy:

@@ -2,13 +2,16 @@
 
 A step that communicates may begin as soon as what it sends is there, and need not be waited for
 before something reads what it brings. Its target is then held longer, and so is its source; how
-early and how late it goes is limited by the memory that the program takes anyway. All devices find
-the same order, since only sizes that they share are looked at.
+early and how late it goes is limited by the memory that the program takes anyway. Where several
+could begin, they do so in the order of the program: links are left to what is needed first. All
+devices find the same order, since only sizes that they share are looked at.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from eindecomp.tra.program.make import used_by
@@ -59,7 +62,7 @@ Action = Whole | Begin | End
 def overlapped(program: Program) -> tuple[Action, ...]:
     """The steps of a program in order, with communication begun early and ended late."""
     steps = program.steps
-    held = _Held(program)
+    held, order, places = _Held(program), _Order(steps), _Places(steps)
     begins: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     moved: dict[int, int] = {}
@@ -70,17 +73,48 @@ def overlapped(program: Program) -> tuple[Action, ...]:
         if not _communicates(step):
             continue
         source, into = _buffers(step)
-        ready = _ready(steps, source, number)
+        ready = places.ready(source, number)
         ready = max(ready, ended.get(ready - 1, 0))
-        first = held.earliest(into, ready, number)
-        last, free = held.latest(source, number, _needed(steps, into, number))
-        if any(_works(steps[k]) for k in (*range(first, number), *range(number + 1, last))):
+        first = order.after_others(held.earliest(into, ready, number), number)
+        held.hold(into, first, number)
+        free = places.freed.get(source)
+        last = held.latest(source, free, places.needed(into, number))
+        is_apart = any(_works(steps[k]) for k in (*range(first, number), *range(number + 1, last)))
+        order.add(number, ready, first if is_apart else number + 1)
+        if is_apart:
             begins.setdefault(first, []).append(number)
             ends.setdefault(last, []).append(number)
             ended[number] = last
             if free is not None and free < last:
                 moved[free] = max(last, moved.get(free, 0))
     return tuple(_actions(steps, begins, ends, moved))
+
+
+class _Order:
+    """Which communication could have begun when, counted by what was computed before."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._computed = [0, *accumulate(map(_works, steps))]
+        """How many steps compute before each place."""
+        self._others: dict[int, tuple[int, int]] = {}
+        """For each step that communicates: from when on it can begin, and where the next one may.
+
+        The former is by how much was computed, the latter a place among the steps.
+        """
+
+    def add(self, number: int, ready: int, place: int) -> None:
+        """A step whose source is ready at one place and that begins, or ends, at another."""
+        self._others[number] = self._computed[ready], place
+
+    def after_others(self, first: int, number: int) -> int:
+        """The first place from `first` on at which no earlier step waits that could begin."""
+        place = first
+        for other in range(first, number):
+            if other in self._others:
+                computed, behind = self._others[other]
+                if computed <= self._computed[first]:
+                    place = max(place, behind)
+        return place
 
 
 def _actions(
@@ -124,31 +158,37 @@ def _buffers(step: Step) -> tuple[int, int]:
             raise TypeError(step)
 
 
-def _ready(steps: Sequence[Step], source: int, number: int) -> int:
-    """The first place before a step at which its source is there."""
-    for k in range(number - 1, -1, -1):
-        step = steps[k]
-        if not isinstance(step, Free) and source in _written(step):
-            return k + 1
-    return 0
+class _Places:
+    """Where buffers are written, used and freed."""
 
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._end = len(steps)
+        self._written: dict[int, list[int]] = {}
+        self._used: dict[int, list[int]] = {}
+        self.freed: dict[int, int] = {}
+        """The step that frees each buffer."""
+        for number, step in enumerate(steps):
+            for buffer in used_by(step):
+                self._used.setdefault(buffer, []).append(number)
+            match step:
+                case Free():
+                    self.freed[step.buffer] = number
+                case AllGather():
+                    self._written.setdefault(step.buffer, []).append(number)
+                case _:
+                    self._written.setdefault(step.into, []).append(number)
 
-def _written(step: Step) -> tuple[int, ...]:
-    match step:
-        case AllGather():
-            return (step.buffer,)
-        case Free():
-            return ()
-        case _:
-            return (step.into,)
+    def ready(self, source: int, number: int) -> int:
+        """The first place before a step at which its source is there."""
+        written = self._written.get(source, [])
+        before = bisect_left(written, number)
+        return written[before - 1] + 1 if before else 0
 
-
-def _needed(steps: Sequence[Step], into: int, number: int) -> int:
-    """The first place after a step before which something uses what it brings."""
-    for k in range(number + 1, len(steps)):
-        if into in used_by(steps[k]):
-            return k
-    return len(steps)
+    def needed(self, into: int, number: int) -> int:
+        """The first place after a step before which something uses what it brings."""
+        used = self._used.get(into, [])
+        after = bisect_right(used, number)
+        return used[after] if after < len(used) else self._end
 
 
 class _Held:
@@ -181,17 +221,21 @@ class _Held:
         count, first = self._bytes(into), number
         while first > ready and self._after[first - 1] + count <= self._most:
             first -= 1
-            self._after[first] += count
         return first
 
-    def latest(self, source: int, number: int, needed: int) -> tuple[int, int | None]:
-        """Up to which step a source can be held still, and the step that would free it."""
-        steps = self._program.steps
-        free = next((k for k in range(number, len(steps)) if steps[k] == Free(source)), None)
+    def hold(self, into: int, first: int, number: int) -> None:
+        """A target is held from a step on that comes before the one that needs it."""
+        if not isinstance(self._program.steps[number], AllGather):
+            count = self._bytes(into)
+            for place in range(first, number):
+                self._after[place] += count
+
+    def latest(self, source: int, free: int | None, needed: int) -> int:
+        """Up to which step a source can be held still that a step would free before."""
         if free is None or free >= needed:
-            return needed, free
+            return needed
         count, last = self._bytes(source), free
         while last < needed and self._after[last] + count <= self._most:
             self._after[last] += count
             last += 1
-        return last, free
+        return last

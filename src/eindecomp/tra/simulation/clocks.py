@@ -1,4 +1,4 @@
-"""Clocks: when the kernels and links of every device are free, and when its buffers are ready.
+"""Clocks: when every device and its links are free, and when communication under way ends.
 
 What happens is recorded with its cause: what a device waited for before it could begin.
 """
@@ -50,34 +50,34 @@ class Clocks:
         self.records: list[Record] = []
         self.number = np.arange(prod(shape), dtype=np.int64).reshape(shape)
         self.queue, self.queue_by = self._new()
+        """When a device has done what came before, and after what."""
         self.links = [(self._new(), self._new()) for _ in shared]
         """The injection and the ejection link of each level: free when, and after what."""
-        self.ready: dict[int, tuple[Floats, Ints]] = {}
+        self.under_way: dict[int, tuple[Floats, Ints]] = {}
+        """When steps that have begun end, and with what."""
         self.waited = np.zeros(shape)
 
     def _new(self) -> tuple[Any, Any]:
         return np.zeros(self.shape), np.full(self.shape, NOTHING, dtype=np.int64)
 
-    def load(self, into: int) -> None:
-        """An input is there from the beginning."""
-        self.ready[into] = self._new()
-
-    def kernel(self, step: int, reads: Sequence[int], into: int, seconds: Floats) -> None:
-        """A kernel call on every device, after those before it and when its operands are there."""
+    def kernel(self, step: int, seconds: Floats) -> None:
+        """A kernel call on every device, after what came before it."""
         begin, cause = self.queue, self.queue_by
-        for buffer in reads:
-            begin, cause = _later(begin, cause, *self.ready[buffer])
         end = begin + seconds
-        self.waited += begin - self.queue
         self.queue, self.queue_by = end, self._recorded(Record(step, begin, end, cause, seconds))
-        self.ready[into] = self.queue, self.queue_by
 
-    def exchange(self, step: int, source: int, into: int, phases: Sequence[TimedPhase]) -> None:
-        """A communication step, phase after phase, beside the kernels."""
-        ready = self.ready[source]
+    def begin(self, step: int, phases: Sequence[TimedPhase]) -> None:
+        """A communication step begins: from then on it runs phase after phase beside kernels."""
+        made = self.queue, self.queue_by
         for phase in phases:
-            ready = self._phase(step, phase, *ready)
-        self.ready[into] = ready
+            made = self._phase(step, phase, *made)
+        self.under_way[step] = made
+
+    def end(self, step: int) -> None:
+        """Every device waits until a step that has begun is over."""
+        before = self.queue
+        self.queue, self.queue_by = _later(before, self.queue_by, *self.under_way.pop(step))
+        self.waited += self.queue - before
 
     def _phase(self, step: int, phase: TimedPhase, ready: Floats, by: Ints) -> tuple[Any, Any]:
         begin, cause = ready, by

@@ -1,4 +1,4 @@
-"""Simulates a program on a machine: one pass over its steps, all devices at once."""
+"""Simulates a program on a machine: one pass over what devices do, all of them at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -26,18 +27,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.planner.costs.machine import Machine
+    from eindecomp.tra.program.overlap import Action
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
     from eindecomp.tra.simulation.network import Level
+    from eindecomp.tra.simulation.symmetry import Duration
 
 MOST_DEVICES = 1 << 13
 _DEFAULT = Network()
 
 
 def simulate_program(
-    program: Program, machine: Machine, network: Network = _DEFAULT, *, symmetry: bool = True
+    program: Program,
+    machine: Machine,
+    network: Network = _DEFAULT,
+    *,
+    overlap: bool = True,
+    symmetry: bool = True,
 ) -> SimulatedRun:
-    """How long a program takes; without `symmetry` every device is simulated."""
+    """How long a program takes; without `symmetry` every device is simulated.
+
+    With `overlap`, communication begins and is waited for where engines do so that overlap; without
+    it, steps are carried out one by one.
+    """
     if program.devices > MOST_DEVICES:
         raise InputError(f"at most {MOST_DEVICES} devices are simulated, not {program.devices}")
     mesh, levels = program.mesh, levels_of(program.mesh, machine)
@@ -47,13 +58,14 @@ def simulate_program(
     durations = merged(durations, axes, equal)
     shape = tuple(1 if a in equal else size for a, size in enumerate(mesh.sizes))
     clocks = Clocks(shape, _shared(levels, network, axes))
-    for number, step in enumerate(program.steps):
-        _carry_out(clocks, number, step, durations[number])
+    actions = overlapped(program) if overlap else map(Whole, range(len(program.steps)))
+    for action in actions:
+        _carry_out(clocks, action, durations[action.step])
     return _found(program, levels, clocks)
 
 
-def _durations(program: Program, durations: Durations) -> list[Any]:
-    found: list[Any] = []
+def _durations(program: Program, durations: Durations) -> list[Duration]:
+    found: list[Duration] = []
     for step in program.steps:
         match step:
             case Compute() | Generate():
@@ -72,39 +84,31 @@ def _shared(levels: Sequence[Level], network: Network, axes: int) -> list[tuple[
     return [tuple(range(level.axes[-1] + 1, axes)) or None for level in levels]
 
 
-def _carry_out(clocks: Clocks, number: int, step: Step, duration: Any) -> None:
-    """One step on all devices."""
-    match step:
-        case Load():
-            clocks.load(step.into)
-        case Generate():
-            clocks.kernel(number, (), step.into, duration)
-        case Compute():
-            reads = [read.buffer for read in step.reads if read is not None]
-            clocks.kernel(number, reads, step.into, duration)
-        case Move() | ReduceScatter():
-            clocks.exchange(number, step.source, step.into, duration)
-        case AllGather():
-            clocks.exchange(number, step.buffer, step.buffer, duration)
-        case Free():
-            del clocks.ready[step.buffer]
+def _carry_out(clocks: Clocks, action: Action, duration: Duration) -> None:
+    """What all devices do next: a kernel call, or the beginning or the end of communication."""
+    if isinstance(duration, tuple):
+        if isinstance(action, Whole | Begin):
+            clocks.begin(action.step, duration)
+        if isinstance(action, Whole | End):
+            clocks.end(action.step)
+    elif duration is not None:
+        clocks.kernel(action.step, duration)
 
 
 def _found(program: Program, levels: Sequence[Level], clocks: Clocks) -> SimulatedRun:
     """What the clocks say in the end, for all devices."""
     sizes, shape = program.mesh.sizes, clocks.shape
-    computing, last = np.zeros(shape), np.zeros(shape)
+    computing = np.zeros(shape)
     received = np.zeros((len(levels), *shape), dtype=np.int64)
     sent, busy = np.zeros_like(received), np.zeros((2, len(levels), *shape))
     for record in clocks.records:
-        last = np.maximum(last, record.end)
         if record.phase is None:
             computing += record.seconds
         else:
             received += record.phase.received
             sent += record.phase.sent
             busy += np.stack([record.phase.sending, record.phase.receiving])
-    seconds = float(last.max())
+    seconds = float(clocks.queue.max())
 
     def on_all(array: Any) -> Any:
         return np.broadcast_to(array, sizes).reshape(-1)
@@ -116,8 +120,8 @@ def _found(program: Program, levels: Sequence[Level], clocks: Clocks) -> Simulat
     return SimulatedRun(
         seconds,
         on_all(computing),
-        on_all(clocks.waited + last - clocks.queue),
-        on_all(seconds - last),
+        on_all(clocks.waited),
+        on_all(seconds - clocks.queue),
         uses,
         clocks.number.size,
         program,
