@@ -152,8 +152,11 @@ class _Binder:
 
     def _free(self, step: Free) -> Do:
         number, buffer = step.buffer, self.places.program.buffers[step.buffer]
-        # Blocks of inputs belong to whoever gave them, and views to what they are views of.
-        is_own = buffer.role is not Role.GIVEN and number not in self.views
+        name, tiling = buffer.tensor, buffer.tiling
+        is_given = buffer.role is Role.GIVEN
+        if is_given and all(vertex.name != name for vertex in self.places.program.graph.outputs):
+            return lambda memory: memory.give_up(number, name, tiling)
+        is_own = not is_given and number not in self.views  # views belong to what they are of
         owned = buffer.nbytes(self.places.program.mesh, self.places.rank) if is_own else 0
         return lambda memory: memory.drop(number, owned)
 

@@ -207,7 +207,6 @@ class SpmdProgram:
         on_event: Listener | None,
     ) -> Result:
         """Carry out this rank's row."""
-        del donated  # blocks are let go of with their tensors
         start = perf_counter()
         program = self.program
         placed = sum(placing_bytes(program, name, given) for name, given in inputs.items())
@@ -217,6 +216,7 @@ class SpmdProgram:
             [None] * len(program.buffers),
             self._spare,
             self._shared,
+            donated,
             [*scalars.values()],
             received=[0] * len(program.steps),
         )
@@ -230,8 +230,7 @@ class SpmdProgram:
                 watch.step, watch.waits = len(program.steps), True
                 stats = self._stats(memory, perf_counter() - start, placed)
         except BaseException as error:
-            # What goes wrong when all is counted is told of the last step.
-            named = self._named(error, min(watch.step, len(program.steps) - 1))
+            named = self._named(error, watch.step)
             watch.failed(str(named))
             if isinstance(error, Exception) and named is not error:
                 raise named from error
@@ -287,10 +286,12 @@ class SpmdProgram:
         """What went wrong in a step, with its vertex, tile and rank."""
         if step == NOWHERE or isinstance(error, RunError):
             return error
-        own = self.row.steps[step]
         ours = isinstance(error, EinDecompError)
         why = str(error) if ours else f"{type(error).__name__}: {error}"
-        where = f"{self._in_words(step)}, tile {show_box(own.box)} on rank {self.rank}"
+        where = f"{self._in_words(step)} on rank {self.rank}"
+        if step < len(self.row.steps):
+            tile = show_box(self.row.steps[step].box)
+            where = f"{self._in_words(step)}, tile {tile} on rank {self.rank}"
         gone = [] if ours else self.transport.lost()
         if gone:
             why += f"; rank {', '.join(map(str, gone))} is gone"
@@ -299,7 +300,7 @@ class SpmdProgram:
     def _in_words(self, step: int) -> str:
         """A step as messages name it."""
         if not 0 <= step < len(self.program.steps):
-            return "what all ranks took"
+            return "counting what all ranks took"
         each = self.program.steps[step]
         match each:
             case Compute() | ReduceScatter() | AllGather():

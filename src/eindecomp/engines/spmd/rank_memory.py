@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.engines.spare import LARGE, Spare
 from eindecomp.engines.spmd.shared_arrays import SharedSpare
+from eindecomp.engines.tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import numpy as np
 
     from eindecomp.lang.dtypes import DType
+    from eindecomp.tra.program.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
     Arrays = tuple[Array, ...]
@@ -48,6 +50,8 @@ class RankMemory:
     held: list[Arrays | None]
     spare: Spare = field(default_factory=Spare)
     shared: SharedSpare = field(default_factory=SharedSpare)
+    donated: Collection[str] = ()
+    """The inputs whose tensors nobody reads again."""
     values: Sequence[object] = ()
     """The values of run-time scalars, in the graph's order."""
     started: dict[int, Sequence[Finishing]] = field(
@@ -86,6 +90,17 @@ class RankMemory:
         if owned >= LARGE and arrays is not None:
             for array in arrays:
                 (self.spare if array.base is None else self.shared).give(array)
+
+    def give_up(self, buffer: int, name: str, tiling: Tiling) -> None:
+        """Let go of a block of an input, and of its memory if it was made here or donated."""
+        given, array = self.inputs[name], self.array(buffer)
+        self.held[buffer] = None
+        if isinstance(given, Tensor):
+            if name not in self.donated:
+                return
+            # Another tensor may have the same block, which then lives on with that.
+            given.data = {of: block for of, block in given.held().items() if of != tiling}
+        self.bytes_held -= array.nbytes
 
     def array(self, buffer: int) -> Array:
         """What is held of a tensor."""

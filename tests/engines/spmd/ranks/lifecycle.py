@@ -9,6 +9,25 @@ import numpy as np
 import eindecomp as ed
 from eindecomp.engines.events import BytesMoved, TaskFinished
 from eindecomp.engines.spmd.transport import connect
+from eindecomp.models.ffnn import ffnn
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.memory import fullest
+
+
+def check_memory(ranks: int) -> None:
+    """The state of training takes no more memory than planned: the old one goes as it is read."""
+    graph = ffnn(8, 300, 300, 50, optimizer="adam")
+    plan = ed.plan_together(lambda: ed.plan(graph, ranks))
+    planned = fullest(program_of(plan)).bytes
+    rng = np.random.default_rng(0)
+    arrays = {v.name: rng.random(v.shape).astype(v.dtype) for v in graph.inputs}
+    arrays |= dict.fromkeys(graph.scalars, 1.0)
+    run = ed.compile(plan, engine="spmd")
+    state = run.place({name: arrays[name] for name in graph.ties})
+    for _ in range(2):
+        result = run({**arrays, **state}, donate=[*state])
+        state = {name: result.tensor(new) for name, new in graph.ties.items()}
+        assert result.stats.peak_memory <= 1.02 * planned, (result.stats.peak_memory, planned)
 
 
 def main() -> None:
@@ -46,6 +65,8 @@ def main() -> None:
         raise AssertionError("a donated tensor was read")
     except ed.InputError:
         pass
+
+    check_memory(ranks)
 
     events = []
     by_rows({"X": x, "W": w}, on_event=events.append)
