@@ -62,8 +62,8 @@ def launch(launcher: str, ranks: int) -> list[str]:
     ]  # fmt: skip
 
 
-def run_command(command: list[str], timeout: float = 150) -> Job:
-    """Run a command to its end; all of its processes end with it."""
+def run_command(command: list[str], timeout: float = 150, given: str | None = None) -> Job:
+    """Run a command to its end, on what it is given to read; all of its processes end with it."""
     folders = [TESTS, TESTS / "engines", TESTS / "planner", TESTS / "kernels", HERE]
     env = os.environ | {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -76,10 +76,10 @@ def run_command(command: list[str], timeout: float = 150) -> Job:
     start = monotonic()
     with subprocess.Popen(  # noqa: S603
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
-        start_new_session=True,
+        start_new_session=True, stdin=None if given is None else subprocess.PIPE,
     ) as process:  # fmt: skip
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(given, timeout=timeout)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
