@@ -92,6 +92,7 @@ def test_low_precision(tmp_path):
         ("good.safetensors#V", r"input 'X': .*has no tensor 'V': it has W"),
         ("good.safetensors#W", r"input X\[i,j\] has shape \(6, 8\), got \(2, 3\)"),
         ("objects.npy", r"input 'X': .*objects\.npy is no \.npy file of numbers"),
+        ("good.zarr#W", r"input 'X': .*good\.zarr holds one array: there is no 'W' in it"),
         ("good.npy#W", r"input 'X': .*good\.npy holds one array: there is no 'W' in it"),
     ],
 )
@@ -103,7 +104,8 @@ def test_files_that_cannot_be_read_are_named(place, message, tmp_path):
     np.save(tmp_path / "good.npy", np.zeros(2))
     np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
     if "zarr" in place:
-        pytest.importorskip("zarr", reason="zarr is not installed")
+        zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+        zarr.create_array(tmp_path / "good.zarr", shape=(6, 8), dtype=np.float32)
     plan = ed.plan(ed.parse(MATMUL), 2)
     with pytest.raises(ed.InputError, match=message):
         ed.run(plan, {"X": str(tmp_path / place), "Y": np.zeros((8, 4))})

@@ -37,7 +37,7 @@ def plan_together(make: Callable[[], Plan], engine: str | Engine = "spmd", **opt
         plan = make()
         text = to_json(plan)
     except BaseException as error:
-        why = str(error) if isinstance(error, EinDecompError) else repr(error)
+        why = str(error) if isinstance(error, EinDecompError | OSError) else repr(error)
         share(_FAILED + why.encode())
         raise
     share(text)

@@ -6,9 +6,11 @@ Exit status 0 means success, 1 that the input was wrong (a message on standard e
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from eindecomp import __version__
 from eindecomp.cli import (
@@ -23,9 +25,41 @@ from eindecomp.cli import (
     simulate,
     solve,
 )
+from eindecomp.cli.engine import leave_job, let_first_speak
 from eindecomp.errors import EinDecompError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class Commands(TyperGroup):
+    """All commands; of the ranks of a job that fail alike, the first says why."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Read what stands before the command."""
+        with _speaking_in_turn():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        with _speaking_in_turn():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _speaking_in_turn() -> Generator[None]:
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception:
+        let_first_speak()
+        raise
+
+
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
 for command in (
     plan.plan,
     run.run,
@@ -61,6 +95,15 @@ def root(
 
 def main() -> None:
     """Run the command line, turning the user's mistakes into messages."""
+    try:
+        _run()
+    except SystemExit as end:
+        if isinstance(end.code, int) and end.code:
+            leave_job(end.code)
+        raise
+
+
+def _run() -> None:
     try:
         app()
     except (EinDecompError, OSError) as error:

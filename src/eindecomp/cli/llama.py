@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, ranks_in
 from eindecomp.cli.progress import interruptible
 from eindecomp.cli.request import Json
 from eindecomp.cli.strategy import STRATEGY_HELP, strategy_from
+from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import EinDecompError, InputError, quote
 from eindecomp.models.llama import DEFAULT_STRATEGY, Llama, Sampling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from eindecomp.engines.engine import Engine
+    from eindecomp.engines.ranks import Ranks
     from eindecomp.models.llama import GeneratedToken
 
 _LINE = b"> "
@@ -42,7 +43,12 @@ def llama(
             "--ids", help="read and print token numbers; the default without tokenizer.json"
         ),
     ] = False,
-    devices: Annotated[int, typer.Option("-p", "--devices", min=1, help="how many devices")] = 2,
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            "-p", "--devices", min=1, help="how many devices; by default 2, or one for each rank"
+        ),
+    ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="generate at most this many tokens")] = 128,
     temperature: Annotated[
         float | None, typer.Option(min=0, help="0, the default, chooses the likeliest token")
@@ -74,17 +80,20 @@ def llama(
     sampling = Sampling(temperature or 0.0, top_k, top_p, seed) if asked else None
     chosen = None if strategy == "free" else strategy_from(strategy)
     runner = engine_from(engine, option)
-    model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved, engine=runner)
-    as_numbers = ids or model.tokenizer is None
+    count = devices or ranks_in(runner) or 2
+    model = Llama.load(folder, count, dtype, chosen, interleaved=interleaved, engine=runner)
+    as_numbers, ranks = ids or model.tokenizer is None, ranks_of(runner)
     with model, interruptible("the text ends here"):
-        for line in [prompt] if prompt is not None else _shared(_lines(as_numbers), runner):
+        is_typed = prompt is None and _is_typed(ranks)
+        for line in [prompt] if prompt is not None else _shared(_lines(as_numbers), ranks):
             try:
                 given = _numbers(line) if as_numbers else line
                 _answer(model, model.generate(given, tokens, sampling), as_numbers, json)
             except EinDecompError as error:
-                if prompt is not None or not sys.stdin.isatty():
+                if not is_typed:
                     raise
-                typer.echo(f"eindecomp: {error}", err=True)
+                if ranks.rank == 0:
+                    typer.echo(f"eindecomp: {error}", err=True)
 
 
 def _lines(as_numbers: bool) -> Iterator[str]:
@@ -99,19 +108,21 @@ def _lines(as_numbers: bool) -> Iterator[str]:
             yield line.rstrip("\r\n")
 
 
-def _shared(lines: Iterator[str], engine: Engine) -> Iterator[str]:
+def _is_typed(ranks: Ranks) -> bool:
+    """Whether the first rank of a job, which reads for all, has a terminal."""
+    return ranks.share_bytes(None if ranks.rank else b"%d" % sys.stdin.isatty()) == b"1"
+
+
+def _shared(lines: Iterator[str], ranks: Ranks) -> Iterator[str]:
     """The lines that the first rank of a job reads, on all of them."""
-    share: Callable[[bytes | None], bytes] | None = getattr(engine, "share_bytes", None)
-    if share is None:
-        yield from lines
-    elif is_first(engine):
-        for line in lines:
-            share(_LINE + line.encode())
-            yield line
-        share(b"")
-    else:
-        while text := share(None):
-            yield text.removeprefix(_LINE).decode()
+
+    def first() -> bytes:
+        with ranks.waiting_for_input():  # until the others have it, too
+            line = next(lines, None)
+            return ranks.share_bytes(b"" if line is None else _LINE + line.encode())
+
+    while text := ranks.share_bytes(None) if ranks.rank else first():
+        yield text.removeprefix(_LINE).decode()
 
 
 def _numbers(text: str) -> list[int]:

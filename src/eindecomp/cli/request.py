@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -157,6 +157,11 @@ class Request:
                 time_limit=self.time,
                 on_event=on_event,
             )
+
+    def for_devices(self, devices: int) -> Request:
+        """The same for so many devices, unless it says how many itself."""
+        is_said = self.devices is not None or self.mesh is not None
+        return self if is_said else replace(self, devices=devices)
 
     def plan_of(self, file: str) -> Plan:
         """The plan that a file holds, or that is made of the graph it holds."""

@@ -19,7 +19,7 @@ from eindecomp.api.run import run as run_plan
 from eindecomp.api.together import plan_together
 from eindecomp.cli import request as ask
 from eindecomp.cli.arrays import given_arrays
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first, ranks_in
 from eindecomp.cli.progress import interruptible
 from eindecomp.errors import InputError
 from eindecomp.graph.evaluate import evaluate
@@ -42,7 +42,15 @@ if TYPE_CHECKING:
 
 def run(
     file: ask.AnyFile,
-    devices: ask.Devices = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            "-p",
+            "--devices",
+            min=1,
+            help="how many devices; by default one for each core, on engine spmd for each rank",
+        ),
+    ] = None,
     objective: ask.Objective = "bytes",
     solver: ask.Solver = "auto",
     strategy: ask.Strategy = None,
@@ -104,6 +112,7 @@ def run(
         devices, objective, solver, strategy, place, mesh, memory, machine, rewrite, time,
         tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
     )  # fmt: skip
+    ranks = ranks_in(runner)
     # A trace that cannot be written must not cost the outputs: it comes last.
     traced = None if trace is None or not is_first(runner) else trace
     with nullcontext() if traced is None else tracing(traced) as on_event:
@@ -112,7 +121,9 @@ def run(
 
             def make_plan() -> Plan:
                 found = ask.read(file)
-                plan = asked.plan_from(found, file)
+                is_graph = not isinstance(found, bytes)
+                fits = asked.for_devices(ranks) if is_graph and ranks is not None else asked
+                plan = fits.plan_from(found, file)
                 # Against the graph as it was written, so that rewriting it is checked too.
                 written.append(plan.graph if isinstance(found, bytes) else found)
                 return plan

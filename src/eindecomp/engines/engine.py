@@ -77,10 +77,8 @@ def find_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
     known = [p.name for p in inspect.signature(make).parameters.values()] if given else []
     for option in given:
         if option not in known:
-            offered = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise InputError(
-                f"engine {name!r} has no option {option!r}{suggest(option, known)}; {offered}"
-            )
+            offered = suggest(option, known) or "; it takes none"
+            raise InputError(f"engine {name!r} has no option {option!r}{offered}")
     return make(**given)
 
 
@@ -88,9 +86,7 @@ def find_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
 def _kind_of(name: str) -> Callable[..., Engine]:
     known = _installed()
     if name not in known:
-        raise InputError(
-            f"there is no engine {name!r}{suggest(name, known)}; installed: {', '.join(known)}"
-        )
+        raise InputError(f"there is no engine {name!r}{suggest(name, known)}")
     return known[name].load()
 
 

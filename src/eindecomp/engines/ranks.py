@@ -47,6 +47,10 @@ class Ranks(Protocol):
         """While this rank reads or writes files: it computes nothing, but is not stuck."""
         ...
 
+    def waiting_for_input(self) -> AbstractContextManager[None]:
+        """While this rank waits for somebody to type: it computes nothing, but is not stuck."""
+        ...
+
     def own_block(self, tensor: Tensor) -> tuple[Box, Array] | None:
         """What this rank is to write of a tensor, so that all ranks together write all of it."""
         ...
@@ -67,6 +71,10 @@ class Alone:
         return [own]
 
     def using_disk(self) -> AbstractContextManager[None]:
+        """Nobody waits for it."""
+        return nullcontext()
+
+    def waiting_for_input(self) -> AbstractContextManager[None]:
         """Nobody waits for it."""
         return nullcontext()
 

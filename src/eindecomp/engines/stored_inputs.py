@@ -43,9 +43,9 @@ def open_stored(place: str | Path, name: str) -> Any:
         if kind == ".safetensors":
             return open_tensor(path, within)
         if kind == ".zarr":
-            return _zarr_array(path, within)
+            return _zarr_array(path, within, is_named=bool(mark))
         if mark:
-            raise InputError(f"{path} holds one array: there is no {quote(fragment)} in it")
+            raise _holds_one(path, fragment)
         return npy_array(path)
     except InputError as error:
         raise InputError(f"input {name!r}: {error}") from None
@@ -84,7 +84,7 @@ def reading(path: Path, what: str) -> Generator[None]:
         raise InputError(f"{path} is no {what} file of numbers: {error}") from None
 
 
-def _zarr_array(path: Path, name: str) -> Any:
+def _zarr_array(path: Path, name: str, *, is_named: bool) -> Any:
     """An array of zarr, of which chunks are read as they are asked for."""
     zarr = extra("zarr")
     if not path.exists():
@@ -96,8 +96,14 @@ def _zarr_array(path: Path, name: str) -> Any:
             if not isinstance(found, zarr.Array):
                 some = ", ".join(sorted(group.array_keys()))
                 raise InputError(f"{path} has no array {quote(name)}: it has {some or 'none'}")
+        elif is_named:
+            raise _holds_one(path, name)
         _refuse_pickles(path, found.metadata)
         return found
+
+
+def _holds_one(path: Path, asked: str) -> InputError:
+    return InputError(f"{path} holds one array: there is no {quote(asked)} in it")
 
 
 def _refuse_pickles(path: Path, metadata: Any) -> None:

@@ -77,6 +77,10 @@ def test_a_ray_of_this_process(program):
     ("options", "message"),
     [
         ({"workers": 0}, "workers is a number of processes, not 0"),
+        ({"task_seconds": -1}, "task_seconds is a number, 0 or more, not -1"),
+        ({"task_seconds": "few"}, "task_seconds is a number, 0 or more, not 'few'"),
+        ({"task_seconds": float("nan")}, "task_seconds is a number, 0 or more, not nan"),
+        ({"directory": "/nowhere/at/all"}, "directory: there is no folder '/nowhere/at/all'"),
         ({"memory": "much"}, "memory must be a number of bytes"),
         ({"address": "127.0.0.1:1", "workers": 2}, "workers and memory are those of the cluster"),
     ],
@@ -90,7 +94,7 @@ def test_options_that_cannot_be(options, message, monkeypatch):
 def test_another_cluster_cannot_be_joined_as_well(engine):
     assert engine.cluster.is_open
     with pytest.raises(ed.InputError, match=r"cannot join '10.0.0.1:6379' too"):
-        _ = RayEngine(address="10.0.0.1:6379").cluster
+        RayEngine(address="10.0.0.1:6379")
 
 
 def test_machines_that_share_no_files_are_refused(engine, monkeypatch):

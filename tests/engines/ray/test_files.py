@@ -120,6 +120,16 @@ def test_outputs_are_written_by_workers(engine, tmp_path, kind, devices, monkeyp
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in paths.values())
 
 
+def test_an_output_that_cannot_be_written_is_named(engine, tmp_path, monkeypatch):
+    graph = ed.parse("input X[i: 10]\nZ[i] <- X[i] + 1\noutput Z")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.setattr(engine, "outputs", {"Z": tmp_path / "gone" / "z.npy"})
+    exe = ed.compile(ed.plan(graph, 2), engine)
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ed.InputError, match=r"outputs: Z cannot be written to .*z\.npy: No such"):
+        exe({"X": np.zeros(10)})
+
+
 def test_outputs_in_low_precision(engine, tmp_path, monkeypatch):
     graph = ed.parse("input X[i: 10] bfloat16\nY[i] <- X[i] + 1\noutput Y")
     monkeypatch.setattr(engine, "outputs", f"Y={tmp_path / 'y.npy'}")

@@ -65,9 +65,12 @@ def launch(launcher: str, ranks: int) -> list[str]:
 
 
 def run_command(
-    command: list[str], timeout: float = 150, more: Mapping[str, str] = MappingProxyType({})
+    command: list[str],
+    timeout: float = 150,
+    more: Mapping[str, str] = MappingProxyType({}),
+    given: str | None = None,
 ) -> Job:
-    """Run a command to its end; all of its processes end with it."""
+    """Run a command to its end, on what it is given to read; all of its processes end with it."""
     folders = [TESTS, TESTS / "engines", TESTS / "planner", TESTS / "kernels", HERE]
     env = os.environ | {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -81,10 +84,10 @@ def run_command(
     start = monotonic()
     with subprocess.Popen(  # noqa: S603
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
-        start_new_session=True,
+        start_new_session=True, stdin=None if given is None else subprocess.PIPE,
     ) as process:  # fmt: skip
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(given, timeout=timeout)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 import warnings
 import weakref
 from collections.abc import Generator, Mapping
@@ -62,7 +63,8 @@ class Cluster:
             with _quietly():
                 _connect(ray, address, workers, memory)
         else:
-            _check_fits(ray, address, workers)
+            check_address(address)
+            _check_workers(ray, workers)
         self._session = ray.get_runtime_context().get_job_id()
 
     @property
@@ -116,13 +118,20 @@ def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: 
         )
 
 
-def _check_fits(ray: ModuleType, address: str | None, workers: int | None) -> None:
-    """Refuse what the Ray that this process uses already is not."""
-    here, count = ray.get_runtime_context().gcs_address, int(ray.cluster_resources().get("CPU", 0))
-    if address not in (None, "auto", here):
+def check_address(address: str | None) -> None:
+    """Refuse another Ray than the one that this process uses already, if it uses any."""
+    if address in (None, "auto") or "ray" not in sys.modules or not ray_module().is_initialized():
+        return
+    here = ray_module().get_runtime_context().gcs_address
+    if address != here:
         raise InputError(
             f"address: this process uses the Ray at {here} already, and cannot join {address!r} too"
         )
+
+
+def _check_workers(ray: ModuleType, workers: int | None) -> None:
+    """Refuse another number of workers than the Ray that this process uses already has."""
+    count = int(ray.cluster_resources().get("CPU", 0))
     if workers not in (None, count):
         raise InputError(
             f"workers: this process uses a Ray with {count} already; close its engine first to "

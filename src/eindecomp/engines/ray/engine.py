@@ -9,10 +9,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Collection, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from eindecomp.engines.ray.blocks import in_layouts, tensor_of
-from eindecomp.engines.ray.cluster import Cluster, StoredJob, recoveries
+from eindecomp.engines.ray.cluster import Cluster, StoredJob, check_address, recoveries
 from eindecomp.engines.ray.files import Folder
 from eindecomp.engines.ray.outputs import write_outputs
 from eindecomp.engines.ray.run import Run
@@ -25,7 +26,6 @@ from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
     from eindecomp.engines.engine import Listener
@@ -69,6 +69,11 @@ class RayEngine:
     ) -> None:
         if workers is not None and (not isinstance(workers, int) or workers < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"workers is a number of processes, not {workers!r}")
+        if not _is_number(task_seconds) or not task_seconds >= 0:
+            raise InputError(f"task_seconds is a number, 0 or more, not {task_seconds!r}")
+        if directory is not None and not Path(directory).is_dir():
+            raise InputError(f"directory: there is no folder {str(directory)!r}")
+        check_address(address)
         self.address, self.workers = address, workers
         self.memory = None if memory is None else parse_bytes(memory)
         self.directory = None if directory is None else str(directory)
@@ -120,6 +125,10 @@ class RayEngine:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 class RayProgram:

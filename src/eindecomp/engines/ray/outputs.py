@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.engines.ray.blocks import Blocks, fetch
 from eindecomp.engines.whole_folder import beside, put_in_place, remove
 from eindecomp.engines.write_outputs import can_write_at_once, create_file, write_block
+from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,9 @@ def write_outputs(
         try:
             _write(submitting, tensors[name], part, path)
             put_in_place(part, path)
+        except OSError as error:
+            why = error.strerror or error
+            raise InputError(f"outputs: {name} cannot be written to {path}: {why}") from error
         finally:
             remove(part)
 

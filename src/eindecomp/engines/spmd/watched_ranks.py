@@ -49,6 +49,10 @@ class WatchedRanks:
         """While this rank reads or writes files."""
         return self._watch.using_disk()
 
+    def waiting_for_input(self) -> AbstractContextManager[None]:
+        """While this rank waits for somebody to type, which takes as long as a disk may."""
+        return self._watch.using_disk()
+
     def own_block(self, tensor: Tensor) -> tuple[Box, Array] | None:
         """This rank's block, if it is the first rank that has it."""
         held: dict[Any, Array] = tensor.held()
