@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.tra.boxes import volume
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from eindecomp.tra.program.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
+
+T = TypeVar("T")
 
 
 class Ranks(Protocol):
@@ -93,18 +95,20 @@ def common_token(ranks: Ranks) -> str:
     return ranks.share_bytes(None if ranks.rank else token_hex(8).encode()).decode()
 
 
-def agree(ranks: Ranks, do: Callable[[], object]) -> None:
+def agree(ranks: Ranks, do: Callable[[], T]) -> T:
     """Let every rank do its part, and wait for all; what keeps one from it is raised by all."""
     wrong: Exception | None = None
+    found: T | None = None
     try:
         with ranks.using_disk():
-            do()
+            found = do()
     except Exception as error:  # of a disk, of a library: whoever waits for this rank must know
         wrong = error
     told = "" if wrong is None else _in_words(wrong, ranks)
     first = next((each for each in ranks.gather_bytes(told.encode()) if each), None)
     if first is not None:
         raise InputError(first.decode()) from wrong
+    return cast("T", found)
 
 
 def _in_words(error: Exception, ranks: Ranks) -> str:

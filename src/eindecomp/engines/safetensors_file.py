@@ -10,16 +10,18 @@ import json
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
 from eindecomp.engines.extras import extra
+from eindecomp.engines.file_stamp import FileStamp
 from eindecomp.engines.whole_folder import flush
 from eindecomp.errors import InputError, quote, shorten
 from eindecomp.lang.dtypes import dtype as dtype_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from eindecomp.lang.dtypes import DType
@@ -92,6 +94,26 @@ def write_tensors(path: Path, arrays: Mapping[str, Array], metadata: dict[str, s
     except library.SafetensorError as error:
         raise InputError(f"{path}: cannot be written: {shorten(str(error))}") from error
     flush(path)
+
+
+def stamp_of(path: Path, arrays: Mapping[str, Array]) -> FileStamp:
+    """The stamp of a file with these arrays, of which only the header is read back.
+
+    So it also tells what the disk got wrong while the file was written.
+    """
+    tensors, _ = tensors_of(path)
+    order = sorted(tensors, key=lambda name: tensors[name].start)
+    with path.open("rb") as file:
+        header = file.read(tensors[order[0]].start)
+    size = len(header) + sum(arrays[name].nbytes for name in order)
+    return FileStamp(size, checksum((arrays[name] for name in order), crc32(header)))
+
+
+def checksum(arrays: Iterable[Array], begun: int = 0) -> int:
+    """The CRC-32 of the bytes of arrays, one after the other, and of what was before them."""
+    for array in arrays:
+        begun = crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, begun)
+    return begun
 
 
 def open_tensor(path: Path, name: str) -> Array:

@@ -2,63 +2,53 @@
 
 `step-000100/rank-0003.safetensors` has the blocks that rank 3 is the first to have, and
 `complete.json` says where every block of the state lies. A step is written beside its place and
-gets its name when all ranks have told that theirs is on disk; so whatever has its name is complete.
-It can be read with any other number of ranks: each reads what it needs of the blocks it meets.
+gets its name when all ranks have told that theirs is on disk; so whatever has its name is complete,
+or was damaged later, and then the step before is read. Any other number of ranks can read it: each
+reads what it needs of the blocks it meets.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import warnings
 from contextlib import suppress
 from dataclasses import replace
-from math import isfinite
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from eindecomp.engines.ranks import agree, at_first, common_token
 from eindecomp.engines.whole_folder import flush, flush_folder, put_in_place, remove, remove_at_once
-from eindecomp.errors import InputError, PlanError, RunError, quote, shorten
-from eindecomp.models.checkpoint import (
-    Checkpoint,
-    check_config,
-    check_storable,
-    config_text,
-    read_graph,
-)
-from eindecomp.models.optimizers import carried
-from eindecomp.store.field import Field
-from eindecomp.store.sharded_tensors import (
-    BlockFiles,
-    ShardedArray,
-    ShardedTensor,
-    read_sharded,
-    write_blocks,
-)
+from eindecomp.errors import InputError, RunError
+from eindecomp.models.checkpoint import config_text
+from eindecomp.models.checkpoint_manifest import FORMAT, MANIFEST, VERSION, read_manifest
+from eindecomp.store.sharded_tensors import ShardedTensor, file_of, write_blocks
 from eindecomp.tra.boxes import volume
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from eindecomp.engines.file_stamp import FileStamp
     from eindecomp.engines.ranks import Ranks
     from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.graph import Graph
-    from eindecomp.models.checkpoint import RunConfig
+    from eindecomp.models.checkpoint import Checkpoint, RunConfig
     from eindecomp.tra.boxes import Box
 
     Array = np.ndarray[Any, Any]
     Blocks = dict[str, tuple[Box, Array]]
 
-FORMAT = "eindecomp checkpoint folder"
-VERSION = 1
-MANIFEST = "complete.json"
-_FIELDS = ("format", "version", "step", "ranks", "token", "losses", "config", "tensors", "graph")
+T = TypeVar("T")
+
 _STEP = re.compile(r"step-(\d{6,18})")
 _UNFINISHED = re.compile(r"\.step-\d{6,18}\.[0-9a-f]{16}")
-_LARGEST = 1 << 30  # bytes of a manifest
+
+
+class _DamagedError(InputError):
+    """A step is no longer as it was written."""
 
 
 def was_written_by_ranks(path: Path) -> bool:
@@ -98,33 +88,60 @@ class CheckpointFolder:
 
     def is_gone(self) -> bool:
         """Whether what was written last is no longer there."""
-        here = self._latest in self._steps()
+        here = self._latest is not None and (self._place(self._latest) / MANIFEST).is_file()
         return self.ranks.share_bytes(None if self.ranks.rank else b"%d" % here) == b"0"
 
     # Reading
 
     def load(self, graph: Graph | None, config: RunConfig | None = None) -> Checkpoint | None:
-        """The last complete checkpoint, None if there is none.
+        """The last undamaged checkpoint, None if there is none at all.
 
         Among several ranks the state stays in its files, of which each reads what it places.
         """
-        own = None if self.ranks.rank else str(max(self._steps(), default=-1)).encode()
-        step = int(self.ranks.share_bytes(own))
-        if step < 0:
-            return None
-        found = read_step(self.path / f"step-{step:06d}", graph, config)
-        self._latest = step
+        own = None if self.ranks.rank else json.dumps(sorted(self._steps(), reverse=True)).encode()
+        steps: list[int] = json.loads(self.ranks.share_bytes(own))
+        damaged: list[str] = []
+        for step in steps:
+            try:
+                found = self._read(step, graph, config)
+            except _DamagedError as error:
+                damaged.append(f"the checkpoint of step {step} is damaged: {error}")
+                continue
+            if damaged and self.ranks.rank == 0:
+                told = f"{'; '.join(damaged)}; that of step {step} is taken"
+                warnings.warn(told, RuntimeWarning, stacklevel=2)
+            self._latest = step
+            return found
+        if damaged:
+            raise InputError(f"{self.path} has no undamaged checkpoint: {'; '.join(damaged)}")
+        return None
+
+    def _read(self, step: int, graph: Graph | None, config: RunConfig | None) -> Checkpoint:
+        """The checkpoint of a step, unless it is damaged, or refused as that of another run."""
+        manifest = self._undamaged(lambda: read_manifest(self._place(step)))
+        own_graph, own_config = manifest.check_run(graph, config)
+        found = self._undamaged(lambda: manifest.checkpoint(own_graph, own_config, self.ranks))
         if self.ranks.size > 1:
             return found
         return replace(found, state={name: array[...] for name, array in found.state.items()})
 
+    def _undamaged(self, read: Callable[[], T]) -> T:
+        """What all ranks read, if none of them finds damage."""
+        try:
+            return agree(self.ranks, read)
+        except InputError as error:
+            raise _DamagedError(str(error)) from error
+
+    def _place(self, step: int) -> Path:
+        return self.path / f"step-{step:06d}"
+
     def _steps(self) -> list[int]:
-        """The steps of which there is a complete checkpoint."""
+        """The steps that were complete once."""
         found: list[int] = []
         with suppress(FileNotFoundError):
             for each in self.path.iterdir():
                 match = _STEP.fullmatch(each.name)
-                if match and (each / MANIFEST).is_file():
+                if match and each.is_dir():
                     found.append(int(match[1]))
         return found
 
@@ -141,18 +158,21 @@ class CheckpointFolder:
         ranks, step = self.ranks, len(losses)
         blocks = self._own_blocks(tensors, step)
         token = common_token(ranks)
-        place = self.path / f"step-{step:06d}"
         fresh = self.path / f".step-{step:06d}.{token}"
         try:
-            agree(ranks, lambda: _write_own(fresh, ranks.rank, token, blocks))
-            boxes = json.dumps({name: box for name, (box, _) in blocks.items()}).encode()
-            lying = _places(graph, tensors, ranks.gather_bytes(boxes))
+            stamp = agree(ranks, lambda: _write_own(fresh, ranks.rank, token, blocks))
+            boxes = {name: box for name, (box, _) in blocks.items()}
+            own = {"boxes": boxes, "stamp": None if stamp is None else stamp.to_json()}
+            told = [json.loads(each) for each in ranks.gather_bytes(json.dumps(own).encode())]
+            lying = _places(graph, tensors, [each["boxes"] for each in told])
+            stamps = {file_of(fresh, rank).name: each["stamp"] for rank, each in enumerate(told)}
             content = {
                 "format": FORMAT, "version": VERSION, "step": step, "ranks": ranks.size,
                 "token": token, "losses": losses, "config": json.loads(config_text(config)),
+                "files": {name: each for name, each in stamps.items() if each is not None},
                 "tensors": {each.name: each.to_json() for each in lying}, "graph": str(graph),
             }  # fmt: skip
-            at_first(ranks, lambda: self._complete(fresh, place, step, content))
+            at_first(ranks, lambda: self._complete(fresh, step, content))
         finally:
             if ranks.rank == 0:
                 remove(fresh)
@@ -174,7 +194,7 @@ class CheckpointFolder:
             raise RunError(f"{first.decode()} is not finite after step {step}: it is not saved")
         return blocks
 
-    def _complete(self, fresh: Path, place: Path, step: int, content: dict[str, Any]) -> None:
+    def _complete(self, fresh: Path, step: int, content: dict[str, Any]) -> None:
         """Rank 0, when all files are on disk: let them be a checkpoint, and remove older ones."""
         fresh.mkdir(exist_ok=True)  # of a state without elements
         (fresh / MANIFEST).write_text(json.dumps(content))
@@ -182,8 +202,8 @@ class CheckpointFolder:
         flush_folder(fresh)
         for other in self._steps():
             if other > step:  # of another run, which this one does not continue
-                remove_at_once(self.path / f"step-{other:06d}")
-        put_in_place(fresh, place)
+                remove_at_once(self._place(other))
+        put_in_place(fresh, self._place(step))
         for each in list(self.path.iterdir()):
             match = _STEP.fullmatch(each.name)
             if match and int(match[1]) not in (step, self._latest):
@@ -192,71 +212,20 @@ class CheckpointFolder:
                 remove(each)
 
 
-def _write_own(fresh: Path, rank: int, token: str, blocks: Blocks) -> None:
+def _write_own(fresh: Path, rank: int, token: str, blocks: Blocks) -> FileStamp | None:
     fresh.mkdir(exist_ok=True)
-    write_blocks(fresh, rank, token, blocks)
+    stamp = write_blocks(fresh, rank, token, blocks)
     flush_folder(fresh)
+    return stamp
 
 
-def _places(graph: Graph, tensors: Mapping[str, Tensor], told: list[bytes]) -> list[ShardedTensor]:
+def _places(
+    graph: Graph, tensors: Mapping[str, Tensor], boxes: list[dict[str, list[list[int]]]]
+) -> list[ShardedTensor]:
     """Where all blocks of the state lie, of what each rank tells of its own."""
-    boxes: list[dict[str, list[list[int]]]] = [json.loads(each) for each in told]
     found: list[ShardedTensor] = []
     for name in tensors:
         held = [(rank, own[name]) for rank, own in enumerate(boxes) if name in own]
         blocks = tuple((rank, tuple((low, high) for low, high in box)) for rank, box in held)
         found.append(ShardedTensor(name, graph[name].shape, graph[name].dtype, blocks))
     return found
-
-
-def read_step(folder: Path, graph: Graph | None, config: RunConfig | None) -> Checkpoint:
-    """Read the checkpoint of one step, which must be of the graph and the configuration."""
-    path = folder / MANIFEST
-    fields = Field(_read_json(path))
-    try:
-        fields.check_names(_FIELDS)
-        fields["format"].one_of([FORMAT])
-        fields["version"].whole(VERSION, VERSION)
-        step = fields["step"].whole(0, 10**18)
-        losses = _losses(fields["losses"], step)
-        ranks = fields["ranks"].whole(1, 1 << 24)
-        files = BlockFiles(folder, fields["token"].text())
-        graph = read_graph(path, str(fields["graph"].value), graph)
-        check_storable(graph)
-        lying = fields["tensors"]
-        lying.check_names(list(carried(graph)), unknown="the graph has no state")
-        state: dict[str, Any] = {}
-        for name, entry in lying.members():
-            tensor = read_sharded(name, entry, ranks)
-            vertex = graph[name]
-            if (tensor.shape, tensor.dtype) != (vertex.shape, vertex.dtype):
-                raise entry.wrong(
-                    f"is of {tensor.dtype} {list(tensor.shape)}; the graph's is of "
-                    f"{vertex.dtype} {list(vertex.shape)}"
-                )
-            state[name] = ShardedArray(tensor, files)
-    except PlanError as error:
-        raise InputError(f"{path}: {error}") from None
-    own = check_config(path, fields["config"].value, config)
-    return Checkpoint(step, state, losses, own, graph)
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise InputError(f"{path}: is larger than a manifest can be")
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {shorten(str(error))}") from error
-
-
-def _losses(field: Field, step: int) -> list[float]:
-    listed = [each.value for each in field.items()]
-    if len(listed) != step:
-        raise field.wrong(f"must be those of {step} steps, not of {len(listed)}")
-    for value in listed:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
-            raise field.wrong(f"{quote(value)} is no number")
-    return [float(value) for value in cast("list[float]", listed)]

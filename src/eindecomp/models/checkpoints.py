@@ -124,7 +124,7 @@ class _Writer(Alone):
 def load_checkpoint(
     path: str | Path, graph: Graph | None = None, config: RunConfig | None = None
 ) -> Checkpoint:
-    """Read a checkpoint of the graph that it carries: a file, or the last one of a folder.
+    """Read a checkpoint of the graph that it carries: a file, or the last undamaged of a folder.
 
     A `graph` or a `config`, if given, must equal those of the checkpoint.
     """

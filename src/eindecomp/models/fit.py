@@ -108,8 +108,9 @@ def fit(
     be the same. `resume=False` starts over. If the file cannot be written, as on a full disk,
     training continues with a warning and tries again `every` steps later; if the last write fails,
     `NotSavedError` holds the state. Ranks of an engine such as `spmd` write a folder instead, each
-    its own blocks, and any number of ranks goes on from it, also one process. A bar shows the
-    progress on a terminal, unless `progress` says otherwise.
+    its own blocks, and any number of ranks goes on from it, also one process; if its last step is
+    damaged, from the one before, with a warning. A bar shows the progress on a terminal, unless
+    `progress` says otherwise.
     """
     own = carried(graph)
     check_whole(every=every)

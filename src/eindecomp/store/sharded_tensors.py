@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.engines.safetensors_file import NAMES, TYPES, map_file, tensors_of, write_tensors
+from eindecomp.engines.safetensors_file import (
+    NAMES,
+    TYPES,
+    map_file,
+    stamp_of,
+    tensors_of,
+    write_tensors,
+)
 from eindecomp.errors import InputError, quote
 from eindecomp.tra.boxes import meet, shape_of, show_box, volume, within
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from eindecomp.engines.file_stamp import FileStamp
     from eindecomp.engines.safetensors_file import StoredTensor
     from eindecomp.lang.dtypes import DType
     from eindecomp.store.field import Field
@@ -37,13 +45,15 @@ def file_of(folder: Path, rank: int) -> Path:
 
 def write_blocks(
     folder: Path, rank: int, token: str, blocks: Mapping[str, tuple[Box, Array]]
-) -> None:
+) -> FileStamp | None:
     """Write a rank's blocks and wait until they are on disk; a rank without any has no file."""
     if not blocks:
-        return
+        return None
     tensors = {name: np.asarray(block, order="C") for name, (_, block) in blocks.items()}
     boxes = {f"box of {name}": show_box(box) for name, (box, _) in blocks.items()}
-    write_tensors(file_of(folder, rank), tensors, {"token": token, "rank": str(rank), **boxes})
+    path = file_of(folder, rank)
+    write_tensors(path, tensors, {"token": token, "rank": str(rank), **boxes})
+    return stamp_of(path, tensors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +149,18 @@ class BlockFiles:
                 f"{path} has {what} for {name}{show_box(box)}, not {wanted[0]} {wanted[1]}"
             )
         return stored.view(self._content[rank])
+
+
+def check_file(
+    files: BlockFiles, rank: int, tensors: Iterable[ShardedTensor], stamp: FileStamp | None
+) -> None:
+    """Refuse a rank's file that lacks a block of the tensors, or is not as its stamp has it."""
+    if stamp is not None:
+        stamp.check(file_of(files.folder, rank))
+    for tensor in tensors:
+        for holder, box in tensor.blocks:
+            if holder == rank:
+                files.block(rank, tensor.name, box, tensor.dtype)
 
 
 @dataclass(frozen=True, slots=True)

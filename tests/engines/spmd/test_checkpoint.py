@@ -240,6 +240,8 @@ WRONG = {
     "two boxes": (second_box, r"W1.blocks: a rank has two blocks"),
     "rank": (lambda c: c["tensors"]["b2"]["blocks"][0].__setitem__(0, 7), "blocks.0.0: must be"),
     "extra": (lambda c: c.update(more=1), "there is no field 'more'"),
+    "a checksum less": (lambda c: c["files"].clear(), "rank-0000.safetensors: is missing"),
+    "checksums": (lambda c: c.update(files=[7]), r"files: must be an object, not \[7\]"),
 }
 
 
@@ -252,7 +254,8 @@ def test_manifests_that_are_wrong_are_refused(what, folder):
 
 
 @pytest.mark.parametrize("how", ["short", "other", "gone", "no json"])
-def test_files_that_are_wrong_are_refused(how, folder):
+def test_files_that_are_wrong_are_refused_without_checksums(how, folder):
+    edit(folder, lambda content: content.pop("files"))
     path = folder / "step-000002" / "rank-0000.safetensors"
     message = "no whole safetensors file"
     if how == "short":

@@ -2,12 +2,14 @@
 
 A run is cut behind the steps that complete these tensors; no communication is under way there. Each
 rank writes what it holds that is read later. A rerun of the same plan on the same inputs, which are
-known by a digest of what ranks load, begins behind the last cut that is complete; a run that comes
-to its end removes what it has written. Inputs are loaded again, and files never unpickled.
+known by a digest of what ranks load, begins behind the last cut that is complete; what was damaged
+since is computed again. A run that comes to its end removes what it has written. Inputs are loaded
+again, and files never unpickled.
 """
 
 from __future__ import annotations
 
+import json
 import warnings
 from hashlib import blake2b
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.ranks import agree, at_first, common_token
-from eindecomp.engines.safetensors_file import map_file, tensors_of, write_tensors
+from eindecomp.engines.safetensors_file import checksum, map_file, tensors_of, write_tensors
 from eindecomp.engines.whole_folder import flush_folder, put_in_place, remove, remove_at_once
 from eindecomp.errors import InputError, suggest
 from eindecomp.tra.program.buffers import Role
@@ -31,9 +33,10 @@ if TYPE_CHECKING:
     from eindecomp.tra.program.program import Program
 
     Array = np.ndarray[Any, Any]
+    Held = dict[int, tuple[Array, ...]]
     Call = tuple[int, Do, bool]
 
-FORMAT = "eindecomp run 1"
+FORMAT = "eindecomp run 2"
 
 
 def cuts_behind(program: Program, names: Sequence[str] | str) -> tuple[int, ...]:
@@ -115,40 +118,53 @@ class RunCheckpoints:
         return self.program.buffers[buffer].role is Role.GIVEN
 
     def restore(self, memory: RankMemory) -> tuple[int, set[int]]:
-        """Take what the last complete checkpoint has.
+        """Take what the last undamaged checkpoint has; damage is told in a warning.
 
         Gives the segment to begin with, and the inputs that have to be loaded for it, as buffers.
         """
         there = [cut for cut in range(len(self.cuts)) if self._place(cut).is_dir()]
-        own = None if self.ranks.rank else b"%d" % (max(there, default=-1) + 1)
-        segment = int(self.ranks.share_bytes(own))
-        if not segment:
-            return 0, set()
-        live = self._live(segment - 1)
-        agree(self.ranks, lambda: self._read(memory, segment - 1, live))
-        return segment, {buffer for buffer in live if self._is_given(buffer)}
+        own = None if self.ranks.rank else json.dumps(there[::-1]).encode()
+        cuts: list[int] = json.loads(self.ranks.share_bytes(own))
+        for cut in cuts:
+            live = self._live(cut)
+            try:
+                found = agree(self.ranks, lambda cut=cut, live=live: self._read(cut, live))
+            except InputError as error:
+                if self.ranks.rank == 0:
+                    told = f"a checkpoint is damaged: {error}; what it had is computed again"
+                    warnings.warn(told, RuntimeWarning, stacklevel=2)
+                continue
+            for number, arrays in found.items():
+                memory.held[number] = arrays
+                memory.grow(self.program.buffers[number].nbytes(self.program.mesh, self.ranks.rank))
+            return cut + 1, {buffer for buffer in live if self._is_given(buffer)}
+        return 0, set()
 
-    def _read(self, memory: RankMemory, cut: int, live: Sequence[int]) -> None:
+    def _read(self, cut: int, live: Sequence[int]) -> Held:
+        """What this rank held behind a cut, but for what it was given."""
         path = self._place(cut) / f"rank-{self.ranks.rank:04d}.safetensors"
         tensors, metadata = tensors_of(path)
         if metadata.get("format") != FORMAT or metadata.get("run") != self.digest:
-            raise InputError(f"{path} is not of this run: remove {self.folder}")
+            raise InputError(f"{path} is not of this run")
         content = map_file(path)
-        mesh, rank = self.program.mesh, self.ranks.rank
+        held: Held = {}
         for number in live:
             buffer = self.program.buffers[number]
             if self._is_given(number):
                 continue
-            shape = tuple(high - low for low, high in buffer.box(mesh, rank))
+            box = buffer.box(self.program.mesh, self.ranks.rank)
+            shape = tuple(high - low for low, high in box)
             arrays: list[Array] = []
             for k, dtype in enumerate(buffer.types):
                 stored = tensors.get(f"{number}.{k}")
                 size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
                 if stored is None or (stored.dtype, stored.shape) != ("U8", (size,)):
-                    raise InputError(f"{path} lacks {buffer}: remove {self.folder}")
+                    raise InputError(f"{path} lacks {buffer}")
                 arrays.append(np.array(stored.view(content)).view(dtype).reshape(shape))
-            memory.held[number] = tuple(arrays)
-            memory.grow(buffer.nbytes(mesh, rank))
+            held[number] = tuple(arrays)
+        if metadata.get("crc32") != _checksum(held):
+            raise InputError(f"{path} has not the bytes that were written: its checksum differs")
+        return held
 
     def save(self, memory: RankMemory, cut: int) -> None:
         """Write what this rank holds behind a cut; it replaces what was written before.
@@ -170,14 +186,15 @@ class RunCheckpoints:
 
     def _write(self, memory: RankMemory, fresh: Path, live: Sequence[int]) -> None:
         fresh.mkdir(parents=True, exist_ok=True)
+        held = {each: memory.arrays(each) for each in live if not self._is_given(each)}
         arrays = {
             f"{number}.{k}": np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            for number in live
-            if not self._is_given(number)
-            for k, array in enumerate(memory.arrays(number))
+            for number, parts in held.items()
+            for k, array in enumerate(parts)
         }
         path = fresh / f"rank-{self.ranks.rank:04d}.safetensors"
-        write_tensors(path, arrays, {"format": FORMAT, "run": self.digest})
+        metadata = {"format": FORMAT, "run": self.digest, "crc32": _checksum(held)}
+        write_tensors(path, arrays, metadata)
         flush_folder(fresh)
 
     def _complete(self, fresh: Path, place: Path) -> None:
@@ -192,6 +209,11 @@ class RunCheckpoints:
         """The run has come to its end: remove what it has written."""
         if self.ranks.rank == 0 and self.folder.is_dir():
             remove_at_once(self.folder)
+
+
+def _checksum(held: Held) -> str:
+    """Of all that is held, in the order of buffers."""
+    return str(checksum(array for number in sorted(held) for array in held[number]))
 
 
 def loads_of(program: Program) -> list[tuple[int, int]]:
