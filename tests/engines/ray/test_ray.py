@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import eindecomp as ed
 from eindecomp.cli import app
 from eindecomp.engines.events import BytesMoved, RunStarted, TaskFinished, TaskStarted
+from eindecomp.engines.ray.cluster import call_off, is_called_off, ray_module
 from eindecomp.models.llama import Config, Llama
 from strategies import graphs
 
@@ -151,6 +152,13 @@ def test_what_a_listener_raises_cancels_the_run(engine):
     with pytest.raises(KeyboardInterrupt):
         ed.run(plan, arrays_for(graph), engine, on_event=stop)
     runs(engine, plan, arrays_for(graph))
+
+
+def test_workers_hear_of_a_run_that_was_called_off(engine):
+    runs(engine, ed.plan(ed.models.chain(8), 2), arrays_for(ed.models.chain(8)))  # starts Ray
+    call_off("this run")
+    ask = ray_module().remote(is_called_off)
+    assert ray_module().get([ask.remote("this run"), ask.remote("another run")]) == [True, False]
 
 
 def test_gradients_run(engine):

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -220,6 +221,33 @@ def note_recovery(run: str, task: int) -> None:
     attempt: int = core.get_current_task_attempt_number()
     if attempt:
         _kv().put(f"{run}:{task}:{attempt}", ray_module().util.get_node_ip_address().encode())
+
+
+def call_off(run: str) -> None:
+    """Let tasks of a run that have not begun yet do nothing.
+
+    Ray could cancel them, but brings the driver down if one of them ends at that very moment.
+    """
+    _kv().put(_off(run), b"yes")
+
+
+def is_called_off(run: str) -> bool:
+    """In a worker: whether a run was called off, which is asked for once in a while."""
+    now = monotonic()
+    when, is_off = _ASKED.get(run, (0.0, False))
+    if not is_off and now - when > _SELDOM:
+        is_off = _kv().get(_off(run)) is not None
+        _ASKED.clear()  # a worker computes for one run at a time, mostly
+        _ASKED[run] = now, is_off
+    return is_off
+
+
+_ASKED: dict[str, tuple[float, bool]] = {}
+_SELDOM = 0.2  # seconds
+
+
+def _off(run: str) -> str:
+    return f"off {run}"
 
 
 def recoveries(run: str) -> list[tuple[int, int, str]]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.ray.cluster import RETRIES, Node, ray_module
+from eindecomp.engines.ray.cluster import RETRIES, Node, call_off, ray_module
 from eindecomp.engines.ray.worker import run_task
 from eindecomp.errors import EinDecompError, RunError
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
@@ -85,7 +85,9 @@ class TasksOfRun:
             while waiting:
                 self._wait(waiting)
         except BaseException:  # Ctrl-C among them, and what a listener raises
-            self._cancel(waiting)
+            if waiting:
+                with suppress(Exception):
+                    call_off(self.order(0).run)
             raise
         return self.blocks
 
@@ -132,12 +134,6 @@ class TasksOfRun:
             ray.get(ref)
         except ray.exceptions.RayError as error:
             raise reason_of(error, what_it_makes(self.job.program, task)) from None
-
-    def _cancel(self, waiting: Mapping[Ref, int]) -> None:
-        ray = ray_module()
-        for ref in reversed(list(waiting)):
-            with suppress(Exception):
-                ray.cancel(ref, force=False)
 
 
 def what_it_makes(program: Program, task: Task) -> str:
