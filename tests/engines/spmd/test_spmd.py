@@ -68,7 +68,7 @@ def test_trouble_of_a_rank_ends_the_job(launcher, how):
 
 @needs_mpi
 def test_a_rank_may_compute_for_longer_than_others_wait_even_if_it_tells_nothing():
-    job = run_job("mpi", 2, "trouble.py", "hold", 2, 50)
+    job = run_job("mpi", 2, "trouble.py", "hold", 6, 50)
     assert (job.status, job.out) == (0, "went on\n"), job.err
 
 

@@ -47,7 +47,7 @@ def get_into(how: str, timeout: float, run: ed.Executable, arrays: dict[str, Any
         case "end":
             sys.exit(0)
         case "hold":
-            hold_for(3 * timeout)
+            hold_for(1.5 * timeout + 1)
             sys.stdout.write("went on\n")
         case "fail":
             run(arrays, on_event=fail)
