@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.spmd.shared_arrays import NO_FILE, MemoryFile, address, file_of, mapped
+from eindecomp.engines.spmd.shared_arrays import NO_FILE, MemoryFile, file_of, mapped
 from eindecomp.errors import RunError
+from eindecomp.kernels.address import address
 from eindecomp.tra.boxes import meet, shape_of, volume, within
 
 if TYPE_CHECKING:

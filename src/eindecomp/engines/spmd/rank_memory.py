@@ -62,8 +62,6 @@ class RankMemory:
     """By step, where partial results of others come to."""
     received: list[int] = field(default_factory=list[int])
     """By step, how many bytes have come."""
-    placed: int = 0
-    """Bytes that came to bring given tensors into the wanted layouts."""
     bytes_held: int = 0
     peak: int = 0
 

@@ -16,6 +16,7 @@ from weakref import finalize
 import numpy as np
 
 from eindecomp.engines.spare import Spare
+from eindecomp.kernels.address import address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,8 +90,3 @@ def mapped(process: int, file: MemoryFile, shape: Sequence[int], dtype: DType) -
     finally:
         os.close(descriptor)
     return np.ndarray(tuple(shape), dtype, memory)
-
-
-def address(array: Array) -> int:
-    """Where an array's first element is."""
-    return array.__array_interface__["data"][0]

@@ -20,6 +20,7 @@ from eindecomp.engines.threads.bind import bind
 from eindecomp.engines.threads.estimate import BRIEF
 from eindecomp.engines.threads.forking import GATE
 from eindecomp.graph.ops import Fill
+from eindecomp.kernels.address import address
 from eindecomp.kernels.compilations import record_compilations
 from eindecomp.kernels.cpu.einsum import EinSumKernel, typed_scalars
 from eindecomp.kernels.cpu.fork_join import HELPERS, RepeatedJob, Repetition, data_word
@@ -251,8 +252,3 @@ class _Finder:
         at = [(place, *each) for place, each in zip(places, named, strict=True)]
         code: int = getattr(launch.function, "address", 0)
         return RepeatedJob(code, launch.integers, at, launch.scratch, scratch)
-
-
-def address(array: Array) -> int:
-    """Where an array's first element is."""
-    return array.__array_interface__["data"][0]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from eindecomp.kernels.address import address
 from eindecomp.kernels.cache import load, store
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.compiling.compile import versions
@@ -93,20 +94,20 @@ class Repetition:
             jobs: list[tuple[int, int]] = []
             for job in group:
                 own = job.integers.copy()
-                at = _address(own)
+                at = address(own)
                 places += [(at + 8 * p, start + 8 * n, by) for p, n, by in job.addresses]
                 if job.scratch:
                     kept.append(np.empty(job.scratch, np.uint8))
-                    own[job.scratch_at] = _address(kept[-1])
+                    own[job.scratch_at] = address(kept[-1])
                 jobs.append((job.code, at))
                 kept.append(own)
             kept.append(np.array(jobs, np.int64))
-            listed.append((len(jobs), _address(kept[-1])))
+            listed.append((len(jobs), address(kept[-1])))
         kept += [np.array(places, np.int64), np.array(listed, np.int64)]
-        table = [len(places), _address(kept[-2]), len(listed), _address(kept[-1]), 8 * data_word()]
+        table = [len(places), address(kept[-2]), len(listed), address(kept[-1]), 8 * data_word()]
         kept.append(np.array(table, np.int64))
-        self.request = np.array([REPEAT, 0, _address(kept[-1])], np.int64)
-        self.address = _address(self.request)
+        self.request = np.array([REPEAT, 0, address(kept[-1])], np.int64)
+        self.address = address(self.request)
         self._kept = kept
 
 
@@ -181,18 +182,18 @@ class _Crew:
         self._memory = np.zeros(HEADER + helpers * SLOT + 16, np.int64)
         # Helpers look at it for as long as the process lives, even while Python shuts down.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
-        skipped = -_address(self._memory) % 128 // 8
+        skipped = -address(self._memory) % 128 // 8
         self._words = self._memory[skipped:]
-        self._start = start = _address(self._words)
+        self._start = start = address(self._words)
         self._jobs = np.zeros((_MOST, 2), np.int64)
-        self._listed = _address(self._jobs)
+        self._listed = address(self._jobs)
         self._words[CONFIG : CONFIG + 7] = [0, self._listed, helpers, *addresses]
         self._words[CROWDED] = -1
         requests = [(JOIN, start), (ROUSE, start), (SPIN, start)]
         slots = [HEADER + k * SLOT for k in range(helpers)]
         requests += [(SERVE, start + 8 * slot) for slot in slots]
         self._requests = np.array(requests, np.int64)
-        first = _address(self._requests)
+        first = address(self._requests)
         self._join, self._rouse, spin, *serve = (first + 16 * k for k in range(len(requests)))
         self._words[SPINS] = self._turns(spin)
         for slot in slots:
@@ -289,12 +290,8 @@ def data_word() -> int:
     samples = [np.zeros(2), np.zeros((3, 2), np.int8), np.zeros((2, 3), np.complex64).T]
     count = np.ndarray.__basicsize__ // 8
     words = [[*(ctypes.c_int64 * count).from_address(id(array))] for array in samples]
-    found = {own.index(_address(x)) for own, x in zip(words, samples, strict=True)}
+    found = {own.index(address(x)) for own, x in zip(words, samples, strict=True)}
     return found.pop() if len(found) == 1 else -1
-
-
-def _address(array: np.ndarray[Any, Any]) -> int:
-    return array.__array_interface__["data"][0]
 
 
 @cache
