@@ -1,10 +1,11 @@
-"""Predicted against measured times, for each collective and experiment, on 2, 4 and 8 ranks.
+"""Predicted, simulated and measured times of collectives and plans, on 2, 4 and 8 ranks.
 
 The machine is measured once by `eindecomp calibrate --engine spmd`. Then, by `mpirun`, collectives
 are timed again at sizes between those of the profile, and plans are run on engine `spmd`, compiled
-once and run several times, as a single run is mostly preparation. An error is |predicted -
-measured| / measured. Of two plans whose predictions differ by more than 20 %, the one that is
-predicted to be faster should be faster. Profiles are taken however noisy the machine is; how far
+once and run several times, as a single run is mostly preparation. Two models predict plans: what
+objective `time` expects, and `ed.simulate`. An error is |predicted - measured| / measured. Of two
+plans whose predictions differ by more than 20 %, the one that is predicted to be faster should be
+faster. Profiles are taken however noisy the machine is; how far
 repeated measurements were apart is printed first.
 
 Asked for: collectives 15 %, experiments 20 % on average, and every such order right. Ranks beyond
@@ -39,13 +40,19 @@ from eindecomp.models.llama import prefill_graph
 from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _APART = 1.2  # times that predictions differ by where their order must be right
 _BETWEEN = tuple(3 << power for power in range(10, 25, 2))  # sizes that calibrate does not measure
-_PATIENCE = 600
+_PATIENCE = 1800
 _RUNS = 5
 _ASKED = {"collectives": 0.15, "experiments": 0.2}
+
+
+PREDICTORS: dict[str, Callable[[ed.Plan, ed.Machine], float]] = {
+    "objective time": lambda plan, machine: plan.time_on(machine).total,
+    "simulator": lambda plan, machine: ed.simulate(plan, machine, reduce="direct").seconds,
+}
 
 
 class Pair(NamedTuple):
@@ -137,14 +144,17 @@ def plans(graph: ed.Graph, ranks: int, machine: ed.Machine) -> dict[str, ed.Plan
     return made
 
 
-def experiment(graph: ed.Graph, ranks: int, machine: ed.Machine, folder: Path) -> list[Pair]:
-    """Predicted and measured seconds of some plans of one graph."""
-    pairs: list[Pair] = []
+def experiment(
+    graph: ed.Graph, ranks: int, machine: ed.Machine, folder: Path
+) -> dict[str, list[Pair]]:
+    """Predicted and measured seconds of some plans of one graph, by who predicts them."""
+    pairs: dict[str, list[Pair]] = {who: [] for who in PREDICTORS}
     for name, plan in plans(graph, ranks, machine).items():
         path = folder / "plan.json"
         plan.save(path)
         seconds = json.loads(under_mpi(ranks, __file__, "--plan", str(path)))
-        pairs.append(Pair(name, plan.time_on(machine).total, seconds))
+        for who, predict in PREDICTORS.items():
+            pairs[who].append(Pair(name, predict(plan, machine), seconds))
     return pairs
 
 
@@ -177,7 +187,7 @@ def tell(title: str, pairs: Sequence[Pair], asked: float, *, ordered: bool = Fal
     right, of = orders(pairs) if ordered else (0, 0)
     order = f", {right} of {of} orders right" if ordered else ""
     print(
-        f"{title:<34} {len(pairs):3} pairs, mean error {mean_error(pairs):6.1%} "
+        f"{title:<44} {len(pairs):3} pairs, mean error {mean_error(pairs):6.1%} "
         f"(asked {asked:.0%}), worst {worst.error:6.1%} ({worst.name}: {worst.predicted:.3g} s, "
         f"measured {worst.measured:.3g} s){order}",
         flush=True,
@@ -190,11 +200,11 @@ def mean_error(pairs: Sequence[Pair]) -> float:
 
 def table(found: Mapping[tuple[int, str], Sequence[Pair]]) -> str:
     """The mean and the worst error of collectives and of experiments, for each number of ranks."""
-    lines = [f"{'ranks':>5}  {'what':<12} {'pairs':>5} {'mean error':>11} {'worst':>8}"]
+    lines = [f"{'ranks':>5}  {'what':<15} {'pairs':>5} {'mean error':>11} {'worst':>8}"]
     for (ranks, what), pairs in found.items():
         worst = max(pair.error for pair in pairs)
         shown = f"{len(pairs):>5} {mean_error(pairs):>11.1%} {worst:>8.1%}"
-        lines.append(f"{ranks:>5}  {what:<12} {shown}")
+        lines.append(f"{ranks:>5}  {what:<15} {shown}")
     return "\n".join(lines)
 
 
@@ -232,7 +242,8 @@ def main() -> None:
             machine = profile_of(ranks, folder, asked.quick)
             found[ranks, "collectives"] = compare_collectives(ranks, machine, asked.quick)
             if runs:
-                found[ranks, "experiments"] = compare_plans(ranks, machine, folder, asked.quick)
+                for who, pairs in compare_plans(ranks, machine, folder, asked.quick).items():
+                    found[ranks, who] = pairs
     print(table(found))
 
 
@@ -246,13 +257,15 @@ def compare_collectives(ranks: int, machine: ed.Machine, quick: bool) -> list[Pa
     return found
 
 
-def compare_plans(ranks: int, machine: ed.Machine, folder: Path, quick: bool) -> list[Pair]:
-    """Tell how good the predictions of plans are, for each experiment."""
-    found: list[Pair] = []
+def compare_plans(
+    ranks: int, machine: ed.Machine, folder: Path, quick: bool
+) -> dict[str, list[Pair]]:
+    """Tell how good both predictions of plans are, for each experiment."""
+    found: dict[str, list[Pair]] = {who: [] for who in PREDICTORS}
     for title, graph in graphs(quick).items():
-        pairs = experiment(graph, ranks, machine, folder)
-        tell(f"{ranks} ranks, {title}", pairs, _ASKED["experiments"], ordered=True)
-        found += pairs
+        for who, pairs in experiment(graph, ranks, machine, folder).items():
+            tell(f"{ranks} ranks, {title}, {who}", pairs, _ASKED["experiments"], ordered=True)
+            found[who] += pairs
     return found
 
 

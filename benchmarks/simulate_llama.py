@@ -4,31 +4,19 @@ All plans are made by the same planner, for the same servers of 8 devices and un
 objective; a strategy restricts which labels are cut. Plans are kept in the folder of --plans and
 read from there the next time, since making them takes most of the time.
 
---order checks the simulator instead: matrix products and small networks under several strategies
-run on 2, 4 and 8 ranks (`mpirun`, engine spmd), and plans whose measured times differ clearly must
-come in the same order when they are simulated.
+How far the simulator's times are from measured ones is what `predicted_times.py` prints.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
-from itertools import combinations
 from math import prod
 from pathlib import Path
-from statistics import median
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from train_llama import training
 
 import eindecomp as ed
@@ -159,82 +147,6 @@ def table(case: Case, given: argparse.Namespace) -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-# The order of real runs
-
-SMALL = {
-    "product": "input X[i: 1024, j: 1024], Y[j, k: 1024]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z",
-    "network": """
-        input X[b: 512, i: 512], W[i, h: 2048], V[h, o: 512]
-        H[b,h] <- sum X[b,i] * W[i,h]
-        R[b,h] <- relu(H[b,h])
-        Y[b,o] <- sum R[b,h] * V[h,o]
-        output Y
-        """,
-}
-LABELS = {"product": ("i", "j", "k"), "network": ("b", "h")}
-
-
-def why_not() -> str | None:
-    """Why plans cannot be run on ranks here, if so."""
-    if "spmd" not in {each.name for each in entry_points(group="eindecomp.engines")}:
-        return "engine spmd is not installed"
-    try:
-        next(e for e in entry_points(group="eindecomp.engines") if e.name == "spmd").load()
-    except ImportError as error:
-        return f"engine spmd cannot be loaded: {error}"
-    return None if shutil.which("mpirun") else "there is no mpirun"
-
-
-def measured(plan: Path, ranks: int, repeats: int) -> list[float]:
-    """Seconds of real runs: a job in which each rank carries out the plan again and again."""
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    command = ["mpirun", "--oversubscribe", "-n", str(ranks), sys.executable, __file__,
-               "--rank", str(plan), "--repeats", str(repeats)]  # fmt: skip
-    done = subprocess.run(command, env=os.environ | root, capture_output=True, timeout=300)  # noqa: S603
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}: {done.stderr.decode()[-500:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def rank(path: Path, repeats: int) -> None:
-    """What one rank does: run a plan, after it has warmed up, and say how long it took."""
-    plan = ed.Plan.load(path)
-    rng = np.random.default_rng(0)
-    arrays = {v.name: rng.uniform(-1, 1, v.shape).astype(v.dtype) for v in plan.graph.inputs}
-    with ed.compile(plan, "spmd") as executable:
-        placed = executable.place(arrays)
-        seconds = [executable(placed).stats.seconds for _ in range(repeats + 2)]
-    if os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0":
-        print(json.dumps(seconds[2:]))
-
-
-def order(given: argparse.Namespace) -> None:
-    """Whether simulated times order plans as measured ones do, wherever these differ clearly."""
-    if reason := why_not():
-        print(f"not checked: {reason}")
-        return
-    wrong = pairs = 0
-    with TemporaryDirectory() as folder:
-        for ranks in (2, 4, 8):
-            for name, text in SMALL.items():
-                rows: dict[str, tuple[float, float]] = {}
-                for label in LABELS[name]:
-                    plan = ed.plan(ed.parse(text), ranks, inputs="sharded", strategy=[label])
-                    path = Path(folder) / f"{name}-{label}-{ranks}.json"
-                    plan.save(path)
-                    real = measured(path, ranks, given.repeats)
-                    rows[label] = ed.simulate(plan, given.machine).seconds, median(real)
-                    spread = f"{min(real):.4g} to {max(real):.4g}"
-                    print(f"{ranks} ranks, {name} by {label}: simulated {rows[label][0]:.4g} s, "
-                          f"measured {median(real):.4g} s ({spread})", flush=True)  # fmt: skip
-                for one, other in combinations(rows.values(), 2):
-                    if max(one[1], other[1]) > (1 + given.clearly) * min(one[1], other[1]):
-                        pairs += 1
-                        wrong += (one[0] - other[0]) * (one[1] - other[1]) < 0
-    clearly = f"differ by more than {100 * given.clearly:.0f} %"
-    print(f"{pairs} pairs of plans {clearly}, {wrong} of them come in the wrong order")
-
-
 def axes_of(text: str) -> dict[str, int]:
     """The axes of a mesh."""
     pairs = (axis.partition("=") for axis in text.split(","))
@@ -256,19 +168,8 @@ def main() -> None:
     parser.add_argument("--plans", type=Path, help="a folder to keep plans in")
     parser.add_argument("--gather", choices=GATHERS, default="doubling")
     parser.add_argument("--reduce", choices=REDUCES, default="doubling")
-    parser.add_argument("--order", action="store_true", help="compare with real runs instead")
-    parser.add_argument("--machine", default="cpu-cluster", help="for --order")
-    parser.add_argument("--repeats", type=int, default=5, help="for --order")
-    parser.add_argument("--clearly", type=float, default=0.2, help="for --order")
-    parser.add_argument("--rank", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.rank is not None:
-        rank(given.rank, given.repeats)
-        return
     given.devices = prod(given.mesh.values())
-    if given.order:
-        order(given)
-        return
     if "prefill" in given.cases:
         table(prefill(given.layers, given.batch or given.devices // SERVER, given.devices), given)
     if "train" in given.cases:
