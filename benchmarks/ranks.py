@@ -24,6 +24,7 @@ from on_ranks.jobs import Record, launch, ranks_of, records, timed
 from on_ranks.trouble import trouble
 
 import eindecomp as ed
+from eindecomp.experiments.calibrate.rank_links import RankLinks
 from eindecomp.experiments.ffnn import QUICK, RATES, SHAPE
 from eindecomp.experiments.llama import one_billion
 from eindecomp.models.ffnn import ffnn as ffnn_graph
@@ -32,6 +33,7 @@ from eindecomp.models.initial import initial
 from eindecomp.models.llama import Llama
 from eindecomp.models.optimizers import carried
 from eindecomp.models.synthetic import Synthetic
+from eindecomp.planner.costs.transfer import Collective
 
 WHAT = ("chain", "collectives", "overhead", "classifier", "llama", "trouble")
 _TURNS = 3
@@ -53,84 +55,28 @@ def alone(what: str, *args: object) -> list[Record]:
 
 # What ranks do
 
-PATTERNS = {
-    # What a tensor lies along before and after.
-    "all-gather": ({"i": "axis0"}, {}),
-    "row to column": ({"i": "axis0"}, {"j": "axis0"}),
-    "reduce-scatter": (None, None),
+SHARES: dict[Collective, Callable[[int], float]] = {
+    # What a rank receives of a tensor.
+    "all_gather": lambda ranks: (ranks - 1) / ranks,
+    "all_to_all": lambda ranks: (ranks - 1) / ranks**2,
+    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
 }
 
 
 def collectives_inside(quick: bool) -> Iterator[Record]:
     transport, ready = ranks_of("auto")
+    links = RankLinks(transport, {"axis0": transport.size})
     for megabytes in (64,) if quick else (64, 1024):
-        side = int((megabytes * 2**20 / 4) ** 0.5) // transport.size * transport.size
-        for name in PATTERNS:
-            step, memory, raw = repartition(name, side, transport)
+        for name, share in SHARES.items():
+            message = links.collectives[name]("axis0", int(megabytes * 2**20 * share(links.ranks)))
+            raw = raw_call(transport, name, message.received)
             yield {
                 "case": f"{name}, {megabytes} MB",
-                **timed({"ours": lambda s=step, m=memory: s(m), "raw": raw}, ready, 5),
+                **timed({"ours": message.way, "raw": raw}, ready, 5),
             }
 
 
-def repartition(
-    name: str, side: int, transport: Any
-) -> tuple[Callable[[Any], None], Any, Callable[[], object]]:
-    """A step of a program that moves a matrix, and the transport's own call for the same bytes."""
-    text = f"input X[i: {side}, j: {side}]\n"
-    if name == "reduce-scatter":
-        text = f"input X[i: {side}, j: {side}], Y[i, h: {transport.size}]\n"
-        text += "Z[i,j] <- sum X[i,j] * Y[i,h]\noutput Z"
-        plan = ed.plan(ed.parse(text), transport.size, strategy=["h"], rewrite=False)
-    else:
-        text += "Z[i,j] <- X[i,j] + 1\noutput Z"
-        lies, wanted = PATTERNS[name]
-        cut = ["j"] if wanted else ["i"]
-        reader = "Z[j] <- max X[i,j]" if wanted else "Z[k] <- max X[i,j]"
-        text = f"input X[i: {side}, j: {side}]\n{reader}\noutput Z"
-        if not wanted:
-            text = f"input X[i: {side}, j: {side}], Y[k: 8]\nZ[k] <- max X[i,j] * Y[k]\noutput Z"
-            cut = ["k"]
-        plan = ed.plan(ed.parse(text), transport.size, strategy=cut, pin={"X": lies}, rewrite=False)
-    return moving_step(plan, transport, name)
-
-
-def moving_step(plan: Any, transport: Any, name: str) -> Any:
-    """The communication of a plan's only step that has any, made ready."""
-    from eindecomp.engines.spmd.bound_row import bind_row
-    from eindecomp.engines.spmd.rank_memory import RankMemory
-    from eindecomp.engines.spmd.shared_arrays import shared_array
-    from eindecomp.kernels.library import library_of
-    from eindecomp.tra.program.make import program_of
-    from eindecomp.tra.program.steps import Move, ReduceScatter
-
-    program = program_of(plan)
-    steps = program.steps
-    kind = ReduceScatter if name == "reduce-scatter" else Move
-    [number] = [
-        k for k, each in enumerate(steps) if isinstance(each, kind) and program.moved_by(each)
-    ]
-    row = program.on(transport.rank)
-    bound = bind_row(program, row, transport, library_of("numpy"), lambda *_: None)[number]
-    assert bound.end is not None
-    rng = np.random.default_rng(transport.rank)
-    memory = RankMemory({}, {}, [None] * len(program.buffers), received=[0] * len(steps))
-    source, into = (program.buffers[k] for k in (steps[number].source, steps[number].into))
-    shape = tuple(high - low for low, high in source.box(plan.mesh, transport.rank))
-    made = shared_array(shape, np.dtype(np.float32))  # as the engine makes what others read
-    made[...] = rng.standard_normal(shape, np.float32)
-    memory.held[source.number] = (made,)
-
-    def step(memory: Any) -> None:
-        bound.begin(memory)
-        bound.end(memory)
-        memory.spare.give(memory.array(into.number))
-
-    moved = program.moved_by(steps[number]) // transport.size
-    return step, memory, raw_call(transport, name, moved)
-
-
-def raw_call(transport: Any, name: str, received: int) -> Callable[[], object]:
+def raw_call(transport: Any, name: Collective, received: int) -> Callable[[], object]:
     """The transport's own collective by which a rank receives so many bytes."""
     ranks = transport.size
     part = received // (ranks - 1) // 4
@@ -139,18 +85,18 @@ def raw_call(transport: Any, name: str, received: int) -> Callable[[], object]:
         from mpi4py import MPI
 
         world = MPI.COMM_WORLD
-        if name == "all-gather":
+        if name == "all_gather":
             return lambda: world.Allgather(own[:part], into)
-        if name == "reduce-scatter":
+        if name == "reduce_scatter":
             return lambda: world.Reduce_scatter_block(own, into[:part])
         return lambda: world.Alltoall(own, into)
     import torch
     import torch.distributed as dist
 
     out, to = torch.from_numpy(own), torch.from_numpy(into)
-    if name == "all-gather":
+    if name == "all_gather":
         return lambda: dist.all_gather_single(to, out[:part])
-    if name == "reduce-scatter":
+    if name == "reduce_scatter":
         return lambda: dist.reduce_scatter_single(to[:part], out)
     return lambda: dist.all_to_all_single(to, out)
 

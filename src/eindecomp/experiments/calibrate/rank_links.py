@@ -19,6 +19,7 @@ from eindecomp.engines.spare import Spare
 from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import exchange_of
 from eindecomp.engines.spmd.rank_memory import RankMemory
+from eindecomp.engines.spmd.shared_arrays import shared_array
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
 from eindecomp.experiments.calibrate.clock import seconds_each
@@ -182,7 +183,10 @@ class RankLinks:
         memory = RankMemory({}, {}, [None] * len(buffers), Spare(), received=[0] * steps)
         source = buffers[step.source]
         shape = shape_of(source.box(program.mesh, self.rank))
-        memory.held[step.source] = tuple(np.ones(shape, dtype) for dtype in source.types)
+        # Plans mostly send what they computed, which the engine makes where others can read it.
+        memory.held[step.source] = tuple(shared_array(shape, dtype) for dtype in source.types)
+        for array in memory.arrays(step.source):
+            array[...] = 1
         received = program.moved_by(step) // self.ranks
         return MovingStep(bound.begin, bound.end, memory, step.into, received)
 
