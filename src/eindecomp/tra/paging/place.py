@@ -1,0 +1,228 @@
+"""Places tensors: which window each has while a task uses it, what is fetched and what leaves.
+
+Tasks are gone through in order. What a task reads and is not there gets the window that is free
+earliest, so that it is fetched as early as possible; as windows are handed out in the order of
+use, a fetch ahead of time never takes room that an earlier task needs. Where nothing is free, what
+is needed again latest, and is cheap to bring back, leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from eindecomp.tra.paging.arena import START, Arena
+from eindecomp.tra.paging.workload import Begins, Ends
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from eindecomp.tra.paging.workload import Links, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A tensor is fetched to a window that is free when task `after` has ended."""
+
+    tensor: int
+    offset: int
+    after: int
+
+
+@dataclass(slots=True)
+class Placement:
+    """Where tensors lie, task by task."""
+
+    arrivals: list[Arrival] = field(default_factory=list[Arrival])
+    """In the order in which they are fetched."""
+    stores: dict[int, int] = field(default_factory=dict[int, int])
+    """The tensors that go to the host after they are made, with their windows' offsets."""
+    offsets: list[dict[int, int]] = field(default_factory=list[dict[int, int]])
+    """For every task, and for the end of the run, where its tensors lie."""
+
+
+def place(
+    workload: Workload,
+    sizes: Sequence[int],
+    arena: int,
+    resident: Mapping[int, int],
+    links: Links,
+) -> Placement:
+    """Windows for all tasks; `resident` tensors lie below all others, at fixed offsets.
+
+    Every task's tensors must fit in the arena beside the resident ones. `sizes` are the bytes of
+    the tensors' windows.
+    """
+    placer = _Placer(workload, sizes, arena, resident, links)
+    for number, task in enumerate(workload.tasks):
+        placer.place_task(number, task.reads, task.writes)
+    placer.place_task(len(workload.tasks), workload.left, ())
+    return placer.placement
+
+
+class _Placer:
+    """The arena between two tasks, and what has been decided for the tasks so far."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        sizes: Sequence[int],
+        arena: int,
+        resident: Mapping[int, int],
+        links: Links,
+    ) -> None:
+        self.workload = workload
+        self.sizes = sizes
+        self.resident = resident
+        self.arena = Arena(sum(sizes[number] for number in resident), arena)
+        self.placement = Placement()
+        self.at: dict[int, int] = {}
+        """The offsets of the tensors that are in the arena and needed again."""
+        self.used = [0] * len(sizes)
+        """How many of a tensor's uses have been placed."""
+        self.fetch_seconds = [fetch_seconds(t.begins, t.nbytes, links) for t in workload.tensors]
+        self.store_seconds = [links.latency + t.nbytes / links.to_host for t in workload.tensors]
+
+    def place_task(self, task: int, reads: Sequence[int], writes: Sequence[int]) -> None:
+        """Give a task's tensors windows; afterwards let go of those that are not used again."""
+        own = [number for number in dict.fromkeys((*reads, *writes)) if number not in self.resident]
+        arrivals = self._arrive(task, own, writes)
+        if arrivals is None or not self._make_room(task, own, writes):
+            arrivals = self._pack(task, own, writes)
+        self.placement.arrivals += arrivals
+        if arrivals:
+            self.arena.settle(max(arrival.after for arrival in arrivals))
+        offsets = {number: self.at[number] for number in own}
+        offsets |= {n: self.resident[n] for n in (*reads, *writes) if n in self.resident}
+        self.placement.offsets.append(offsets)
+        self._finish(task, own, writes)
+
+    def _arrive(self, task: int, own: Sequence[int], writes: Sequence[int]) -> list[Arrival] | None:
+        """Windows for what a task reads and is not there, large ones first."""
+        missing = [number for number in own if number not in self.at and number not in writes]
+        arrivals: list[Arrival] = []
+        for number in sorted(missing, key=lambda number: -self.sizes[number]):
+            found = self.arena.earliest(self.sizes[number])
+            found = found or self._evict(task, self.sizes[number], own)
+            if found is None:
+                return None
+            self._enter(number, found[0])
+            made = self.workload.uses[number][0] if number in self.placement.stores else START
+            arrivals.append(Arrival(number, found[0], max(found[1], made)))
+        return sorted(arrivals, key=lambda arrival: arrival.after)
+
+    def _make_room(self, task: int, own: Sequence[int], writes: Sequence[int]) -> bool:
+        """Windows for what a task writes; whether there are any."""
+        for number in sorted(writes, key=lambda number: -self.sizes[number]):
+            offset = self.arena.tightest(self.sizes[number])
+            if offset is None:
+                found = self._evict(task, self.sizes[number], own)
+                if found is None:
+                    return False
+                offset = found[0]
+            self._enter(number, offset)
+        return True
+
+    def _enter(self, number: int, offset: int) -> None:
+        self.arena.take(offset, self.sizes[number])
+        self.at[number] = offset
+
+    def _evict(self, task: int, size: int, own: Collection[int]) -> tuple[int, int] | None:
+        """Free the window whose tensors are cheapest to bring back and needed latest.
+
+        Gives its offset and the last task that uses any part of it.
+        """
+        parts = self._parts(task, own)
+        best, chosen = (inf, 0, 0), range(0)
+        first, price = 0, 0.0
+        for last, part in enumerate(parts):
+            if part.price == inf:
+                first, price = last + 1, 0.0
+                continue
+            price += part.price
+            while first < last and part.end - parts[first + 1].start >= size:
+                price -= parts[first].price
+                first += 1
+            room = part.end - parts[first].start
+            if room >= size and price <= best[0]:
+                since = max(each.since for each in parts[first : last + 1])
+                if (price, since, room) < best:
+                    best, chosen = (price, since, room), range(first, last + 1)
+        if not chosen:
+            return None
+        for part in parts[chosen.start : chosen.stop]:
+            if part.tensor is not None:
+                self._leave(part.tensor)
+        return parts[chosen[0]].start, max(best[1], self.arena.settled)
+
+    def _parts(self, task: int, own: Collection[int]) -> list[_Part]:
+        """All of the arena, piece by piece, with what it costs to have it free."""
+        parts = [_Part(start, end, since, 0.0, None) for start, end, since in self.arena.holes]
+        for number, offset in self.at.items():
+            price, since = inf, 0
+            if number not in own:
+                price, since = self._price(task, number), self._last_use(number)
+            parts.append(_Part(offset, offset + self.sizes[number], since, price, number))
+        return sorted(parts, key=lambda part: part.start)
+
+    def _price(self, task: int, number: int) -> float:
+        """What it costs that a tensor leaves, the less the longer its room can be used."""
+        seconds = self.fetch_seconds[number]
+        if self.workload.tensors[number].made and number not in self.placement.stores:
+            seconds += self.store_seconds[number]
+        return seconds / (self.workload.uses[number][self.used[number]] - task)
+
+    def _pack(self, task: int, own: Sequence[int], writes: Sequence[int]) -> list[Arrival]:
+        """Let everything leave, and lay a task's tensors side by side.
+
+        What it reads and was there is fetched again: free bytes are enough, but lie scattered.
+        """
+        for number in [number for number in self.at if self.used[number]]:
+            self._leave(number)
+        self.at.clear()
+        self.arena.clear(task - 1)
+        arrivals: list[Arrival] = []
+        offset = self.arena.begin
+        for number in own:
+            self._enter(number, offset)
+            if number not in writes:
+                arrivals.append(Arrival(number, offset, task - 1))
+            offset += self.sizes[number]
+        return arrivals
+
+    def _finish(self, task: int, own: Sequence[int], writes: Sequence[int]) -> None:
+        """Let go of what is not used again, and store what must end on the host."""
+        for number in own:
+            self.used[number] += 1
+            if number in writes and self.workload.tensors[number].ends is Ends.HOST:
+                self.placement.stores[number] = self.at[number]
+            if self.used[number] == len(self.workload.uses[number]):
+                self.arena.release(self.at.pop(number), self.sizes[number], task)
+
+    def _leave(self, number: int) -> None:
+        """A tensor that is needed again leaves its window, and is on the host by then."""
+        offset = self.at.pop(number)
+        if self.workload.tensors[number].made:
+            self.placement.stores.setdefault(number, offset)
+        self.arena.release(offset, self.sizes[number], self._last_use(number))
+
+    def _last_use(self, number: int) -> int:
+        return self.workload.uses[number][self.used[number] - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece of the arena: a hole, or a tensor's window."""
+
+    start: int
+    end: int
+    since: int
+    price: float
+    tensor: int | None
+
+
+def fetch_seconds(begins: Begins, nbytes: int, links: Links) -> float:
+    """How long a tensor takes to the GPU, at the pace of the slowest link on its way."""
+    pace = min(links.to_gpu, links.from_disk) if begins is Begins.DISK else links.to_gpu
+    return links.latency + nbytes / pace

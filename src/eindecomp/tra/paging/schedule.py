@@ -1,0 +1,193 @@
+"""Schedules: what an executor does on which stream, where in the arena, and after what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.planner.costs.byte_sizes import show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eindecomp.tra.paging.workload import Staging, Workload
+
+COMPUTE, TO_GPU, TO_HOST, DISK = "compute", "to GPU", "to host", "disk"
+STREAMS = (COMPUTE, TO_GPU, TO_HOST, DISK)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Bytes `start` to `start + nbytes` of a tensor go from disk to a staging block."""
+
+    tensor: int
+    start: int
+    nbytes: int
+    block: int
+    waits: tuple[int, ...] = ()
+    stream = DISK
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Bytes `start` to `start + nbytes` of a tensor go to its window, which begins at `offset`.
+
+    They come from staging block `block`, or from the tensor's own memory on the host.
+    """
+
+    tensor: int
+    offset: int
+    start: int
+    nbytes: int
+    block: int | None = None
+    waits: tuple[int, ...] = ()
+    stream = TO_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A task runs; `reads` and `writes` are offsets, in the order of the task's."""
+
+    task: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    waits: tuple[int, ...] = ()
+    stream = COMPUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A tensor that a task has made goes from its window to memory of its own on the host."""
+
+    tensor: int
+    offset: int
+    nbytes: int
+    waits: tuple[int, ...] = ()
+    stream = TO_HOST
+
+
+Action = Read | Fetch | Run | Store
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where a tensor lies in the arena."""
+
+    tensor: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One run, which can be repeated: each begins when the one before it has ended.
+
+    An action begins when the one before it on its stream and all actions in its `waits` (places
+    in `actions`) have ended. Actions are listed such that they can be issued in that order: all
+    that an action waits for comes before it.
+    """
+
+    workload: Workload
+    arena: int
+    """Bytes of the arena."""
+    staging: Staging
+    resident: tuple[Window, ...]
+    """What is loaded once, before the first run, and stays."""
+    actions: tuple[Action, ...]
+    left: tuple[Window, ...]
+    """Where tensors that end on the GPU lie from the end of a run until the next one begins."""
+
+    @property
+    def fetched(self) -> int:
+        """The bytes that go to the GPU in a run."""
+        return sum(action.nbytes for action in self.actions if isinstance(action, Fetch))
+
+    @property
+    def stored(self) -> int:
+        """The bytes that go to the host in a run."""
+        return sum(action.nbytes for action in self.actions if isinstance(action, Store))
+
+    @property
+    def resident_bytes(self) -> int:
+        """The bytes of tensors that stay in the arena between runs."""
+        return sum(self.workload.tensors[window.tensor].nbytes for window in self.resident)
+
+    @property
+    def on_host(self) -> tuple[int, ...]:
+        """The made tensors that need memory of their own on the host."""
+        return tuple(action.tensor for action in self.actions if isinstance(action, Store))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The schedule in lists and dicts of numbers and texts, for JSON."""
+        tensors = [
+            asdict(tensor) | {"begins": tensor.begins.value, "ends": tensor.ends.value}
+            for tensor in self.workload.tensors
+        ]
+        return {
+            "tensors": tensors,
+            "tasks": [asdict(task) for task in self.workload.tasks],
+            "arena": self.arena,
+            "staging": asdict(self.staging),
+            "resident": [asdict(window) for window in self.resident],
+            "actions": [
+                {"kind": type(action).__name__, "stream": action.stream} | asdict(action)
+                for action in self.actions
+            ],
+            "left": [asdict(window) for window in self.left],
+        }
+
+    def __str__(self) -> str:
+        counts = Counter(type(action).__name__.lower() for action in self.actions)
+        counted = ", ".join(f"{n} {kind}" for kind, n in counts.items())
+        head = (
+            f"{len(self.workload.tasks)} tasks in an arena of {show_bytes(self.arena)}: "
+            f"{len(self.resident)} resident tensors of {show_bytes(self.resident_bytes)}, "
+            f"{show_bytes(self.fetched)} fetched, {show_bytes(self.stored)} stored in a run "
+            f"({counted})"
+        )
+        return "\n".join([head, *_aligned(list(self._rows()))])
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        yield "action", "stream", "does", "on", "where", "bytes", "waits for"
+        for window in self.resident:
+            tensor = self.workload.tensors[window.tensor]
+            yield "", "", "keep", tensor.name, f"@{window.offset:,}", f"{tensor.nbytes:,}", ""
+        for place, action in enumerate(self.actions):
+            waits = " ".join(map(str, action.waits))
+            kind = type(action).__name__.lower()
+            yield str(place), action.stream, kind, *self._cells(action), waits
+        for window in self.left:
+            tensor = self.workload.tensors[window.tensor]
+            yield "", "", "leave", tensor.name, f"@{window.offset:,}", f"{tensor.nbytes:,}", ""
+
+    def _cells(self, action: Action) -> tuple[str, str, str]:
+        """On what an action is, where, and how many bytes it moves."""
+        if isinstance(action, Run):
+            task = self.workload.tasks[action.task]
+            reads, writes = (
+                " ".join(
+                    f"{self.workload.tensors[number].name}@{offset:,}"
+                    for number, offset in zip(numbers, offsets, strict=True)
+                )
+                for numbers, offsets in ((task.reads, action.reads), (task.writes, action.writes))
+            )
+            return task.name, f"{reads} -> {writes}", ""
+        tensor = self.workload.tensors[action.tensor]
+        size = f"{action.nbytes:,}"
+        match action:
+            case Read(block=block):
+                return tensor.name, f"block {block}", size
+            case Fetch(offset=offset, start=start, block=block):
+                source = "" if block is None else f"block {block} -> "
+                return tensor.name, f"{source}@{offset + start:,}", size
+            case Store(offset=offset):
+                return tensor.name, f"@{offset:,}", size
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Rows of a table as lines, in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,158 @@
+"""Workloads: tasks in a fixed order, the tensors they use, and the links that carry these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from eindecomp.errors import PlanError
+
+
+class Begins(Enum):
+    """Where a tensor is when a run begins."""
+
+    HOST = "host"
+    """In pinned memory of the host, where it stays as it is."""
+    DISK = "disk"
+    """In a file, where it stays as it is."""
+    MADE = "made"
+    """Nowhere: a task writes it."""
+
+
+class Ends(Enum):
+    """Where a tensor must be when a run has ended."""
+
+    NOWHERE = "nowhere"
+    HOST = "host"
+    GPU = "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Paged:
+    """A tensor, or a tile of one, that has one window of the arena at a time."""
+
+    number: int
+    """Its place in `Workload.tensors`."""
+    name: str
+    nbytes: int
+    begins: Begins
+    ends: Ends = Ends.NOWHERE
+    lasting: bool = True
+    """Whether every run finds the same contents on the host or the disk: it may be resident."""
+
+    def __post_init__(self) -> None:
+        if self.nbytes < 0:
+            raise PlanError(f"{self.name}: a tensor cannot have {self.nbytes} bytes")
+
+    @property
+    def made(self) -> bool:
+        """Whether a task writes it."""
+        return self.begins is Begins.MADE
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Some work on the GPU: all that it reads and writes is in the arena meanwhile."""
+
+    name: str
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    workspace: int = 0
+    """Bytes that it needs inside itself, outside the arena."""
+    seconds: float = 0.0
+
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """All that it uses, each once."""
+        return tuple(dict.fromkeys(self.reads + self.writes))
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Tasks in the order in which they run, and their tensors by number."""
+
+    tensors: tuple[Paged, ...]
+    tasks: tuple[Task, ...]
+
+    def __post_init__(self) -> None:
+        for place, tensor in enumerate(self.tensors):
+            if tensor.number != place:
+                raise PlanError(f"{tensor.name}: number {tensor.number}, but it is at {place}")
+        there = {tensor.number for tensor in self.tensors if not tensor.made}
+        for task in self.tasks:
+            self._check(task, there)
+            there.update(task.writes)
+        for tensor in self.tensors:
+            if tensor.number not in there:
+                raise PlanError(f"{tensor.name}: no task writes it")
+
+    def _check(self, task: Task, there: set[int]) -> None:
+        if any(not 0 <= number < len(self.tensors) for number in task.tensors):
+            raise PlanError(f"{task.name}: {task.tensors} are not all numbers of tensors")
+        for number in task.reads:
+            if number not in there:
+                raise PlanError(
+                    f"{task.name}: reads {self.tensors[number].name} before it is written"
+                )
+        for number in task.writes:
+            if number in there or task.writes.count(number) > 1:
+                raise PlanError(
+                    f"{task.name}: writes {self.tensors[number].name}, which is there already"
+                )
+
+    @cached_property
+    def uses(self) -> tuple[tuple[int, ...], ...]:
+        """For every tensor the tasks that use it; the end of the run is one more if it ends there.
+
+        What must end on the GPU is used by number `len(tasks)`.
+        """
+        found: list[list[int]] = [[] for _ in self.tensors]
+        for place, task in enumerate(self.tasks):
+            for number in task.tensors:
+                found[number].append(place)
+        for number in self.left:
+            found[number].append(len(self.tasks))
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def left(self) -> tuple[int, ...]:
+        """The tensors that must be on the GPU when a run has ended."""
+        return tuple(tensor.number for tensor in self.tensors if tensor.ends is Ends.GPU)
+
+    @cached_property
+    def workspace(self) -> int:
+        """The largest workspace of a task."""
+        return max((task.workspace for task in self.tasks), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What carries tensors: bytes per second, and seconds that every transfer takes beside."""
+
+    to_gpu: float
+    to_host: float
+    from_disk: float
+    latency: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.to_gpu, self.to_host, self.from_disk) <= 0 or self.latency < 0:
+            raise PlanError(f"links need bandwidths above zero and no negative latency: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A ring of pinned blocks on the host through which tensors on disk go to the GPU."""
+
+    block: int = 32 << 20
+    """The bytes of one block."""
+    blocks: int = 4
+
+    def __post_init__(self) -> None:
+        if self.block < 1 or self.blocks < 1:
+            raise PlanError(f"staging needs a block of at least one byte: {self}")
+
+    @property
+    def nbytes(self) -> int:
+        """All bytes of the ring."""
+        return self.block * self.blocks

@@ -1,0 +1,67 @@
+"""Workloads for tests: random ones, and regular models."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eindecomp.tra.paging.make import ALIGNMENT
+from eindecomp.tra.paging.workload import Begins, Ends, Links, Paged, Task, Workload
+
+MB = 10**6
+FAST = Links(to_gpu=55e9, to_host=50e9, from_disk=5e9)
+
+
+def random_workload(seed, tasks=12):
+    """Tasks that read some of what is there, now and then something old, and write something."""
+    rng = np.random.default_rng(seed)
+    tensors: list[Paged] = []
+
+    def new(begins):
+        number = len(tensors)
+        nbytes = int(rng.integers(0, 6 * ALIGNMENT)) if rng.random() < 0.9 else 0
+        ends = Ends(rng.choice([Ends.NOWHERE.value] * 4 + [Ends.HOST.value, Ends.GPU.value]))
+        lasting = bool(rng.random() < 0.8)
+        tensors.append(Paged(number, f"t{number}", nbytes, begins, ends, lasting))
+        return number
+
+    given = [new(Begins(rng.choice(["host", "host", "disk"]))) for _ in range(rng.integers(1, 8))]
+    there, listed = list(given), []
+    for place in range(int(rng.integers(1, tasks + 1))):
+        near = there[-4:] if rng.random() < 0.7 else there
+        reads = rng.choice(near, size=min(len(near), int(rng.integers(0, 4))), replace=False)
+        writes = [new(Begins.MADE) for _ in range(int(rng.choice([0, 1, 1, 1, 2])))]
+        seconds = float(rng.choice([0, 1e-7, 1e-5]))
+        listed.append(
+            Task(f"task {place}", tuple(map(int, reads)), tuple(writes), place * 10, seconds)
+        )
+        there += writes
+    return Workload(tuple(tensors), tuple(listed))
+
+
+def window(tensor):
+    """The bytes of a tensor's window."""
+    return max(1, -(-tensor.nbytes // ALIGNMENT)) * ALIGNMENT
+
+
+def least_arena(workload):
+    """The bytes of the task whose tensors take most."""
+    used = [*(task.tensors for task in workload.tasks), workload.left]
+    return max(sum(window(workload.tensors[number]) for number in tensors) for tensors in used)
+
+
+def layers(count, seconds, sizes=(134 * MB, 270 * MB), activation=MB, begins=Begins.HOST):
+    """A chain of tasks, each with weights of its own, one for every size and layer."""
+    tensors, tasks = [Paged(0, "input", activation, Begins.HOST, lasting=False)], []
+    state = 0
+    for layer in range(count):
+        for part, size in enumerate(sizes):
+            weight = Paged(len(tensors), f"w{layer}.{part}", size, begins)
+            last = (layer, part) == (count - 1, len(sizes) - 1)
+            ends = Ends.GPU if last else Ends.NOWHERE
+            made = Paged(len(tensors) + 1, f"x{layer}.{part}", activation, Begins.MADE, ends)
+            tensors += [weight, made]
+            tasks.append(
+                Task(f"task {layer}.{part}", (state, weight.number), (made.number,), 0, seconds)
+            )
+            state = made.number
+    return Workload(tuple(tensors), tuple(tasks))
