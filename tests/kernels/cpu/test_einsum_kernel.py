@@ -26,7 +26,7 @@ from random_tiles import (
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.kernels.cpu.compiling import compile as compiling
 from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
-from eindecomp.kernels.cpu.loops.strides import sizes_of
+from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.lang.dtypes import DType, concrete, dtype
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import MAX, MIN, PROD, SUM, Monoid

@@ -11,15 +11,15 @@ from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.contractions.fused import FusedContraction
 from eindecomp.kernels.cpu.loops.emit import UNSIGNED, WIDE
 from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, LoopsCall, launch_together
-from eindecomp.kernels.cpu.loops.point_program import (
+from eindecomp.kernels.cpu.products.gemm import Gemm
+from eindecomp.kernels.point_program import (
     combine_program,
     finish_of,
     finish_program,
     make_program,
     number_scalars,
 )
-from eindecomp.kernels.cpu.loops.strides import sizes_of
-from eindecomp.kernels.cpu.products.gemm import Gemm
+from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.lang.dtypes import DType, kind, widen
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import from_values, used_args, values

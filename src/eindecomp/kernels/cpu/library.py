@@ -11,8 +11,8 @@ from eindecomp.graph.ops import Fill, Input
 from eindecomp.kernels.cpu.einsum import einsum_kernel
 from eindecomp.kernels.cpu.fills import fill_box
 from eindecomp.kernels.cpu.moves import move_kernel
+from eindecomp.kernels.tile_sizes import lent_sizes
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class CpuLibrary:
         if isinstance(op, EinSum):
             types = tuple(graph[name].dtype for name in vertex.inputs)
             scalars = tuple(graph.scalars.items())
-            return einsum_kernel(op, types, vertex.dtype, scalars, _lent(graph, vertex, op))
+            return einsum_kernel(op, types, vertex.dtype, scalars, lent_sizes(graph, vertex, op))
         if isinstance(op, Input | Fill):
             raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
         return move_kernel(op, vertex.dtype)
@@ -67,13 +67,3 @@ class CpuLibrary:
     def to_numpy(self, array: Array) -> Array:
         """The array itself."""
         return array
-
-
-def _lent(graph: Graph, vertex: Vertex, op: EinSum) -> tuple[tuple[str, int], ...]:
-    """The sizes of labels that occur only in inputs that are never read; these are never cut."""
-    read = len(used_args(op.join))
-    if read == len(op.inputs):
-        return ()
-    seen = {*op.output, *(label for own in op.inputs[:read] for label in own)}
-    sizes = graph.label_sizes(vertex)
-    return tuple((label, sizes[label]) for label in op.labels if label not in seen)

@@ -23,7 +23,8 @@ from eindecomp.kernels.cpu.contractions.nest import (
 )
 from eindecomp.kernels.cpu.contractions.parts import Placed
 from eindecomp.kernels.cpu.contractions.script import Address
-from eindecomp.kernels.cpu.loops.strides import sizes_of, strides_of
+from eindecomp.kernels.cpu.loops.strides import strides_of
+from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import SUM
 

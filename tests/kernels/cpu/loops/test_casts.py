@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import eindecomp as ed
 from eindecomp.kernels.cpu.loops.launch import Loops
-from eindecomp.kernels.cpu.loops.point_program import PointProgram
+from eindecomp.kernels.point_program import PointProgram
 from eindecomp.lang.dtypes import DType, Kind, dtype, kind, type_names, widen
 from eindecomp.lang.scalar import Arg, Expr, Scalar, call
 from eindecomp.lang.scalar_types import with_casts

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from eindecomp.kernels.cpu.compiling.vectors import lanes
 from eindecomp.kernels.cpu.contractions.nest import INSIDE, BlockedNest, PairStep, pairs_of
 from eindecomp.kernels.cpu.contractions.price import Prices
-from eindecomp.kernels.cpu.contractions.trees import cheapest_trees
+from eindecomp.kernels.trees import cheapest_trees
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from eindecomp.kernels.cpu.contractions.parts import Placed
-    from eindecomp.kernels.cpu.contractions.trees import Tree
+    from eindecomp.kernels.trees import Tree
     from eindecomp.lang.einsum import EinSum, Labels
 
 _TREES = 12

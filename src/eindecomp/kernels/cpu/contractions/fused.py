@@ -15,10 +15,10 @@ from eindecomp.kernels.cpu.contractions.candidates import candidates
 from eindecomp.kernels.cpu.contractions.nest import nest_of
 from eindecomp.kernels.cpu.contractions.parts import Placed
 from eindecomp.kernels.cpu.contractions.script import Address
-from eindecomp.kernels.cpu.contractions.trees import cheapest_trees
 from eindecomp.kernels.cpu.loops.strides import strides_of
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.cpu.verdicts import Verdicts, fastest_of
+from eindecomp.kernels.trees import cheapest_trees
 from eindecomp.lang.einsum import EinSum
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from eindecomp.lang.einsum import Labels
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.kernels.cpu.contractions.trees import Tree
+    from eindecomp.kernels.trees import Tree
 
 BEFORE, INSIDE, AFTER = range(3)
 """When a step is taken: before the blocks, for each of them, or after them."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.cpu.loops.launch import Loops, LoopsCall
-from eindecomp.kernels.cpu.loops.point_program import make_program
 from eindecomp.kernels.cpu.products.gemm import Gemm
+from eindecomp.kernels.point_program import make_program
 from eindecomp.lang.einsum import EinSum, Labels, product
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg, call

@@ -15,14 +15,15 @@ from eindecomp.kernels.cpu.compiling.compile import compile_source
 from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob
 from eindecomp.kernels.cpu.loops.generate import source_of
 from eindecomp.kernels.cpu.loops.nest import LANES, Access, Nest
-from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, sizes_of, strides_of
+from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, strides_of
+from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.lang.scalar import Call, Const
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from eindecomp.kernels.cpu.fork_join import Job
-    from eindecomp.kernels.cpu.loops.point_program import PointProgram
+    from eindecomp.kernels.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eindecomp.kernels.cpu.loops.point_program import PointProgram
+    from eindecomp.kernels.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
 
 BLOCK = 4096

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.errors import InputError
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eindecomp.lang.einsum import Labels
 
     Array = np.ndarray[Any, Any]
@@ -41,20 +37,6 @@ def strides_of(labels: Labels, array: Array) -> dict[str, int]:
     found: dict[str, int] = {}
     for label, stride in zip(labels, array.strides, strict=True):
         found[label] = found.get(label, 0) + stride
-    return found
-
-
-def sizes_of(labels: Sequence[Labels], arrays: Sequence[Array | None]) -> dict[str, int]:
-    """The size of every label, refusing arrays that do not agree."""
-    found: dict[str, int] = {}
-    for own, array in zip(labels, arrays, strict=True):
-        if array is None:
-            continue
-        if len(own) != array.ndim:
-            raise InputError(f"a tile of [{', '.join(own)}] has shape {array.shape}")
-        for label, size in zip(own, array.shape, strict=True):
-            if found.setdefault(label, size) != size:
-                raise InputError(f"label {label!r} has sizes {found[label]} and {size} in one tile")
     return found
 
 

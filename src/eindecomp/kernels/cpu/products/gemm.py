@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.cpu.loops.launch import Pack
-from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, sizes_of, strides_of
+from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, strides_of
 from eindecomp.kernels.cpu.products.blas import blas_call, blas_vector_call, turned_blas_call
 from eindecomp.kernels.cpu.products.blas_libraries import libraries
 from eindecomp.kernels.cpu.products.fastest import fastest
@@ -28,6 +28,7 @@ from eindecomp.kernels.cpu.products.product import WORTH, MatrixSteps, Product
 from eindecomp.kernels.cpu.products.row_blocks import row_blocks_call
 from eindecomp.kernels.cpu.products.tiles import tiles_call
 from eindecomp.kernels.cpu.products.turned_panels import turned_panels_call
+from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
 if TYPE_CHECKING:
