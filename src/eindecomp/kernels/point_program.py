@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.lang.dtypes import DType, concrete, widen
+from eindecomp.lang.dtypes import DType, Kind, concrete, dtype, kind, widen
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.neutral import safe_combine
 from eindecomp.lang.scalar import Call, Expr, Scalar, substitute, values
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 
     from eindecomp.lang.einsum import EinSum
     from eindecomp.lang.monoid import Monoid
+
+
+# Literals and run-time scalars alone compute as NumPy computes Python's numbers.
+WIDE = {
+    Kind.BOOL: dtype("bool"),
+    Kind.INT: dtype("int64"),
+    Kind.FLOAT: dtype("float64"),
+    Kind.COMPLEX: dtype("complex128"),
+}
+UNSIGNED = dtype("uint64")
+"""Holds unsigned run-time scalars and large literals, until they meet numbers of another type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,11 @@ def number_scalars(expr: Expr, names: Sequence[str]) -> Expr:
     """Rename run-time scalars by position, so that no name of a user's travels on."""
     position = {name: Scalar(f"s{k}") for k, name in enumerate(names)}
     return substitute(expr, lambda leaf: position[leaf.name] if isinstance(leaf, Scalar) else leaf)
+
+
+def scalar_type(of: DType) -> DType:
+    """The type in which kernels are given a run-time scalar."""
+    return UNSIGNED if of.kind == "u" else WIDE[kind(of)]
 
 
 def make_program(op: EinSum, types: Sequence[DType], scalars: Mapping[str, DType]) -> PointProgram:

@@ -9,7 +9,6 @@ import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.contractions.fused import FusedContraction
-from eindecomp.kernels.cpu.loops.emit import UNSIGNED, WIDE
 from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, LoopsCall, launch_together
 from eindecomp.kernels.cpu.products.gemm import Gemm
 from eindecomp.kernels.point_program import (
@@ -18,9 +17,10 @@ from eindecomp.kernels.point_program import (
     finish_program,
     make_program,
     number_scalars,
+    scalar_type,
 )
 from eindecomp.kernels.tile_sizes import sizes_of
-from eindecomp.lang.dtypes import DType, kind, widen
+from eindecomp.lang.dtypes import DType, widen
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import from_values, used_args, values
 
@@ -69,7 +69,7 @@ class EinSumKernel:
         join = from_values([number_scalars(value, names) for value in values(op.join)])
         renamed = EinSum(op.inputs, op.output, join, op.agg)
         self._read = len(used_args(op.join))
-        self._scalars = tuple(_scalar_type(t) for _, t in scalar_types)
+        self._scalars = tuple(scalar_type(t) for _, t in scalar_types)
         program = make_program(renamed, dtypes, numbered)
         finish = None if op.agg is None else finish_of(op.agg, program.state)
         plain = finish is None and len(program.state) == 1
@@ -247,14 +247,9 @@ class EinSumKernel:
                 raise InputError(f"a result of {self.op} has type {of}, not {array.dtype}")
 
 
-def _scalar_type(of: DType) -> DType:
-    """The type in which loops are given a run-time scalar."""
-    return UNSIGNED if of.kind == "u" else WIDE[kind(of)]
-
-
 def typed_scalars(scalars: Sequence[object], types: Sequence[tuple[str, DType]]) -> list[Array]:
     """A graph's run-time scalars as kernels read them."""
-    return [np.asarray(x, _scalar_type(t)) for x, (_, t) in zip(scalars, types, strict=True)]
+    return [np.asarray(x, scalar_type(t)) for x, (_, t) in zip(scalars, types, strict=True)]
 
 
 @lru_cache(maxsize=2**12)

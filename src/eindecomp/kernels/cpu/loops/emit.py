@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.kernels.cpu.compiling.compile import caster, suffix
+from eindecomp.kernels.point_program import UNSIGNED, WIDE
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, concrete, dtype, kind, to_real, widen
 from eindecomp.lang.scalar import (
     FUNCTIONS,
@@ -31,15 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 BOOL, FLOAT32, FLOAT64 = dtype("bool"), dtype("float32"), dtype("float64")
-# Literals and run-time scalars alone compute as NumPy computes Python's numbers.
-WIDE = {
-    Kind.BOOL: BOOL,
-    Kind.INT: dtype("int64"),
-    Kind.FLOAT: FLOAT64,
-    Kind.COMPLEX: dtype("complex128"),
-}
-UNSIGNED = dtype("uint64")
-"""Holds unsigned run-time scalars and large literals, until they meet numbers of another type."""
 _MAX_SIGNED = 2**63 - 1
 
 
