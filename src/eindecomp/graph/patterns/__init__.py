@@ -1,0 +1,1 @@
+"""Patterns: computations that several vertices of a graph make up together."""
