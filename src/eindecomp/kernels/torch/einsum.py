@@ -1,0 +1,299 @@
+"""One EinSum on one tile of tensors: functions that can be traced, and the protocol around them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from eindecomp.errors import InputError
+from eindecomp.kernels.point_program import (
+    finish_of,
+    make_program,
+    number_scalars,
+    scalar_type,
+)
+from eindecomp.kernels.tile_sizes import sizes_of
+from eindecomp.kernels.torch.casts import cast
+from eindecomp.kernels.torch.dtypes import LOW, as_tensor, literal, torch_type
+from eindecomp.kernels.torch.functions import torch_functions
+from eindecomp.kernels.torch.fused import fused_join
+from eindecomp.kernels.torch.kernel import TorchKernel
+from eindecomp.kernels.torch.pieces import in_pieces, is_traced
+from eindecomp.kernels.torch.products import Labelled, contract
+from eindecomp.kernels.torch.reductions import is_builtin, reduce_builtin, reduce_tree
+from eindecomp.kernels.torch.terms import product_of
+from eindecomp.kernels.torch.views import aligned, distinct, expanded, window
+from eindecomp.lang.compile import compile_scalar
+from eindecomp.lang.dtypes import Kind, kind, widen
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.scalar import from_values, used_args, used_scalars, values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eindecomp.kernels.torch.terms import Term
+    from eindecomp.kernels.torch.views import Box
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.lang.scalar import Expr
+
+    States = tuple[Tensor, ...]
+
+_MUCH_LARGER = 4
+"""Joined values for each number of operands and result, above which they are not made at once."""
+_FUSED = 2**22
+"""Bytes of joined values from which a generated kernel is asked for."""
+
+
+class EinSumFunctions:
+    """An EinSum over operands of given types, for tiles of any sizes and strides on one device.
+
+    Operands that the join does not read only lend sizes, and may be None: `lent` has the sizes of
+    labels that no other operand and no result has.
+
+    >>> import numpy as np
+    >>> from eindecomp.lang.einsum import product
+    >>> from eindecomp.lang.monoid import SUM
+    >>> f4 = np.dtype("float32")
+    >>> kernel = einsum_kernel(EinSum((("i", "j"),), ("i",), product(1), SUM), (f4,), f4)
+    >>> kernel.result([torch.tensor([[1.0, 2.0], [3.0, 4.0]])])
+    tensor([3., 7.])
+    """
+
+    def __init__(
+        self,
+        op: EinSum,
+        dtypes: tuple[DType, ...],
+        out: DType,
+        scalar_types: tuple[tuple[str, DType], ...],
+        lent: tuple[tuple[str, int], ...],
+        device: torch.device,
+    ) -> None:
+        self.op, self.dtypes, self.out, self.device = op, dtypes, out, device
+        self._lent = dict(lent)
+        names = [name for name, _ in scalar_types]
+        join = from_values([number_scalars(value, names) for value in values(op.join)])
+        numbered = {f"s{k}": t for k, (_, t) in enumerate(scalar_types)}
+        self._scalars = {f"s{k}": scalar_type(t) for k, (_, t) in enumerate(scalar_types)}
+        self._scalars = {name: self._scalars[name] for name in used_scalars(join)}
+        self._read = len(used_args(op.join))
+        self._program = program = make_program(
+            EinSum(op.inputs, op.output, join, op.agg), dtypes, numbered
+        )
+        finish = None if op.agg is None else finish_of(op.agg, program.state)
+        plain = finish is None and len(program.state) == 1
+        self.state: tuple[DType, ...] = (widen(out),) if plain else program.state
+        self.state_is_result = plain and self.state == (out,)
+        self._product = product_of(op, program, dtypes)
+        width = len(program.state)
+        self._join = [self._compiled(expr, self._read) for expr in program.join]
+        self._combine = [self._compiled(expr, 2 * width) for expr in program.combine or ()]
+        self._finish = None if finish is None else self._compiled(finish[0], width)
+
+    def _compiled(self, expr: Expr, arity: int) -> Callable[..., Any]:
+        return compile_scalar(expr, arity, torch_functions(self.device), list(self._scalars))
+
+    @property
+    def is_product(self) -> bool:
+        """Whether matrix products may compute it."""
+        known = self._product is not None and self.op.is_contraction
+        return known and kind(self.state[0]) >= Kind.FLOAT
+
+    @property
+    def adds(self) -> bool:
+        """Whether `add` may be called: not where low precision would be rounded twice."""
+        return self.is_product and torch_type(self.out) not in LOW
+
+    def result(
+        self,
+        operands: Sequence[Tensor | None],
+        scalars: Sequence[object] = (),
+        shape: Sequence[int] | None = None,
+    ) -> Tensor:
+        """The finished result."""
+        sizes = self._sizes(operands, shape)
+        if self._product is not None:
+            return self._contracted(operands, scalars, sizes, self.out)
+        return self.finished(self._states(operands, scalars, sizes))
+
+    def states(
+        self,
+        operands: Sequence[Tensor | None],
+        scalars: Sequence[object] = (),
+        shape: Sequence[int] | None = None,
+    ) -> States:
+        """The unfinished states of this tile's share of an aggregation."""
+        return self._states(operands, scalars, self._sizes(operands, shape))
+
+    def combined(self, a: Sequence[Tensor], b: Sequence[Tensor]) -> States:
+        """Two states combined, element by element."""
+        if self.op.agg is None:
+            raise InputError(f"{self.op} aggregates nothing, so there are no states to combine")
+        found = [f(*a, *b, *self._no_scalars) for f in self._combine]
+        return tuple(
+            expanded(cast(x, t, self.device), b[0].shape)
+            for x, t in zip(found, self.state, strict=True)
+        )
+
+    def finished(self, states: Sequence[Tensor]) -> Tensor:
+        """The result that a state stands for."""
+        if self._finish is None:
+            return cast(states[0], self.out, self.device)
+        found = cast(self._finish(*states, *self._no_scalars), self.out, self.device)
+        return expanded(found, states[0].shape)
+
+    def check(self, operands: Sequence[Tensor | None], shape: Sequence[int]) -> None:
+        """No element is wrong."""
+
+    def __str__(self) -> str:
+        return str(self.op)
+
+    @property
+    def _no_scalars(self) -> list[None]:
+        return [None] * len(self._scalars)  # only a join reads them
+
+    def _sizes(
+        self, operands: Sequence[Tensor | None], shape: Sequence[int] | None
+    ) -> dict[str, int]:
+        self._check(operands)
+        op = self.op
+        found = self._lent | sizes_of(op.inputs, operands)
+        if shape is not None:
+            for label, size in zip(op.output, shape, strict=True):
+                if found.setdefault(label, size) != size:
+                    raise InputError(
+                        f"label {label!r} of {op} has sizes {found[label]} and {size} in one tile"
+                    )
+        for label in op.labels:
+            if label not in found:
+                raise InputError(f"no operand of {op} has label {label!r}: give the tile's shape")
+        return found
+
+    def _check(self, operands: Sequence[Tensor | None]) -> None:
+        for k, (x, of) in enumerate(zip(operands, self.dtypes, strict=True)):
+            if k < self._read and (x is None or x.dtype != torch_type(of)):
+                given = "nothing" if x is None else x.dtype
+                raise InputError(f"operand {k} of {self.op} has type {of}, not {given}")
+
+    def _typed(self, scalars: Sequence[object]) -> list[Tensor]:
+        """The run-time scalars that the join reads, in the order it takes them."""
+        return [
+            as_tensor(scalars[int(name[1:])], of, self.device) for name, of in self._scalars.items()
+        ]
+
+    def _states(
+        self,
+        operands: Sequence[Tensor | None],
+        scalars: Sequence[object],
+        sizes: Mapping[str, int],
+    ) -> States:
+        if self._product is not None:
+            return (self._contracted(operands, scalars, sizes, self.state[0]),)
+        read = [
+            Labelled(*distinct(x, own))
+            for x, own in zip(operands[: self._read], self.op.inputs, strict=False)
+            if x is not None
+        ]
+        return self._joined(read, self._typed(scalars), {k: sizes[k] for k in self.op.labels})
+
+    def _joined(
+        self, read: Sequence[Labelled], scalars: Sequence[Tensor], sizes: Mapping[str, int]
+    ) -> States:
+        """Join aligned views and aggregate: at once, by a generated kernel, or in pieces."""
+        op = self.op
+
+        def compute(box: Box) -> States:
+            return self._joined_box(read, scalars, box)
+
+        whole = {label: (0, size) for label, size in sizes.items()}
+        points = prod(sizes.values())
+        itemsize = sum(of.itemsize for of in self._program.state)
+        numbers = sum(x.tensor.numel() for x in read) + prod(sizes[label] for label in op.output)
+        if op.agg is None or points <= _MUCH_LARGER * numbers:
+            return compute(whole)
+        if points * itemsize > _FUSED:
+            fused = fused_join(op, self._program, [x.tensor for x in read])
+            if fused is not None:
+                return fused([x.tensor for x in read], scalars)
+        if is_traced() and is_builtin(op.agg):
+            return compute(whole)
+        return in_pieces(sizes, op.output, itemsize, compute, self.combined)
+
+    def _joined_box(self, read: Sequence[Labelled], scalars: Sequence[Tensor], box: Box) -> States:
+        op, agg = self.op, self.op.agg
+        tiles = [
+            aligned(_widened(window(x.tensor, x.labels, box)), x.labels, op.labels) for x in read
+        ]
+        shape = [box[label][1] for label in op.labels]
+        types = self.state if agg is None else self._program.state
+        joined = tuple(
+            expanded(cast(f(*tiles, *scalars), t, self.device), shape)
+            for f, t in zip(self._join, types, strict=True)
+        )
+        if agg is None:
+            return joined
+        axes = range(len(op.output), len(shape))
+        identity = tuple(
+            literal(x.item(), torch_type(t), self.device)
+            for x, t in zip(self._program.identity, types, strict=True)
+        )
+        if is_builtin(agg):
+            return (reduce_builtin(agg, joined[0], axes, identity[0]),)
+        return reduce_tree(joined, axes, self.combined, identity)
+
+    def _contracted(
+        self,
+        operands: Sequence[Tensor | None],
+        scalars: Sequence[object],
+        sizes: Mapping[str, int],
+        out: DType,
+    ) -> Tensor:
+        """The sum of products, as a view whose labels are in the output's order."""
+        op, known = self.op, self._product
+        assert known is not None  # noqa: S101
+        typed = self._typed(scalars)
+        terms = [self._term(term, operands, typed) for term in known.terms]
+        repeats = prod(sizes[label] for label in op.aggregated if label not in known.labels)
+        held, wanted = torch_type(self._program.state[0]), torch_type(out)
+        kept = tuple(label for label in op.output if label in known.labels)
+        is_scaled = repeats != 1 or bool(known.factors)
+        found = contract(terms, kept, held, held if is_scaled else wanted)
+        result = aligned(found.tensor, found.labels, op.output)
+        for factor in known.factors:
+            result = result * self._compiled(factor, 0)(*typed)
+        result = result * repeats if repeats > 1 else result
+        result = torch.zeros_like(result) if repeats == 0 else result
+        return expanded(cast(result, out, self.device), [sizes[label] for label in op.output])
+
+    def _term(
+        self, term: Term, operands: Sequence[Tensor | None], scalars: Sequence[Tensor]
+    ) -> Labelled:
+        read = {
+            k: distinct(x, self.op.inputs[k]) for k in term.args if (x := operands[k]) is not None
+        }
+        if term.is_input:
+            return Labelled(*read[term.args[0]])
+        tiles: list[Tensor | None] = [None] * self._read
+        for k, (x, own) in read.items():
+            tiles[k] = aligned(_widened(x), own, term.labels)
+        return Labelled(self._compiled(term.expr, self._read)(*tiles, *scalars), term.labels)
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x.to(torch.float32) if x.dtype in LOW else x
+
+
+@lru_cache(maxsize=2**12)
+def einsum_kernel(
+    op: EinSum,
+    dtypes: tuple[DType, ...],
+    out: DType,
+    scalar_types: tuple[tuple[str, DType], ...] = (),
+    lent: tuple[tuple[str, int], ...] = (),
+    device: torch.device = torch.device("cpu"),  # noqa: B008
+) -> TorchKernel:
+    """The kernel of an EinSum for operands of the given types and a result of type `out`."""
+    return TorchKernel(EinSumFunctions(op, dtypes, out, scalar_types, lent, device))

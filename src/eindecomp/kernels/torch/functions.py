@@ -1,0 +1,259 @@
+"""Scalar functions as torch computes them, element by element: `numpy_backend`'s, on tensors.
+
+An operand is a tensor or, where the expression has a literal, a Python number. Functions of numbers
+alone are NumPy's. Nothing here looks at elements, so that all of it can be traced; hence integers
+to negative powers are not refused, as NumPy does, but 0 or ±1.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eindecomp.kernels.torch.casts import cast
+from eindecomp.kernels.torch.dtypes import CARRIED, SIGN_BIT, carried, literal, put_back
+from eindecomp.lang.dtypes import dtype, type_names
+from eindecomp.lang.numpy_backend import NUMPY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Function = Callable[..., Any]
+
+
+@lru_cache(maxsize=16)
+def torch_functions(device: torch.device) -> Mapping[str, Function]:
+    """The table for `compile_scalar`, whose literals become tensors of a device."""
+    rounding = {name: partial(cast, to=dtype(name), device=device) for name in type_names}
+    return {name: _on_tensors(name, f, device) for name, f in _FUNCTIONS.items()} | rounding
+
+
+def _on_tensors(name: str, function: Function, device: torch.device) -> Function:
+    takes_numbers = name in _TAKE_NUMBERS
+
+    def on_tensors(*args: Any) -> Any:
+        types = [x.dtype for x in args if isinstance(x, Tensor)]
+        if not types:
+            with np.errstate(all="ignore"):
+                return np.asarray(NUMPY[name](*args)).item()
+        if name == "where":
+            return _where(*args, device=device)
+        if takes_numbers and types[0] not in CARRIED:
+            return function(*args)
+        return function(*_as_tensors(args, types[0], device))
+
+    return on_tensors
+
+
+def _as_tensors(args: Sequence[Any], of: torch.dtype, device: torch.device) -> list[Tensor]:
+    return [x if isinstance(x, Tensor) else literal(x, of, device) for x in args]
+
+
+def _where(test: Any, x: Any, y: Any, *, device: torch.device) -> Tensor:
+    [test] = _as_tensors([test], torch.bool, device)
+    types = [z.dtype for z in (x, y) if isinstance(z, Tensor)]
+    of = types[0] if types else _type_of_number(x, y)
+    x, y = _as_tensors([x, y], of, device)
+    return put_back(torch.where(test, carried(x), carried(y)), of)
+
+
+def _type_of_number(*numbers: Any) -> torch.dtype:
+    """The type in which NumPy computes Python's numbers."""
+    if any(isinstance(x, complex) for x in numbers):
+        return torch.complex128
+    if any(isinstance(x, float) for x in numbers):
+        return torch.float64
+    return torch.bool if all(isinstance(x, bool) for x in numbers) else torch.int64
+
+
+def _ring(function: Function) -> Function:
+    """A function that is right modulo 2^64, on carried numbers too."""
+
+    def in_ring(*args: Any) -> Any:
+        of = args[0].dtype if isinstance(args[0], Tensor) else None
+        if of not in CARRIED:
+            return function(*args)
+        return put_back(function(*map(carried, args)), of)
+
+    return in_ring
+
+
+def ordered(x: Tensor) -> Tensor:
+    """A tensor as torch computes with it, in its own order; applied to that, a carried uint64."""
+    return carried(x) ^ SIGN_BIT if x.dtype == torch.uint64 else carried(x)
+
+
+def _comparing(function: Function) -> Function:
+    def compared(x: Any, y: Any) -> Tensor:
+        if isinstance(x, Tensor) and x.dtype in CARRIED:
+            return function(ordered(x), ordered(y))
+        return function(x, y)
+
+    return compared
+
+
+def extreme(function: Function, *args: Tensor) -> Tensor:
+    """A function that gives one of the numbers it is given, by their order."""
+    of = args[0].dtype
+    found = function(*map(ordered, args))
+    found = found ^ SIGN_BIT if of == torch.uint64 else found
+    return put_back(found, of) if of in CARRIED else found
+
+
+def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
+    if x.is_floating_point():
+        return _floor_divide_floats(x, y)
+    if x.dtype in CARRIED:
+        return put_back(_quotient(x, y), x.dtype)
+    # By 0 it is 0, as in NumPy; the least number by −1 would be a trap of the processor's.
+    trap = (y == 0) | (y == -1) if x.dtype.is_signed else y == 0
+    found = torch.div(x, torch.where(trap, 1, y), rounding_mode="floor")
+    found = torch.where(y == -1, -x, found) if x.dtype.is_signed else found
+    return torch.where(y == 0, 0, found)
+
+
+def _remainder(x: Tensor, y: Tensor) -> Tensor:
+    if x.is_floating_point():
+        return _remainder_floats(x, y)
+    if x.dtype in CARRIED:
+        over, by = carried(x), carried(y)
+        return put_back(torch.where(by == 0, 0, over - _quotient(x, y) * by), x.dtype)
+    trap = (y == 0) | (y == -1) if x.dtype.is_signed else y == 0
+    return torch.where(trap, 0, torch.remainder(x, torch.where(trap, 1, y)))
+
+
+def _quotient(x: Tensor, y: Tensor) -> Tensor:
+    """The carried quotient of unsigned numbers, 0 by 0."""
+    over, by = carried(x), carried(y)
+    safe = torch.where(by <= 0, 1, by)
+    half = (over >> 1) & (2**63 - 1)
+    near = torch.div(half, safe, rounding_mode="floor") << 1
+    rest = over - near * safe
+    found = near + ((rest ^ SIGN_BIT) >= (safe ^ SIGN_BIT)).to(torch.int64)
+    above = ((over ^ SIGN_BIT) >= (by ^ SIGN_BIT)).to(torch.int64)
+    return torch.where(by == 0, 0, torch.where(by < 0, above, found))
+
+
+def _floor_divide_floats(x: Tensor, y: Tensor) -> Tensor:
+    """As Python rounds: the quotient of what is left without the remainder."""
+    rest = torch.fmod(x, y)
+    exact = (x - rest) / y
+    exact = torch.where((rest != 0) & ((y < 0) != (rest < 0)), exact - 1, exact)
+    whole = torch.floor(exact)
+    whole = torch.where(exact - whole > 0.5, whole + 1, whole)
+    whole = torch.where(exact == 0, torch.copysign(torch.zeros_like(exact), x / y), whole)
+    return torch.where(y == 0, x / y, whole)
+
+
+def _remainder_floats(x: Tensor, y: Tensor) -> Tensor:
+    rest = torch.fmod(x, y)
+    found = torch.where((rest < 0) != (y < 0), rest + y, rest)
+    return torch.where(rest == 0, torch.copysign(rest, y), found)
+
+
+def _divide(x: Any, y: Any) -> Tensor:
+    # A number divided by a tensor would be multiplied by its reciprocal.
+    return torch.div(x if isinstance(x, Tensor) else torch.full_like(y, x), y)
+
+
+def _power(x: Any, y: Any) -> Tensor:
+    if isinstance(x, Tensor) and not isinstance(y, Tensor | complex):
+        found = _short_power(x, y)
+        if found is not None:
+            return found
+    like: Any = x if isinstance(x, Tensor) else y
+    x, y = _as_tensors([x, y], like.dtype, like.device)
+    return _complex_power(x, y) if like.is_complex() else torch.pow(x, y)
+
+
+def _short_power(x: Tensor, y: float) -> Tensor | None:
+    """Small whole powers by multiplication; the power ½ as IEEE has it at −∞ and −0."""
+    if y == 0.5 and x.is_floating_point():
+        return torch.sqrt(torch.where(torch.isinf(x) | (x == 0), torch.abs(x), x))
+    if y not in (1, 2, 3, 4):
+        return None
+    if y == 1:
+        return x
+    square = x * x
+    return {2: lambda: square, 3: lambda: square * x, 4: lambda: square * square}[int(y)]()
+
+
+def _complex_power(x: Tensor, y: Tensor) -> Tensor:
+    """Powers of 0 are NumPy's."""
+    is_zero = x == 0
+    zero = torch.zeros_like(x)
+    of_zero = torch.where(torch.real(y) > 0, zero, zero * math.nan)
+    of_zero = torch.where(y == 0, torch.ones_like(x), of_zero)
+    return torch.where(is_zero, of_zero, torch.pow(torch.where(is_zero, 1, x), y))
+
+
+def _absolute(x: Tensor) -> Tensor:
+    return torch.abs(x) if x.is_complex() or x.dtype.is_signed else x
+
+
+def _sign(x: Tensor) -> Tensor:
+    if x.dtype in CARRIED:
+        return put_back((carried(x) != 0).to(torch.int64), x.dtype)
+    return torch.where(x != x, x, torch.sign(x)) if x.is_floating_point() else torch.sign(x)
+
+
+def _imaginary(x: Tensor) -> Tensor:
+    return torch.imag(x) if x.is_complex() else torch.zeros_like(x)
+
+
+def _relu(x: Tensor) -> Tensor:
+    return torch.relu(x) if x.dtype.is_signed else x
+
+
+def _gelu(x: Tensor) -> Tensor:
+    """x Φ(x), exact in the tail, where 1 + erf would cancel."""
+    return x * (0.5 * torch.erfc(x * -math.sqrt(0.5)))
+
+
+_TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "pow", "lt", "le", "gt", "ge", "eq", "ne"})
+_FUNCTIONS: Mapping[str, Function] = {
+    "or": torch.logical_or,
+    "and": torch.logical_and,
+    "not": torch.logical_not,
+    "lt": _comparing(operator.lt),
+    "le": _comparing(operator.le),
+    "gt": _comparing(operator.gt),
+    "ge": _comparing(operator.ge),
+    "eq": _comparing(operator.eq),
+    "ne": _comparing(operator.ne),
+    "add": _ring(operator.add),
+    "sub": _ring(operator.sub),
+    "mul": _ring(operator.mul),
+    "div": _divide,
+    "floordiv": _floor_divide,
+    "mod": _remainder,
+    "neg": _ring(torch.neg),
+    "pow": _ring(_power),
+    "abs": _absolute,
+    "sign": _sign,
+    "min": partial(extreme, torch.minimum),
+    "max": partial(extreme, torch.maximum),
+    "where": _where,
+    "real": torch.real,
+    "imag": _imaginary,
+    "conj": torch.conj_physical,
+    "relu": _relu,
+    "exp": torch.exp,
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "sigmoid": torch.sigmoid,
+    "silu": torch.nn.functional.silu,
+    "gelu": _gelu,
+}

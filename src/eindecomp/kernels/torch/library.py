@@ -1,0 +1,115 @@
+"""`TorchLibrary`: the kernel library for torch's tensors, on one device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from eindecomp.errors import InputError
+from eindecomp.graph.ops import Fill, Input, ScatterAdd
+from eindecomp.kernels.tile_sizes import lent_sizes
+from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.kernels.torch.einsum import einsum_kernel
+from eindecomp.kernels.torch.fills import filled_box
+from eindecomp.kernels.torch.moves import move_kernel
+from eindecomp.lang.dtypes import BFLOAT16
+from eindecomp.lang.einsum import EinSum
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.kernels.torch.kernel import TorchKernel
+    from eindecomp.lang.dtypes import DType
+
+    Array = np.ndarray[Any, Any]
+    Range = tuple[int, int]
+
+
+class TorchLibrary:
+    """Contractions by torch's matrix products, all else by its functions of elements.
+
+    >>> TorchLibrary().from_numpy(np.arange(3.0))
+    tensor([0., 1., 2.], dtype=torch.float64)
+    """
+
+    name = "torch"
+
+    def __init__(self, device: str | torch.device = "cpu") -> None:
+        self.device = torch.device(device)
+
+    def kernel(self, graph: Graph, vertex: Vertex) -> TorchKernel:
+        """The kernel of a vertex, which has its functions, too."""
+        op = vertex.op
+        if isinstance(op, EinSum):
+            types = tuple(graph[name].dtype for name in vertex.inputs)
+            lent = lent_sizes(graph, vertex, op)
+            scalars = tuple(graph.scalars.items())
+            return einsum_kernel(op, types, vertex.dtype, scalars, lent, self.device)
+        if isinstance(op, Input | Fill):
+            raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
+        rows = vertex.shape[op.axis] if isinstance(op, ScatterAdd) else None
+        return move_kernel(op, vertex.dtype, rows)
+
+    def empty(self, shape: Sequence[int], dtype: DType) -> Tensor:
+        """A new tensor, of any contents."""
+        return torch.empty(tuple(shape), dtype=torch_type(dtype), device=self.device)
+
+    def filled(
+        self,
+        op: Fill,
+        box: Sequence[Range],
+        scalars: Mapping[str, object],
+        types: Mapping[str, DType],
+    ) -> Tensor:
+        """A box of a fill's tensor, in the type of its vertex; it may be a view of less."""
+        return filled_box(op, box, scalars, types, self.device)
+
+    def fill(
+        self,
+        op: Fill,
+        out: Tensor,
+        box: Sequence[Range],
+        scalars: Mapping[str, object],
+        types: Mapping[str, DType],
+    ) -> None:
+        """Make a box of a fill's tensor."""
+        out.copy_(self.filled(op, box, scalars, types))
+
+    def copy(self, target: Tensor, source: Tensor) -> None:
+        """Copy elements from one tensor to another."""
+        target.copy_(source)
+
+    def from_numpy(self, array: Array) -> Tensor:
+        """A tensor with these elements, which on the CPU shares their memory if it can."""
+        of = torch_type(array.dtype)
+        if any(stride < 0 for stride in array.strides):
+            array = array.copy()
+        if array.dtype == BFLOAT16:
+            array = array.view(np.int16)
+        return torch.from_numpy(_writable(array)).view(of).to(self.device)
+
+    def to_numpy(self, array: Tensor) -> Array:
+        """The elements as NumPy's array, which shares the memory of a tensor on the CPU."""
+        array = array.detach().cpu().resolve_conj()
+        if array.dtype == torch.bfloat16:
+            return array.view(torch.int16).numpy().view(BFLOAT16)
+        return array.numpy()
+
+
+class _Lent:
+    """An array's memory, said to be writable: torch warns of any other, but kernels only read."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+
+
+def _writable(array: Array) -> Array:
+    return array if array.flags.writeable else np.asarray(_Lent(array))

@@ -1,0 +1,184 @@
+"""Tiles of the other vertices: they move data, or sum rows into a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from eindecomp.errors import InputError
+from eindecomp.graph.ops import Concat, Gather, Op, Reshape, ScatterAdd, Slice
+from eindecomp.kernels.torch.casts import cast
+from eindecomp.kernels.torch.dtypes import CARRIED, carried, put_back, torch_type
+from eindecomp.kernels.torch.kernel import TorchKernel
+from eindecomp.kernels.torch.views import aligned
+from eindecomp.lang.dtypes import DType, widen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from eindecomp.lang.einsum import Labels
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFunctions:
+    """A gather, scatter, concatenation, slice or reshape. `rows` are those of a scatter's table."""
+
+    op: Op
+    out: DType
+    rows: int | None = None
+
+    is_product: bool = field(default=False, init=False)
+    adds: bool = field(default=False, init=False)
+
+    @property
+    def state(self) -> tuple[DType, ...]:
+        """The type in which partial results are held."""
+        return (widen(self.out),)
+
+    @property
+    def state_is_result(self) -> bool:
+        """Whether partial results are of the result's type."""
+        return self.state == (self.out,)
+
+    def result(
+        self, operands: Sequence[Any], scalars: Sequence[object] = (), shape: Any = None
+    ) -> Tensor:
+        """A tile."""
+        del scalars
+        return self.finished(self._moved(operands, shape))
+
+    def states(
+        self, operands: Sequence[Any], scalars: Sequence[object] = (), shape: Any = None
+    ) -> tuple[Tensor, ...]:
+        """A part of a sum."""
+        del scalars
+        [found] = self._moved(operands, shape)
+        return (cast(found, self.state[0], found.device),)
+
+    def combined(self, a: Sequence[Tensor], b: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The sum of two parts."""
+        return (put_back(carried(a[0]) + carried(b[0]), a[0].dtype),)
+
+    def finished(self, states: Sequence[Tensor]) -> Tensor:
+        """The sum in the result's type."""
+        return cast(states[0], self.out, states[0].device)
+
+    def check(self, operands: Sequence[Any], shape: Sequence[int]) -> None:
+        """Raise if an index is out of range."""
+        match self.op:
+            case Gather(axis=axis):
+                check_index(operands[1], operands[0].shape[axis])
+            case ScatterAdd(axis=axis):
+                check_index(operands[1], shape[axis])
+            case _:
+                pass
+
+    def __str__(self) -> str:
+        return str(self.op)
+
+    def _moved(self, operands: Sequence[Any], shape: Sequence[int] | None) -> tuple[Tensor]:
+        match self.op:
+            case Gather() as op:
+                return (_gather(op, operands[0], operands[1]),)
+            case ScatterAdd() as op:
+                rows = self.rows if shape is None else shape[op.axis]
+                if rows is None:
+                    raise InputError(f"{op} needs the number of its rows: give the tile's shape")
+                wide = self.state[0]
+                return (_scatter_add(op, operands[0], operands[1], rows, wide),)
+            case Concat() as op:
+                parts = [cast(x, self.out, x.device) for x in operands]
+                return (torch.cat(parts, op.axis),)
+            case Slice() as op:
+                gone = tuple(k for k, window in enumerate(op.ranges) if isinstance(window, int))
+                return (operands[0].squeeze(gone) if gone else operands[0],)
+            case Reshape() as op:
+                return (_reshape(op, operands[0]),)
+            case _:
+                raise AssertionError(f"{self.op} moves nothing")
+
+
+@lru_cache(maxsize=2**12)
+def move_kernel(op: Op, out: DType, rows: int | None = None) -> TorchKernel:
+    """The kernel of a move for results of type `out`."""
+    return TorchKernel(MoveFunctions(op, out, rows))
+
+
+def check_index(index: Tensor, size: int) -> None:
+    """Raise if an index is out of range for a table of `size` rows; this waits for the device."""
+    if index.numel() == 0:
+        return
+    low, high = (int(end) for end in torch.aminmax(carried(index)))
+    if low < 0 or high >= size:
+        raise InputError(f"index {low if low < 0 else high} is outside 0 to {size - 1}")
+
+
+def _gather(op: Gather, table: Tensor, index: Tensor) -> Tensor:
+    rows = _as_index(index)
+    if set(op.table).isdisjoint(op.index):
+        found = table[(*([slice(None)] * op.axis), rows)]
+        labels = (*op.table[: op.axis], *op.index, *op.table[op.axis :])
+        return found.permute([labels.index(label) for label in op.output])
+    sizes = _sizes(op, table, index)
+    place = [_along(label, op.output, sizes[label], index) for label in op.table]
+    place.insert(op.axis, aligned(rows, op.index, op.output))
+    return table[tuple(place)]
+
+
+def _sizes(op: Gather, table: Tensor, index: Tensor) -> dict[str, int]:
+    shape = [size for k, size in enumerate(table.shape) if k != op.axis]
+    return dict(zip(op.table, shape, strict=True)) | dict(zip(op.index, index.shape, strict=True))
+
+
+def _scatter_add(op: ScatterAdd, source: Tensor, index: Tensor, rows: int, wide: DType) -> Tensor:
+    """Sums rows in the order in which they stand: adding at indices in place is not repeatable."""
+    of = torch_type(wide)
+    added = carried(cast(source, wide, source.device))
+    sizes = dict(zip(op.source, source.shape, strict=True))
+    sizes |= dict(zip(op.index, index.shape, strict=True))
+    if set(op.table).isdisjoint(op.index):
+        space = (*op.index, *op.table)
+        place: list[Tensor] = [_as_index(index).reshape(-1)]
+        extra = tuple(k for k, label in enumerate(op.source) if label not in space)
+        added = added.sum(extra, dtype=added.dtype) if extra else added
+        own = tuple(label for label in op.source if label in space)
+        values = aligned(added, own, space).expand([sizes[label] for label in space])
+        values = values.reshape([place[0].numel(), *(sizes[label] for label in op.table)])
+        total = added.new_zeros([rows, *(sizes[label] for label in op.table)])
+    else:
+        space = tuple(dict.fromkeys((*op.index, *op.source)))
+        shape = [sizes[label] for label in space]
+        place = [_along(label, space, sizes[label], index) for label in op.table]
+        place.insert(0, aligned(_as_index(index), op.index, space))
+        values = aligned(added, op.source, space).expand(shape)
+        total = added.new_zeros([rows, *(sizes[label] for label in op.table)])
+    total = torch.index_put(total, tuple(place), values, accumulate=True).movedim(0, op.axis)
+    return put_back(total, of) if of in CARRIED else total
+
+
+def _reshape(op: Reshape, source: Tensor) -> Tensor:
+    """A tile is cut along labels that are outermost in their groups; inner ones are whole."""
+    sizes = dict(op.sizes)
+    for group, size in zip(op.input, source.shape, strict=True):
+        sizes[group[0]] = size // max(prod(sizes[label] for label in group[1:]), 1)
+    before = [label for group in op.input for label in group]
+    after = [label for group in op.groups for label in group]
+    split = source.reshape([sizes[label] for label in before])
+    turned = split.permute([before.index(label) for label in after])
+    return turned.reshape([prod(sizes[label] for label in group) for group in op.groups])
+
+
+def _as_index(index: Tensor) -> Tensor:
+    """Indices of a type that torch takes for indices; bytes it would take for a mask."""
+    return index if index.dtype in (torch.int32, torch.int64) else index.to(torch.int64)
+
+
+def _along(label: str, space: Labels, size: int, like: Tensor) -> Tensor:
+    """0, 1, 2, … along one label of a space."""
+    return aligned(torch.arange(size, device=like.device), (label,), space)
