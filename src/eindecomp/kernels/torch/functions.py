@@ -143,7 +143,7 @@ def _quotient(x: Tensor, y: Tensor) -> Tensor:
 
 def _floor_divide_floats(x: Tensor, y: Tensor) -> Tensor:
     """As Python rounds: the quotient of what is left without the remainder."""
-    rest = torch.fmod(x, y)
+    rest = _rest(x, y)
     exact = (x - rest) / y
     exact = torch.where((rest != 0) & ((y < 0) != (rest < 0)), exact - 1, exact)
     whole = torch.floor(exact)
@@ -152,8 +152,13 @@ def _floor_divide_floats(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(y == 0, x / y, whole)
 
 
+def _rest(x: Tensor, y: Tensor) -> Tensor:
+    """What C calls fmod, in float64: on some CPUs torch gives up where a quotient is large."""
+    return torch.fmod(x.to(torch.float64), y.to(torch.float64)).to(x.dtype)
+
+
 def _remainder_floats(x: Tensor, y: Tensor) -> Tensor:
-    rest = torch.fmod(x, y)
+    rest = _rest(x, y)
     found = torch.where((rest < 0) != (y < 0), rest + y, rest)
     return torch.where(rest == 0, torch.copysign(rest, y), found)
 

@@ -186,11 +186,15 @@ def _matrices(x: Labelled, batch: Labels, rows: Labels, columns: Labels) -> Tens
 
 
 def _product(a: Tensor, b: Tensor, held: torch.dtype, out: torch.dtype) -> Tensor:
-    """The matrix product, in low precision if that is wanted and both factors have it."""
+    """The matrix product: on a GPU, of low precision as it is, in the type that is wanted.
+
+    Its sums are in float32, and rounded once. Few CPUs multiply low precision, and those that do
+    not are slower at it than in float32.
+    """
     multiply: Any = torch.mm if a.ndim == 2 else torch.bmm
-    if a.dtype == b.dtype and a.dtype in LOW:
+    if a.device.type == "cuda" and a.dtype == b.dtype and a.dtype in LOW:
         if out == a.dtype:
-            return multiply(a, b)  # whose sums are in float32, rounded once
-        if a.device.type == "cuda" and held == torch.float32:
+            return multiply(a, b)
+        if held == torch.float32:
             return multiply(a, b, out_dtype=held)
     return multiply(a.to(held), b.to(held))
