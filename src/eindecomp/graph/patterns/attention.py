@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.dtypes import DType
 
 __all__ = ["Attention", "KeyPart", "Mask", "MaskKind", "Read", "Value", "find_attention"]
 
@@ -72,6 +73,8 @@ class Attention:
     """The vertex C of the largest scores, if there is one."""
     replaces: tuple[str, ...]
     """The vertices that nothing else needs, in the graph's order, the result the last."""
+    dtype: DType
+    """The type of the result."""
     sizes: Mapping[str, int] = field(hash=False)
     """The size of each label."""
 
@@ -218,6 +221,7 @@ class _Roles:
             output=Read(self.vertex.name, self.vertex.labels),
             maximum=None if maximum is None else maximum.name,
             replaces=tuple(n for n in self.terms.graph if n in self.terms.taken),
+            dtype=self.vertex.dtype,
             sizes=self._sizes(parts, names),
         )
 

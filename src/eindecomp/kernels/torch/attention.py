@@ -1,0 +1,290 @@
+"""Attention on tiles of torch's tensors, by the kernel that suits them and never stores scores.
+
+`attend` computes a whole result. Where devices share the keys, each computes its part by
+`attend_partial`: a result of its own and the log-sum-exp of its scores, from which `merge` or, for
+reductions by maximum and sum, `rescale` make the whole. All are functional and can be traced.
+
+A row that no key counts for is NaN, as 0/0 is where the graph's own vertices are computed; as a
+part it weighs nothing: it is 0 and its log-sum-exp is -∞. Scores are not rounded to the type of the
+queries, exponentials only before they are multiplied by values: results are as exact as the
+vertices' own, or more so, but not the same bit by bit.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+
+from eindecomp.graph.patterns.attention import MaskKind
+from eindecomp.kernels.torch.attention_backends import Backend, compute, seen_up_to
+from eindecomp.kernels.torch.attention_layout import lay_out, row_labels, tile_sizes
+from eindecomp.kernels.torch.attention_tiles import (
+    PartTile,
+    as_bias,
+    causal_offset,
+    is_causal,
+    key_counts,
+    may_hide_all,
+    score_bias,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from eindecomp.graph.patterns.attention import Attention, KeyPart
+    from eindecomp.lang.einsum import Labels
+
+    Partial = tuple[Tensor, Tensor]
+
+__all__ = [
+    "Backend",
+    "PartTile",
+    "attend",
+    "attend_partial",
+    "backends",
+    "fastest",
+    "merge",
+    "rescale",
+]
+
+_HALF = frozenset({torch.float16, torch.bfloat16})
+_WIDEST = 256
+"""The largest size of a head that FlashAttention and our own kernel take."""
+_WIDEST_OF_CUDNN = 128
+_FEW_QUERIES = 64
+"""How many queries of one head of keys our own kernel takes."""
+
+
+def attend(
+    attention: Attention,
+    q: Tensor,
+    tiles: Sequence[PartTile],
+    *,
+    start: int = 0,
+    backend: Backend | None = None,
+) -> Tensor:
+    """The result for a tile of queries, from all keys of every part, in the result's labels.
+
+    `start` is the index of the first query. `backend` is one of `backends`, or the first of them; a
+    part that it cannot compute is computed by the first one that can.
+    """
+    chosen = backend or backends(attention, q, tiles)[0]
+    if chosen is Backend.DECODE:
+        out, lse = _decode(attention, attention.parts, q, tiles)
+    else:
+        pairs = zip(attention.parts, tiles, strict=True)
+        found = [
+            attend_partial(attention, part, q, tile, start=start, backend=chosen)
+            for part, tile in pairs
+        ]
+        out, lse = found[0] if len(found) == 1 else merge(attention, found)
+    pairs = zip(attention.parts, tiles, strict=True)
+    if all(may_hide_all(part, tile, start) for part, tile in pairs):
+        out = torch.where(_beside_values(attention, lse) == -torch.inf, torch.nan, out)
+    return out.to(getattr(torch, attention.dtype.name))
+
+
+def attend_partial(
+    attention: Attention,
+    part: KeyPart,
+    q: Tensor,
+    tile: PartTile,
+    *,
+    start: int = 0,
+    backend: Backend | None = None,
+) -> Partial:
+    """The result for a tile of queries as if its keys were all there are, and its log-sum-exp.
+
+    The log-sum-exp has the result's labels but those of values, in their order.
+    """
+    choices = _choices(attention, part, q, tile)
+    backend = backend if backend in choices else choices[0]
+    if backend is Backend.DECODE:
+        return _decode(attention, (part,), q, (tile,))
+    layout = lay_out(attention, _sizes(attention, (part,), q, (tile,)), backend.groups_heads)
+    operands = (layout.queries(q), layout.keys(part, tile.k), layout.values(part, tile.v))
+    offset = causal_offset(attention, part, tile, start)
+    if offset is not None:
+        out, lse = _up_to_diagonal(backend, *operands, part.scale, offset)
+    else:
+        bias, seen = score_bias(layout, part, q, tile, start)
+        out, lse = compute(backend, *operands, part.scale, bias, causal=False)
+        if seen is not None:
+            out = torch.where(seen, out, 0)
+            lse = torch.where(seen.squeeze(-1), lse, -torch.inf)
+    return layout.result(out), layout.rows(lse)
+
+
+def rescale(attention: Attention, out: Tensor, lse: Tensor, maximum: Tensor) -> Partial:
+    """A part's share of the weighted sum A and of the sum of weights Z, relative to a maximum.
+
+    With the largest log-sum-exp of all parts as the maximum, A and Z of all parts add up, and the
+    result is A / Z.
+    """
+    weight = (lse - maximum).exp()
+    beside = _beside_values(attention, weight)
+    return torch.where(beside > 0, out.to(weight.dtype), 0) * beside, weight
+
+
+def merge(attention: Attention, partials: Sequence[Partial]) -> Partial:
+    """The result and log-sum-exp over the keys of all parts."""
+    maximum = torch.stack([lse for _, lse in partials]).amax(0)
+    # Where no part has a key any number will do, as long as nothing becomes NaN.
+    base = torch.where(maximum == -torch.inf, 0, maximum)
+    shares = [rescale(attention, out, lse, base) for out, lse in partials]
+    product = torch.stack([share for share, _ in shares]).sum(0)
+    total = torch.stack([weight for _, weight in shares]).sum(0)
+    beside = _beside_values(attention, total)
+    out = torch.where(beside > 0, product / beside, 0)
+    return out.to(partials[0][0].dtype), base + total.log()
+
+
+def backends(attention: Attention, q: Tensor, tiles: Sequence[PartTile]) -> tuple[Backend, ...]:
+    """Who can compute a result, who is probably fastest first."""
+    pairs = list(zip(attention.parts, tiles, strict=True))
+    found = [_choices(attention, part, q, tile) for part, tile in pairs]
+    every = dict.fromkeys(backend for choices in found for backend in choices)
+    if Backend.DECODE in every and not all(Backend.DECODE in choices for choices in found):
+        del every[Backend.DECODE]
+    return tuple(every)
+
+
+def fastest(
+    attention: Attention,
+    q: Tensor,
+    tiles: Sequence[PartTile],
+    seconds: Callable[[Callable[[], Tensor]], float],
+    *,
+    start: int = 0,
+) -> Backend:
+    """The backend that takes the fewest seconds; one that refuses these tiles takes no part."""
+    measured: dict[Backend, float] = {}
+    for backend in backends(attention, q, tiles):
+        try:
+            measured[backend] = seconds(
+                lambda backend=backend: attend(attention, q, tiles, start=start, backend=backend)
+            )
+        except RuntimeError:  # a build of torch without it, or a shape that it does not take
+            continue
+    return min(measured, key=lambda backend: measured[backend])
+
+
+def _choices(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> tuple[Backend, ...]:
+    size, value_size = (
+        _extent(q, attention.q.labels, attention.inner),
+        _extent(tile.v, part.v.labels, attention.values),
+    )
+    same = size == value_size
+    if q.device.type != "cuda":
+        return (Backend.CPU, Backend.MATH) if same and q.device.type == "cpu" else (Backend.MATH,)
+    found: list[Backend] = []
+    if _is_decoding(attention, part, q, tile) and max(size, value_size) <= _WIDEST:
+        found.append(Backend.DECODE)
+    if q.dtype in _HALF and same and not _needs_bias(attention, part):
+        found += [Backend.FLASH] if size <= _WIDEST else []
+        found += [Backend.CUDNN] if size <= _WIDEST_OF_CUDNN else []
+    found += [Backend.EFFICIENT] if q.dtype in _HALF | {torch.float32} else []
+    return (*found, Backend.MATH)
+
+
+def _extent(tensor: Tensor, labels: Labels, some: Labels) -> int:
+    """How many elements a tensor has along some of its labels."""
+    return prod(tensor.shape[labels.index(label)] for label in some)
+
+
+def _is_decoding(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> bool:
+    """Whether a few queries see all keys, or the first so many."""
+    by_length = part.mask is not None and part.mask.kind is MaskKind.LENGTH
+    rows = _extent(q, attention.q.labels, attention.queries)
+    return (
+        q.dtype in _HALF | {torch.float32}
+        and rows <= _FEW_QUERIES
+        and not attention.groups
+        and part.bias is None
+        and (part.mask is None or (by_length and tile.length is not None))
+    )
+
+
+def _needs_bias(attention: Attention, part: KeyPart) -> bool:
+    return part.bias is not None or (part.mask is not None and not is_causal(attention, part))
+
+
+def _up_to_diagonal(
+    backend: Backend, q: Tensor, k: Tensor, v: Tensor, scale: float, offset: int
+) -> Partial:
+    """Queries that see keys up to their own index and `offset` more.
+
+    The first rows may see none and the last rows all; between them is a triangle, whose last row
+    sees the last of the keys that are left.
+    """
+    rows, keys = q.shape[2], k.shape[2]
+    first = min(max(-offset, 0), rows)
+    full = min(max(keys - offset, first), rows)
+    found: list[Partial] = []
+    if first:
+        shape = (*q.shape[:2], first)
+        found.append((q.new_zeros((*shape, v.shape[3])), _lowest(q, shape)))
+    if full > first:
+        seen = slice(None, full + offset)
+        found.append(_triangle(backend, q[:, :, first:full], k[:, :, seen], v[:, :, seen], scale))
+    if rows > full:
+        found.append(compute(backend, q[:, :, full:], k, v, scale, None, causal=False))
+    if len(found) == 1:
+        return found[0]
+    return torch.cat([out for out, _ in found], 2), torch.cat([lse for _, lse in found], 2)
+
+
+def _triangle(backend: Backend, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Partial:
+    """Queries of which the last sees all keys, the one before it all but the last, and so on."""
+    rows, keys = q.shape[2], k.shape[2]
+    if rows == 1:
+        return compute(backend, q, k, v, scale, None, causal=False)
+    if rows == keys or backend in (Backend.FLASH, Backend.CUDNN):
+        chosen = backend if rows == keys else Backend.FLASH
+        return compute(chosen, q, k, v, scale, None, causal=True)
+    seen = seen_up_to(rows, keys, keys - rows, q.device)
+    return compute(backend, q, k, v, scale, as_bias(seen, q)[None, None], causal=False)
+
+
+def _lowest(q: Tensor, shape: tuple[int, ...]) -> Tensor:
+    wide = torch.promote_types(q.dtype, torch.float32)
+    return torch.full(shape, -torch.inf, dtype=wide, device=q.device)
+
+
+def _decode(
+    attention: Attention, parts: Sequence[KeyPart], q: Tensor, tiles: Sequence[PartTile]
+) -> Partial:
+    from eindecomp.kernels.torch.flash_decoding import Keys, decode
+
+    layout = lay_out(attention, _sizes(attention, parts, q, tiles), True)
+    keys = [
+        Keys(
+            layout.keys(part, tile.k),
+            layout.values(part, tile.v),
+            key_counts(layout, part, q, tile),
+            part.scale,
+        )
+        for part, tile in zip(parts, tiles, strict=True)
+    ]
+    out, lse = decode(layout.queries(q), keys)
+    return layout.result(out), layout.rows(lse)
+
+
+def _sizes(
+    attention: Attention, parts: Sequence[KeyPart], q: Tensor, tiles: Sequence[PartTile]
+) -> dict[str, int]:
+    reads = [(attention.q.labels, q)]
+    for part, tile in zip(parts, tiles, strict=True):
+        reads += [(part.k.labels, tile.k), (part.v.labels, tile.v)]
+    return tile_sizes(reads)
+
+
+def _beside_values(attention: Attention, rows: Tensor) -> Tensor:
+    """A tensor of rows with dimensions of size 1 where the result has labels of values."""
+    own = row_labels(attention)
+    index = [slice(None) if label in own else None for label in attention.output.labels]
+    return rows[tuple(index)]

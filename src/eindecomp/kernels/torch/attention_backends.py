@@ -1,0 +1,148 @@
+"""The kernels that compute attention, each with the log-sum-exp of its scores.
+
+They are called by their own names rather than through `scaled_dot_product_attention`, so that a
+choice among them survives tracing. All take queries [b, h, s, e], keys [b, i, t, e] and values
+[b, i, t, d] with i dividing h, and yield [b, h, s, d] and, in at least float32, [b, h, s].
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.functional import pad
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Outcome = tuple[Tensor, Tensor]
+
+aten: Any = torch.ops.aten
+ALIGNMENT = 8
+"""The sizes of heads, and the lengths of biases, that kernels for CUDA take: multiples of this."""
+
+
+class Backend(Enum):
+    """Who computes attention."""
+
+    DECODE = "our own split of few queries' keys over many multiprocessors"
+    FLASH = "FlashAttention"
+    CUDNN = "cuDNN"
+    EFFICIENT = "the memory-efficient kernel, which takes a bias"
+    CPU = "the blocked kernel for CPUs"
+    MATH = "matrix products and a softmax, which store the scores"
+
+    @property
+    def groups_heads(self) -> bool:
+        """Whether query heads can share a head of keys without a copy."""
+        return self in (Backend.DECODE, Backend.FLASH, Backend.CUDNN)
+
+    @property
+    def takes_bias(self) -> bool:
+        """Whether something can be added to the scores."""
+        return self in (Backend.EFFICIENT, Backend.CPU, Backend.MATH)
+
+
+def compute(
+    backend: Backend,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    bias: Tensor | None,
+    *,
+    causal: bool,
+) -> Outcome:
+    """Attention and the log-sum-exp; a causal one lets the last query see all keys.
+
+    With fewer queries than keys only `FLASH` does that. A row without any key is undefined.
+    """
+    match backend:
+        case Backend.FLASH:
+            return _flash(q, k, v, scale, causal=causal)
+        case Backend.CUDNN:
+            return _cudnn(q, k, v, scale, causal=causal)
+        case Backend.EFFICIENT:
+            return _efficient(q, k, v, scale, bias, causal=causal)
+        case Backend.CPU:
+            return _cpu(q, k, v, scale, bias, causal=causal)
+        case _:
+            return _math(q, k, v, scale, bias, causal=causal)
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool) -> Outcome:
+    size = v.shape[-1]
+    q, k, v = (_aligned(x) for x in (q, k, v))
+    found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
+    return found[0][..., :size], found[1]
+
+
+def _cudnn(q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool) -> Outcome:
+    size = v.shape[-1]
+    q, k, v = (_aligned(x) for x in (q, k, v))
+    found = aten._scaled_dot_product_cudnn_attention(
+        q, k, v, None, True, 0.0, causal, False, scale=scale
+    )
+    return found[0][..., :size], found[1].reshape(q.shape[:-1])
+
+
+def _efficient(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None, *, causal: bool
+) -> Outcome:
+    size = v.shape[-1]
+    heads, rows = q.shape[1], q.shape[2]
+    q, k, v = (_aligned(x) for x in (q, k, v))
+    k, v = (x.expand(-1, heads, -1, -1) for x in (k, v))
+    if bias is not None:
+        bias = _aligned(bias)[..., : k.shape[2]].expand(q.shape[0], heads, rows, -1)
+    found = aten._scaled_dot_product_efficient_attention(
+        q, k, v, bias, True, 0.0, causal, scale=scale
+    )
+    return found[0][..., :size], found[1][..., :rows]
+
+
+def _cpu(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None, *, causal: bool
+) -> Outcome:
+    q, k, v = (_dense(x) for x in (q, k, v))
+    k, v = (x.expand(-1, q.shape[1], -1, -1) for x in (k, v))
+    return aten._scaled_dot_product_flash_attention_for_cpu(
+        q, k, v, 0.0, causal, attn_mask=bias, scale=scale
+    )
+
+
+def _math(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None, *, causal: bool
+) -> Outcome:
+    wide = torch.promote_types(q.dtype, torch.float32)
+    batch, heads, rows, size = q.shape
+    shared, keys = k.shape[1:3]
+    folded = q.reshape(batch, shared, heads // shared * rows, size).to(wide)
+    scores = (folded @ k.to(wide).mT * scale).reshape(batch, heads, rows, keys)
+    if causal:
+        hidden = seen_up_to(rows, keys, 0, q.device).logical_not()
+        scores = scores.masked_fill(hidden, -torch.inf)
+    if bias is not None:
+        scores = scores + bias
+    lse = scores.logsumexp(-1)
+    weights = (scores - lse.unsqueeze(-1)).exp()
+    product = weights.reshape(batch, shared, heads // shared * rows, keys) @ v.to(wide)
+    return product.reshape(batch, heads, rows, v.shape[3]).to(q.dtype), lse
+
+
+def seen_up_to(queries: int, keys: int, offset: int, device: torch.device) -> Tensor:
+    """Where key index <= query index + offset."""
+    rows = torch.arange(queries, device=device).unsqueeze(1) + offset
+    return torch.arange(keys, device=device) <= rows
+
+
+def _dense(x: Tensor) -> Tensor:
+    """What has its last dimension in one piece, as kernels take for granted."""
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """What is padded with zeros, which change neither products nor the values before them."""
+    missing = -x.shape[-1] % ALIGNMENT
+    return pad(x, (0, missing)) if missing else _dense(x)
