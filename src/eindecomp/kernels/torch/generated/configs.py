@@ -1,0 +1,178 @@
+"""In how many ways a tile kernel may be run, and which of them is the fastest on a card.
+
+The first call on sizes of a class measures; the verdict is kept with the compiled kernels.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+import triton
+
+from eindecomp.errors import RunError
+from eindecomp.kernels.cache import load, only_process, store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_ROUNDS = 3
+_FAR = 1.5  # times the best: a way that takes longer at first is not tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One way to run a kernel: a block of the tile, the blocks of a tile, and the rest."""
+
+    rows: int
+    cols: int
+    high: int = 1
+    wide: int = 1
+    warps: int = 4
+    unroll: int = 4
+    """How many summed steps are written out."""
+    copies: bool = False
+    """Whether inputs are first copied so that rows and columns are neighbours in memory."""
+    ahead: bool = False
+    """Whether each step loads what the next one reads; needs copies."""
+    registers: int | None = None
+    """The most that a thread may have, so that more of them run at once."""
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """The rows and columns of a tile."""
+        return self.rows * self.high, self.cols * self.wide
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What Triton's compiler is told."""
+        limit = {} if self.registers is None else {"maxnreg": self.registers}
+        return {"num_warps": self.warps, "enable_fp_fusion": True, **limit}
+
+    def __str__(self) -> str:
+        how = "ahead" if self.ahead else "copies" if self.copies else "direct"
+        tile = f"{self.high}x{self.wide} of {self.rows}x{self.cols}"
+        limit = "" if self.registers is None else f" registers {self.registers}"
+        return f"{how} {tile} unroll {self.unroll} warps {self.warps}{limit}"
+
+
+INTERPRETED = Config(8, 8, 2, 2, unroll=2)
+LARGE = (
+    Config(8, 32, 8, 8, 8, 2, True, True, 128),
+    Config(16, 16, 8, 8, 8, 2, True, True, 128),
+    Config(16, 16, 8, 8, 8, 4, True),
+    Config(8, 16, 8, 8, 4, 2, True, True),
+    Config(8, 16, 8, 8, 4, 4, True, False, 128),
+    Config(16, 16, 8, 8, 8, 4, False, False, 128),
+    Config(8, 16, 8, 8, 4, 2),
+    Config(8, 32, 8, 8, 8, 2, True, True),
+    Config(8, 16, 8, 16, 4, 1, True, True),
+    Config(8, 32, 8, 4, 8, 4, True, True),
+    Config(8, 32, 16, 4, 8, 2, True, True),
+    Config(16, 32, 8, 8, 16, 2, True, True, 128),
+)
+"""Ways for many rows and columns. A block has one accumulator for each thread, so that a tile takes
+`high` times `wide` registers, and a step as many loads as their sum."""
+_TRIED = 7  # of them unless all are asked for: each has to be compiled
+_SMALL = (
+    Config(8, 16, 4, 4, 4, 4, True, True),
+    Config(8, 16, 4, 4, 4, 4),
+    Config(8, 16, 2, 2, 4, 8),
+    Config(4, 8, 2, 2, 1, 8),
+)
+_REGISTERS = 128
+MANY = 2**33
+"""Points from which on it pays to measure several configurations."""
+
+
+def tile_configs(rows: int, cols: int, points: int, width: int) -> list[Config]:
+    """The ways worth trying for a tile kernel, of which the first serves without measuring.
+
+    `width` is the number of registers that a state takes.
+    """
+    large = [config for config in LARGE[:_TRIED] if _fits(config, rows, cols, width)]
+    small = [config for config in _SMALL if _fits(config, rows, cols, width)]
+    block = Config(_power(rows, 8), _power(cols, 16), unroll=8, warps=_warps(rows, cols))
+    found = [*large, *small[:2], block] if large else [*small, block]
+    return found if points >= MANY else found[:1]
+
+
+def _fits(config: Config, rows: int, cols: int, width: int) -> bool:
+    high, wide = config.tile
+    few = config.high * config.wide * width <= _REGISTERS
+    return few and high <= rows and wide <= cols
+
+
+def _warps(rows: int, cols: int) -> int:
+    return max(1, _power(rows, 8) * _power(cols, 16) // 32)
+
+
+def _power(size: int, most: int) -> int:
+    return min(most, 1 << max(size - 1, 0).bit_length())
+
+
+def lane_config(rows: int, total: int) -> Config:
+    """The tile of a lane kernel: few rows and many lanes, within what registers hold."""
+    lanes = _power(total, 256)
+    return Config(_power(rows, max(1, 1024 // lanes)), lanes)
+
+
+class Verdicts:
+    """The fastest configurations that were measured, by the class of what is computed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def find(self, name: str, configs: Sequence[Config], run: Callable[[Config], object]) -> Config:
+        """The verdict on a class; it is measured where there is none yet."""
+        by_name = {str(config): config for config in configs}
+        if len(configs) == 1 or torch.cuda.is_current_stream_capturing():
+            return configs[0]
+        key = repr(["triton joins", triton.__version__, torch.cuda.get_device_name(), name])
+        if self._known.get(key) not in by_name:
+            with only_process():
+                known = _read(key)
+                if known not in by_name:
+                    known = fastest(configs, run)
+                    store(key, json.dumps(known).encode())
+                self._known[key] = known
+        return by_name[self._known[key]]
+
+
+def _read(key: str) -> str:
+    with suppress(ValueError):
+        return str(json.loads(load(key) or b'""'))
+    return ""
+
+
+def fastest(configs: Sequence[Config], run: Callable[[Config], object]) -> str:
+    """The name of the fastest configuration; those that do not compile or run are left out."""
+    best: dict[str, float] = {}
+    failures: list[str] = []
+    by_name = {str(config): config for config in configs}
+    for name, config in by_name.items():
+        try:
+            run(config)  # compiles
+            best[name] = milliseconds(lambda config=config: run(config))
+        except Exception as error:
+            failures.append(f"{name}: {error}")
+    if not best:
+        raise RunError(f"no configuration of a generated kernel runs: {failures[0]}")
+    left = [name for name in best if best[name] <= _FAR * min(best.values())]
+    for _ in range(_ROUNDS):
+        for name in left:
+            best[name] = min(best[name], milliseconds(lambda name=name: run(by_name[name])))
+    return min(left, key=best.__getitem__)
+
+
+def milliseconds(run: Callable[[], object]) -> float:
+    """How long a run takes on the card."""
+    start, stop = (cast("Any", torch.cuda.Event)(enable_timing=True) for _ in range(2))
+    start.record()
+    run()
+    stop.record()
+    stop.synchronize()
+    return start.elapsed_time(stop)

@@ -1,0 +1,214 @@
+# pyright: basic
+"""Scalar functions as generated Triton kernels call them, with the results that NumPy gives.
+
+`load_functions` in `compile` runs this file twice, once for Triton's compiler and once for its
+interpreter: a `triton.jit` function belongs to the one that was chosen when it was made. Only
+built-in functions of `tl` are used, because those of its standard library are made when Triton is
+imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton import knobs
+
+if knobs.runtime.interpret:
+    from eindecomp.kernels.torch.generated import interpreted as libdevice
+else:
+    from triton.language.extra import libdevice
+
+libdevice: Any = libdevice
+
+
+@triton.jit
+def divide(x, y):
+    """x / y, rounded once."""
+    if x.dtype == tl.float32:
+        return tl.div_rn(x, y)
+    else:  # noqa: RET505 - Triton compiles one of the branches
+        return x / y
+
+
+@triton.jit
+def negative(x):
+    """−x, with the sign of zeros turned as well."""
+    if x.dtype.is_floating():
+        return x * tl.full([], -1.0, x.dtype)
+    else:  # noqa: RET505
+        return tl.full([], 0, x.dtype) - x
+
+
+@triton.jit
+def maximum(x, y):
+    """The larger one, or NaN where one of them is."""
+    return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def minimum(x, y):
+    """The smaller one, or NaN where one of them is."""
+    return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def relu(x):
+    """max(x, 0)."""
+    return maximum(x, tl.full([], 0, x.dtype))
+
+
+@triton.jit
+def sign(x):
+    """1, −1 or 0; NaN stays."""
+    zero, one = tl.full([], 0, x.dtype), tl.full([], 1, x.dtype)
+    below = tl.where(x < zero, zero - one, x)
+    return tl.where(x > zero, one, below)
+
+
+@triton.jit
+def exp(x):
+    """e^x."""
+    return libdevice.exp(x)
+
+
+@triton.jit
+def log(x):
+    """The natural logarithm."""
+    return libdevice.log(x)
+
+
+@triton.jit
+def sin(x):
+    """The sine."""
+    return libdevice.sin(x)
+
+
+@triton.jit
+def cos(x):
+    """The cosine."""
+    return libdevice.cos(x)
+
+
+@triton.jit
+def tanh(x):
+    """The hyperbolic tangent."""
+    return libdevice.tanh(x)
+
+
+@triton.jit
+def erf(x):
+    """The error function."""
+    return libdevice.erf(x)
+
+
+@triton.jit
+def power(x, y):
+    """x to the power y, of floats."""
+    return libdevice.pow(x, y)
+
+
+@triton.jit
+def sqrt(x):
+    """The square root, rounded once."""
+    if x.dtype == tl.float32:
+        return tl.sqrt_rn(x)
+    else:  # noqa: RET505
+        return libdevice.sqrt(x)
+
+
+@triton.jit
+def rsqrt(x):
+    """1 / √x."""
+    return divide(tl.full([], 1.0, x.dtype), sqrt(x))
+
+
+@triton.jit
+def sigmoid(x):
+    """1 / (1 + e^-x)."""
+    one = tl.full([], 1.0, x.dtype)
+    e = exp(negative(tl.abs(x)))
+    return divide(tl.where(x >= tl.full([], 0.0, x.dtype), one, e), one + e)
+
+
+@triton.jit
+def silu(x):
+    """x / (1 + e^-x)."""
+    return x * sigmoid(x)
+
+
+@triton.jit
+def gelu(x):
+    """x Φ(x)."""
+    return x * libdevice.normcdf(x)
+
+
+@triton.jit
+def floor_divide_signed(x, y):
+    """The quotient of integers rounded down; 0 where the divisor is."""
+    zero, one = tl.full([], 0, x.dtype), tl.full([], 1, x.dtype)
+    none, flips = y == zero, y == zero - one
+    safe = tl.where(none | flips, one, y)
+    found = x // safe
+    rest = x - found * safe
+    down = (rest != zero) & ((rest < zero) != (safe < zero))
+    found = tl.where(down, found - one, found)
+    return tl.where(none, zero, tl.where(flips, zero - x, found))
+
+
+@triton.jit
+def remainder_signed(x, y):
+    """What rounding the quotient of integers down leaves; 0 where the divisor is."""
+    zero = tl.full([], 0, x.dtype)
+    return tl.where(y == zero, zero, x - floor_divide_signed(x, y) * y)
+
+
+@triton.jit
+def floor_divide_unsigned(x, y):
+    """The quotient of unsigned integers; 0 where the divisor is."""
+    zero, one = tl.full([], 0, x.dtype), tl.full([], 1, x.dtype)
+    return tl.where(y == zero, zero, x // tl.where(y == zero, one, y))
+
+
+@triton.jit
+def remainder_unsigned(x, y):
+    """What the quotient of unsigned integers leaves; 0 where the divisor is."""
+    zero = tl.full([], 0, x.dtype)
+    return tl.where(y == zero, zero, x - floor_divide_unsigned(x, y) * y)
+
+
+@triton.jit
+def remainder_float(x, y):
+    """What rounding the quotient down leaves, with the divisor's sign; by 0 it is NaN."""
+    zero = tl.full([], 0.0, x.dtype)
+    rest = libdevice.fmod(x, y)
+    turned = tl.where((rest < zero) != (y < zero), rest + y, rest)
+    return tl.where(rest == zero, libdevice.copysign(rest, y), turned)
+
+
+@triton.jit
+def floor_divide_float(x, y):
+    """The quotient rounded down, step by step as NumPy."""
+    zero, one = tl.full([], 0.0, x.dtype), tl.full([], 1.0, x.dtype)
+    plain = divide(x, y)
+    rest = libdevice.fmod(x, y)
+    quotient = divide(x - rest, y)
+    below = (rest != zero) & ((rest < zero) != (y < zero))
+    exact = tl.where(below, quotient - one, quotient)
+    down = tl.floor(exact)
+    down = tl.where(exact - down > tl.full([], 0.5, x.dtype), down + one, down)
+    found = tl.where(exact == zero, libdevice.copysign(exact, plain), down)
+    return tl.where(y == zero, plain, found)
+
+
+@triton.jit
+def saturate(x, low: tl.constexpr, high: tl.constexpr, to: tl.constexpr):
+    """A float as an integer: cut towards zero, the nearest one beyond the range, 0 for NaN."""
+    wide = x.to(tl.float64)
+    least = tl.full([], low, tl.float64)
+    end = tl.full([], high + 1, tl.float64)
+    inside = (wide >= least) & (wide < end)
+    found = tl.where(inside, wide, tl.full([], 0.0, tl.float64)).to(to)
+    found = tl.where(wide >= end, tl.full([], high, to), found)
+    return tl.where(wide < least, tl.full([], low, to), found)

@@ -1,0 +1,115 @@
+"""The labels of an EinSum in the groups that a kernel loops over: batch, rows, columns, summed.
+
+Rows and columns span the tile of accumulators that one program keeps. Labels of a group that lie in
+every array as one longer label does are merged into one axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eindecomp.lang.einsum import EinSum, Labels
+
+    Strides = Mapping[str, int]
+    """How many elements apart neighbours along each label are; a label without is not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One loop: its size, and its stride in every array, inputs first."""
+
+    size: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Labels of more than one element, by group."""
+
+    batch: Labels
+    rows: Labels
+    cols: Labels
+    summed: Labels
+
+    @property
+    def groups(self) -> tuple[Labels, Labels, Labels, Labels]:
+        """All four, in the order in which kernels take them."""
+        return self.batch, self.rows, self.cols, self.summed
+
+
+def split_labels(op: EinSum, read: int, sizes: Mapping[str, int]) -> Split:
+    """Choose the rows and columns of a tile, so that each value loaded serves many points.
+
+    Output labels that the same inputs have belong together. Rows and columns are the largest two
+    such groups, of different inputs if there are any.
+
+    >>> from eindecomp.lang.einsum import EinSum, product
+    >>> from eindecomp.lang.monoid import MAX
+    >>> op = EinSum((("b", "i", "k"), ("b", "j", "k")), ("b", "i", "j"), product(2), MAX)
+    >>> split_labels(op, 2, {"b": 2, "i": 4, "j": 4, "k": 4})
+    Split(batch=('b',), rows=('i',), cols=('j',), summed=('k',))
+    """
+    own = [set(labels) for labels in op.inputs[:read]]
+    alike: dict[frozenset[int], list[str]] = {}
+    for label in op.output:
+        if sizes[label] != 1:
+            users = frozenset(k for k, labels in enumerate(own) if label in labels)
+            alike.setdefault(users, []).append(label)
+    rows, cols = _tile_of(alike, sizes)
+    if op.output and op.output[-1] in rows:
+        rows, cols = cols, rows
+    tile = {*rows, *cols}
+    batch = tuple(label for label in op.output if sizes[label] != 1 and label not in tile)
+    return Split(batch, rows, cols, summed_labels(op, sizes))
+
+
+def _tile_of(
+    alike: Mapping[frozenset[int], list[str]], sizes: Mapping[str, int]
+) -> tuple[Labels, Labels]:
+    extent = {users: prod(sizes[label] for label in labels) for users, labels in alike.items()}
+    if len(alike) < 2:
+        return (), tuple(label for labels in alike.values() for label in labels)
+    pairs = combinations(alike, 2)
+    first, second = max(
+        pairs,
+        key=lambda pair: (
+            bool(pair[0] - pair[1]) and bool(pair[1] - pair[0]),
+            min(extent[pair[0]], extent[pair[1]]),
+            extent[pair[0]] * extent[pair[1]],
+        ),
+    )
+    return tuple(alike[first]), tuple(alike[second])
+
+
+def summed_labels(op: EinSum, sizes: Mapping[str, int]) -> Labels:
+    """The aggregated labels of other than one element."""
+    return tuple(label for label in op.aggregated if sizes[label] != 1)
+
+
+def axes_of(
+    labels: Sequence[str], sizes: Mapping[str, int], arrays: Sequence[Strides], lead: int
+) -> tuple[Axis, ...]:
+    """The axes of one group, outermost first: in the order of the array `lead`, merged.
+
+    >>> axes_of("ab", {"a": 2, "b": 3}, [{"a": 3, "b": 1}, {}], 0)
+    (Axis(size=6, strides=(1, 0)),)
+    """
+    axes = [Axis(sizes[k], tuple(array.get(k, 0) for array in arrays)) for k in labels]
+    axes.sort(key=lambda axis: -axis.strides[lead])
+    merged: list[Axis] = []
+    for axis in axes:
+        if merged and _continues(merged[-1], axis):
+            axis = Axis(merged.pop().size * axis.size, axis.strides)
+        merged.append(axis)
+    return tuple(merged)
+
+
+def _continues(outer: Axis, inner: Axis) -> bool:
+    pairs = zip(outer.strides, inner.strides, strict=True)
+    return all(far == near * inner.size for far, near in pairs)

@@ -1,0 +1,309 @@
+"""Generated kernels against the reference, in Triton's interpreter: wholes, parts, every way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+from random_tiles import (
+    LOGSUMEXP,
+    SIZES,
+    TYPES,
+    assert_close,
+    einsums,
+    layouts,
+    out_type,
+    reference,
+    values_of,
+)
+
+from eindecomp.errors import EinDecompError, InputError
+from eindecomp.graph.evaluate import EinSumSteps
+from eindecomp.lang.dtypes import DType, Kind, concrete, dtype, kind
+from eindecomp.lang.einsum import EinSum, product
+from eindecomp.lang.monoid import ALL, MAX, MIN, PROD, SUM
+from eindecomp.lang.scalar import FUNCTIONS, Arg, Call, Const, Expr, Scalar, Tuple, call
+from eindecomp.lang.scalar_types import type_of
+
+torch = pytest.importorskip("torch", reason="kernels over torch's tensors need torch")
+pytest.importorskip("triton", reason="generated kernels need Triton")
+
+from eindecomp.kernels.torch.generated.configs import Config  # noqa: E402
+from eindecomp.kernels.torch.generated.emit import Unsuited  # noqa: E402
+from eindecomp.kernels.torch.generated.join import FusedJoin, fused_join  # noqa: E402
+from eindecomp.kernels.torch.generated.op import fused_results  # noqa: E402
+
+Array = np.ndarray[Any, Any]
+F4 = dtype("float32")
+x, y, z = (Arg(k) for k in range(3))
+WAYS = [
+    Config(4, 8, 2, 2, unroll=2),
+    Config(8, 4, 1, 2, unroll=3, copies=True),
+    Config(4, 4, 2, 1, unroll=2, copies=True, ahead=True),
+]
+few = settings(
+    max_examples=settings().max_examples // 2, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def interpreter() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setenv("TRITON_INTERPRET", "1")
+        yield
+
+
+def tensor(array: Array) -> Any:
+    """A tensor of the same values, types and strides."""
+    array = np.asarray(array)
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def array(of: Any) -> Array:
+    if of.dtype == torch.bfloat16:
+        return of.view(torch.int16).numpy().view(dtype("bfloat16"))
+    return of.numpy()
+
+
+def empty(shape: tuple[int, ...], of: DType, how: int = 0) -> Any:
+    return tensor(layouts(np.zeros(shape, of), how))
+
+
+def inputs_of(op: EinSum, types: tuple[DType, ...], sizes: dict[str, int]) -> list[Array]:
+    return [
+        values_of(tuple(sizes[label] for label in own), t, k)
+        for k, (own, t) in enumerate(zip(op.inputs, types, strict=True))
+    ]
+
+
+def made(draw: st.DrawFn, op: EinSum) -> tuple[FusedJoin, list[Array]]:
+    types = tuple(dtype(draw(st.sampled_from(TYPES))) for _ in op.inputs)
+    try:
+        out = out_type(op, types)
+        join = FusedJoin(op, types, out)
+    except (EinDecompError, Unsuited):
+        assume(False)
+        raise
+    # A long product overflows on the way or not, by the order it is taken in.
+    many = math.prod(SIZES[label] for label in op.aggregated) > 20
+    assume(op.agg != PROD or out.kind in "biu" or not many)
+    return join, inputs_of(op, types, SIZES)
+
+
+@few
+@given(einsums(), st.data())
+def test_a_whole_tile_is_the_references(op: EinSum, data: st.DataObject) -> None:
+    join, arrays = made(data.draw, op)
+    expected = reference(op, arrays, join.out, SIZES)
+    operands = [tensor(layouts(a, data.draw(st.integers(0, 2)))) for a in arrays]
+    found = empty(expected.shape, join.out, data.draw(st.integers(0, 2)))
+    way = data.draw(st.sampled_from([None, *WAYS])) if join.is_tiled else None
+    join.run(operands, [found], partial=False, config=way)
+    assert_close(array(found), expected, join.out)
+
+
+@few
+@given(einsums(), st.data())
+def test_states_of_parts_combine_to_the_whole(op: EinSum, data: st.DataObject) -> None:
+    cut = [label for label in op.aggregated if SIZES[label] > 1]
+    assume(cut)
+    join, arrays = made(data.draw, op)
+    label = data.draw(st.sampled_from(cut))
+    at = data.draw(st.integers(0, SIZES[label]))
+    steps = EinSumSteps(op, join.dtypes, {}, {})
+    expected = reference(op, arrays, join.out, SIZES)
+    states: list[list[Array]] = []
+    for window in (slice(0, at), slice(at, None)):
+        parts = [
+            tensor(a[tuple(window if own_label == label else slice(None) for own_label in own)])
+            for a, own in zip(arrays, op.inputs, strict=True)
+        ]
+        state = [empty(expected.shape, t) for t in join.state]
+        join.partial(parts, state)
+        states.append([array(value) for value in state])
+    found = steps.finish(steps.combine(*states)).astype(join.out)
+    assert_close(found, expected, join.out)
+
+
+def of_spec(spec: str, join: Expr, agg: Any) -> EinSum:
+    inputs, output = spec.split("->")
+    return EinSum(tuple(tuple(part) for part in inputs.split(",")), tuple(output), join, agg)
+
+
+DISTANCE = call("abs", call("sub", x, y))
+SHAPES = [
+    ("ik,kj->ij", {"i": 33, "j": 17, "k": 7}),
+    ("ki,jk->ji", {"i": 1, "j": 5, "k": 1}),
+    ("bik,bjk->bij", {"b": 3, "i": 9, "j": 10, "k": 5}),
+    ("ik,kj->ij", {"i": 4, "j": 5, "k": 0}),
+    ("ik,kj->ij", {"i": 0, "j": 5, "k": 3}),
+    ("iakb,bjka->iaj", {"i": 3, "a": 4, "j": 5, "k": 2, "b": 3}),
+    ("iik,kj->ij", {"i": 5, "j": 9, "k": 4}),
+    ("ik,jk->jbi", {"i": 6, "j": 7, "k": 3, "b": 2}),
+    ("k,k->", {"k": 300}),
+]
+
+
+@pytest.mark.parametrize(("spec", "sizes"), SHAPES)
+@pytest.mark.parametrize("way", [None, *WAYS], ids=str)
+def test_shapes(spec: str, sizes: dict[str, int], way: Config | None) -> None:
+    op = of_spec(spec, DISTANCE, MAX)
+    arrays = inputs_of(op, (F4, F4), sizes)
+    join = FusedJoin(op, (F4, F4), F4)
+    expected = reference(op, arrays, F4, sizes)
+    found = empty(expected.shape, F4)
+    join.run(
+        [tensor(a) for a in arrays], [found], partial=False, config=way if join.is_tiled else None
+    )
+    assert_close(array(found), expected, F4)
+
+
+REAL = [name for name, f in FUNCTIONS.items() if "complex" not in name and f.arity < 3]
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 300.0, -7.0, np.inf, -np.inf, np.nan])
+
+
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("of", ["float32", "float64", "int8", "int64", "uint64", "bool"])
+def test_functions_are_numpys(name: str, of: str) -> None:
+    """Every value, or pair of values, in a tile of one summed step."""
+    function, t = FUNCTIONS[name], dtype(of)
+    expr = Call(name, (x, y)[: function.arity])
+    op = of_spec("ik,kj->ij" if function.arity == 2 else "i->ij", expr, MAX)
+    if name == "pow" and t.kind in "iub":
+        assert fused_join(op, (t, t), dtype("int64")) is None
+        return
+    whole = [0, 1, 2, 3, 5, 100, *([-1, -7] * (t.kind == "i"))]
+    values = (SPECIAL if t.kind == "f" else np.array(whole)).astype(t)
+    operands = [values[:, None], values[None, :]] if function.arity == 2 else [values]
+    out = concrete(type_of(expr, (t, t), {}))
+    sizes = {"i": len(values), "k": 1, "j": len(values)}
+    expected = reference(op, operands, out, sizes)
+    found = empty(expected.shape, out)
+    types = (t,) * function.arity
+    FusedJoin(op, types, out).whole([tensor(a) for a in operands], found)
+    if kind(out) is Kind.FLOAT:
+        close = np.testing.assert_allclose
+        close(array(found).astype(float), expected.astype(float), rtol=1e-5, atol=1e-6)
+        zeros = expected == 0
+        if name in ("neg", "floordiv", "mod", "sub", "mul"):
+            assert (np.signbit(array(found)) == np.signbit(expected))[zeros].all()
+    else:
+        np.testing.assert_array_equal(array(found), expected)
+
+
+@pytest.mark.parametrize("power", [0, 1, 2, 3, 4, 5, 7])
+def test_integers_to_literal_powers_wrap_around(power: int) -> None:
+    t = dtype("int32")
+    op = of_spec("ik,kj->ij", call("pow", call("sub", x, y), power), SUM)
+    arrays = [np.arange(-40, 40, dtype=t).reshape(8, 10) * 31, np.ones((10, 3), t)]
+    expected = reference(op, arrays, t, {"i": 8, "k": 10, "j": 3})
+    found = empty(expected.shape, t)
+    FusedJoin(op, (t, t), t).whole([tensor(a) for a in arrays], found)
+    np.testing.assert_array_equal(array(found), expected)
+
+
+def test_three_inputs_and_scalars() -> None:
+    expr = call("max", call("mul", Scalar("low"), x), call("sub", call("mul", y, z), Scalar("by")))
+    op = of_spec("ik,kj,ij->ij", expr, MIN)
+    types = (("other", dtype("int32")), ("by", dtype("float64")), ("low", dtype("int64")))
+    sizes = {"i": 12, "j": 20, "k": 6}
+    arrays = inputs_of(op, (F4,) * 3, sizes)
+    a, b, c = (v.astype(np.float64) for v in arrays)
+    expected = np.maximum(3 * a[:, :, None], b[None] * c[:, None, :] - 0.25).min(1)
+    join = fused_join(op, (F4,) * 3, F4, types)
+    assert join is not None
+    for scalars in ([7, 0.25, 3], [torch.tensor(7), torch.tensor(0.25), torch.tensor(3)]):
+        found = empty(expected.shape, F4)
+        join.whole([tensor(v) for v in arrays], found, scalars)
+        assert_close(array(found), expected, F4)
+
+
+def test_inputs_that_only_lend_sizes_may_be_none() -> None:
+    op = EinSum((("i", "k"), ("k", "j"), ("l",)), ("i", "j"), DISTANCE, SUM)
+    join = fused_join(op, (F4,) * 3, F4, (), (("l", 3),))
+    assert join is not None
+    arrays = inputs_of(op, (F4, F4, F4), {"i": 4, "j": 5, "k": 6, "l": 3})
+    found = empty((4, 5), F4)
+    join.whole([tensor(arrays[0]), tensor(arrays[1]), None], found)
+    expected = 3 * np.abs(arrays[0][:, :, None] - arrays[1][None]).sum(1)
+    assert_close(array(found), expected, F4)
+
+
+def test_a_monoid_over_tuples_reduces_rows() -> None:
+    op = EinSum((("i", "k"),), ("i",), Tuple((x, Const(1.0))), LOGSUMEXP)
+    sizes = {"i": 5, "k": 70}
+    arrays = inputs_of(op, (F4,), sizes)
+    join = fused_join(op, (F4,), F4)
+    assert join is not None
+    assert not join.is_tiled
+    found = empty((5,), F4)
+    join.whole([tensor(arrays[0])], found)
+    assert_close(array(found), reference(op, arrays, F4, sizes), F4)
+
+
+C8 = dtype("complex64")
+
+
+@pytest.mark.parametrize(
+    ("op", "types", "out"),
+    [
+        (of_spec("ik,kj->ij", product(2), SUM), (F4, F4), F4),
+        (of_spec("ij->ij", call("exp", x), None), (F4,), F4),
+        (of_spec("ij->i", call("exp", x), SUM), (F4,), F4),
+        (of_spec("ik,kj->ij", call("eq", x, y), ALL), (C8, C8), dtype("bool")),
+        (
+            of_spec("ik,kj->ij", call("abs", call("complex64", call("sub", x, y))), MAX),
+            (F4, F4),
+            F4,
+        ),
+    ],
+)
+def test_what_does_not_suit(op: EinSum, types: tuple[DType, ...], out: DType) -> None:
+    assert fused_join(op, types, out) is None
+
+
+def test_errors_name_the_operand_and_the_label() -> None:
+    op = of_spec("ik,kj->ij", DISTANCE, MAX)
+    join = fused_join(op, (F4, F4), F4)
+    assert join is not None
+    with pytest.raises(InputError, match=r"operand 1 of .* has type float32, not float64"):
+        join.whole([torch.ones(2, 3), torch.ones(3, 2).double()], torch.ones(2, 2))
+    with pytest.raises(InputError, match="label 'k' has sizes 3 and 4"):
+        join.whole([torch.ones(2, 3), torch.ones(4, 2)], torch.ones(2, 2))
+
+
+def test_without_the_interpreter_tensors_are_on_a_cuda_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    join = FusedJoin(of_spec("ik,kj->ij", DISTANCE, MIN), (F4, F4), F4)
+    monkeypatch.delenv("TRITON_INTERPRET")
+    with pytest.raises(InputError, match="CUDA"):
+        join.whole([torch.ones(2, 3), torch.ones(3, 2)], torch.ones(2, 2))
+
+
+def test_tracing_keeps_the_kernel_whole() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    op = of_spec("ik,kj->ij", DISTANCE, MAX)
+    join = fused_join(op, (F4, F4), F4)
+    assert join is not None
+    sizes = {"i": 9, "j": 6, "k": 4}
+
+    def distances(a: Any, b: Any) -> Any:
+        return fused_results(join, [a, b], sizes)[0] + 1.0
+
+    a, b = (tensor(v) for v in inputs_of(op, (F4, F4), sizes))
+    traced = make_fx(distances, tracing_mode="fake")(a, b)
+    calls = [node for node in traced.graph.nodes if "fused_join" in str(node.target)]
+    assert len(calls) == 1
+    expected = (a[:, :, None] - b[None]).abs().amax(1) + 1.0
+    torch.testing.assert_close(traced(a, b), expected)
+    states = fused_results(join, [a, b], sizes, partial=True)
+    torch.testing.assert_close(states[0], expected - 1.0)
