@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+from collections import Counter
+from dataclasses import replace
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paging_cases import FAST, least_arena, random_workload
+from paging_cases import FAST, MB, layers, least_arena, random_workload
 
-from eindecomp.tra.paging.check import check_schedule
-from eindecomp.tra.paging.make import ALIGNMENT, make_schedule
-from eindecomp.tra.paging.workload import Staging
+from eindecomp.errors import PlanError
+from eindecomp.tra.paging.check import ScheduleError, check_schedule
+from eindecomp.tra.paging.make import ALIGNMENT, ArenaTooSmallError, arena_bytes, make_schedule
+from eindecomp.tra.paging.schedule import Fetch, Read, Run, Store
+from eindecomp.tra.paging.workload import Begins, Ends, Paged, Staging, Task, Workload
 
 seeds = st.integers(0, 2**32)
 rooms = st.sampled_from([0, 1, 2, 3, 5, 8, 20, 1000])
@@ -26,3 +34,136 @@ def random_schedule(seed, room):
 @given(seed=seeds, room=rooms)
 def test_every_schedule_is_right_in_every_order(seed, room):
     check_schedule(random_schedule(seed, room))
+
+
+@settings(max_examples=100)
+@given(seed=seeds, room=rooms)
+def test_no_wait_can_be_left_out(seed, room):
+    schedule = random_schedule(seed, room)
+    for place, action in enumerate(schedule.actions):
+        for wait in action.waits:
+            fewer = replace(action, waits=tuple(w for w in action.waits if w != wait))
+            with pytest.raises(ScheduleError):
+                check_schedule(with_action(schedule, place, fewer))
+
+
+@settings(max_examples=100)
+@given(seed=seeds, room=rooms, shift=st.sampled_from([-ALIGNMENT, -1, 1, ALIGNMENT]))
+def test_no_window_can_be_moved(seed, room, shift):
+    schedule = random_schedule(seed, room)
+    for place, action in transfers_of_tensors_moved_once(schedule):
+        if not isinstance(action, Read):
+            moved = replace(action, offset=action.offset + shift)
+            with pytest.raises(ScheduleError):
+                check_schedule(with_action(schedule, place, moved))
+
+
+@settings(max_examples=100)
+@given(seed=seeds, room=rooms)
+def test_no_transfer_can_be_left_out(seed, room):
+    schedule = random_schedule(seed, room)
+    for place, _ in transfers_of_tensors_moved_once(schedule):
+        with pytest.raises(ScheduleError):
+            check_schedule(without(schedule, place))
+
+
+def transfers_of_tensors_moved_once(schedule):
+    """Of a tensor that comes back, some bytes may lie there still."""
+    fetches = Counter(a.tensor for a in schedule.actions if isinstance(a, Fetch) and not a.start)
+    for place, action in enumerate(schedule.actions):
+        if isinstance(action, Run):
+            continue
+        once = fetches[action.tensor] + schedule.workload.tensors[action.tensor].made < 2
+        if isinstance(action, Store) or once:
+            yield place, action
+
+
+def with_action(schedule, place, action):
+    """The schedule with another action in the place of one."""
+    actions = [*schedule.actions]
+    actions[place] = action
+    return replace(schedule, actions=tuple(actions))
+
+
+def without(schedule, place):
+    """The schedule without an action; those that waited for it wait for what it waited for."""
+    gone = schedule.actions[place]
+    actions = []
+    for action in (a for at, a in enumerate(schedule.actions) if at != place):
+        waits = {w for w in action.waits if w != place}
+        waits |= set(gone.waits) if place in action.waits else set()
+        actions.append(replace(action, waits=tuple(w - (w > place) for w in sorted(waits))))
+    return replace(schedule, actions=tuple(actions))
+
+
+def test_a_task_that_does_not_fit_is_refused_by_name():
+    workload = layers(2, 1e-3)
+    with pytest.raises(ArenaTooSmallError, match=r"task 0\.1: .*, but there are 272,000,000") as e:
+        make_schedule(workload, FAST, 272 * MB)
+    assert e.value.missing == e.value.needed - e.value.available == 1024
+    make_schedule(workload, FAST, 272 * MB + 1024)
+    assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)  # noqa: S301
+
+
+def test_what_ends_on_the_gpu_must_fit_together():
+    tensors = [Paged(n, f"x{n}", 512, Begins.MADE, Ends.GPU) for n in range(3)]
+    tasks = [Task(f"t{n}", (), (n,)) for n in range(3)]
+    workload = Workload(tuple(tensors), tuple(tasks))
+    with pytest.raises(ArenaTooSmallError, match="the end of the run: "):
+        make_schedule(workload, FAST, 1024)
+    assert len(make_schedule(workload, FAST, 1536).left) == 3
+
+
+def test_given_residents_leave_room_and_are_the_same_in_every_run():
+    workload = layers(2, 1e-3)
+    with pytest.raises(ArenaTooSmallError, match="bytes are missing"):
+        make_schedule(workload, FAST, 400 * MB, resident=(1,))
+    with pytest.raises(PlanError, match="input: differs from run to run"):
+        make_schedule(workload, FAST, 400 * MB, resident=(0,))
+
+
+def test_the_arena_is_what_workspace_and_margin_leave():
+    workload = Workload((), (Task("a", (), (), 1000), Task("b", (), (), 3000)))
+    assert arena_bytes(workload, "10KB", margin=1000) == 11 * 512
+    assert arena_bytes(workload, "2KB") == 0
+
+
+@pytest.mark.parametrize(
+    ("tensors", "tasks", "message"),
+    [
+        ([Begins.MADE], [((), ())], "x0: no task writes it"),
+        ([Begins.MADE], [((0,), ()), ((), (0,))], "t0: reads x0 before it is written"),
+        ([Begins.HOST], [((), (0,))], "t0: writes x0, which is there already"),
+        ([Begins.MADE], [((), (0,)), ((), (0,))], "t1: writes x0, which is there already"),
+        ([Begins.MADE], [((), (0, 0))], "t0: writes x0, which is there already"),
+        ([Begins.HOST], [((1,), ())], "t0: .* not all numbers of tensors"),
+    ],
+)
+def test_workloads_that_are_not_well_formed(tensors, tasks, message):
+    paged = tuple(Paged(n, f"x{n}", 8, begins) for n, begins in enumerate(tensors))
+    with pytest.raises(PlanError, match=message):
+        Workload(paged, tuple(Task(f"t{n}", *used) for n, used in enumerate(tasks)))
+
+
+def test_scattered_room_is_packed():
+    """Two small tensors lie apart; the last task needs both and all that is free at once."""
+    sizes = [1, 2, 1, 2, 4]
+    tensors = [Paged(n, f"x{n}", size * 512, Begins.MADE) for n, size in enumerate(sizes)]
+    tasks = [*(Task(f"make {n}", (), (n,)) for n in range(4)), Task("use", (0, 2), (4,))]
+    schedule = make_schedule(Workload(tuple(tensors), tuple(tasks)), FAST, 6 * 512)
+    check_schedule(schedule)
+
+
+def test_a_schedule_prints_as_a_table_and_as_json():
+    schedule = random_schedule(2, 0)
+    lines = str(schedule).splitlines()
+    assert len(lines) == 2 + len(schedule.resident) + len(schedule.actions) + len(schedule.left)
+    assert lines[0].startswith("5 tasks in an arena of 8.5 KiB: 0 resident tensors")
+    assert lines[1].split() == ["action", "stream", "does", "on", "where", "bytes", "waits", "for"]
+    stored = json.loads(json.dumps(schedule.as_dict()))
+    assert [action["kind"] for action in stored["actions"]] == [
+        type(action).__name__ for action in schedule.actions
+    ]
+    assert [action["waits"] for action in stored["actions"]] == [
+        list(action.waits) for action in schedule.actions
+    ]

@@ -2,63 +2,67 @@
 
 from __future__ import annotations
 
-from bisect import bisect
+from bisect import bisect, insort
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 START = -1
 """The task after which everything is free that no task has used yet."""
 
 
 class Arena:
-    """The free parts of the bytes from `begin` to `end`, in order."""
+    """The free parts of the bytes from `begin` to `end`.
+
+    Fetches are carried out in the order in which they are asked for. What is free before the last
+    of them can begin is as good as free from then on: `settled` is the task after which that is.
+    """
 
     def __init__(self, begin: int, end: int) -> None:
-        self.begin = begin
-        self.end = end
-        self.holes: list[tuple[int, int, int]] = []
-        """Start, end and the last task that uses any part of it."""
         self.settled = START
-        """Nothing counts as free before this task has ended."""
-        self.clear(START)
-
-    def clear(self, since: int) -> None:
-        """Free everything, as from the end of a task."""
-        self.holes = [(self.begin, self.end, since)] if self.begin < self.end else []
+        self.free = Intervals(begin, end)
+        """What is free at all."""
+        self.early = Intervals(begin, end)
+        """What is free when `settled` has ended."""
+        self.late: list[tuple[int, int, int]] = []
+        """Start, end and last task of what is free later, in the order of the arena."""
+        self.queue: list[tuple[int, int, int]] = []
+        """Last task, start and end of what is free later, earliest first; some no longer are."""
 
     def release(self, start: int, size: int, since: int) -> None:
         """A window is free when a task has ended."""
-        place = bisect(self.holes, (start,))
-        self.holes.insert(place, (start, start + size, max(since, self.settled)))
+        self.free.add(start, start + size)
+        self._add(start, start + size, since)
+
+    def _add(self, start: int, end: int, since: int) -> None:
+        if since <= self.settled:
+            self.early.add(start, end)
+        else:
+            insort(self.late, (start, end, since))
+            heappush(self.queue, (since, start, end))
 
     def settle(self, since: int) -> None:
-        """Treat what is free earlier as free from this task on, and join what is then alike."""
-        self.settled = since
-        joined: list[tuple[int, int, int]] = []
-        for start, end, last in self.holes:
-            last = max(last, since)
-            if joined and joined[-1][1:] == (start, last):
-                start = joined.pop()[0]
-            joined.append((start, end, last))
-        self.holes = joined
+        """Nothing counts as free before this task has ended."""
+        self.settled = max(self.settled, since)
+        while self.queue and self.queue[0][0] <= self.settled:
+            last, start, end = heappop(self.queue)
+            place = bisect(self.late, (start, end, last)) - 1
+            if place >= 0 and self.late[place] == (start, end, last):
+                del self.late[place]
+                self.early.add(start, end)
 
-    def earliest(self, size: int) -> tuple[int, int] | None:
-        """The window that is free earliest, and where several are, that which fits best.
+    def earliest(self, size: int) -> int | None:
+        """The offset of the window that is free earliest: when `settled` has ended.
 
-        Gives its offset and the task after which it is free.
+        Where several are, it is that which fits best.
         """
-        best: tuple[int, int, int] | None = None
-        for place, (start, end, since) in enumerate(self.holes):
-            while end - start < size:
-                place += 1
-                if place == len(self.holes) or self.holes[place][0] != end:
-                    break
-                _, end, last = self.holes[place]
-                since = max(since, last)
-                if best is not None and since > best[0]:
-                    break
-            if end - start >= size:
-                found = since, end - start - size, start
-                best = found if best is None else min(best, found)
-        return None if best is None else (best[2], best[0])
+        if self.free.tightest(size) is None:
+            return None
+        while (found := self.early.tightest(size)) is None:
+            self.settle(self.queue[0][0])
+        return found[0]
 
     def tightest(self, size: int) -> int | None:
         """The offset at the upper end of the smallest free part that is large enough.
@@ -66,25 +70,58 @@ class Arena:
         What is fetched begins at the lower end, so that small results do not lie between large
         weights.
         """
-        best: tuple[int, int] | None = None
-        start = end = self.begin - 1
-        for low, high, _ in [*self.holes, (self.end + 1, self.end + 1, START)]:
-            if low != end:
-                if end - start >= size and (best is None or (end - start, -end) <= best):
-                    best = end - start, -end
-                start = low
-            end = high
-        return None if best is None else -best[1] - size
+        found = self.free.tightest(size)
+        return None if found is None else found[1] - size
 
     def take(self, start: int, size: int) -> None:
         """Fill a window that is free."""
         end = start + size
-        first = bisect(self.holes, (start + 1,)) - 1
-        last = first
-        while self.holes[last][1] < end:
-            last += 1
-        low, _, since = self.holes[first]
-        _, high, until = self.holes[last]
-        rest = [(low, start, since)] if low < start else []
-        rest += [(end, high, until)] if end < high else []
-        self.holes[first : last + 1] = rest
+        self.free.remove(start, end)
+        self.early.remove(start, end)
+        first = max(0, bisect(self.late, (start,)) - 1)
+        last = bisect(self.late, (end,))
+        touched, self.late[first:last] = self.late[first:last], []
+        for low, high, since in touched:
+            if low < min(high, start):
+                self._add(low, min(high, start), since)
+            if max(low, end) < high:
+                self._add(max(low, end), high, since)
+
+    def holes(self) -> Iterator[tuple[int, int, int]]:
+        """Start, end and last task of everything that is free."""
+        yield from ((start, end, self.settled) for start, end in self.early.parts)
+        yield from self.late
+
+
+class Intervals:
+    """Parts of a range of bytes, in order; no two touch."""
+
+    def __init__(self, begin: int, end: int) -> None:
+        self.parts = [(begin, end)] if begin < end else []
+
+    def add(self, start: int, end: int) -> None:
+        """Add bytes that are not there yet."""
+        place = bisect(self.parts, (start,))
+        first = last = place
+        if place and self.parts[place - 1][1] == start:
+            first, start = place - 1, self.parts[place - 1][0]
+        if place < len(self.parts) and self.parts[place][0] == end:
+            last, end = place + 1, self.parts[place][1]
+        self.parts[first:last] = [(start, end)]
+
+    def remove(self, start: int, end: int) -> None:
+        """Take bytes away, as far as they are there."""
+        first = max(0, bisect(self.parts, (start,)) - 1)
+        last = bisect(self.parts, (end,))
+        rest: list[tuple[int, int]] = []
+        for low, high in self.parts[first:last]:
+            if low < min(high, start):
+                rest.append((low, min(high, start)))
+            if max(low, end) < high:
+                rest.append((max(low, end), high))
+        self.parts[first:last] = rest
+
+    def tightest(self, size: int) -> tuple[int, int] | None:
+        """The smallest part of at least so many bytes; of equal ones the first."""
+        large = (part for part in self.parts if part[1] - part[0] >= size)
+        return min(large, key=lambda part: part[1] - part[0], default=None)

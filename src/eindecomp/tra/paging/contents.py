@@ -69,7 +69,8 @@ class Contents:
         return [
             tensor.name
             for tensor in self.workload.tensors
-            if tensor.made and tensor.ends is Ends.HOST and tensor.number not in self.copies
+            if tensor.made and tensor.ends is Ends.HOST
+            if tensor.nbytes and tensor.number not in self.copies
         ]
 
     def _has_source(self, fetch: Fetch) -> bool:

@@ -26,7 +26,10 @@ def issue(
 
 
 def _in_order(workload: Workload, placement: Placement, staging: Staging) -> Iterator[Action]:
-    """After every task what it has made and must leave, then what its end makes room for."""
+    """After every task what it has made and must leave, then what its end makes room for.
+
+    What has no bytes stays where it is.
+    """
     arrivals = {
         after: list(group) for after, group in groupby(placement.arrivals, lambda a: a.after)
     }
@@ -38,8 +41,8 @@ def _in_order(workload: Workload, placement: Placement, staging: Staging) -> Ite
         if number > START:
             yield _run(workload, placement, number)
         for tensor in stores.get(number, ()):
-            nbytes = workload.tensors[tensor].nbytes
-            yield Store(tensor, placement.stores[tensor], nbytes)
+            if nbytes := workload.tensors[tensor].nbytes:
+                yield Store(tensor, placement.stores[tensor], nbytes)
         for arrival in arrivals.get(number, ()):
             yield from ring.fetch(workload.tensors[arrival.tensor], arrival.offset)
 
@@ -60,9 +63,10 @@ class _Ring:
     def fetch(self, tensor: Paged, offset: int) -> Iterator[Action]:
         """A tensor's way to its window: from the host as a whole, from disk block by block."""
         if tensor.begins is not Begins.DISK:
-            yield Fetch(tensor.number, offset, 0, tensor.nbytes)
+            if tensor.nbytes:
+                yield Fetch(tensor.number, offset, 0, tensor.nbytes)
             return
-        for start in range(0, max(tensor.nbytes, 1), self.staging.block):
+        for start in range(0, tensor.nbytes, self.staging.block):
             nbytes = min(self.staging.block, tensor.nbytes - start)
             block = self.filled % self.staging.blocks
             self.filled += 1

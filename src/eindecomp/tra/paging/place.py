@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.paging.arena import START, Arena
+from eindecomp.tra.paging.arena import Arena
+from eindecomp.tra.paging.evict import Part, cheapest
 from eindecomp.tra.paging.workload import Begins, Ends
 
 if TYPE_CHECKING:
@@ -91,8 +92,6 @@ class _Placer:
         if arrivals is None or not self._make_room(task, own, writes):
             arrivals = self._pack(task, own, writes)
         self.placement.arrivals += arrivals
-        if arrivals:
-            self.arena.settle(max(arrival.after for arrival in arrivals))
         offsets = {number: self.at[number] for number in own}
         offsets |= {n: self.resident[n] for n in (*reads, *writes) if n in self.resident}
         self.placement.offsets.append(offsets)
@@ -103,24 +102,39 @@ class _Placer:
         missing = [number for number in own if number not in self.at and number not in writes]
         arrivals: list[Arrival] = []
         for number in sorted(missing, key=lambda number: -self.sizes[number]):
-            found = self.arena.earliest(self.sizes[number])
-            found = found or self._evict(task, self.sizes[number], own)
-            if found is None:
+            offset = self._free_early(task, self.sizes[number], own)
+            if offset is None:
                 return None
-            self._enter(number, found[0])
-            made = self.workload.uses[number][0] if number in self.placement.stores else START
-            arrivals.append(Arrival(number, found[0], max(found[1], made)))
-        return sorted(arrivals, key=lambda arrival: arrival.after)
+            arrivals.append(self._fetch(number, offset))
+        return arrivals
+
+    def _free_early(self, task: int, size: int, own: Collection[int]) -> int | None:
+        """The offset of a window for a fetch, which may begin when `arena.settled` has ended."""
+        offset = self.arena.earliest(size)
+        if offset is not None:
+            return offset
+        chosen = self._evict(task, size, own)
+        if not chosen:
+            return None
+        self.arena.settle(max(part.since for part in chosen))
+        return chosen[0].start
+
+    def _fetch(self, number: int, offset: int) -> Arrival:
+        """Put a tensor in a free window; what a task has made comes back after it is stored."""
+        if number in self.placement.stores:
+            self.arena.settle(self.workload.uses[number][0])
+        self._enter(number, offset)
+        return Arrival(number, offset, self.arena.settled)
 
     def _make_room(self, task: int, own: Sequence[int], writes: Sequence[int]) -> bool:
         """Windows for what a task writes; whether there are any."""
         for number in sorted(writes, key=lambda number: -self.sizes[number]):
             offset = self.arena.tightest(self.sizes[number])
             if offset is None:
-                found = self._evict(task, self.sizes[number], own)
-                if found is None:
+                chosen = self._evict(task, self.sizes[number], own)
+                if not chosen:
                     return False
-                offset = found[0]
+                offset = chosen[0].start
             self._enter(number, offset)
         return True
 
@@ -128,42 +142,22 @@ class _Placer:
         self.arena.take(offset, self.sizes[number])
         self.at[number] = offset
 
-    def _evict(self, task: int, size: int, own: Collection[int]) -> tuple[int, int] | None:
-        """Free the window whose tensors are cheapest to bring back and needed latest.
-
-        Gives its offset and the last task that uses any part of it.
-        """
-        parts = self._parts(task, own)
-        best, chosen = (inf, 0, 0), range(0)
-        first, price = 0, 0.0
-        for last, part in enumerate(parts):
-            if part.price == inf:
-                first, price = last + 1, 0.0
-                continue
-            price += part.price
-            while first < last and part.end - parts[first + 1].start >= size:
-                price -= parts[first].price
-                first += 1
-            room = part.end - parts[first].start
-            if room >= size and price <= best[0]:
-                since = max(each.since for each in parts[first : last + 1])
-                if (price, since, room) < best:
-                    best, chosen = (price, since, room), range(first, last + 1)
-        if not chosen:
-            return None
-        for part in parts[chosen.start : chosen.stop]:
+    def _evict(self, task: int, size: int, own: Collection[int]) -> Sequence[Part]:
+        """Free the window whose tensors are cheapest to bring back and needed latest."""
+        chosen = cheapest(self._parts(task, own), size)
+        for part in chosen:
             if part.tensor is not None:
-                self._leave(part.tensor)
-        return parts[chosen[0]].start, max(best[1], self.arena.settled)
+                self._drop(part.tensor, part.since)
+        return chosen
 
-    def _parts(self, task: int, own: Collection[int]) -> list[_Part]:
+    def _parts(self, task: int, own: Collection[int]) -> list[Part]:
         """All of the arena, piece by piece, with what it costs to have it free."""
-        parts = [_Part(start, end, since, 0.0, None) for start, end, since in self.arena.holes]
+        parts = [Part(start, end, since, 0.0, None) for start, end, since in self.arena.holes()]
         for number, offset in self.at.items():
             price, since = inf, 0
             if number not in own:
                 price, since = self._price(task, number), self._last_use(number)
-            parts.append(_Part(offset, offset + self.sizes[number], since, price, number))
+            parts.append(Part(offset, offset + self.sizes[number], since, price, number))
         return sorted(parts, key=lambda part: part.start)
 
     def _price(self, task: int, number: int) -> float:
@@ -174,20 +168,23 @@ class _Placer:
         return seconds / (self.workload.uses[number][self.used[number]] - task)
 
     def _pack(self, task: int, own: Sequence[int], writes: Sequence[int]) -> list[Arrival]:
-        """Let everything leave, and lay a task's tensors side by side.
+        """Lay a task's tensors side by side, where free bytes are enough but lie scattered.
 
-        What it reads and was there is fetched again: free bytes are enough, but lie scattered.
+        What it reads and was there is fetched again.
         """
-        for number in [number for number in self.at if self.used[number]]:
-            self._leave(number)
-        self.at.clear()
-        self.arena.clear(task - 1)
-        arrivals: list[Arrival] = []
-        offset = self.arena.begin
         for number in own:
-            self._enter(number, offset)
-            if number not in writes:
-                arrivals.append(Arrival(number, offset, task - 1))
+            if number in self.at:
+                self._drop(number, task - 1)
+        size = sum(self.sizes[number] for number in own)
+        offset = self._free_early(task, size, ())
+        if offset is None:
+            raise AssertionError(f"task {task} fits in an arena that is empty otherwise")
+        arrivals: list[Arrival] = []
+        for number in own:
+            if number in writes:
+                self._enter(number, offset)
+            else:
+                arrivals.append(self._fetch(number, offset))
             offset += self.sizes[number]
         return arrivals
 
@@ -200,26 +197,15 @@ class _Placer:
             if self.used[number] == len(self.workload.uses[number]):
                 self.arena.release(self.at.pop(number), self.sizes[number], task)
 
-    def _leave(self, number: int) -> None:
-        """A tensor that is needed again leaves its window, and is on the host by then."""
+    def _drop(self, number: int, since: int) -> None:
+        """A tensor leaves its window; if a task has made it, it is on the host by then."""
         offset = self.at.pop(number)
-        if self.workload.tensors[number].made:
+        if self.workload.tensors[number].made and self.used[number]:
             self.placement.stores.setdefault(number, offset)
-        self.arena.release(offset, self.sizes[number], self._last_use(number))
+        self.arena.release(offset, self.sizes[number], since)
 
     def _last_use(self, number: int) -> int:
         return self.workload.uses[number][self.used[number] - 1]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A piece of the arena: a hole, or a tensor's window."""
-
-    start: int
-    end: int
-    since: int
-    price: float
-    tensor: int | None
 
 
 def fetch_seconds(begins: Begins, nbytes: int, links: Links) -> float:
