@@ -58,7 +58,11 @@ class Prepared(Protocol):
 
 
 class Engine(Protocol):
-    """Runs plans. Its options are the keyword arguments of whatever makes it."""
+    """Runs plans. Its options are the keyword arguments of whatever makes it.
+
+    An engine with arrays of its own kind also has `stored(given, vertex)`, which checks what was
+    given for an input and leaves it where it is; for others that is `graph.arrays.to_stored`.
+    """
 
     @property
     def name(self) -> str:

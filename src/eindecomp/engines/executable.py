@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,6 +31,7 @@ class Executable:
     def __init__(self, plan: Plan, engine: Engine) -> None:
         self.plan, self.engine = plan, engine
         self._inputs = {vertex.name: vertex for vertex in plan.graph.inputs}
+        self._stored: Callable[[Any, Vertex], Any] = getattr(engine, "stored", to_stored)
         self._prepared = engine.prepare(plan)
         self._closed = False
 
@@ -105,7 +106,7 @@ class Executable:
         if not isinstance(given, Tensor):
             if isinstance(given, str | Path):
                 given = open_stored(given, vertex.name)
-            return to_stored(given, vertex)
+            return self._stored(given, vertex)
         given.held()
         if given.shape != vertex.shape or given.dtype != vertex.dtype:
             of = f"of shape {vertex.shape} and {vertex.dtype}"

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Tensor:
     """A tensor on the devices, in the layouts of the plan that placed or made it.
 
-    It can be given as an input again and again; `numpy()` and `np.asarray` gather it.
+    It can be given as an input again and again; `numpy()` and `np.asarray` gather it, `array()` and
+    DLPack do so without leaving the engine's devices where it has arrays of its own.
     """
 
     name: str
@@ -36,10 +37,16 @@ class Tensor:
     """The engine's own, None once it was released or its memory was donated."""
     gather: Callable[[Any], Array]
     """Makes one array of `data`."""
+    own: Callable[[Any], Any] | None = None
+    """Makes one array of the engine's own kind, if that is not NumPy's."""
 
     def numpy(self) -> Array:
         """The whole tensor as one array; engines that share memory with the caller do not copy."""
         return self.gather(self.held())
+
+    def array(self) -> Any:
+        """The whole tensor as one array of the engine's own kind, where it lies if it does so."""
+        return self.numpy() if self.own is None else self.own(self.held())
 
     def held(self) -> Any:
         """The engine's data, if it is there still."""
@@ -53,6 +60,12 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array().__dlpack_device__()
 
     def __repr__(self) -> str:
         state = "" if self.data is not None else ", released"

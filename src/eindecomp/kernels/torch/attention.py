@@ -185,8 +185,8 @@ def _choices(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> 
     if _is_decoding(attention, part, q, tile) and max(size, value_size) <= _WIDEST:
         found.append(Backend.DECODE)
     if q.dtype in _HALF and same and not _needs_bias(attention, part):
-        found += [Backend.FLASH] if size <= _WIDEST else []
         found += [Backend.CUDNN] if size <= _WIDEST_OF_CUDNN else []
+        found += [Backend.FLASH] if size <= _WIDEST else []
     found += [Backend.EFFICIENT] if q.dtype in _HALF | {torch.float32} else []
     return (*found, Backend.MATH)
 

@@ -143,7 +143,7 @@ def _is_matrix_product(
 def _multiply_elements(a: Labelled, b: Labelled, needed: Labels, held: torch.dtype) -> Labelled:
     """The product of aligned views, summed; in pieces where it would take too much memory."""
     sizes = a.sizes | b.sizes
-    kept = tuple(label for label in needed if label in sizes)
+    kept = _in_order_of(max(a, b, key=lambda x: x.tensor.numel()), needed, sizes)
     space = (*kept, *(label for label in sizes if label not in kept))
     axes = list(range(len(kept), len(space)))
 
@@ -175,6 +175,20 @@ def _as_it_lies(labels: Labels, x: Labelled) -> Labels:
     """Labels in the order in which they lie in memory, the outermost first."""
     stride = dict(zip(x.labels, x.tensor.stride(), strict=True))
     return tuple(sorted(labels, key=lambda label: -stride[label]))
+
+
+def _in_order_of(x: Labelled, needed: Labels, sizes: dict[str, int]) -> Labels:
+    """What is needed as it lies in a tensor; labels that it lacks before what follows them.
+
+    So a result lies as its larger factor does, and who reads both reads them in one order.
+    """
+    order = list(_as_it_lies(tuple(label for label in x.labels if label in needed), x))
+    following: str | None = None
+    for label in reversed([label for label in needed if label in sizes]):
+        if label not in order:
+            order.insert(len(order) if following is None else order.index(following), label)
+        following = label
+    return tuple(order)
 
 
 def _matrices(x: Labelled, batch: Labels, rows: Labels, columns: Labels) -> Tensor:

@@ -106,18 +106,20 @@ logits[b,s,v] <- sum LN[b,s,a] * {head}[v,a]
 """
 
 
-def prefill_graph(config: Config, batch: int, tokens: int, *, every: bool = False) -> Graph:
+def prefill_graph(
+    config: Config, batch: int, tokens: int, *, every: bool = False, keep: bool = True
+) -> Graph:
     """Reads whole sequences: the logits after token `last` of each, and all keys and values.
 
     Inputs besides the weights: `ids`, the rotations `R` of positions 0, 1, …, and `last`. Outputs:
     `logits`, and for layer l the rotated keys `KR{l}` and the values `V{l}`, by head and position.
-    With `every`, logits after every token. Tokens after `last` have no effect, as long as their
-    activations are finite.
+    With `every`, logits after every token; without `keep`, no keys and values. Tokens after `last`
+    have no effect, as long as their activations are finite.
     """
     check_whole(batch=batch, tokens=tokens)
     start = f"M[s: {tokens}, t: {tokens}] <- fill t <= s"
-    end = _EVERY if every else _LAST
-    return _build(config, batch, tokens, 0, start, _ATTEND + _FEED + _KEEP, end)
+    end, kept = _EVERY if every else _LAST, _KEEP if keep else ""
+    return _build(config, batch, tokens, 0, start, _ATTEND + _FEED + kept, end)
 
 
 def step_graph(config: Config, batch: int, cached: int) -> Graph:

@@ -1,0 +1,139 @@
+"""Blocks of tensors in the memories of torch's devices."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+from eindecomp.engines.blocks import block_of
+from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.torch.host_memory import HostMemory, Pin, pinned
+from eindecomp.tra.boxes import Box, inside, meet, shape_of, volume, within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from eindecomp.kernels.torch.library import TorchLibrary
+    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.tiling import Tiling
+
+    Blocks = dict[Tiling, list[torch.Tensor]]
+    """For each layout of a tensor every device's block of it."""
+
+NAME = "torch"
+
+
+class Memories:
+    """The memories in which a program's devices lie: torch's devices, each with its library."""
+
+    def __init__(
+        self,
+        program: Program,
+        libraries: Sequence[TorchLibrary],
+        of: Sequence[int],
+        *,
+        host: HostMemory | None = None,
+    ) -> None:
+        """`host` is given if this is the memory of the host, from which a GPU copies."""
+        self.program, self.libraries, self.host = program, tuple(libraries), host
+        self.of = tuple(of)
+        """The memory of each device."""
+
+    def place(self, tilings: Iterable[Tiling], given: Any) -> Blocks:
+        """The blocks of an array in the memories; those of one memory are views of one tensor."""
+        mesh = self.program.mesh
+        found: Blocks = {}
+        nearby: dict[int, tuple[Box, torch.Tensor, Pin | None]] = {}
+        wanted = list(tilings)
+        for memory, library in enumerate(self.libraries):
+            own = [d for d in range(mesh.devices) if self.of[d] == memory]
+            hull = _hull([tiling.box(mesh, d) for tiling in wanted for d in own])
+            near, pin = self._brought(library, given, hull), None
+            if self.host is not None and self.host.pinned:
+                near, pin = pinned(near, self.host)
+            nearby[memory] = hull, near, pin
+        for tiling in wanted:
+            found[tiling] = []
+            for device in range(mesh.devices):
+                hull, near, pin = nearby[self.of[device]]
+                found[tiling].append(_part(near, tiling.box(mesh, device), hull))
+                setattr(found[tiling][-1], "pinned_by", pin)  # noqa: B010 - it lasts as long as a block
+        return found
+
+    def _brought(self, library: TorchLibrary, given: Any, box: Box) -> torch.Tensor:
+        """A box of an array in a library's memory; the array itself if it is there already."""
+        if isinstance(given, torch.Tensor):
+            where = tuple(slice(low, high) for low, high in box)
+            return (given[where] if where else given).to(library.device)
+        return library.from_numpy(_slice(given, box))
+
+    def block(self, held: Blocks, mesh: Mesh, box: Box, memory: int) -> torch.Tensor:
+        """A box of a tensor in a memory: a view of a block there, or put together of all blocks."""
+        blocks = [
+            (tiling.box(mesh, device), block)
+            for tiling, arrays in held.items()
+            for device, block in enumerate(arrays)
+        ]
+        device = self.libraries[memory].device
+        for own, block in blocks:
+            if block.device == device and inside(box, own):
+                return _part(block, box, own)
+        made = torch.empty(shape_of(box), dtype=blocks[0][1].dtype, device=device)
+        tiling, arrays = next(iter(held.items()))
+        for number, block in enumerate(arrays):
+            own = tiling.box(mesh, number)
+            shared = meet(own, box) if volume(own) else None
+            if shared is not None:
+                made[within(shared, box)].copy_(block[within(shared, own)])
+        return made
+
+    def tensor(self, name: str, blocks: Blocks) -> Tensor:
+        """A tensor of the graph that lies in blocks."""
+        vertex, mesh = self.program.graph[name], self.program.mesh
+        whole = partial(_gathered, mesh, vertex.shape)
+        return Tensor(
+            name, vertex.shape, vertex.dtype, NAME, mesh, tuple(blocks), blocks,
+            gather=lambda held: self.libraries[0].to_numpy(whole(held)), own=whole,
+        )  # fmt: skip
+
+
+def _slice(given: Any, box: Box) -> Any:
+    """A box of an array, or of what is stored elsewhere; the array itself if it is all of that."""
+    is_whole = isinstance(given, np.ndarray) and shape_of(box) == tuple(given.shape)
+    return cast("Any", given) if is_whole else block_of(given, box)
+
+
+def _part(array: torch.Tensor, box: Box, held: Box) -> torch.Tensor:
+    if box == held:
+        return array
+    if not volume(box):
+        return array.new_empty(shape_of(box))
+    return array[within(box, held)]
+
+
+def _hull(boxes: Sequence[Box]) -> Box:
+    """The least box that has all of these."""
+    full = [box for box in boxes if volume(box)]
+    if not full:
+        return boxes[0]
+    sides = zip(*full, strict=True)
+    return tuple((min(low for low, _ in side), max(high for _, high in side)) for side in sides)
+
+
+def _gathered(mesh: Mesh, shape: tuple[int, ...], blocks: Blocks) -> torch.Tensor:
+    """One tensor of all blocks, on the device of the first."""
+    tiling, arrays = next(iter(blocks.items()))
+    whole = tuple((0, size) for size in shape)
+    for device, array in enumerate(arrays):
+        if tiling.box(mesh, device) == whole:
+            return array
+    made = torch.empty(shape, dtype=arrays[0].dtype, device=arrays[0].device)
+    for device, array in enumerate(arrays):
+        box = tiling.box(mesh, device)
+        if volume(box):
+            made[within(box, whole)].copy_(array)
+    return made

@@ -1,0 +1,108 @@
+"""What regions and links take on this machine, measured once in a process."""
+
+from __future__ import annotations
+
+from functools import cache
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from eindecomp.engines.torch.host_memory import HostMemory
+from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.tra.paging.workload import Links
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from eindecomp.engines.torch.ready_region import ReadyRegions
+
+_TURNS = 3
+_LINK = 256 << 20  # bytes that are copied to measure a link
+
+
+class RegionCost(NamedTuple):
+    """What a region takes beside the tiles that it reads and writes."""
+
+    seconds: float
+    workspace: int
+
+
+_COSTS: dict[object, RegionCost] = {}
+
+
+def measure_region(ready: ReadyRegions, number: int, scalars: Sequence[torch.Tensor]) -> RegionCost:
+    """Carry out a region on made-up numbers, unless an equal one was measured before."""
+    key = ready.codes[number].key, ready.fuse, ready.libraries[0].device
+    if key not in _COSTS:
+        _COSTS[key] = _measured(ready, number, scalars)
+    return _COSTS[key]
+
+
+def _measured(ready: ReadyRegions, number: int, scalars: Sequence[torch.Tensor]) -> RegionCost:
+    region, device = ready.regions[number], ready.libraries[0].device
+    arrays, into = (
+        [
+            _made_up(ready.tiled.tiles[tile].shape, torch_type(dtype), device)
+            for tile in tiles
+            for dtype in ready.tiled.tiles[tile].types
+        ]
+        for tiles in (region.reads, region.writes)
+    )
+
+    def work() -> object:
+        return ready.call(number, arrays, scalars, into)
+
+    work()
+    held = _reset(device)
+    work()
+    workspace = 0 if device.type != "cuda" else torch.cuda.max_memory_allocated(device) - held
+    taken = [
+        _seconds(lambda: ready.call(number, arrays, scalars, into), device) for _ in range(_TURNS)
+    ]
+    return RegionCost(median(taken), workspace)
+
+
+def _made_up(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Numbers that are easy to compute with: indices that are in range, and floats near 0."""
+    array = torch.zeros(tuple(shape), dtype=dtype, device=device)
+    return array.normal_(0, 0.02) if dtype.is_floating_point else array
+
+
+def _reset(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 0
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device)
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    if device.type == "cuda":
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+@cache
+def measure_links(device: torch.device) -> Links:
+    """How fast host and GPU copy to each other."""
+    if device.type != "cuda":
+        return Links(10e9, 10e9, 1e9)
+    host = HostMemory(pinned=True).empty(_LINK)
+    gpu = torch.empty(_LINK, dtype=torch.uint8, device=device)
+    found: list[float] = []
+    for target, source in ((gpu, host), (host, gpu)):
+        taken = [
+            _seconds(lambda t=target, s=source: t.copy_(s, non_blocking=True), device)
+            for _ in range(4)
+        ]
+        found.append(_LINK / min(taken))
+    return Links(*found, from_disk=1e9, latency=5e-6)

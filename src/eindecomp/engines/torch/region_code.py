@@ -1,0 +1,163 @@
+"""`RegionCode`: a region as a function of torch tensors.
+
+The function is pure: it reads tensors and gives new ones, so that it can be traced and compiled as
+a whole. Regions that do the same, such as those of a model's layers, have equal keys and share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from eindecomp.engines.torch.attention_calls import attention_calls
+from eindecomp.graph.ops import Fill
+from eindecomp.tra.boxes import within
+from eindecomp.tra.tiles.ops import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from eindecomp.engines.torch.attention_calls import AttentionCall
+    from eindecomp.graph.graph import Graph
+    from eindecomp.kernels.torch.library import TorchLibrary
+    from eindecomp.tra.boxes import Box
+    from eindecomp.tra.tiles.ops import Block, TileOp, TileProgram
+    from eindecomp.tra.tiles.regions import Region
+
+    Tensor = torch.Tensor
+    Values = dict[int, tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class RegionCode:
+    """What a region computes, from the arrays of the tiles that it reads and from all scalars."""
+
+    tiled: TileProgram
+    region: Region
+    library: TorchLibrary
+
+    @cached_property
+    def attention(self) -> dict[int, AttentionCall]:
+        """What is computed as a whole instead of vertex by vertex, by the tile that comes out."""
+        return {call.into: call for call in attention_calls(self.tiled, self.region)}
+
+    @cached_property
+    def skipped(self) -> frozenset[int]:
+        """The tiles that are not made because of that."""
+        return frozenset(tile for call in self.attention.values() for tile in call.skips)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph whose vertices are computed."""
+        return self.tiled.program.graph
+
+    def __call__(self, arrays: Sequence[Tensor], scalars: Sequence[Tensor]) -> list[Tensor]:
+        """The arrays of the tiles that the region writes, from those of the tiles that it reads."""
+        given = iter(arrays)
+        values: Values = {
+            tile: tuple(next(given) for _ in self.tiled.tiles[tile].types)
+            for tile in self.region.reads
+        }
+        for op in self.region.ops:
+            if op.into in self.attention:
+                values[op.into] = (self._attend(self.attention[op.into], values, scalars),)
+            elif op.into not in self.skipped:
+                values[op.into] = self._made(op, values, scalars)
+        return [array for tile in self.region.writes for array in values[tile]]
+
+    def _made(self, op: TileOp, values: Values, scalars: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        tile = self.tiled.tiles[op.into]
+        vertex = self.graph[tile.tensor]
+        if op.kind is Kind.FILL:
+            assert isinstance(vertex.op, Fill)  # noqa: S101
+            named = dict(zip(self.graph.scalars, scalars, strict=True))
+            return (self.library.filled(vertex.op, tile.box, named, self.graph.scalars),)
+        if op.kind is Kind.ASSEMBLE:
+            return self._assembled(op, values)
+        kernel = self.library.kernel(self.graph, vertex)
+        if op.kind is Kind.REDUCE:
+            states = [self.read(block, values) for block in op.reads if block is not None]
+            total = states[0]
+            for state in states[1:]:
+                total = kernel.combined(total, state)
+            return (kernel.finished(total),)
+        operands = [None if b is None else self.read(b, values)[0] for b in op.reads]
+        if op.kind is Kind.PARTIAL:
+            return tuple(kernel.states(operands, scalars, tile.shape))
+        return (kernel.result(operands, scalars, tile.shape),)
+
+    def _assembled(self, op: TileOp, values: Values) -> tuple[Tensor, ...]:
+        tile = self.tiled.tiles[op.into]
+        found = tuple(self.library.empty(tile.shape, dtype) for dtype in tile.types)
+        for block in op.reads:
+            assert block is not None  # noqa: S101
+            parts = self.read(block, values)
+            for target, part in zip(found, parts, strict=True):
+                target[within(block.box, tile.box)].copy_(part)
+        return found
+
+    def _attend(self, call: AttentionCall, values: Values, scalars: Sequence[Tensor]) -> Tensor:
+        return call(lambda block: self.read(block, values)[0], scalars)
+
+    def read(self, block: Block, values: Values) -> tuple[Tensor, ...]:
+        """Views of a block."""
+        tile = self.tiled.tiles[block.tile]
+        arrays = values[block.tile]
+        if block.box == tile.box:
+            return arrays
+        where = within(block.box, tile.box)
+        return tuple(array[where] for array in arrays)
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """Equal for regions that are computed by the same function."""
+        local: dict[int, int] = {}
+
+        def number(tile: int) -> int:
+            return local.setdefault(tile, len(local))
+
+        reads = tuple((number(tile), self._kind_of(tile)) for tile in self.region.reads)
+        ops = tuple(self._op_key(op, number) for op in self.region.ops)
+        writes = tuple(number(tile) for tile in self.region.writes)
+        starts = tuple(tuple(call.starts.items()) for call in self.attention.values())
+        return reads, ops, writes, tuple(self.graph.scalars.items()), starts
+
+    def _kind_of(self, tile: int) -> tuple[object, ...]:
+        made = self.tiled.tiles[tile]
+        return made.shape, made.types
+
+    def _op_key(self, op: TileOp, number: Any) -> tuple[object, ...]:
+        tile = self.tiled.tiles[op.into]
+        vertex = self.graph[tile.tensor]
+        reads = tuple(
+            None if b is None else (number(b.tile), _inside(b, self.tiled)) for b in op.reads
+        )
+        types = tuple(self.graph[name].dtype for name in vertex.inputs)
+        # A fill depends on where its tile lies.
+        box = tile.box if op.kind is Kind.FILL else None
+        sizes = tuple(self.graph.label_sizes(vertex).items()) if op.kind is Kind.WHOLE else ()
+        return (
+            op.kind,
+            vertex.op,
+            vertex.dtype,
+            types,
+            reads,
+            number(op.into),
+            tile.shape,
+            box,
+            sizes,
+        )
+
+
+def _inside(block: Block, tiled: TileProgram) -> Box:
+    """Where in its tile a block lies."""
+    box = tiled.tiles[block.tile].box
+    return tuple((a - c, b - c) for (a, b), (c, _) in zip(block.box, box, strict=True))
+
+
+def arrays_of(values: Mapping[int, Iterable[Tensor]], tiles: Sequence[int]) -> list[Tensor]:
+    """The arrays of tiles, one after another."""
+    return [array for tile in tiles for array in values[tile]]

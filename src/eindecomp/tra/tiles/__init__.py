@@ -1,0 +1,1 @@
+"""A program tile by tile, for devices of which several share a memory."""

@@ -1,0 +1,107 @@
+"""Tiles in memories, and the operations that make them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from eindecomp.tra.boxes import Box, shape_of, show_box, volume
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.tra.program.program import Program
+
+
+class Kind(Enum):
+    """What an operation does."""
+
+    LOAD = "load"
+    """Takes a block of an input."""
+    FILL = "fill"
+    """Makes a block of a fill from the indices."""
+    WHOLE = "compute"
+    """Calls the kernel of a vertex."""
+    PARTIAL = "compute a part of"
+    """Calls the kernel of a vertex for a part of its aggregation."""
+    REDUCE = "reduce"
+    """Combines partial results, in the order in which it reads them, and finishes the result."""
+    ASSEMBLE = "assemble"
+    """Puts together blocks that do not overlap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A block of a tensor in one memory; partial results have an array for each type."""
+
+    number: int
+    tensor: str
+    box: Box
+    types: tuple[DType, ...]
+    memory: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sides."""
+        return shape_of(self.box)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all its arrays."""
+        return volume(self.box) * sum(dtype.itemsize for dtype in self.types)
+
+    def __str__(self) -> str:
+        return f"{self.tensor}{show_box(self.box)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a tile that an operation reads: all of it, or a view."""
+
+    tile: int
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class TileOp:
+    """Makes one tile from blocks of others."""
+
+    kind: Kind
+    into: int
+    reads: tuple[Block | None, ...] = ()
+    """In the order of the operands, with None for one whose elements are never read."""
+    device: int = 0
+    """The first of the devices that it is done for."""
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The tiles that it reads, each once."""
+        return tuple(dict.fromkeys(block.tile for block in self.reads if block is not None))
+
+
+@dataclass(frozen=True)
+class TileProgram:
+    """Operations in an order in which they can be carried out, each tile made once."""
+
+    program: Program
+    memories: tuple[int, ...]
+    """The memory of each device."""
+    tiles: tuple[Tile, ...]
+    ops: tuple[TileOp, ...]
+    outputs: Mapping[str, tuple[Block, ...]]
+    """For each output that is computed every device's block."""
+
+    @cached_property
+    def kept(self) -> frozenset[int]:
+        """The tiles that outputs lie in."""
+        return frozenset(block.tile for blocks in self.outputs.values() for block in blocks)
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for op in self.ops:
+            reads = ", ".join("-" if b is None else str(self.tiles[b.tile]) for b in op.reads)
+            lines.append(f"{op.kind.value} {self.tiles[op.into]}{f' from {reads}' * bool(reads)}")
+        return "\n".join(lines)

@@ -1,0 +1,215 @@
+"""`regions_of`: which operations are carried out together, as one function of tiles.
+
+Within a region results need not be written to memory, so that kernels can be fused; between regions
+they are. A region ends where few bytes cross: in a model, between its layers' parts. It belongs to
+one device, so that fewer intermediate tiles are held at once than if all devices did each step
+together; the devices take turns, region by region, so that what they share, such as weights, is
+read by one after another.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eindecomp.graph.ops import Gather, ScatterAdd
+from eindecomp.lang.einsum import EinSum
+from eindecomp.tra.tiles.ops import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from eindecomp.tra.tiles.ops import TileOp, TileProgram
+
+MOST = 64
+"""Vertices of a region, beyond which it is cut also where much crosses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Operations of one memory that are carried out together, and the tiles that cross its edge."""
+
+    number: int
+    memory: int
+    ops: tuple[TileOp, ...]
+    reads: tuple[int, ...]
+    """Tiles that were there before."""
+    writes: tuple[int, ...]
+    """Tiles that are read afterwards or kept."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether it only brings blocks from other memories."""
+        return len(self.ops) == 1 and self.ops[0].kind is Kind.ASSEMBLE
+
+
+def regions_of(tiled: TileProgram, most: int = MOST) -> tuple[Region, ...]:
+    """The regions of a program, in the order in which they are carried out."""
+    again = _made_again(tiled)
+    ranges = [[*_needed(again, ops), *ops] for ops in _ranges(tiled, again, most)]
+    last = _last_reads(ranges)
+    found: list[Region] = []
+    for number, ops in enumerate(ranges):
+        made = {op.into for op in ops}
+        reads = dict.fromkeys(tile for op in ops for tile in op.sources if tile not in made)
+        later = (op.into for op in ops if op.into not in again)
+        writes = [tile for tile in later if last.get(tile, -1) > number or tile in tiled.kept]
+        memory = tiled.tiles[ops[0].into].memory
+        found.append(Region(number, memory, tuple(ops), tuple(reads), tuple(writes)))
+    return tuple(found)
+
+
+def _made_again(tiled: TileProgram) -> dict[int, TileOp]:
+    """What every region that reads it makes for itself: fills, and masks and indices of inputs."""
+    loads = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
+    found: dict[int, TileOp] = {}
+    for op in tiled.ops:
+        if op.into in tiled.kept:
+            continue
+        made = tiled.tiles[op.into]
+        vertex = tiled.program.graph[made.tensor].op
+        mapped = op.kind is Kind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
+        brief = mapped and made.types[0].kind in "biu" and {*op.sources} <= loads | {*found}
+        if op.kind is Kind.FILL or brief:
+            found[op.into] = op
+    return found
+
+
+def _needed(again: dict[int, TileOp], ops: Sequence[TileOp]) -> list[TileOp]:
+    """The operations that a region does once more for itself, in their order."""
+    wanted: dict[int, TileOp] = {}
+    reads = [tile for op in ops for tile in op.sources]
+    while reads:
+        tile = reads.pop()
+        if tile in again and tile not in wanted:
+            wanted[tile] = again[tile]
+            reads += again[tile].sources
+    return [wanted[tile] for tile in sorted(wanted)]
+
+
+def _last_reads(ranges: Sequence[Sequence[TileOp]]) -> dict[int, int]:
+    """The last region that reads each tile."""
+    return {tile: number for number, ops in enumerate(ranges) for op in ops for tile in op.sources}
+
+
+def _ranges(tiled: TileProgram, again: Collection[int], most: int) -> Iterator[list[TileOp]]:
+    """The operations of each region, without those that every region does for itself."""
+    for stretch in _stretches(tiled, again):
+        for part in _cut(tiled, stretch, most):
+            by_device: dict[int, list[TileOp]] = defaultdict(list)
+            for ops in part:
+                for op in ops:
+                    by_device[op.device].append(op)
+            for device in sorted(by_device):
+                yield by_device[device]
+
+
+Row = list["TileOp"]
+"""What all devices do in one step."""
+
+
+def _stretches(tiled: TileProgram, again: Collection[int]) -> Iterator[list[Row]]:
+    """Steps that devices can take one after another, each all of them, lower numbers first."""
+    rows = _rows(tiled, again)
+    maker: dict[int, int] = {}
+    stretch: list[Row] = []
+    for row in rows:
+        if any(maker.get(tile, -1) > op.device for op in row for tile in op.sources):
+            yield stretch
+            stretch, maker = [], {}
+        alone = [op for op in row if _crosses(tiled, op)]
+        if alone:
+            if stretch:
+                yield stretch
+            for op in alone:
+                yield [[op]]
+            rest = [op for op in row if op not in alone]
+            stretch, maker = ([rest] if rest else []), {op.into: op.device for op in rest}
+            continue
+        stretch.append(row)
+        maker |= {op.into: op.device for op in row}
+    if stretch:
+        yield stretch
+
+
+def _rows(tiled: TileProgram, again: Collection[int]) -> Iterator[Row]:
+    """Operations that belong to one step; loads belong to none."""
+    row: Row = []
+    tensor = None
+    for op in tiled.ops:
+        if op.kind is Kind.LOAD or op.into in again:
+            continue
+        key = op.kind, tiled.tiles[op.into].tensor, tiled.tiles[op.into].types
+        repeats = bool(row) and op.device <= row[-1].device
+        if row and (key != tensor or repeats):
+            yield row
+            row = []
+        row.append(op)
+        tensor = key
+    if row:
+        yield row
+
+
+def _crosses(tiled: TileProgram, op: TileOp) -> bool:
+    """Whether an operation reads from another memory."""
+    memory = tiled.tiles[op.into].memory
+    return any(tiled.tiles[tile].memory != memory for tile in op.sources)
+
+
+def _cut(tiled: TileProgram, stretch: list[Row], most: int) -> Iterator[list[Row]]:
+    """A stretch in parts between which little crosses."""
+    crossing = _crossing(tiled, stretch)
+    start = 0
+    for end in range(1, len(stretch) + 1):
+        tensors, _ = crossing[end - 1]
+        if end == len(stretch) or (tensors <= 1 and _is_worth(tiled, stretch[start:end])):
+            yield from _halved(stretch[start:end], [b for _, b in crossing[start:end]], most)
+            start = end
+
+
+def _halved(part: list[Row], crossing: list[int], most: int) -> Iterator[list[Row]]:
+    """A part that is too long, cut near its middle where the fewest bytes cross."""
+    if len(part) <= most:
+        yield part
+        return
+    third = len(part) // 3
+    at = min(range(third, len(part) - third), key=lambda k: crossing[k]) + 1
+    yield from _halved(part[:at], crossing[:at], most)
+    yield from _halved(part[at:], crossing[at:], most)
+
+
+def _crossing(tiled: TileProgram, stretch: list[Row]) -> list[tuple[int, int]]:
+    """How many tensors, and bytes, are made up to the end of each row and read beyond it."""
+    last: dict[int, int] = {}
+    for number, row in enumerate(stretch):
+        last |= {tile: number for op in row for tile in op.sources}
+    later = _read_outside(tiled, stretch)
+    found: list[tuple[int, int]] = []
+    alive: dict[int, int] = {}
+    for number, row in enumerate(stretch):
+        for op in row:
+            alive[op.into] = len(stretch) if op.into in later else last.get(op.into, -1)
+        alive = {tile: until for tile, until in alive.items() if until > number}
+        names = {tiled.tiles[tile].tensor for tile in alive}
+        found.append((len(names), sum(tiled.tiles[tile].nbytes for tile in alive)))
+    return found
+
+
+def _read_outside(tiled: TileProgram, stretch: list[Row]) -> set[int]:
+    """The tiles of a stretch that operations outside it read."""
+    own = {op.into for row in stretch for op in row}
+    return {t for op in tiled.ops if op.into not in own for t in op.sources if t in own}
+
+
+def _is_worth(tiled: TileProgram, part: list[Row]) -> bool:
+    """Whether a part has work of its own: a product, or rows looked up in a table."""
+    graph = tiled.program.graph
+    for row in part:
+        vertex = graph[tiled.tiles[row[0].into].tensor]
+        op = vertex.op
+        if isinstance(op, Gather | ScatterAdd):
+            return True
+        if isinstance(op, EinSum) and len(op.inputs) > 1 and op.aggregated:
+            return True
+    return False
