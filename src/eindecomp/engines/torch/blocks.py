@@ -103,7 +103,7 @@ class Memories:
 
 def _slice(given: Any, box: Box) -> Any:
     """A box of an array, or of what is stored elsewhere; the array itself if it is all of that."""
-    is_whole = isinstance(given, np.ndarray) and shape_of(box) == tuple(given.shape)
+    is_whole = type(given) is np.ndarray and shape_of(box) == cast("Any", given).shape
     return cast("Any", given) if is_whole else block_of(given, box)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,13 +13,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from eindecomp.kernels.cache import cache_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from eindecomp.engines.torch.joined import Join
     from eindecomp.engines.torch.region_code import RegionCode
 
     Tensor = torch.Tensor
-    Function = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
-    """Of the tensors that are read, the scalars, and the tensors to write to, if any."""
+    Function = Callable[["Call"], Sequence[Tensor]]
 
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
 
@@ -28,29 +29,51 @@ def layout_of(array: Tensor) -> Layout:
     return tuple(array.shape), array.stride(), array.dtype, array.device
 
 
-def written(
-    code: RegionCode, arrays: Sequence[Tensor], scalars: Sequence[Tensor], into: Sequence[Tensor]
-) -> Sequence[Tensor]:
+@dataclass(frozen=True)
+class Call:
+    """The tensors that a region is carried out with."""
+
+    arrays: Sequence[Tensor]
+    scalars: Sequence[Tensor]
+    joined: Mapping[Join, Tensor]
+    into: Sequence[Tensor]
+    """Where results go; if there are none, they are new."""
+
+    @property
+    def all(self) -> list[Tensor]:
+        """One after another."""
+        return [*self.arrays, *self.scalars, *self.joined.values(), *self.into]
+
+    @property
+    def layout(self) -> object:
+        """All that a compiled function depends on but the numbers."""
+        return tuple(layout_of(array) for array in self.all), len(self.joined), len(self.into)
+
+    def of(self, tensors: Sequence[Tensor]) -> Call:
+        """The same call of other tensors, given one after another."""
+        given = iter(tensors)
+        arrays, scalars = ([next(given) for _ in part] for part in (self.arrays, self.scalars))
+        joined = {join: next(given) for join in self.joined}
+        return Call(arrays, scalars, joined, [next(given) for _ in self.into])
+
+
+def carry_out(code: RegionCode, call: Call) -> Sequence[Tensor]:
     """What a region makes: new tensors, or if there are some to write to, these."""
-    made = code(arrays, scalars)
-    for target, source in zip(into, made, strict=False):
+    made = code(call.arrays, call.scalars, call.joined)
+    for target, source in zip(call.into, made, strict=False):
         target.copy_(source)
-    return into or made
+    return call.into or made
 
 
-def traced(
-    code: RegionCode, arrays: Sequence[Tensor], scalars: Sequence[Tensor], into: Sequence[Tensor]
-) -> Any:
+def traced(code: RegionCode, call: Call) -> Any:
     """A region as a graph of torch's own operations; no memory is taken for that."""
-    first, second = len(arrays), len(arrays) + len(scalars)
 
     def flat(*given: Tensor) -> list[Tensor]:
-        made = written(code, given[:first], given[first:second], given[second:])
-        return [] if into else list(made)
+        made = carry_out(code, call.of(given))
+        return [] if call.into else list(made)
 
     with FakeTensorMode() as mode, torch.no_grad():
-        fakes = [_fake(mode, array) for array in (*arrays, *scalars, *into)]
-        return make_fx(flat)(*fakes)
+        return make_fx(flat)(*(_fake(mode, array) for array in call.all))
 
 
 def _fake(mode: FakeTensorMode, array: Tensor) -> Tensor:
@@ -60,19 +83,15 @@ def _fake(mode: FakeTensorMode, array: Tensor) -> Tensor:
         )
 
 
-def compiled(
-    code: RegionCode, arrays: Sequence[Tensor], scalars: Sequence[Tensor], into: Sequence[Tensor]
-) -> Function:
+def compiled(code: RegionCode, call: Call) -> Function:
     """A region, fused for tensors that lie as these do."""
     folder = cache_folder()
     if folder is not None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
-    fused = torch.compile(traced(code, arrays, scalars, into), dynamic=False, fullgraph=True)
+    fused = torch.compile(traced(code, call), dynamic=False, fullgraph=True)
 
-    def call(
-        arrays: Sequence[Tensor], scalars: Sequence[Tensor], into: Sequence[Tensor]
-    ) -> Sequence[Tensor]:
-        made = fused(*arrays, *scalars, *into)
-        return into or made
+    def run(call: Call) -> Sequence[Tensor]:
+        made = fused(*call.all)
+        return call.into or made
 
-    return call
+    return run

@@ -12,12 +12,14 @@ from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.torch.blocks import NAME, Memories
 from eindecomp.engines.torch.devices import devices_of
-from eindecomp.engines.torch.given import as_given, check_indices
+from eindecomp.engines.torch.given import as_given, as_tensor, check_indices
 from eindecomp.engines.torch.host_memory import HostMemory
+from eindecomp.engines.torch.joined import Neighbours
 from eindecomp.engines.torch.paged import Paging
 from eindecomp.engines.torch.ready_region import ReadyRegions
 from eindecomp.engines.torch.resident import Resident
 from eindecomp.errors import InputError
+from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.boxes import within
@@ -88,6 +90,8 @@ class TorchProgram:
         ]
         self.tiled = tiles_of(self.program, memories)
         ready = ReadyRegions(self.tiled, regions_of(self.tiled), libraries, engine.fuse)
+        joins = [join for code in ready.codes for join in code.joins]
+        self.neighbours = Neighbours(self.tiled, joins)
         self.runner: Resident | Paging
         if engine.limit is None:
             self.memories = Memories(self.program, libraries, memories)
@@ -105,7 +109,18 @@ class TorchProgram:
             if given.mesh == self.program.mesh and set(wanted) <= set(given.tilings):
                 return replace(given, name=name)  # it outlives the one that was given
             given = given.array()
+        room = None if isinstance(given, torch.Tensor) and given.is_cuda else self._room(name)
+        if room is not None:
+            given = room.copy_(as_tensor(given))
         return self.memories.tensor(name, self.memories.place(wanted, given))
+
+    def _room(self, name: str) -> torch.Tensor | None:
+        """Memory beside what an input is multiplied together with, where all is in one memory."""
+        library, *others = self.memories.libraries
+        if others or isinstance(self.runner, Paging):
+            return None
+        of = torch_type(self.program.graph[name].dtype)
+        return self.neighbours.room(name, of, library.device)
 
     def run(
         self,

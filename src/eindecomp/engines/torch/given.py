@@ -12,6 +12,7 @@ from eindecomp.errors import InputError
 from eindecomp.graph.arrays import to_stored
 from eindecomp.graph.ops import Gather, ScatterAdd
 from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.lang.dtypes import kind
 
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ def as_given(given: Any, vertex: Vertex) -> Any:
             f"input {vertex} has dtype {vertex.dtype}; {given.dtype} would lose information"
         )
     return given.detach().to(wanted)
+
+
+def as_tensor(given: Any) -> torch.Tensor:
+    """What was given for an input, as a tensor of torch's."""
+    if isinstance(given, torch.Tensor):
+        return given
+    return TorchLibrary("cpu").from_numpy(np.asarray(given[...]))
 
 
 def _is_on_gpu(given: Any) -> bool:

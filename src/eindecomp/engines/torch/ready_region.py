@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from eindecomp.engines.torch.compile_region import compiled, layout_of, written
+from eindecomp.engines.torch.compile_region import Call, carry_out, compiled
 from eindecomp.engines.torch.region_code import RegionCode
 from eindecomp.kernels.torch.dtypes import torch_type
 
@@ -66,9 +66,10 @@ class ReadyRegions:
     ) -> Sequence[Tensor]:
         """Carry out a region; what it makes goes to the tensors of `into`, or is new."""
         code = self.codes[number]
+        own = Call(arrays, scalars, code.joined(arrays), into)
         if not self.fuse:
-            return written(code, arrays, scalars, into)
-        key = (code.key, tuple(layout_of(array) for array in (*arrays, *into)), len(into))
+            return carry_out(code, own)
+        key = code.key, own.layout
         if key not in _FUNCTIONS:
-            _FUNCTIONS[key] = compiled(code, arrays, scalars, into)
-        return _FUNCTIONS[key](arrays, scalars, into)
+            _FUNCTIONS[key] = compiled(code, own)
+        return _FUNCTIONS[key](own)

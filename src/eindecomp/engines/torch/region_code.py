@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from eindecomp.engines.torch.attention_calls import attention_calls
+from eindecomp.engines.torch.joined import joins_of, side_by_side
 from eindecomp.graph.ops import Fill
 from eindecomp.tra.boxes import within
 from eindecomp.tra.tiles.ops import Kind
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eindecomp.engines.torch.attention_calls import AttentionCall
+    from eindecomp.engines.torch.joined import Join
     from eindecomp.graph.graph import Graph
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.tra.boxes import Box
@@ -40,6 +43,23 @@ class RegionCode:
     library: TorchLibrary
 
     @cached_property
+    def joins(self) -> tuple[Join, ...]:
+        """The products that can be made together if their matrices lie side by side."""
+        return joins_of(self.tiled, self.region)
+
+    def joined(self, arrays: Sequence[Tensor]) -> dict[Join, Tensor]:
+        """The matrices that lie side by side among the arrays of the tiles that are read."""
+        found: dict[Join, Tensor] = {}
+        place = {tile: k for k, tile in enumerate(self.region.reads)}
+        for join in self.joins:
+            own = [arrays[place[member.weight]] for member in join.members]
+            width = prod(own[0].shape[len(join.members[0].rows) :])
+            matrices = side_by_side(own, width)
+            if matrices is not None:
+                found[join] = matrices
+        return found
+
+    @cached_property
     def attention(self) -> dict[int, AttentionCall]:
         """What is computed as a whole instead of vertex by vertex, by the tile that comes out."""
         return {call.into: call for call in attention_calls(self.tiled, self.region)}
@@ -54,19 +74,41 @@ class RegionCode:
         """The graph whose vertices are computed."""
         return self.tiled.program.graph
 
-    def __call__(self, arrays: Sequence[Tensor], scalars: Sequence[Tensor]) -> list[Tensor]:
-        """The arrays of the tiles that the region writes, from those of the tiles that it reads."""
+    def __call__(
+        self,
+        arrays: Sequence[Tensor],
+        scalars: Sequence[Tensor],
+        joined: Mapping[Join, Tensor] | None = None,
+    ) -> list[Tensor]:
+        """The arrays of the tiles that the region writes, from those of the tiles that it reads.
+
+        `joined` are the matrices of joins that lie side by side, each as one.
+        """
         given = iter(arrays)
         values: Values = {
             tile: tuple(next(given) for _ in self.tiled.tiles[tile].types)
             for tile in self.region.reads
         }
+        first = {member.into: join for join in joined or () for member in join.members}
         for op in self.region.ops:
-            if op.into in self.attention:
+            if op.into in values:
+                continue  # it was made with another one
+            if joined and op.into in first:
+                join = first[op.into]
+                values |= self._products(join, joined[join], values)
+            elif op.into in self.attention:
                 values[op.into] = (self._attend(self.attention[op.into], values, scalars),)
             elif op.into not in self.skipped:
                 values[op.into] = self._made(op, values, scalars)
         return [array for tile in self.region.writes for array in values[tile]]
+
+    def _products(self, join: Join, matrices: Tensor, values: Values) -> Values:
+        x = self.read(join.block, values)[0]
+        tiles = [self.tiled.tiles[member.weight] for member in join.members]
+        pairs = zip(tiles, join.members, strict=True)
+        shapes = [tile.shape[: len(member.rows)] for tile, member in pairs]
+        found = join.products(x, matrices, shapes)
+        return {m.into: (made,) for m, made in zip(join.members, found, strict=True)}
 
     def _made(self, op: TileOp, values: Values, scalars: Sequence[Tensor]) -> tuple[Tensor, ...]:
         tile = self.tiled.tiles[op.into]
