@@ -22,8 +22,14 @@ class Arena:
 
     def __init__(self, begin: int, end: int) -> None:
         self.settled = START
+        self.next = 0
+        """The task for which windows are handed out."""
         self.free = Intervals(begin, end)
         """What is free at all."""
+        self.ready = Intervals(begin, end)
+        """What is free when `next` begins: all but what then still goes to the host."""
+        self.pending: list[tuple[int, int, int]] = []
+        """Last task, start and end of what is not, earliest first."""
         self.early = Intervals(begin, end)
         """What is free when `settled` has ended."""
         self.late: list[tuple[int, int, int]] = []
@@ -31,10 +37,24 @@ class Arena:
         self.queue: list[tuple[int, int, int]] = []
         """Last task, start and end of what is free later, earliest first; some no longer are."""
 
+    def begin(self, task: int) -> None:
+        """From now on windows are for this task: those of earlier ones are ready."""
+        self.next = task
+        while self.pending and self.pending[0][0] < task:
+            _, start, end = heappop(self.pending)
+            self.ready.remove(start, end)
+            for part in self.free.within(start, end):
+                self.ready.add(*part)
+
     def release(self, start: int, size: int, since: int) -> None:
         """A window is free when a task has ended."""
-        self.free.add(start, start + size)
-        self._add(start, start + size, since)
+        end = start + size
+        self.free.add(start, end)
+        if since < self.next:
+            self.ready.add(start, end)
+        else:
+            heappush(self.pending, (since, start, end))
+        self._add(start, end, since)
 
     def _add(self, start: int, end: int, since: int) -> None:
         if since <= self.settled:
@@ -65,18 +85,19 @@ class Arena:
         return found[0]
 
     def tightest(self, size: int) -> int | None:
-        """The offset at the upper end of the smallest free part that is large enough.
+        """The offset at the upper end of the smallest part that is large enough and ready.
 
-        What is fetched begins at the lower end, so that small results do not lie between large
-        weights.
+        If none is ready, one is waited for. What is fetched begins at the lower end, so that small
+        results do not lie between large weights.
         """
-        found = self.free.tightest(size)
+        found = self.ready.tightest(size) or self.free.tightest(size)
         return None if found is None else found[1] - size
 
     def take(self, start: int, size: int) -> None:
         """Fill a window that is free."""
         end = start + size
         self.free.remove(start, end)
+        self.ready.remove(start, end)
         self.early.remove(start, end)
         first = max(0, bisect(self.late, (start,)) - 1)
         last = bisect(self.late, (end,))
@@ -120,6 +141,13 @@ class Intervals:
             if max(low, end) < high:
                 rest.append((max(low, end), high))
         self.parts[first:last] = rest
+
+    def within(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts between two offsets."""
+        first = max(0, bisect(self.parts, (start,)) - 1)
+        last = bisect(self.parts, (end,))
+        cut = [(max(low, start), min(high, end)) for low, high in self.parts[first:last]]
+        return [(low, high) for low, high in cut if low < high]
 
     def tightest(self, size: int) -> tuple[int, int] | None:
         """The smallest part of at least so many bytes; of equal ones the first."""

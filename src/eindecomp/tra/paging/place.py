@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from eindecomp.tra.paging.arena import Arena
+from eindecomp.tra.paging.clock import Clock
 from eindecomp.tra.paging.evict import Part, cheapest
 from eindecomp.tra.paging.workload import Begins, Ends
 
@@ -80,13 +81,17 @@ class _Placer:
         self.placement = Placement()
         self.at: dict[int, int] = {}
         """The offsets of the tensors that are in the arena and needed again."""
+        self.stored_by: dict[int, int] = {}
+        """The task by whose end a tensor has likely come to the host."""
         self.used = [0] * len(sizes)
         """How many of a tensor's uses have been placed."""
         self.fetch_seconds = [fetch_seconds(t.begins, t.nbytes, links) for t in workload.tensors]
+        self.clock = Clock([task.seconds for task in workload.tasks])
         self.store_seconds = [links.latency + t.nbytes / links.to_host for t in workload.tensors]
 
     def place_task(self, task: int, reads: Sequence[int], writes: Sequence[int]) -> None:
         """Give a task's tensors windows; afterwards let go of those that are not used again."""
+        self.arena.begin(task)
         own = [number for number in dict.fromkeys((*reads, *writes)) if number not in self.resident]
         arrivals = self._arrive(task, own, writes)
         if arrivals is None or not self._make_room(task, own, writes):
@@ -105,7 +110,7 @@ class _Placer:
             offset = self._free_early(task, self.sizes[number], own)
             if offset is None:
                 return None
-            arrivals.append(self._fetch(number, offset))
+            arrivals.append(self._fetch(task, number, offset))
         return arrivals
 
     def _free_early(self, task: int, size: int, own: Collection[int]) -> int | None:
@@ -119,12 +124,13 @@ class _Placer:
         self.arena.settle(max(part.since for part in chosen))
         return chosen[0].start
 
-    def _fetch(self, number: int, offset: int) -> Arrival:
+    def _fetch(self, task: int, number: int, offset: int) -> Arrival:
         """Put a tensor in a free window; what a task has made comes back after it is stored."""
         if number in self.placement.stores:
             self.arena.settle(self.workload.uses[number][0])
         self._enter(number, offset)
-        return Arrival(number, offset, self.arena.settled)
+        self.clock.fetch(self.fetch_seconds[number])
+        return Arrival(number, offset, min(self.arena.settled, task - 1))
 
     def _make_room(self, task: int, own: Sequence[int], writes: Sequence[int]) -> bool:
         """Windows for what a task writes; whether there are any."""
@@ -156,7 +162,8 @@ class _Placer:
         for number, offset in self.at.items():
             price, since = inf, 0
             if number not in own:
-                price, since = self._price(task, number), self._last_use(number)
+                price = self._price(task, number)
+                since = max(self._last_use(number), self.stored_by.get(number, 0))
             parts.append(Part(offset, offset + self.sizes[number], since, price, number))
         return sorted(parts, key=lambda part: part.start)
 
@@ -184,25 +191,35 @@ class _Placer:
             if number in writes:
                 self._enter(number, offset)
             else:
-                arrivals.append(self._fetch(number, offset))
+                arrivals.append(self._fetch(task, number, offset))
             offset += self.sizes[number]
         return arrivals
 
     def _finish(self, task: int, own: Sequence[int], writes: Sequence[int]) -> None:
         """Let go of what is not used again, and store what must end on the host."""
+        self.clock.run(task)
         for number in own:
             self.used[number] += 1
             if number in writes and self.workload.tensors[number].ends is Ends.HOST:
-                self.placement.stores[number] = self.at[number]
+                self._store(number, self.at[number])
             if self.used[number] == len(self.workload.uses[number]):
-                self.arena.release(self.at.pop(number), self.sizes[number], task)
+                since = max(task, self.stored_by.get(number, task))
+                self.arena.release(self.at.pop(number), self.sizes[number], since)
 
     def _drop(self, number: int, since: int) -> None:
         """A tensor leaves its window; if a task has made it, it is on the host by then."""
         offset = self.at.pop(number)
         if self.workload.tensors[number].made and self.used[number]:
-            self.placement.stores.setdefault(number, offset)
+            self._store(number, offset)
+            since = max(since, self.stored_by[number])
         self.arena.release(offset, self.sizes[number], since)
+
+    def _store(self, number: int, offset: int) -> None:
+        """A tensor that has been made goes to the host, once."""
+        if number not in self.placement.stores:
+            self.placement.stores[number] = offset
+            made = self.workload.uses[number][0]
+            self.stored_by[number] = self.clock.store(made, self.store_seconds[number])
 
     def _last_use(self, number: int) -> int:
         return self.workload.uses[number][self.used[number] - 1]
