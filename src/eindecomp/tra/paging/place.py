@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.paging.arena import Arena
+from eindecomp.tra.paging.arena import START, Arena
 from eindecomp.tra.paging.clock import Clock
 from eindecomp.tra.paging.evict import Part, cheapest
 from eindecomp.tra.paging.workload import Begins, Ends
@@ -20,7 +20,7 @@ from eindecomp.tra.paging.workload import Begins, Ends
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from eindecomp.tra.paging.workload import Links, Workload
+    from eindecomp.tra.paging.workload import Links, Paged, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,13 @@ class _Placer:
         self.placement = Placement()
         self.at: dict[int, int] = {}
         """The offsets of the tensors that are in the arena and needed again."""
-        self.stored_by: dict[int, int] = {}
-        """The task by whose end a tensor has likely come to the host."""
         self.used = [0] * len(sizes)
         """How many of a tensor's uses have been placed."""
-        self.fetch_seconds = [fetch_seconds(t.begins, t.nbytes, links) for t in workload.tensors]
+        self.free_by = [START] * len(sizes)
+        """The task by whose end nobody uses a tensor's window, nor likely a store to the host."""
         self.clock = Clock([task.seconds for task in workload.tasks])
-        self.store_seconds = [links.latency + t.nbytes / links.to_host for t in workload.tensors]
+        self.fetch_seconds = [fetch_seconds(tensor, links) for tensor in workload.tensors]
+        self.store_seconds = [store_seconds(tensor, links) for tensor in workload.tensors]
 
     def place_task(self, task: int, reads: Sequence[int], writes: Sequence[int]) -> None:
         """Give a task's tensors windows; afterwards let go of those that are not used again."""
@@ -153,24 +153,22 @@ class _Placer:
         chosen = cheapest(self._parts(task, own), size)
         for part in chosen:
             if part.tensor is not None:
-                self._drop(part.tensor, part.since)
+                self._drop(part.tensor)
         return chosen
 
     def _parts(self, task: int, own: Collection[int]) -> list[Part]:
         """All of the arena, piece by piece, with what it costs to have it free."""
-        parts = [Part(start, end, since, 0.0, None) for start, end, since in self.arena.holes()]
+        parts = [Part(start, end, since, 0.0) for start, end, since in self.arena.holes()]
         for number, offset in self.at.items():
-            price, since = inf, 0
-            if number not in own:
-                price = self._price(task, number)
-                since = max(self._last_use(number), self.stored_by.get(number, 0))
-            parts.append(Part(offset, offset + self.sizes[number], since, price, number))
-        return sorted(parts, key=lambda part: part.start)
+            price = inf if number in own else self._price(task, number)
+            end = offset + self.sizes[number]
+            parts.append(Part(offset, end, self.free_by[number], price, number))
+        return sorted(parts)
 
     def _price(self, task: int, number: int) -> float:
         """What it costs that a tensor leaves, the less the longer its room can be used."""
         seconds = self.fetch_seconds[number]
-        if self.workload.tensors[number].made and number not in self.placement.stores:
+        if number not in self.placement.stores:
             seconds += self.store_seconds[number]
         return seconds / (self.workload.uses[number][self.used[number]] - task)
 
@@ -181,7 +179,8 @@ class _Placer:
         """
         for number in own:
             if number in self.at:
-                self._drop(number, task - 1)
+                self.free_by[number] = max(self.free_by[number], task - 1)
+                self._drop(number)
         size = sum(self.sizes[number] for number in own)
         offset = self._free_early(task, size, ())
         if offset is None:
@@ -200,32 +199,35 @@ class _Placer:
         self.clock.run(task)
         for number in own:
             self.used[number] += 1
+            self.free_by[number] = max(self.free_by[number], task)
             if number in writes and self.workload.tensors[number].ends is Ends.HOST:
                 self._store(number, self.at[number])
             if self.used[number] == len(self.workload.uses[number]):
-                since = max(task, self.stored_by.get(number, task))
-                self.arena.release(self.at.pop(number), self.sizes[number], since)
+                self.arena.release(self.at.pop(number), self.sizes[number], self.free_by[number])
 
-    def _drop(self, number: int, since: int) -> None:
+    def _drop(self, number: int) -> None:
         """A tensor leaves its window; if a task has made it, it is on the host by then."""
         offset = self.at.pop(number)
         if self.workload.tensors[number].made and self.used[number]:
             self._store(number, offset)
-            since = max(since, self.stored_by[number])
-        self.arena.release(offset, self.sizes[number], since)
+        self.arena.release(offset, self.sizes[number], self.free_by[number])
 
     def _store(self, number: int, offset: int) -> None:
         """A tensor that has been made goes to the host, once."""
         if number not in self.placement.stores:
             self.placement.stores[number] = offset
             made = self.workload.uses[number][0]
-            self.stored_by[number] = self.clock.store(made, self.store_seconds[number])
-
-    def _last_use(self, number: int) -> int:
-        return self.workload.uses[number][self.used[number] - 1]
+            done = self.clock.store(made, self.store_seconds[number])
+            self.free_by[number] = max(self.free_by[number], done)
 
 
-def fetch_seconds(begins: Begins, nbytes: int, links: Links) -> float:
+def fetch_seconds(tensor: Paged, links: Links) -> float:
     """How long a tensor takes to the GPU, at the pace of the slowest link on its way."""
-    pace = min(links.to_gpu, links.from_disk) if begins is Begins.DISK else links.to_gpu
-    return links.latency + nbytes / pace
+    on_disk = tensor.begins is Begins.DISK
+    pace = min(links.to_gpu, links.from_disk) if on_disk else links.to_gpu
+    return links.latency + tensor.nbytes / pace
+
+
+def store_seconds(tensor: Paged, links: Links) -> float:
+    """How long a tensor takes to the host, if it is not there anyway."""
+    return links.latency + tensor.nbytes / links.to_host if tensor.made else 0.0
