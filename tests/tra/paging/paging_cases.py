@@ -65,3 +65,27 @@ def layers(count, seconds, sizes=(134 * MB, 270 * MB), activation=MB, begins=Beg
             )
             state = made.number
     return Workload(tuple(tensors), tuple(tasks))
+
+
+def training(count, weight, activation, seconds):
+    """A step of training: results are kept for the way back, where gradients go to the host."""
+    tensors, tasks = [], []
+
+    def new(name, nbytes, begins, ends=Ends.NOWHERE):
+        tensors.append(Paged(len(tensors), name, nbytes, begins, ends))
+        return len(tensors) - 1
+
+    states = [new("x", activation, Begins.HOST)]
+    weights = [new(f"w{layer}", weight, Begins.HOST) for layer in range(count)]
+    for layer in range(count):
+        states.append(new(f"x{layer}", activation, Begins.MADE))
+        tasks.append(
+            Task(f"forward {layer}", (weights[layer], states[layer]), (states[-1],), 0, seconds)
+        )
+    gradient = states[-1]
+    for layer in reversed(range(count)):
+        reads = (weights[layer], states[layer], gradient)
+        gradient = new(f"dx{layer}", activation, Begins.MADE)
+        writes = gradient, new(f"dw{layer}", weight, Begins.MADE, Ends.HOST)
+        tasks.append(Task(f"backward {layer}", reads, writes, 0, 2 * seconds))
+    return Workload(tuple(tensors), tuple(tasks))

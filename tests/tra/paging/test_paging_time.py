@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paging_cases import FAST, MB, layers, least_arena, random_workload
+from paging_cases import FAST, MB, layers, least_arena, random_workload, training
 
 from eindecomp.tra.paging.check import check_schedule
 from eindecomp.tra.paging.make import ALIGNMENT, make_schedule
@@ -108,6 +108,16 @@ def test_where_tasks_are_slower_a_run_takes_as_long_as_the_tasks(seconds):
     schedule = make_schedule(layers(32, seconds), FAST, 1000 * MB)
     check_schedule(schedule)
     assert simulate(schedule, FAST).seconds <= 1.01 * 64 * seconds
+
+
+@pytest.mark.parametrize(("weight", "activation"), [(200 * MB, 50 * MB), (50 * MB, 200 * MB)])
+def test_what_a_step_of_training_keeps_leaves_and_comes_back_meanwhile(weight, activation):
+    workload = training(32, weight, activation, 10e-3)
+    schedule = make_schedule(workload, FAST, 1500 * MB)
+    check_schedule(schedule)
+    assert schedule.stored > 32 * weight
+    last = weight / FAST.to_host
+    assert simulate(schedule, FAST).seconds <= 1.01 * (32 * 30e-3 + last)
 
 
 def test_all_is_resident_where_all_fits():
