@@ -26,13 +26,14 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from eindecomp.errors import EinDecompError
-from eindecomp.kernels.torch import pieces
+from eindecomp.graph.evaluate import EinSumSteps
+from eindecomp.kernels.torch import einsum, pieces
 from eindecomp.kernels.torch.einsum import einsum_kernel
 from eindecomp.kernels.torch.kernel import TorchKernel
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.lang.dtypes import DType, dtype
 from eindecomp.lang.einsum import EinSum, product
-from eindecomp.lang.monoid import PROD, SUM
+from eindecomp.lang.monoid import MAX, PROD, SUM
 from eindecomp.lang.scalar import Arg, Scalar, call
 
 Array = np.ndarray[Any, Any]
@@ -135,6 +136,26 @@ def test_pieces_make_the_whole(op: EinSum, data: st.DataObject) -> None:
     assert_close(LIBRARY.to_numpy(found), expected, out)
 
 
+def test_a_generated_kernel_is_asked_for_large_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = EinSum((("i", "k"), ("j", "k")), ("i", "j"), call("abs", call("sub", x, y)), MAX)
+    kernel = einsum_kernel(op, (F4, F4), F4)
+    seen: list[tuple[int, ...]] = []
+
+    def asked(*of: Any) -> Any:
+        def states(operands: Any, sizes: dict[str, int], scalars: Any) -> Any:
+            seen.append(tuple(sizes.values()))
+            return [(operands[0][:, None] - operands[1]).abs().amax(-1)]
+
+        assert of[:3] == (op, (F4, F4), F4)
+        return states
+
+    monkeypatch.setattr(einsum, "fused_join", asked)
+    for size, calls in ((8, 0), (128, 1)):
+        a = torch.randn(size, size)
+        assert torch.equal(kernel.result([a, a]), (a[:, None] - a).abs().amax(-1))
+        assert seen == [(128, 128, 128)] * calls
+
+
 CONTRACTIONS = [
     ("bshd", "bthd", "bhst"), ("bhst", "bthd", "bshd"), ("ik", "kj", "ij"), ("ki", "jk", "ji"),
     ("abk", "kcd", "cadb"), ("abk", "bka", "k"), ("iik", "kj", "ij"), ("aik", "kj", "ij"),
@@ -194,8 +215,6 @@ def test_products_with_factors_and_conversions(join: Any, types: tuple[str, ...]
         for n, (own, t) in enumerate(zip(labels, kinds, strict=True))
     ]
     scalar = {"s0": dtype("float64")}
-    from eindecomp.graph.evaluate import EinSumSteps
-
     steps = EinSumSteps(op, kinds, {"s0": 0.3}, scalar)
     expected = steps.finish(steps.partial(arrays, sizes)).astype(out)
     kernel = einsum_kernel(op, kinds, dtype(out), tuple(scalar.items()))

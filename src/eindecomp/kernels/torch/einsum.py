@@ -25,7 +25,7 @@ from eindecomp.kernels.torch.kernel import TorchKernel
 from eindecomp.kernels.torch.pieces import in_pieces, is_traced
 from eindecomp.kernels.torch.products import Labelled, contract
 from eindecomp.kernels.torch.reductions import is_builtin, reduce_builtin, reduce_tree
-from eindecomp.kernels.torch.terms import product_of
+from eindecomp.kernels.torch.terms import Product, product_of
 from eindecomp.kernels.torch.views import aligned, distinct, expanded, window
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import Kind, kind, widen
@@ -77,8 +77,8 @@ class EinSumFunctions:
         names = [name for name, _ in scalar_types]
         join = from_values([number_scalars(value, names) for value in values(op.join)])
         numbered = {f"s{k}": t for k, (_, t) in enumerate(scalar_types)}
-        self._scalars = {f"s{k}": scalar_type(t) for k, (_, t) in enumerate(scalar_types)}
-        self._scalars = {name: self._scalars[name] for name in used_scalars(join)}
+        self._scalar_types = scalar_types
+        self._scalars = used_scalars(join)
         self._read = len(used_args(op.join))
         self._program = program = make_program(
             EinSum(op.inputs, op.output, join, op.agg), dtypes, numbered
@@ -87,14 +87,26 @@ class EinSumFunctions:
         plain = finish is None and len(program.state) == 1
         self.state: tuple[DType, ...] = (widen(out),) if plain else program.state
         self.state_is_result = plain and self.state == (out,)
-        self._product = product_of(op, program, dtypes)
+        self._product = self._taken_apart()
         width = len(program.state)
         self._join = [self._compiled(expr, self._read) for expr in program.join]
         self._combine = [self._compiled(expr, 2 * width) for expr in program.combine or ()]
         self._finish = None if finish is None else self._compiled(finish[0], width)
+        known = self._product or Product((), ())
+        self._terms = [(term, self._compiled(term.expr, self._read)) for term in known.terms]
+        self._factors = [self._compiled(factor, 0) for factor in known.factors]
+
+    def _taken_apart(self) -> Product | None:
+        """The product that is summed, unless it is of integers where no matrices of them are.
+
+        A GPU has matrix products of floats only, and none that hold all sums of integers.
+        """
+        found = product_of(self.op, self._program, self.dtypes)
+        is_exact = self.device.type == "cpu" or kind(self._program.state[0]) >= Kind.FLOAT
+        return found if is_exact or len(self.op.inputs) > 2 else None
 
     def _compiled(self, expr: Expr, arity: int) -> Callable[..., Any]:
-        return compile_scalar(expr, arity, torch_functions(self.device), list(self._scalars))
+        return compile_scalar(expr, arity, torch_functions(self.device), self._scalars)
 
     @property
     def is_product(self) -> bool:
@@ -179,10 +191,17 @@ class EinSumFunctions:
                 raise InputError(f"operand {k} of {self.op} has type {of}, not {given}")
 
     def _typed(self, scalars: Sequence[object]) -> list[Tensor]:
-        """The run-time scalars that the join reads, in the order it takes them."""
+        """All run-time scalars as tensors, or none where the join reads none."""
+        if not self._scalars:
+            return []
         return [
-            as_tensor(scalars[int(name[1:])], of, self.device) for name, of in self._scalars.items()
+            as_tensor(given, scalar_type(of), self.device)
+            for given, (_, of) in zip(scalars, self._scalar_types, strict=True)
         ]
+
+    def _used(self, scalars: Sequence[Tensor]) -> list[Tensor]:
+        """Those scalars that compiled functions take."""
+        return [scalars[int(name[1:])] for name in self._scalars]
 
     def _states(
         self,
@@ -192,34 +211,35 @@ class EinSumFunctions:
     ) -> States:
         if self._product is not None:
             return (self._contracted(operands, scalars, sizes, self.state[0]),)
-        read = [
-            Labelled(*distinct(x, own))
-            for x, own in zip(operands[: self._read], self.op.inputs, strict=False)
-            if x is not None
-        ]
-        return self._joined(read, self._typed(scalars), {k: sizes[k] for k in self.op.labels})
+        return self._joined(operands, self._typed(scalars), {k: sizes[k] for k in self.op.labels})
 
     def _joined(
-        self, read: Sequence[Labelled], scalars: Sequence[Tensor], sizes: Mapping[str, int]
+        self,
+        operands: Sequence[Tensor | None],
+        scalars: Sequence[Tensor],
+        sizes: Mapping[str, int],
     ) -> States:
         """Join aligned views and aggregate: at once, by a generated kernel, or in pieces."""
         op = self.op
+        read = [
+            Labelled(*distinct(x, own))
+            for x, own in zip(operands[: self._read], op.inputs, strict=False)
+            if x is not None
+        ]
 
         def compute(box: Box) -> States:
-            return self._joined_box(read, scalars, box)
+            return self._joined_box(read, self._used(scalars), box)
 
-        whole = {label: (0, size) for label, size in sizes.items()}
         points = prod(sizes.values())
         itemsize = sum(of.itemsize for of in self._program.state)
         numbers = sum(x.tensor.numel() for x in read) + prod(sizes[label] for label in op.output)
-        if op.agg is None or points <= _MUCH_LARGER * numbers:
-            return compute(whole)
-        if points * itemsize > _FUSED:
-            fused = fused_join(op, self._program, [x.tensor for x in read])
+        is_large = op.agg is not None and points > _MUCH_LARGER * numbers
+        if is_large and points * itemsize > _FUSED:
+            fused = fused_join(op, self.dtypes, self.out, self._scalar_types, self.device)
             if fused is not None:
-                return fused([x.tensor for x in read], scalars)
-        if is_traced() and is_builtin(op.agg):
-            return compute(whole)
+                return tuple(fused(operands, sizes, scalars))
+        if not is_large or (op.agg is not None and is_builtin(op.agg) and is_traced()):
+            return compute({label: (0, size) for label, size in sizes.items()})
         return in_pieces(sizes, op.output, itemsize, compute, self.combined)
 
     def _joined_box(self, read: Sequence[Labelled], scalars: Sequence[Tensor], box: Box) -> States:
@@ -254,22 +274,26 @@ class EinSumFunctions:
         """The sum of products, as a view whose labels are in the output's order."""
         op, known = self.op, self._product
         assert known is not None  # noqa: S101
-        typed = self._typed(scalars)
-        terms = [self._term(term, operands, typed) for term in known.terms]
+        typed = self._used(self._typed(scalars))
+        terms = [self._term(term, function, operands, typed) for term, function in self._terms]
         repeats = prod(sizes[label] for label in op.aggregated if label not in known.labels)
         held, wanted = torch_type(self._program.state[0]), torch_type(out)
         kept = tuple(label for label in op.output if label in known.labels)
         is_scaled = repeats != 1 or bool(known.factors)
         found = contract(terms, kept, held, held if is_scaled else wanted)
         result = aligned(found.tensor, found.labels, op.output)
-        for factor in known.factors:
-            result = result * self._compiled(factor, 0)(*typed)
+        for factor in self._factors:
+            result = result * factor(*typed)
         result = result * repeats if repeats > 1 else result
         result = torch.zeros_like(result) if repeats == 0 else result
         return expanded(cast(result, out, self.device), [sizes[label] for label in op.output])
 
     def _term(
-        self, term: Term, operands: Sequence[Tensor | None], scalars: Sequence[Tensor]
+        self,
+        term: Term,
+        function: Callable[..., Tensor],
+        operands: Sequence[Tensor | None],
+        scalars: Sequence[Tensor],
     ) -> Labelled:
         read = {
             k: distinct(x, self.op.inputs[k]) for k in term.args if (x := operands[k]) is not None
@@ -279,7 +303,7 @@ class EinSumFunctions:
         tiles: list[Tensor | None] = [None] * self._read
         for k, (x, own) in read.items():
             tiles[k] = aligned(_widened(x), own, term.labels)
-        return Labelled(self._compiled(term.expr, self._read)(*tiles, *scalars), term.labels)
+        return Labelled(function(*tiles, *scalars), term.labels)
 
 
 def _widened(x: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 """`TorchKernel`: the protocol of kernels around functions that make new tensors.
 
-The functions are what an engine traces and compiles, many vertices at a time. They write nowhere
-and never look at elements; what they give may be a view, of an operand too. Whoever computes tile
-by tile into arrays of their own uses the protocol, which copies what the functions give.
+The functions are what an engine traces and compiles, many vertices at a time; by `make_fx`, since
+Dynamo cannot follow functions without builtins, which those of scalar expressions are. They write
+nowhere and never look at elements; what they give may be a view, of an operand too. Whoever
+computes tile by tile into arrays of their own uses the protocol, which copies what they give.
 """
 
 from __future__ import annotations

@@ -137,28 +137,24 @@ def _sizes(op: Gather, table: Tensor, index: Tensor) -> dict[str, int]:
 
 
 def _scatter_add(op: ScatterAdd, source: Tensor, index: Tensor, rows: int, wide: DType) -> Tensor:
-    """Sums rows in the order in which they stand: adding at indices in place is not repeatable."""
+    """Sum rows by `index_put`, which on a GPU sorts them: adding atomically is not repeatable."""
     of = torch_type(wide)
-    added = carried(cast(source, wide, source.device))
     sizes = dict(zip(op.source, source.shape, strict=True))
     sizes |= dict(zip(op.index, index.shape, strict=True))
-    if set(op.table).isdisjoint(op.index):
-        space = (*op.index, *op.table)
-        place: list[Tensor] = [_as_index(index).reshape(-1)]
-        extra = tuple(k for k, label in enumerate(op.source) if label not in space)
-        added = added.sum(extra, dtype=added.dtype) if extra else added
-        own = tuple(label for label in op.source if label in space)
-        values = aligned(added, own, space).expand([sizes[label] for label in space])
-        values = values.reshape([place[0].numel(), *(sizes[label] for label in op.table)])
-        total = added.new_zeros([rows, *(sizes[label] for label in op.table)])
-    else:
-        space = tuple(dict.fromkeys((*op.index, *op.source)))
-        shape = [sizes[label] for label in space]
-        place = [_along(label, space, sizes[label], index) for label in op.table]
-        place.insert(0, aligned(_as_index(index), op.index, space))
-        values = aligned(added, op.source, space).expand(shape)
-        total = added.new_zeros([rows, *(sizes[label] for label in op.table)])
-    total = torch.index_put(total, tuple(place), values, accumulate=True).movedim(0, op.axis)
+    shared = tuple(label for label in op.table if label in op.index)
+    whole = tuple(label for label in op.table if label not in op.index)
+    space = (*op.index, *whole)
+    added, own = carried(cast(source, wide, source.device)), op.source
+    alone = [k for k, label in enumerate(own) if label not in space]
+    if alone:
+        added = torch.sum(added, alone, dtype=added.dtype)
+        own = tuple(label for label in own if label in space)
+    values = aligned(added, own, space).expand([sizes[label] for label in space])
+    place = [_as_index(index), *(_along(k, op.index, sizes[k], index) for k in shared)]
+    total = values.new_zeros([rows, *(sizes[label] for label in (*shared, *whole))])
+    total = torch.index_put(total, tuple(place), values, accumulate=True)
+    labels = (op.row_label, *shared, *whole)
+    total = total.permute([labels.index(label) for label in op.output])
     return put_back(total, of) if of in CARRIED else total
 
 
