@@ -60,6 +60,7 @@ def literal(value: Number, of: torch.dtype, device: torch.device) -> Tensor:
 def as_tensor(given: Any, of: DType, device: torch.device) -> Tensor:
     """A number, or a tensor without dimensions, as such a tensor of a type."""
     if isinstance(given, Tensor):
-        return given.to(device, torch_type(of))
+        given = given if given.device.type == device.type else given.to(device)
+        return given.to(torch_type(of))
     number = given.item() if hasattr(given, "item") else given
     return literal(number, torch_type(of), device)

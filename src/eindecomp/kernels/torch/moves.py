@@ -122,13 +122,19 @@ def check_index(index: Tensor, size: int) -> None:
 def _gather(op: Gather, table: Tensor, index: Tensor) -> Tensor:
     rows = _as_index(index)
     if set(op.table).isdisjoint(op.index):
-        found = table[(*([slice(None)] * op.axis), rows)]
+        found = _at(table, [*([None] * op.axis), rows])
         labels = (*op.table[: op.axis], *op.index, *op.table[op.axis :])
         return found.permute([labels.index(label) for label in op.output])
     sizes = _sizes(op, table, index)
     place = [_along(label, op.output, sizes[label], index) for label in op.table]
     place.insert(op.axis, aligned(rows, op.index, op.output))
-    return table[tuple(place)]
+    return _at(table, place)
+
+
+def _at(table: Tensor, place: Sequence[Tensor | None]) -> Tensor:
+    """What indexing with tensors gives, traced on machines too that lack the tensors' device."""
+    index: Any = torch.ops.aten.index.Tensor
+    return index(table, place)
 
 
 def _sizes(op: Gather, table: Tensor, index: Tensor) -> dict[str, int]:

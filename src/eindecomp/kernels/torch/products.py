@@ -192,7 +192,17 @@ def _in_order_of(x: Labelled, needed: Labels, sizes: dict[str, int]) -> Labels:
 
 
 def _matrices(x: Labelled, batch: Labels, rows: Labels, columns: Labels) -> Tensor:
-    """A tensor as a stack of matrices, or as one where the stack would have one."""
+    """A tensor as a stack of matrices, or as one where the stack would have one.
+
+    If it must be copied for that, what lies innermost stays so.
+    """
+    inner = _as_it_lies(tuple(k for k, size in x.sizes.items() if size > 1), x)[-1:]
+    if set(inner) <= set(rows):
+        return _stack(x, batch, columns, rows).mT
+    return _stack(x, batch, rows, columns)
+
+
+def _stack(x: Labelled, batch: Labels, rows: Labels, columns: Labels) -> Tensor:
     sizes = x.sizes
     tensor = x.tensor.permute([x.labels.index(label) for label in (*batch, *rows, *columns)])
     count, height, width = (prod(sizes[k] for k in part) for part in (batch, rows, columns))
