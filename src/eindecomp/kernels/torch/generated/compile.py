@@ -58,5 +58,6 @@ def load_functions(interpreted: bool) -> dict[str, Any]:
     assert spec.loader is not None  # noqa: S101
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    made: Any = type(module.exp)
-    return {name: value for name, value in vars(module).items() if isinstance(value, made)}
+    namespace: dict[str, Any] = vars(module)
+    made: type[object] = namespace["exp"].__class__
+    return {name: value for name, value in namespace.items() if isinstance(value, made)}
