@@ -1,0 +1,84 @@
+"""What Triton's compiler makes of generated kernels for a card that need not be here."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from random_tiles import LOGSUMEXP
+
+from eindecomp.lang.dtypes import dtype
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.monoid import MAX
+from eindecomp.lang.scalar import Arg, Const, Tuple, call
+
+pytest.importorskip("torch", reason="kernels over torch's tensors need torch")
+triton = pytest.importorskip("triton", reason="generated kernels need Triton")
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+from eindecomp.kernels.torch.generated.compile import compiled  # noqa: E402
+from eindecomp.kernels.torch.generated.configs import Config  # noqa: E402
+from eindecomp.kernels.torch.generated.form import Form, accesses  # noqa: E402
+from eindecomp.kernels.torch.generated.groups import Axis  # noqa: E402
+from eindecomp.kernels.torch.generated.join import FusedJoin  # noqa: E402
+from eindecomp.kernels.torch.generated.lanes import lane_source  # noqa: E402
+from eindecomp.kernels.torch.generated.tiles import tile_source  # noqa: E402
+
+F4 = dtype("float32")
+x, y = Arg(0), Arg(1)
+HOPPER = GPUTarget("cuda", 90, 32)
+pytestmark = pytest.mark.skipif(
+    "nvidia" not in triton.backends.backends, reason="this Triton compiles for no NVIDIA card"
+)
+
+
+def form_of(join: FusedJoin, groups: list[tuple[Axis, ...]]) -> Form:
+    count = join.read
+    found = accesses([*join.dtypes, join.out], groups)
+    counts: Any = tuple(map(len, groups))
+    return Form(join.finished, found[:count], (), found[count:], counts)
+
+
+def assembly(
+    form: Form, groups: list[tuple[Axis, ...]], source: str, constants: dict[str, Any], warps: int
+) -> tuple[str, int]:
+    """The PTX of a kernel, and the bytes of shared memory that it takes."""
+    names = form.parameters()
+    values = dict(zip(names[len(form.arrays()) :], form.integers(groups), strict=True))
+    types: dict[str, str] = {name: "*fp32" for name, _ in form.arrays()}
+    types |= {name: "constexpr" if value == 1 else "i32" for name, value in values.items()}
+    types |= dict.fromkeys(constants, "constexpr")
+    known = {**{name: value for name, value in values.items() if value == 1}, **constants}
+    order = [*names, *constants]
+    fixed = {(order.index(name),): value for name, value in known.items()}
+    made = ASTSource(compiled(source), types, fixed, {})
+    options = Config(1, 1, warps=warps).options
+    found = triton.compile(made, target=HOPPER, options=options)
+    return found.asm["ptx"], found.metadata.shared
+
+
+def test_each_value_that_is_loaded_serves_a_row_or_a_column_of_blocks() -> None:
+    op = EinSum((("i", "k"), ("k", "j")), ("i", "j"), call("abs", call("sub", x, y)), MAX)
+    rows, cols = Axis(4096, (1, 0, 4096)), Axis(4096, (0, 1, 1))
+    groups = [(), (rows,), (cols,), (Axis(4096, (4096, 4096, 0)),)]
+    form = form_of(FusedJoin(op, (F4, F4), F4), groups)
+    constants = {"ROWS": 8, "COLS": 16, "UNROLL": 2, "BAND": 8}
+    constants |= {"PADDED": True, "EXACT": True, "LONG": False}
+    ptx, shared = assembly(form, groups, tile_source(form, 4, 2), constants, warps=4)
+    steps = 2 + 1  # those written out, and the one for the rest
+    assert len(re.findall(r"ld\.global", ptx)) == steps * (4 + 2)
+    assert len(re.findall(r"max\.NaN\.f32", ptx)) == steps * 4 * 2
+    assert len(re.findall(r"st\.global", ptx)) == 4 * 2
+    assert shared == 0
+
+
+def test_a_monoid_over_tuples_compiles() -> None:
+    op = EinSum((("i", "k"),), ("i",), Tuple((x, Const(1.0))), LOGSUMEXP)
+    groups = [(), (Axis(100, (70, 1)),), (), (Axis(70, (1, 0)),)]
+    form = form_of(FusedJoin(op, (F4,), F4), groups)
+    constants = {"ROWS": 8, "LANES": 64, "EXACT": False, "LONG": True}
+    ptx, _ = assembly(form, groups, lane_source(form), constants, warps=4)
+    assert "st.global" in ptx
