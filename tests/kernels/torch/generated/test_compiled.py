@@ -25,7 +25,7 @@ from eindecomp.kernels.torch.generated.form import Form, accesses  # noqa: E402
 from eindecomp.kernels.torch.generated.groups import Axis  # noqa: E402
 from eindecomp.kernels.torch.generated.join import FusedJoin  # noqa: E402
 from eindecomp.kernels.torch.generated.lanes import lane_source  # noqa: E402
-from eindecomp.kernels.torch.generated.tiles import tile_source  # noqa: E402
+from eindecomp.kernels.torch.generated.tiles import Blocking, tile_source  # noqa: E402
 
 F4 = dtype("float32")
 x, y = Arg(0), Arg(1)
@@ -67,7 +67,7 @@ def test_each_value_that_is_loaded_serves_a_row_or_a_column_of_blocks() -> None:
     form = form_of(FusedJoin(op, (F4, F4), F4), groups)
     constants = {"ROWS": 8, "COLS": 16, "UNROLL": 2, "BAND": 8}
     constants |= {"PADDED": True, "EXACT": True, "LONG": False}
-    ptx, shared = assembly(form, groups, tile_source(form, 4, 2), constants, warps=4)
+    ptx, shared = assembly(form, groups, tile_source(form, Blocking(4, 2)), constants, warps=4)
     steps = 2 + 1  # those written out, and the one for the rest
     assert len(re.findall(r"ld\.global", ptx)) == steps * (4 + 2)
     assert len(re.findall(r"max\.NaN\.f32", ptx)) == steps * 4 * 2

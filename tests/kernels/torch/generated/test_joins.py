@@ -45,6 +45,8 @@ WAYS = [
     Config(4, 8, 2, 2, unroll=2),
     Config(8, 4, 1, 2, unroll=3, copies=True),
     Config(4, 4, 2, 1, unroll=2, copies=True, ahead=True),
+    Config(4, 4, 1, 2, unroll=2, copies=True, pack=2),
+    Config(2, 8, 2, 1, unroll=1, copies=True, ahead=True, pack=4),
 ]
 few = settings(
     max_examples=settings().max_examples // 2, phases=[Phase.explicit, Phase.reuse, Phase.generate]

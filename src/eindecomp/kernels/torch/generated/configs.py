@@ -38,6 +38,8 @@ class Config:
     """Whether inputs are first copied so that rows and columns are neighbours in memory."""
     ahead: bool = False
     """Whether each step loads what the next one reads; needs copies."""
+    pack: int = 1
+    """How many summed steps one load brings, 1, 2 or 4; needs copies."""
     registers: int | None = None
     """The most that a thread may have, so that more of them run at once."""
 
@@ -53,7 +55,9 @@ class Config:
         return {"num_warps": self.warps, "enable_fp_fusion": True, **limit}
 
     def __str__(self) -> str:
-        how = "ahead" if self.ahead else "copies" if self.copies else "direct"
+        how = "copies" if self.copies else "direct"
+        how += " ahead" if self.ahead else ""
+        how += f" packs of {self.pack}" if self.pack > 1 else ""
         tile = f"{self.high}x{self.wide} of {self.rows}x{self.cols}"
         limit = "" if self.registers is None else f" registers {self.registers}"
         return f"{how} {tile} unroll {self.unroll} warps {self.warps}{limit}"
@@ -61,22 +65,27 @@ class Config:
 
 INTERPRETED = Config(8, 8, 2, 2, unroll=2)
 LARGE = (
-    Config(8, 32, 8, 8, 8, 2, True, True, 128),
-    Config(16, 16, 8, 8, 8, 2, True, True, 128),
-    Config(16, 16, 8, 8, 8, 4, True),
+    Config(8, 32, 8, 8, 8, 2, True, True, registers=128),
+    Config(16, 16, 8, 8, 8, 1, True, pack=4, registers=128),
+    Config(16, 16, 8, 8, 8, 1, True, pack=4),
+    Config(8, 16, 8, 8, 4, 1, True, pack=4),
+    Config(16, 16, 8, 8, 8, 1, True, True, pack=2, registers=128),
+    Config(8, 16, 8, 8, 4, 1, True, True, pack=2),
     Config(8, 16, 8, 8, 4, 2, True, True),
-    Config(8, 16, 8, 8, 4, 4, True, False, 128),
-    Config(16, 16, 8, 8, 8, 4, False, False, 128),
-    Config(8, 16, 8, 8, 4, 2),
-    Config(8, 32, 8, 8, 8, 2, True, True),
+    Config(16, 16, 8, 8, 8, 4, registers=128),
+    Config(16, 16, 8, 8, 8, 2, True, True, registers=128),
+    Config(16, 16, 8, 8, 8, 4, True),
     Config(8, 16, 8, 16, 4, 1, True, True),
-    Config(8, 32, 8, 4, 8, 4, True, True),
-    Config(8, 32, 16, 4, 8, 2, True, True),
-    Config(16, 32, 8, 8, 16, 2, True, True, 128),
+    Config(8, 16, 8, 16, 4, 1, True, pack=2),
+    Config(8, 32, 8, 4, 8, 1, True, pack=4),
+    Config(8, 32, 8, 8, 8, 1, True, True, pack=2),
+    Config(4, 32, 8, 8, 4, 1, True, pack=4, registers=160),
+    Config(16, 32, 8, 8, 16, 1, True, True, pack=2, registers=128),
+    Config(8, 16, 8, 8, 4, 2),
 )
 """Ways for many rows and columns. A block has one accumulator for each thread, so that a tile takes
 `high` times `wide` registers, and a step as many loads as their sum."""
-_TRIED = 7  # of them unless all are asked for: each has to be compiled
+_TRIED = 8  # of them unless all are asked for: each has to be compiled
 _SMALL = (
     Config(8, 16, 4, 4, 4, 4, True, True),
     Config(8, 16, 4, 4, 4, 4),

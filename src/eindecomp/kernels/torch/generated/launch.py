@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,11 @@ from eindecomp.kernels.torch.generated.configs import (
     lane_config,
     tile_configs,
 )
+from eindecomp.kernels.torch.generated.copies import Copy, copy_of
 from eindecomp.kernels.torch.generated.form import COLS, ROWS, SUMMED, Form, accesses
 from eindecomp.kernels.torch.generated.groups import Axis, Split, axes_of, split_labels
 from eindecomp.kernels.torch.generated.lanes import lane_source
-from eindecomp.kernels.torch.generated.tiles import tile_source
+from eindecomp.kernels.torch.generated.tiles import Blocking, tile_source
 from eindecomp.lang.dtypes import dtype
 
 if TYPE_CHECKING:
@@ -146,51 +147,6 @@ def _one_axis(axes: tuple[Axis, ...], arrays: int) -> tuple[Axis, ...]:
 # Tiles
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """A contiguous copy of an operand whose own labels, of rows or columns, are neighbours."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    source: tuple[int, ...]
-    elements: int
-
-    def make(self, operand: Tensor) -> Tensor:
-        buffer = torch.empty(self.elements, dtype=operand.dtype, device=operand.device)
-        view = buffer.as_strided(self.shape, self.strides)
-        view.copy_(operand.as_strided(self.shape, self.source, operand.storage_offset()))
-        return buffer
-
-
-def _copy_of(
-    labels: Labels, tensor: Tensor, sizes: Mapping[str, int], split: Split, config: Config
-) -> tuple[_Copy, dict[str, int]] | None:
-    """The copy of an operand of rows or of columns, and its strides; None if it has no such use."""
-    source = strides_of(labels, tensor)
-    own = [label for label in (*split.rows, *split.cols) if label in source]
-    mixed = set(own) & set(split.rows) and set(own) & set(split.cols)
-    if not own or mixed:
-        return None
-    block = config.tile[0 if own[0] in split.rows else 1]
-    inner = prod(sizes[label] for label in own)
-    padded = -(-inner // block) * block
-    outer = [label for label in (*split.batch, *split.summed) if label in source]
-    strides: dict[str, int] = {}
-    step = 1
-    for label in reversed(own):
-        strides[label] = step
-        step *= sizes[label]
-    step = padded
-    for label in reversed(outer):
-        strides[label] = step
-        step *= sizes[label]
-    order = [*outer, *own]
-    shape, to, come = (tuple(by[k] for k in order) for by in (sizes, strides, source))
-    # Loading ahead reads one step beyond the last.
-    beyond = max((strides[label] for label in outer), default=0)
-    return _Copy(shape, to, come, max(step, padded) + beyond), strides
-
-
 def _tiles(
     join: FusedJoin,
     operands: Sequence[Tensor],
@@ -202,41 +158,34 @@ def _tiles(
 ) -> Launch:
     """A launch of the tile kernel in one way."""
     given = [strides_of(x, t) for x, t in zip(join.op.inputs[: join.read], operands, strict=True)]
-    copies: list[_Copy | None] = [None] * join.read
+    results = [strides_of(join.op.output, z) for z in outputs]
+    split = _as_stored(split, results[0])
+    copies: list[Copy | None] = [None] * join.read
     if config.copies:
-        for k, tensor in enumerate(operands):
-            found = _copy_of(join.op.inputs[k], tensor, sizes, split, config)
+        for k, source in enumerate(given):
+            found = copy_of(source, sizes, split, config)
             if found is not None:
                 copies[k], given[k] = found
-    arrays = [*given, *(strides_of(join.op.output, z) for z in outputs)]
-    lead = [join.read, join.read, join.read, 0]
-    groups = [
-        axes_of(labels, sizes, arrays, at) for labels, at in zip(split.groups, lead, strict=True)
-    ]
-    groups[SUMMED] = _one_axis(groups[SUMMED], len(arrays))
+    groups = _groups(split, sizes, [*given, *results], join.read)
     form = _form(join, partial, groups, outputs)
+    if (config.pack > 1 or config.ahead) and not _is_copied(form, copies):
+        plain = replace(config, pack=1, ahead=False)
+        return _tiles(join, operands, outputs, sizes, split, partial, plain)
     batch, rows, cols = (prod(axis.size for axis in axes) for axes in groups[:SUMMED])
     high, wide = config.tile
     exact = rows % high == 0 and cols % wide == 0
-    padded = exact or all(
-        copy is not None or not (access.varies[ROWS] or access.varies[COLS])
-        for copy, access in zip(copies, form.inputs, strict=True)
-    )
     constants = {
         "ROWS": config.rows,
         "COLS": config.cols,
         "UNROLL": config.unroll,
         "BAND": _BAND,
-        "PADDED": padded,
+        "PADDED": exact or _may_overrun(form, copies),
         "EXACT": exact,
         "LONG": _is_long(groups),
     }
-    ahead = config.ahead and all(
-        copy is not None or not access.varies[SUMMED]
-        for copy, access in zip(copies, form.inputs, strict=True)
-    )
     grid = (batch * -(-rows // high) * -(-cols // wide),)
-    kernel = compiled(_tile_source(form, config.high, config.wide, ahead))
+    blocking = Blocking(config.high, config.wide, config.ahead, config.pack)
+    kernel = compiled(_tile_source(form, blocking))
     arguments = {**constants, **_options(config)}
     integers = form.integers(groups)
 
@@ -247,6 +196,34 @@ def _tiles(
             kernel[grid](*made, *z, *extra, *integers, **arguments)
 
     return launch
+
+
+def _as_stored(split: Split, result: Mapping[str, int]) -> Split:
+    """The same groups, rows and columns in the order in which the result's lie in memory."""
+    rows, cols = (
+        tuple(sorted(side, key=lambda label: -result[label])) for side in (split.rows, split.cols)
+    )
+    return replace(split, rows=rows, cols=cols)
+
+
+def _groups(
+    split: Split, sizes: Mapping[str, int], arrays: Sequence[Mapping[str, int]], read: int
+) -> list[tuple[Axis, ...]]:
+    """The axes of all groups: output labels as the result lies in memory, others as operand 0."""
+    own = [axes_of(labels, sizes, arrays, read) for labels in split.groups[:SUMMED]]
+    return [*own, _one_axis(axes_of(split.summed, sizes, arrays, 0), len(arrays))]
+
+
+def _is_copied(form: Form, copies: Sequence[Copy | None]) -> bool:
+    """Whether all that is loaded in the loop are copies, and the loop is one."""
+    pairs = zip(copies, form.inputs, strict=True)
+    return form.counts[SUMMED] == 1 and all(copy or not x.varies[SUMMED] for copy, x in pairs)
+
+
+def _may_overrun(form: Form, copies: Sequence[Copy | None]) -> bool:
+    """Whether inputs may be read beyond their last row and column."""
+    pairs = zip(copies, form.inputs, strict=True)
+    return all(copy or not (x.varies[ROWS] or x.varies[COLS]) for copy, x in pairs)
 
 
 # Lanes

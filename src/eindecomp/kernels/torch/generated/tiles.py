@@ -10,6 +10,7 @@ is there; only stores ask.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -27,36 +28,48 @@ their last row and column, whether tiles fill the output, whether offsets take 6
 _TILE = "ROWS, COLS"
 
 
-def tile_source(form: Form, high: int, wide: int, ahead: bool = False) -> str:
-    """Write the function `kernel`; every program computes one tile of one element of the batch.
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """How many blocks high and wide a tile is, and how inputs are loaded in the summed loop."""
 
-    A tile is `high` blocks high and `wide` blocks wide. With `ahead`, each step loads what the next
-    one reads: inputs can then be read one step beyond the last.
-    """
-    return _TileWriter(form, high, wide, ahead).write()
+    high: int
+    wide: int
+    ahead: bool = False
+    """Whether each step loads what the next one reads, and so one step beyond the last."""
+    pack: int = 1
+    """How many summed steps one load brings: 1, 2 or 4. In packs, all inputs that vary along the
+    one summed axis are `copies`, whose rows or columns and steps of a pack are neighbours."""
+
+
+def tile_source(form: Form, blocking: Blocking) -> str:
+    """Write the function `kernel`; every program computes one tile of one element of the batch."""
+    return _TileWriter(form, blocking).write()
 
 
 class _TileWriter(Writer):
     """Writes a kernel from the outermost loop inwards."""
 
-    def __init__(self, form: Form, high: int, wide: int, ahead: bool) -> None:
+    def __init__(self, form: Form, blocking: Blocking) -> None:
         super().__init__(form)
-        self.ahead = ahead
-        self.high, self.wide = range(high), range(wide)
+        self.ahead, self.pack = blocking.ahead, blocking.pack
+        self.high, self.wide = range(blocking.high), range(blocking.wide)
+        self._blocks = [*product(self.high, self.wide)]
 
     def write(self) -> str:
         self.begin(CONSTANTS)
         self._place()
         self._index()
+        moving = [k for k, access in enumerate(self.form.inputs) if access.varies[SUMMED]]
+        packed = {f"a{k}" for k in moving if self.pack > 1}
         for name, access in self.form.arrays():
-            self._begin_array(name, access)
-        fixed = [k for k, access in enumerate(self.form.inputs) if not access.varies[SUMMED]]
-        for k in fixed:
-            self._load(k, f"a{k}_at")
-        for r, c in product(self.high, self.wide):
+            self._begin_array(name, access, name in packed)
+        for k in range(len(self.form.inputs)):
+            if k not in moving:
+                self._load(k, f"a{k}_at")
+        for r, c in self._blocks:
             self._start(f"_{r}_{c}")
-        self._loops([k for k in range(len(self.form.inputs)) if k not in fixed])
-        for r, c in product(self.high, self.wide):
+        self._loops(moving)
+        for r, c in self._blocks:
             self._store(r, c)
         return self.text()
 
@@ -92,14 +105,20 @@ class _TileWriter(Writer):
                     self.put(f"{flat} = tl.minimum({name} + {at} * {size}, {name}s - 1)")
                 self.decode(group, flat, f"_{at}")
 
-    def _begin_array(self, name: str, access: Access) -> None:
+    def _begin_array(self, name: str, access: Access, packed: bool) -> None:
         """Name where an array begins for this element of the batch, and its offsets by block."""
         steps = f" + {self.steps(name, BATCH)}" if access.varies[BATCH] else ""
         self.put(f"{name}_at = {name}{steps}")
-        if access.varies[ROWS]:
-            self.put(*(f"{name}_r{r} = {self.steps(name, ROWS, f'_{r}')}" for r in self.high))
-        if access.varies[COLS]:
-            self.put(*(f"{name}_c{c} = {self.steps(name, COLS, f'_{c}')}" for c in self.wide))
+        for group, letter, flat, blocks in (
+            (ROWS, "r", "m", self.high),
+            (COLS, "c", "n", self.wide),
+        ):
+            for at in blocks if access.varies[group] else ():
+                # A literal stride lets Triton see that the elements of a pack are neighbours.
+                steps = (
+                    f"{flat}_{at} * {self.pack}" if packed else self.steps(name, group, f"_{at}")
+                )
+                self.put(f"{name}_{letter}{at} = {steps}")
 
     def _value(self, k: int, r: int, c: int) -> tuple[str, str]:
         """The name of what a block reads of an input, and its offsets."""
@@ -119,7 +138,7 @@ class _TileWriter(Writer):
         The names of the values are returned; `mark` is put before them.
         """
         access = self.form.inputs[k]
-        values = dict(self._value(k, r, c) for r, c in product(self.high, self.wide))
+        values = dict(self._value(k, r, c) for r, c in self._blocks)
         turn = {(True, False): "[:, None]", (False, True): "[None, :]"}
         shape = turn.get((access.varies[ROWS], access.varies[COLS]), "")
         to = widen(access.type)
@@ -127,6 +146,28 @@ class _TileWriter(Writer):
         for name, offsets in values.items():
             self.put(f"{mark}{name} = tl.load({pointer} + {offsets}){cast}{shape}")
         return [*values]
+
+    def _load_pack(self, k: int, pointer: str, mark: str) -> list[str]:
+        """Load the steps of a pack of an input at once, and take them apart."""
+        access = self.form.inputs[k]
+        size, shape = ("ROWS", "[:, None]") if access.varies[ROWS] else ("COLS", "[None, :]")
+        to = widen(access.type)
+        cast = "" if to == access.type else f".to({type_text(to)})"
+        found: list[str] = []
+        for name, offsets in dict(self._value(k, r, c) for r, c in self._blocks).items():
+            steps = [f"{mark}{name}u{u}" for u in range(self.pack)]
+            self.put(f"pack = tl.load({pointer} + ({offsets})[:, None] + step[None, :]){cast}")
+            if self.pack == 2:
+                self.put(f"{', '.join(steps)} = tl.split(pack)")
+            else:
+                self.put(
+                    f"even, odd = tl.split(tl.reshape(pack, [{size}, 2, 2]))",
+                    f"{steps[0]}, {steps[2]} = tl.split(even)",
+                    f"{steps[1]}, {steps[3]} = tl.split(odd)",
+                )
+            self.put(*(f"{name} = {name}{shape}" for name in steps))
+            found += [f"{name}u{u}" for u in range(self.pack)]
+        return found
 
     def _start(self, suffix: str) -> None:
         for value, neutral in zip(self.state(suffix), self.program.identity, strict=True):
@@ -146,30 +187,45 @@ class _TileWriter(Writer):
                 at[k] = f"a{k}_at{j}"
         for k in moving:
             self.put(f"a{k}_p = {at[k]}", f"a{k}_s = zero + a{k}_k{last}")
-            if self.ahead:
-                self._load(k, f"a{k}_p")
-        self.put(f"whole = k{last} // UNROLL * UNROLL")
+        if self.pack > 1:
+            self.put(f"step = tl.arange(0, {self.pack})")
+        if self.ahead:
+            self._load_all(moving, "0", "")
+        self.put(f"steps = k{last} // {self.pack}", "whole = steps // UNROLL * UNROLL")
         with self.under("for _ in range(0, whole, UNROLL):"):
             with self.under("for u in tl.static_range(UNROLL):"):
                 self._step(moving, "u")
             self.put(*(f"a{k}_p += UNROLL * a{k}_s" for k in moving))
-        with self.under(f"for _ in range(whole, k{last}):"):
+        with self.under("for _ in range(whole, steps):"):
             self._step(moving, "0")
             self.put(*(f"a{k}_p += a{k}_s" for k in moving))
+        if self.pack > 1:
+            with self.under(f"for u in range(k{last} - steps * {self.pack}):"):
+                for k in moving:
+                    self._load(k, f"a{k}_p + u")
+                self._compute(moving, "")
         self.depth = before
 
+    def _load_all(self, moving: list[int], at: str, mark: str) -> list[str]:
+        load = self._load if self.pack == 1 else self._load_pack
+        return [name for k in moving for name in load(k, f"a{k}_p + {at} * a{k}_s", mark)]
+
     def _step(self, moving: list[int], at: str) -> None:
-        step, mark = (f"({at} + 1)", "next_") if self.ahead else (at, "")
-        loaded = [name for k in moving for name in self._load(k, f"a{k}_p + {step} * a{k}_s", mark)]
-        self._compute()
+        """Load a step, or a pack of them, and combine."""
+        at, mark = (f"({at} + 1)", "next_") if self.ahead else (at, "")
+        loaded = self._load_all(moving, at, mark)
+        for u in range(self.pack):
+            self._compute(moving, f"u{u}" if self.pack > 1 else "")
         if self.ahead:
             self.put(*(f"{name} = next_{name}" for name in loaded))
 
-    def _compute(self) -> None:
+    def _compute(self, moving: list[int], suffix: str) -> None:
         """Combine the accumulators with the join of what was loaded."""
-        for r, c in product(self.high, self.wide):
+        for r, c in self._blocks:
             args = [
-                NamedValue(self._value(k, r, c)[0], widen(access.type))
+                NamedValue(
+                    self._value(k, r, c)[0] + (suffix if k in moving else ""), widen(access.type)
+                )
                 for k, access in enumerate(self.form.inputs)
             ]
             state = self.state(f"_{r}_{c}")
