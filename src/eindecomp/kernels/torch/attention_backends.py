@@ -105,7 +105,7 @@ def _efficient(
 def _cpu(
     q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None, *, causal: bool
 ) -> Outcome:
-    q, k, v = (_dense(x) for x in (q, k, v))
+    q, k, v = (dense(x) for x in (q, k, v))
     k, v = (x.expand(-1, q.shape[1], -1, -1) for x in (k, v))
     return aten._scaled_dot_product_flash_attention_for_cpu(
         q, k, v, 0.0, causal, attn_mask=bias, scale=scale
@@ -137,7 +137,7 @@ def seen_up_to(queries: int, keys: int, offset: int, device: torch.device) -> Te
     return torch.arange(keys, device=device) <= rows
 
 
-def _dense(x: Tensor) -> Tensor:
+def dense(x: Tensor) -> Tensor:
     """What has its last dimension in one piece, as kernels take for granted."""
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
@@ -145,4 +145,4 @@ def _dense(x: Tensor) -> Tensor:
 def _aligned(x: Tensor) -> Tensor:
     """What is padded with zeros, which change neither products nor the values before them."""
     missing = -x.shape[-1] % ALIGNMENT
-    return pad(x, (0, missing)) if missing else _dense(x)
+    return pad(x, (0, missing)) if missing else dense(x)

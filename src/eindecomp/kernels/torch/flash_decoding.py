@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eindecomp.kernels.torch import flash_decoding_kernel
+from eindecomp.kernels.torch.attention_backends import dense
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,20 +106,23 @@ def decode_shares(
 ) -> tuple[Tensor, Tensor]:
     """The float32 results [b, h, share, s, d] and log-sum-exps [b, h, share, s] of all shares."""
     batch, heads, rows, size = q.shape
+    q, *both = (dense(x) for x in (q, *keys, *values))
+    keys, values = both[: len(keys)], both[len(keys) :]
     out, lse = _room_for(q, values, shares)
     value = values[0].shape[3]
     given: list[Any] = []
     for k in range(_MOST_PARTS):
         part = k if k < len(keys) else 0
         n = lengths[part]
-        given += [keys[part], *keys[part].stride(), values[part], *values[part].stride()]
+        for x in (keys[part], values[part]):
+            given += [x, *x.stride()[:3]]
         given += [q, 0, 0] if n is None else [n, *n.stride()]
         given += [keys[part].shape[2], scales[part] * _LOG2_E, shares[part]]
     sizes, all_values = (_room(x) for x in (size, value))
     kernel = _kernels.decode_kernel
     with torch.cuda.device_of(q):
         kernel[(batch * heads, sum(shares))](
-            q, *q.stride(), *given, out, lse, heads, rows,
+            q, *q.stride()[:3], *given, out, lse, heads, rows,
             HAS_N0=lengths[0] is not None, HAS_N1=lengths[-1] is not None, TWO=len(keys) > 1,
             ROWS=_room(rows), SIZE=size, VALUE=value,
             SIZES=sizes, VALUES=all_values,

@@ -1,7 +1,7 @@
 """The Triton kernel of `flash_decoding`: one share of the keys of one head for each program.
 
-Constants that Triton compiles in are written in capitals: how many rows, elements of a head and
-elements of a value there are at most (powers of two), and how many there are.
+Constants that Triton compiles in are written in capitals: how many elements keys and values have,
+and the powers of two, at least 16, that these and the rows are computed as.
 """
 # pyright: basic
 # ruff: noqa: N803
@@ -12,7 +12,7 @@ import triton.language as tl
 
 @triton.jit
 def _attend(
-    q, k, v, length, share, shares, scale, k_key, k_size, v_key, v_size,
+    q, k, v, length, share, shares, scale, k_key, v_key,
     ROWS: tl.constexpr, SIZE: tl.constexpr, VALUE: tl.constexpr,
     SIZES: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -29,7 +29,7 @@ def _attend(
         at = start + tl.arange(0, BLOCK)
         there = at < last
         keys = tl.load(
-            k + at[None, :].to(tl.int64) * k_key + along[:, None] * k_size,
+            k + at[None, :].to(tl.int64) * k_key + along[:, None],
             mask=there[None, :] & (along < SIZE)[:, None],
             other=0.0,
         )
@@ -38,15 +38,13 @@ def _attend(
         above = tl.maximum(largest, tl.max(scores, 1))
         weights = tl.exp2(scores - above[:, None])
         shrink = tl.exp2(largest - above)
-        there_v = there[:, None] & (values < VALUE)[None, :]
         read = tl.load(
-            v + at[:, None].to(tl.int64) * v_key + values[None, :] * v_size,
-            mask=there_v,
+            v + at[:, None].to(tl.int64) * v_key + values[None, :],
+            mask=there[:, None] & (values < VALUE)[None, :],
             other=0.0,
         )
-        product = product * shrink[:, None] + tl.dot(
-            weights.to(read.dtype), read, input_precision="ieee"
-        )
+        weighted = tl.dot(weights.to(read.dtype), read, input_precision="ieee")
+        product = product * shrink[:, None] + weighted
         total = total * shrink + tl.sum(weights, 1)
         largest = above
     is_empty = total == 0
@@ -57,69 +55,55 @@ def _attend(
 
 
 @triton.jit
-def _attend_part(
-    q, b, h, k, k_batch, k_head, k_key, k_size, v, v_batch, v_head, v_key, v_size,
-    n, n_batch, n_head, keys, scale, share, shares, HAS_N: tl.constexpr,
-    ROWS: tl.constexpr, SIZE: tl.constexpr, VALUE: tl.constexpr,
-    SIZES: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """The share of one program, of the keys of a part that count."""
-    length = keys
-    if HAS_N:
-        length = tl.maximum(tl.minimum(tl.load(n + b * n_batch + h * n_head), keys), 0)
-    return _attend(
-        q, k + b * k_batch + h * k_head, v + b * v_batch + h * v_head,
-        length, share, shares, scale, k_key, k_size, v_key, v_size,
-        ROWS, SIZE, VALUE, SIZES, VALUES, BLOCK,
-    )  # fmt: skip
-
-
-@triton.jit
 def decode_kernel(
-    q, q_batch, q_head, q_row, q_size,
-    k0, k0_batch, k0_head, k0_key, k0_size, v0, v0_batch, v0_head, v0_key, v0_size,
+    q, q_batch, q_head, q_row,
+    k0, k0_batch, k0_head, k0_key, v0, v0_batch, v0_head, v0_key,
     n0, n0_batch, n0_head, keys0, scale0, shares0,
-    k1, k1_batch, k1_head, k1_key, k1_size, v1, v1_batch, v1_head, v1_key, v1_size,
+    k1, k1_batch, k1_head, k1_key, v1, v1_batch, v1_head, v1_key,
     n1, n1_batch, n1_head, keys1, scale1, shares1,
     out, lse, heads, rows,
     HAS_N0: tl.constexpr, HAS_N1: tl.constexpr, TWO: tl.constexpr,
     ROWS: tl.constexpr, SIZE: tl.constexpr, VALUE: tl.constexpr,
     SIZES: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One share of the keys of one head."""
+    """One share of the keys of one head, of the first part or of the second."""
     program = tl.program_id(0)
-    share = tl.program_id(1)
+    at_share = tl.program_id(1)
     b = (program // heads).to(tl.int64)
     h = (program % heads).to(tl.int64)
     row = tl.arange(0, ROWS)
     along = tl.arange(0, SIZES)
     values = tl.arange(0, VALUES)
     queries = tl.load(
-        q + b * q_batch + h * q_head + row[:, None] * q_row + along[None, :] * q_size,
+        q + b * q_batch + h * q_head + row[:, None] * q_row + along[None, :],
         mask=(row < rows)[:, None] & (along < SIZE)[None, :],
         other=0.0,
     )
+    k = k0 + b * k0_batch + h * k0_head
+    v = v0 + b * v0_batch + h * v0_head
+    length = keys0
+    if HAS_N0:
+        length = tl.minimum(tl.load(n0 + b * n0_batch + h * n0_head), keys0)
+    share, shares, scale, k_key, v_key = at_share, shares0, scale0, k0_key, v0_key
     if TWO:
-        if share < shares0:
-            product, total = _attend_part(
-                queries, b, h, k0, k0_batch, k0_head, k0_key, k0_size,
-                v0, v0_batch, v0_head, v0_key, v0_size, n0, n0_batch, n0_head,
-                keys0, scale0, share, shares0, HAS_N0, ROWS, SIZE, VALUE, SIZES, VALUES, BLOCK,
-            )  # fmt: skip
-        else:
-            product, total = _attend_part(
-                queries, b, h, k1, k1_batch, k1_head, k1_key, k1_size,
-                v1, v1_batch, v1_head, v1_key, v1_size, n1, n1_batch, n1_head,
-                keys1, scale1, share - shares0, shares1, HAS_N1,
-                ROWS, SIZE, VALUE, SIZES, VALUES, BLOCK,
-            )  # fmt: skip
-    else:
-        product, total = _attend_part(
-            queries, b, h, k0, k0_batch, k0_head, k0_key, k0_size,
-            v0, v0_batch, v0_head, v0_key, v0_size, n0, n0_batch, n0_head,
-            keys0, scale0, share, shares0, HAS_N0, ROWS, SIZE, VALUE, SIZES, VALUES, BLOCK,
-        )  # fmt: skip
-    at = (program.to(tl.int64) * tl.num_programs(1) + share) * rows
+        # One loop for both parts: two would need twice the shared memory.
+        second = at_share >= shares0
+        length1 = keys1
+        if HAS_N1:
+            length1 = tl.minimum(tl.load(n1 + b * n1_batch + h * n1_head), keys1)
+        k = tl.where(second, k1 + b * k1_batch + h * k1_head, k)
+        v = tl.where(second, v1 + b * v1_batch + h * v1_head, v)
+        length = tl.where(second, length1, length)
+        share = tl.where(second, at_share - shares0, at_share)
+        shares = tl.where(second, shares1, shares0)
+        scale = tl.where(second, scale1, scale0)
+        k_key = tl.where(second, k1_key, k0_key)
+        v_key = tl.where(second, v1_key, v0_key)
+    product, total = _attend(
+        queries, k, v, tl.maximum(length, 0), share, shares, scale, k_key, v_key,
+        ROWS, SIZE, VALUE, SIZES, VALUES, BLOCK,
+    )  # fmt: skip
+    at = (program.to(tl.int64) * tl.num_programs(1) + at_share) * rows
     tl.store(lse + at + row, total, mask=row < rows)
     tl.store(
         out + (at + row[:, None]) * VALUE + values[None, :],
