@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from eindecomp.graph.evaluate import evaluate
 from eindecomp.graph.patterns.attention import Attention, MaskKind, Value, find_attention
+from eindecomp.graph.rewrites.rewrite import rewrite
 from eindecomp.graph.text.elaborate import parse
 
 torch: Any = pytest.importorskip("torch")
@@ -192,6 +193,60 @@ def check_rescaled(case: Case, partials: list[Any], rows: slice) -> None:
     case.check((product / total.unsqueeze(-1)).to(case.q.dtype), rows)
 
 
+LABELS = {
+    "queries of many sequences, one set of keys": (
+        "input Q[b: 3, s: 4, e: 5], K[t: 6, e], V[t, d: 5]",
+        "causal_attention[s,t,e](Q[b,s,e], K[t,e], V[t,d])",
+        "b,s,d",
+    ),
+    "one head of keys": (
+        "input Q[b: 3, h: 2, s: 4, e: 5], K[b, t: 6, e], V[b, t, d: 5]",
+        "attention[t,e](Q[b,h,s,e], K[b,t,e], V[b,t,d])",
+        "s,b,d,h",
+    ),
+    "no batch": (
+        "input Q[s: 4, e: 5], K[t: 6, e], V[t, d: 7]",
+        "attention[t,e](Q[s,e], K[t,e], V[t,d])",
+        "d,s",
+    ),
+    "values of two labels between others": (
+        "input Q[a: 2, s: 4, b: 3, h: 2, e: 5], K[t: 6, h, a, e, b], V[c: 2, t, b, d: 3, h, a]",
+        "causal_attention[s,t,e](Q[a,s,b,h,e], K[t,h,a,e,b], V[c,t,b,d,h,a])",
+        "a,c,s,h,d,b",
+    ),
+    "values of no label": (
+        "input Q[b: 3, s: 4, e: 5], K[b, t: 6, e], V[b, t]",
+        "attention[t,e](Q[b,s,e], K[b,t,e], V[b,t])",
+        "b,s",
+    ),
+    "heads of keys that queries do not have": (
+        "input Q[b: 3, s: 4, e: 5], K[b, h: 2, t: 6, e], V[b, h, t, d: 5]",
+        "attention[t,e](Q[b,s,e], K[b,h,t,e], V[b,h,t,d])",
+        "b,h,s,d",
+    ),
+    "no keys": (
+        "input Q[b: 3, s: 4, e: 5], K[b, t: 0, e], V[b, t, d: 5]",
+        "attention[t,e](Q[b,s,e], K[b,t,e], V[b,t,d])",
+        "b,s,d",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_in_any_order(name: str) -> None:
+    inputs, macro, output = LABELS[name]
+    written = parse(f"{inputs}\nO[{output}] <- {macro}\noutput O")
+    rng = np.random.default_rng(0)
+    arrays = {v.name: rng.standard_normal(v.shape).astype(np.float32) for v in written.inputs}
+    q, k, v = (torch.from_numpy(arrays[name]) for name in "QKV")
+    for graph in (written, rewrite(written)):
+        (attention,) = find_attention(graph)
+        expected = evaluate(graph, arrays)["O"]
+        for backend in kernels.backends(attention, q, [PartTile(k, v)]):
+            found = kernels.attend(attention, q, [PartTile(k, v)], backend=backend)
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
 STEP = """
 scalar latest int32
 input length[b: 2] int32, Q[b, h: 2, g: 3, s: 1, e: 8] {dtype}
@@ -355,6 +410,7 @@ def test_choices_for_cuda() -> None:
     assert choices("causal", e=256, d=512) == every[2:]
     assert choices("bias") == every[2:]
     assert choices("plain", s=1) == (Backend.DECODE, *every)
+    assert choices("plain", s=1, b=80) == (*every[:2], Backend.DECODE, *every[2:])
     assert choices("plain", s=100) == every
     assert choices("length", s=1) == (Backend.DECODE, *every[2:])
     assert choices("tensor", s=1) == every[2:]

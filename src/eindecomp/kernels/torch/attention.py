@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from eindecomp.graph.patterns.attention import MaskKind
 from eindecomp.kernels.torch.attention_backends import Backend, compute, seen_up_to
 from eindecomp.kernels.torch.attention_layout import lay_out, row_labels, tile_sizes
 from eindecomp.kernels.torch.attention_tiles import (
@@ -57,6 +56,8 @@ _WIDEST = 256
 _WIDEST_OF_CUDNN = 128
 _FEW_QUERIES = 64
 """How many queries of one head of keys our own kernel takes."""
+_FEW_HEADS = 132
+"""Fewer heads of keys than this leave multiprocessors idle if each is computed by one."""
 
 
 def attend(
@@ -108,7 +109,9 @@ def attend_partial(
     layout = lay_out(attention, _sizes(attention, (part,), q, (tile,)), backend.groups_heads)
     operands = (layout.queries(q), layout.keys(part, tile.k), layout.values(part, tile.v))
     offset = causal_offset(attention, part, tile, start)
-    if offset is not None:
+    if 0 in operands[0].shape or 0 in operands[1].shape:
+        out, lse = _nothing(operands[0], operands[2], operands[0].shape[2])
+    elif offset is not None:
         out, lse = _up_to_diagonal(backend, *operands, part.scale, offset)
     else:
         bias, seen = score_bias(layout, part, q, tile, start)
@@ -174,38 +177,38 @@ def fastest(
 
 
 def _choices(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> tuple[Backend, ...]:
-    size, value_size = (
-        _extent(q, attention.q.labels, attention.inner),
-        _extent(tile.v, part.v.labels, attention.values),
-    )
+    size = _extent(q, attention.q.labels, attention.inner)
+    value_size = _extent(tile.v, part.v.labels, attention.values)
     same = size == value_size
     if q.device.type != "cuda":
         return (Backend.CPU, Backend.MATH) if same and q.device.type == "cpu" else (Backend.MATH,)
     found: list[Backend] = []
-    if _is_decoding(attention, part, q, tile) and max(size, value_size) <= _WIDEST:
-        found.append(Backend.DECODE)
     if q.dtype in _HALF and same and not _needs_bias(attention, part):
         found += [Backend.CUDNN] if size <= _WIDEST_OF_CUDNN else []
         found += [Backend.FLASH] if size <= _WIDEST else []
+    if _is_decoding(attention, part, q, tile) and max(size, value_size) <= _WIDEST:
+        heads = _extent(tile.k, part.k.labels, attention.batch)
+        found.insert(0 if heads < _FEW_HEADS else len(found), Backend.DECODE)
     found += [Backend.EFFICIENT] if q.dtype in _HALF | {torch.float32} else []
     return (*found, Backend.MATH)
 
 
 def _extent(tensor: Tensor, labels: Labels, some: Labels) -> int:
-    """How many elements a tensor has along some of its labels."""
-    return prod(tensor.shape[labels.index(label)] for label in some)
+    """How many elements a tensor has along those of some labels that it has."""
+    return prod(tensor.shape[labels.index(label)] for label in some if label in labels)
 
 
 def _is_decoding(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> bool:
     """Whether a few queries see all keys, or the first so many."""
-    by_length = part.mask is not None and part.mask.kind is MaskKind.LENGTH
+    length = None if part.mask is None or tile.length is None else part.mask.length
+    by_length = length is not None and length.labels <= {*attention.batch}
     rows = _extent(q, attention.q.labels, attention.queries)
     return (
         q.dtype in _HALF | {torch.float32}
         and rows <= _FEW_QUERIES
         and not attention.groups
         and part.bias is None
-        and (part.mask is None or (by_length and tile.length is not None))
+        and (part.mask is None or by_length)
     )
 
 
@@ -226,8 +229,7 @@ def _up_to_diagonal(
     full = min(max(keys - offset, first), rows)
     found: list[Partial] = []
     if first:
-        shape = (*q.shape[:2], first)
-        found.append((q.new_zeros((*shape, v.shape[3])), _lowest(q, shape)))
+        found.append(_nothing(q, v, first))
     if full > first:
         seen = slice(None, full + offset)
         found.append(_triangle(backend, q[:, :, first:full], k[:, :, seen], v[:, :, seen], scale))
@@ -250,9 +252,12 @@ def _triangle(backend: Backend, q: Tensor, k: Tensor, v: Tensor, scale: float) -
     return compute(backend, q, k, v, scale, as_bias(seen, q)[None, None], causal=False)
 
 
-def _lowest(q: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _nothing(q: Tensor, v: Tensor, rows: int) -> Partial:
+    """What rows that see no key are."""
+    shape = (*q.shape[:2], rows)
     wide = torch.promote_types(q.dtype, torch.float32)
-    return torch.full(shape, -torch.inf, dtype=wide, device=q.device)
+    lse = torch.full(shape, -torch.inf, dtype=wide, device=q.device)
+    return q.new_zeros((*shape, v.shape[3])), lse
 
 
 def _decode(

@@ -55,10 +55,14 @@ def causal_offset(attention: Attention, part: KeyPart, tile: PartTile, start: in
 
 
 def may_hide_all(part: KeyPart, tile: PartTile, start: int) -> bool:
-    """Whether some query may see no key of a tile."""
+    """Whether some query may see no key of a tile, so that it divides 0 by 0."""
     mask = part.mask
-    if part.bias is not None or mask is None:
-        return part.bias is not None
+    if 0 in tile.k.shape:
+        return part.product is not None  # a sum of no quotients is 0
+    if part.bias is not None:
+        return True
+    if mask is None:
+        return False
     return mask.kind is not MaskKind.CAUSAL or mask.offset + start < tile.start
 
 
