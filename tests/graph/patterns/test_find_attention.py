@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import sqrt
 
 import pytest
+from hypothesis import given
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.patterns.attention import Attention, MaskKind, find_attention
@@ -14,6 +15,7 @@ from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.scalar import to_text
 from eindecomp.models.llama.config import CONFIGS
 from eindecomp.models.llama.graph import prefill_graph, step_graph
+from strategies import graphs
 
 HEADS = "input Q[b: 2, h: 3, s: 8, e: 4], K[b, h, t: 8, e], V[b, h, t, d: 5]\n"
 SCORES = "T[b,h,s,t] <- sum Q[b,h,s,e] * K[b,h,t,e]\n"
@@ -273,3 +275,9 @@ def test_inner_labels_do_not_clash() -> None:
     assert found.values == ("d",)
     assert set(found.inner).isdisjoint(found.values)
     assert found.parts[0].scale == 1 / sqrt(4)
+
+
+@given(graphs())
+def test_graphs_of_all_kinds_can_be_searched(graph: Graph) -> None:
+    for found in find_attention(graph):
+        assert set(found.replaces) <= set(graph)
