@@ -56,6 +56,8 @@ _WIDEST = 256
 _WIDEST_OF_CUDNN = 128
 _FEW_QUERIES = 64
 """How many queries of one head of keys our own kernel takes."""
+_MOST_PARTS = 2
+"""How many parts our own kernel takes at once."""
 _FEW_HEADS = 132
 """Fewer heads of keys than this leave multiprocessors idle if each is computed by one."""
 
@@ -74,7 +76,7 @@ def attend(
     part that it cannot compute is computed by the first one that can.
     """
     chosen = backend or backends(attention, q, tiles)[0]
-    if chosen is Backend.DECODE:
+    if chosen is Backend.DECODE and len(tiles) <= _MOST_PARTS:
         out, lse = _decode(attention, attention.parts, q, tiles)
     else:
         pairs = zip(attention.parts, tiles, strict=True)

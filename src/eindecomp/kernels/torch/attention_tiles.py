@@ -120,4 +120,5 @@ def key_counts(layout: Layout, part: KeyPart, q: Tensor, tile: PartTile) -> Tens
     if isinstance(length, int):
         length = torch.full((), length, dtype=torch.int32, device=q.device)
     labels = condition_labels(layout.attention, part, part.mask.length)
-    return layout.lengths(labels, (length - tile.start).to(torch.int32))
+    counts = length - tile.start if tile.start else length
+    return layout.lengths(labels, counts.to(torch.int32))

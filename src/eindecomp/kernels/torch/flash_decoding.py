@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _kernels: Any = flash_decoding_kernel
-KEYS = 64
+_KEYS = 64
 """How many keys a program reads at a time."""
+_SHARES = 16
+"""How many programs' results are merged at a time."""
 _PROGRAMS_EACH = 2
 """How many programs each multiprocessor should get."""
 _LOG2_E = 1.4426950408889634
-_MOST_PARTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +46,21 @@ def decode(q: Tensor, parts: Sequence[Keys]) -> tuple[Tensor, Tensor]:
 
     A row without any key is 0, and its log-sum-exp is -∞.
     """
-    found: list[tuple[Tensor, Tensor]] = []
-    for k in range(0, len(parts), _MOST_PARTS):
-        some = parts[k : k + _MOST_PARTS]
-        shares = [_shares(q, part.k.shape[2]) for part in some]
-        found.append(
-            decode_shares(
-                q,
-                [part.k for part in some],
-                [part.v for part in some],
-                [part.length for part in some],
-                [part.scale for part in some],
-                shares,
-            )
-        )
-    outs, lses = (torch.cat(list(each), 2) for each in zip(*found, strict=True))
-    maximum = lses.amax(2, keepdim=True)
-    weights = (lses - torch.where(maximum == -torch.inf, 0, maximum)).exp()
-    total = weights.sum(2)
-    out = (outs * weights.unsqueeze(-1)).sum(2) / torch.where(total > 0, total, 1).unsqueeze(-1)
-    return out.to(q.dtype), maximum.squeeze(2) + total.log()
+    return flash_decoding(
+        q,
+        [part.k for part in parts],
+        [part.v for part in parts],
+        [part.length for part in parts],
+        [part.scale for part in parts],
+        [_shares(q, part.k.shape[2]) for part in parts],
+    )
 
 
 def _shares(q: Tensor, keys: int) -> int:
     """Among how many programs the keys of one head are shared out."""
-    processors = _processors(q.device)
     heads = q.shape[0] * q.shape[1]
-    wanted = -(-_PROGRAMS_EACH * processors // heads)
-    return max(1, min(wanted, -(-keys // KEYS)))
+    wanted = -(-_PROGRAMS_EACH * _processors(q.device) // heads)
+    return max(1, min(wanted, -(-keys // _KEYS)))
 
 
 def _processors(device: torch.device) -> int:
@@ -83,20 +71,15 @@ def _processors(device: torch.device) -> int:
     return cuda.get_device_properties(device).multi_processor_count
 
 
-def _room(size: int) -> int:
-    """The power of two, at least 16, that matrix units compute a size as."""
-    return max(16, 1 << (size - 1).bit_length())
-
-
 @torch.library.custom_op(
-    "eindecomp::decode_shares",
+    "eindecomp::flash_decoding",
     mutates_args=(),
     schema=(
         "(Tensor q, Tensor[] keys, Tensor[] values, Tensor?[] lengths, float[] scales, "
         "int[] shares) -> (Tensor, Tensor)"
     ),
 )
-def decode_shares(
+def flash_decoding(
     q: Tensor,
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
@@ -104,41 +87,19 @@ def decode_shares(
     scales: Sequence[float],
     shares: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    """The float32 results [b, h, share, s, d] and log-sum-exps [b, h, share, s] of all shares."""
-    batch, heads, rows, size = q.shape
-    q, *both = (dense(x) for x in (q, *keys, *values))
-    keys, values = both[: len(keys)], both[len(keys) :]
-    out, lse = _room_for(q, values, shares)
-    value = values[0].shape[3]
-    given: list[Any] = []
-    for k in range(_MOST_PARTS):
-        part = k if k < len(keys) else 0
-        n = lengths[part]
-        for x in (keys[part], values[part]):
-            given += [x, *x.stride()[:3]]
-        given += [q, 0, 0] if n is None else [n, *n.stride()]
-        given += [keys[part].shape[2], scales[part] * _LOG2_E, shares[part]]
-    sizes, all_values = (_room(x) for x in (size, value))
-    kernel = _kernels.decode_kernel
+    """What `decode` yields, the keys of each part being shared out among so many programs."""
+    out, lse = _room_for(q, values)
     with torch.cuda.device_of(q):
-        kernel[(batch * heads, sum(shares))](
-            q, *q.stride()[:3], *given, out, lse, heads, rows,
-            HAS_N0=lengths[0] is not None, HAS_N1=lengths[-1] is not None, TWO=len(keys) > 1,
-            ROWS=_room(rows), SIZE=size, VALUE=value,
-            SIZES=sizes, VALUES=all_values,
-            BLOCK=KEYS if max(sizes, all_values) * q.element_size() <= 256 else KEYS // 2,
-            num_warps=4,
+        found, lses = _attend(q, keys, values, lengths, scales, shares)
+        size = values[0].shape[3]
+        _kernels.merge_kernel[(lse.numel(),)](
+            found, lses, out, lse, sum(shares), q.shape[2],
+            SHARES=_room(sum(shares)), VALUE=size, VALUES=_room(size), BLOCK=_SHARES,
         )  # fmt: skip
     return out, lse
 
 
-def _room_for(q: Tensor, values: Sequence[Tensor], shares: Sequence[int]) -> tuple[Tensor, Tensor]:
-    shape = (*q.shape[:2], sum(shares), q.shape[2])
-    out = q.new_empty((*shape, values[0].shape[3]), dtype=torch.float32)
-    return out, q.new_empty(shape, dtype=torch.float32)
-
-
-@decode_shares.register_fake
+@flash_decoding.register_fake
 def _(  # pyright: ignore[reportUnusedFunction]
     q: Tensor,
     keys: Sequence[Tensor],
@@ -147,5 +108,48 @@ def _(  # pyright: ignore[reportUnusedFunction]
     scales: Sequence[float],
     shares: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    del keys, lengths, scales
-    return _room_for(q, values, shares)
+    del keys, lengths, scales, shares
+    return _room_for(q, values)
+
+
+def _room_for(q: Tensor, values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    rows = q.shape[:3]
+    return q.new_empty((*rows, values[0].shape[3])), q.new_empty(rows, dtype=torch.float32)
+
+
+def _attend(
+    q: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    lengths: Sequence[Tensor | None],
+    scales: Sequence[float],
+    shares: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    """The results [b, h, share, s, d] and log-sum-exps [b, h, share, s] of all programs."""
+    batch, heads, rows, size = q.shape
+    value = values[0].shape[3]
+    shape = (batch, heads, sum(shares), rows)
+    out = q.new_empty((*shape, value), dtype=torch.float32)
+    lse = q.new_empty(shape, dtype=torch.float32)
+    q = dense(q)
+    given: list[Any] = []
+    for part in (0, len(keys) - 1):
+        for x in (dense(keys[part]), dense(values[part])):
+            given += [x, *x.stride()[:3]]
+        n = lengths[part]
+        given += [q, 0, 0] if n is None else [n, *n.stride()]
+        given += [keys[part].shape[2], scales[part] * _LOG2_E, shares[part]]
+    sizes, all_values = _room(size), _room(value)
+    is_wide = max(sizes, all_values) * q.element_size() > 256
+    _kernels.decode_kernel[(batch * heads, sum(shares))](
+        q, *q.stride()[:3], *given, out, lse, heads, rows,
+        HAS_N0=lengths[0] is not None, HAS_N1=lengths[-1] is not None, TWO=len(keys) > 1,
+        ROWS=_room(rows), SIZE=size, VALUE=value, SIZES=sizes, VALUES=all_values,
+        BLOCK=_KEYS // 2 if is_wide else _KEYS, num_warps=4,
+    )  # fmt: skip
+    return out, lse
+
+
+def _room(size: int) -> int:
+    """The power of two, at least 16, that a size is computed as."""
+    return max(16, 1 << (size - 1).bit_length())

@@ -110,3 +110,35 @@ def decode_kernel(
         product,
         mask=(row < rows)[:, None] & (values < VALUE)[None, :],
     )
+
+
+@triton.jit
+def merge_kernel(
+    parts, lses, out, lse, shares, rows,
+    SHARES: tl.constexpr, VALUE: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One row of one head: the mean of all programs' results, weighted by their log-sum-exps."""
+    program = tl.program_id(0)
+    first = (program // rows).to(tl.int64) * shares
+    row = program % rows
+    values = tl.arange(0, VALUES)
+    every = tl.arange(0, SHARES)
+    found = tl.load(lses + (first + every) * rows + row, mask=every < shares, other=-float("inf"))
+    largest = tl.max(found, 0)
+    base = tl.where(largest == -float("inf"), 0.0, largest)
+    total = tl.sum(tl.exp(found - base), 0)
+    product = tl.zeros([VALUES], tl.float32)
+    for start in range(0, shares, BLOCK):
+        share = start + tl.arange(0, BLOCK)
+        at = (first + share) * rows + row
+        weight = tl.exp(tl.load(lses + at, mask=share < shares, other=-float("inf")) - base)
+        part = tl.load(
+            parts + at[:, None] * VALUE + values[None, :],
+            mask=(share < shares)[:, None] & (values < VALUE)[None, :],
+            other=0.0,
+        )
+        product += tl.sum(part * weight[:, None], 0)
+    is_empty = total == 0
+    total = tl.where(is_empty, 1.0, total)
+    tl.store(lse + program, tl.where(is_empty, -float("inf"), base + tl.log(total)))
+    tl.store(out + program.to(tl.int64) * VALUE + values, product / total, mask=values < VALUE)
