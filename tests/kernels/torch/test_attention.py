@@ -222,7 +222,7 @@ def test_choices_for_cuda() -> None:
             )
             return kernels.backends(case.attention, q, [replace(case.tile, k=k, v=v)])
 
-    every = (Backend.FLASH, Backend.CUDNN, Backend.EFFICIENT, Backend.MATH)
+    every = (Backend.CUDNN, Backend.FLASH, Backend.EFFICIENT, Backend.MATH)
     assert choices("causal") == every
     assert choices("causal", dtype="float32") == every[2:]
     assert choices("causal", dtype="float64") == every[3:]
