@@ -46,7 +46,8 @@ class AttentionCall:
         one = self.attention
         q = read(self.blocks[one.q])
         tiles = [self._part(part, read, scalars) for part in one.parts]
-        start = self.starts[one.queries[0]] if one.queries else 0
+        masks = [part.mask for part in one.parts if part.mask is not None]
+        start = next((self.starts[mask.query] for mask in masks if mask.query is not None), 0)
         return attend(one, q, tiles, start=start)
 
     def _part(self, part: KeyPart, read: Reader, scalars: Sequence[Tensor]) -> PartTile:

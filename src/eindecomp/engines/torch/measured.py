@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from eindecomp.engines.torch.host_memory import HostMemory
-from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.tra.paging.workload import Links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from eindecomp.engines.torch.ready_region import ReadyRegions
+    from eindecomp.engines.torch.windows import Windows
 
 _TURNS = 3
 _LINK = 256 << 20  # bytes that are copied to measure a link
@@ -32,24 +32,31 @@ class RegionCost(NamedTuple):
 _COSTS: dict[object, RegionCost] = {}
 
 
-def measure_region(ready: ReadyRegions, number: int, scalars: Sequence[torch.Tensor]) -> RegionCost:
+def measure_region(
+    ready: ReadyRegions, windows: Windows, number: int, scalars: Sequence[torch.Tensor]
+) -> RegionCost:
     """Carry out a region on made-up numbers, unless an equal one was measured before."""
     key = ready.codes[number].key, ready.fuse, ready.libraries[0].device
     if key not in _COSTS:
-        _COSTS[key] = _measured(ready, number, scalars)
+        _COSTS[key] = _measured(ready, windows, number, scalars)
     return _COSTS[key]
 
 
-def _measured(ready: ReadyRegions, number: int, scalars: Sequence[torch.Tensor]) -> RegionCost:
+def _measured(
+    ready: ReadyRegions, windows: Windows, number: int, scalars: Sequence[torch.Tensor]
+) -> RegionCost:
     region, device = ready.regions[number], ready.libraries[0].device
+    memory = {
+        window: torch.zeros(windows.nbytes(window), dtype=torch.uint8, device=device)
+        for window in windows.used((*region.reads, *region.writes))
+    }
     arrays, into = (
-        [
-            _made_up(ready.tiled.tiles[tile].shape, torch_type(dtype), device)
-            for tile in tiles
-            for dtype in ready.tiled.tiles[tile].types
-        ]
+        [array for tile in tiles for array in windows.arrays(tile, memory[windows.of[tile]])]
         for tiles in (region.reads, region.writes)
     )
+    for array in arrays:
+        if array.dtype.is_floating_point:  # indices stay 0, which is always in range
+            array.normal_(0, 0.02)
 
     def work() -> object:
         return ready.call(number, arrays, scalars, into)
@@ -62,12 +69,6 @@ def _measured(ready: ReadyRegions, number: int, scalars: Sequence[torch.Tensor])
         _seconds(lambda: ready.call(number, arrays, scalars, into), device) for _ in range(_TURNS)
     ]
     return RegionCost(median(taken), workspace)
-
-
-def _made_up(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Numbers that are easy to compute with: indices that are in range, and floats near 0."""
-    array = torch.zeros(tuple(shape), dtype=dtype, device=device)
-    return array.normal_(0, 0.02) if dtype.is_floating_point else array
 
 
 def _reset(device: torch.device) -> int:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from eindecomp.engines.torch.host_memory import HostMemory, typed
+from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.lanes import Lane
 from eindecomp.engines.torch.measured import measure_links, measure_region
-from eindecomp.kernels.torch.dtypes import torch_type
-from eindecomp.tra.paging.make import ALIGNMENT, arena_bytes, make_schedule
+from eindecomp.engines.torch.windows import Windows
+from eindecomp.tra.paging.make import arena_bytes, make_schedule
 from eindecomp.tra.paging.schedule import COMPUTE, TO_GPU, TO_HOST, Fetch, Read, Run, Store
 from eindecomp.tra.paging.workload import Begins, Ends, Paged, Task, Workload
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from eindecomp.engines.torch.ready_region import ReadyRegions
     from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links
-    from eindecomp.tra.tiles.ops import Tile
 
     Tensor = torch.Tensor
     Values = dict[int, tuple[Tensor, ...]]
@@ -36,6 +35,9 @@ class Paging:
     def __init__(self, ready: ReadyRegions, limit: int, host: HostMemory) -> None:
         self.ready, self.limit, self.host = ready, limit, host
         self.device = ready.libraries[0].device
+        self.windows = Windows(ready)
+        if self.device.type == "cuda":
+            take_memory_in_pages()
         self.links: Links = measure_links(self.device)
         self._schedules: dict[frozenset[int], Replay] = {}
 
@@ -62,29 +64,26 @@ class Paging:
 
     def workload(self, lasting: frozenset[int], scalars: Sequence[Tensor]) -> Workload:
         """The regions as tasks, with the seconds and workspaces that they were measured to take."""
-        tiles, regions = self.ready.tiled.tiles, self.ready.regions
+        regions, windows = self.ready.regions, self.windows
         made = {tile for region in regions for tile in region.writes}
-        names = {tile for region in regions for tile in (*region.reads, *region.writes)}
-        self.tiles = sorted(names)
-        number = {tile: place for place, tile in enumerate(self.tiles)}
         kept = self.ready.tiled.kept
         tensors = tuple(
             Paged(
-                number[tile],
-                str(tiles[tile]),
-                window_bytes(tiles[tile]),
-                Begins.MADE if tile in made else Begins.HOST,
-                Ends.HOST if tile in kept else Ends.NOWHERE,
-                tile in lasting,
+                number,
+                windows.name(number),
+                windows.nbytes(number),
+                Begins.MADE if group[0] in made else Begins.HOST,
+                Ends.HOST if group[0] in kept else Ends.NOWHERE,
+                lasting.issuperset(group),
             )
-            for tile in self.tiles
+            for number, group in enumerate(windows.groups)
         )
-        costs = [measure_region(self.ready, region.number, scalars) for region in regions]
+        costs = [measure_region(self.ready, windows, r.number, scalars) for r in regions]
         tasks = tuple(
             Task(
-                " ".join(tiles[tile].tensor for tile in region.writes),
-                tuple(number[tile] for tile in region.reads),
-                tuple(number[tile] for tile in region.writes),
+                " ".join(self.ready.tiled.tiles[tile].tensor for tile in region.writes),
+                windows.used(region.reads),
+                windows.used(region.writes),
                 cost.workspace,
                 cost.seconds,
             )
@@ -102,6 +101,8 @@ class Replay:
 
     def __post_init__(self) -> None:
         device = self.paging.device
+        if device.type == "cuda":
+            torch.cuda.empty_cache()  # what was measured with
         self.arena = torch.empty(self.schedule.arena, dtype=torch.uint8, device=device)
         self.lanes = {
             COMPUTE: Lane(device, current=True), TO_GPU: Lane(device), TO_HOST: Lane(device)
@@ -143,69 +144,60 @@ class Replay:
                 marks[place] = lane.mark()
         for lane in self.lanes.values():
             lane.finish()
-        tiles, kept = self.paging.tiles, self.paging.ready.tiled.kept
+        windows, kept = self.paging.windows, self.paging.ready.tiled.kept
         return {
-            tile: self._arrays(tile, stored[number])
-            for number, tile in enumerate(tiles)
+            tile: windows.arrays(tile, stored[number])
+            for tile, number in windows.of.items()
             if tile in kept
         }
 
     def _load_resident(self, values: Values) -> None:
         """Bring what stays to the GPU, unless it is there from the run before."""
         for window in self.schedule.resident:
-            tile = self.paging.tiles[window.tensor]
-            source = values[tile]
-            if self._resident.get(tile) is not source[0]:
-                self._resident[tile] = source[0]
-                for target, array in zip(self._views(tile, window.offset), source, strict=True):
-                    target.copy_(array)
+            own = self._bytes(window.offset, self.paging.windows.nbytes(window.tensor))
+            for tile in self.paging.windows.groups[window.tensor]:
+                source = values[tile]
+                if self._resident.get(tile) is not source[0]:
+                    self._resident[tile] = source[0]
+                    self._copy(tile, own, source)
 
     def _compute(self, action: Run, scalars: Sequence[Tensor]) -> None:
-        region = self.paging.ready.regions[action.task]
-        arrays, into = (
-            [
-                array
-                for tile, at in zip(tiles, offsets, strict=True)
-                for array in self._views(tile, at)
-            ]
-            for tiles, offsets in ((region.reads, action.reads), (region.writes, action.writes))
-        )
-        self.paging.ready.call(action.task, arrays, scalars, into)
+        paging, task = self.paging, self.schedule.workload.tasks[action.task]
+        at = dict(zip((*task.reads, *task.writes), (*action.reads, *action.writes), strict=True))
+
+        def arrays(tiles: Sequence[int]) -> list[Tensor]:
+            return [array for tile in tiles for array in self._views(tile, at)]
+
+        region = paging.ready.regions[action.task]
+        paging.ready.call(action.task, arrays(region.reads), scalars, arrays(region.writes))
 
     def _fetch(self, action: Fetch, values: Values, stored: Mapping[int, Tensor]) -> None:
-        tile = self.paging.tiles[action.tensor]
         if action.tensor in stored:
-            window = self._bytes(action.offset + action.start, action.nbytes)
             own = stored[action.tensor][action.start : action.start + action.nbytes]
-            window.copy_(own, non_blocking=True)
+            target = self._bytes(action.offset + action.start, action.nbytes)
+            target.copy_(own, non_blocking=True)
             return
-        for target, array in zip(self._views(tile, action.offset), values[tile], strict=True):
+        own = self._bytes(action.offset, action.nbytes)
+        for tile in self.paging.windows.groups[action.tensor]:
+            self._copy(tile, own, values[tile])
+
+    def _copy(self, tile: int, memory: Tensor, source: Sequence[Tensor]) -> None:
+        targets = self.paging.windows.arrays(tile, memory)
+        for target, array in zip(targets, source, strict=True):
             target.copy_(array, non_blocking=True)
+
+    def _views(self, tile: int, at: Mapping[int, int]) -> tuple[Tensor, ...]:
+        """The arrays of a tile, whose window is at a place in the arena."""
+        windows = self.paging.windows
+        number = windows.of[tile]
+        return windows.arrays(tile, self._bytes(at[number], windows.nbytes(number)))
 
     def _bytes(self, offset: int, nbytes: int) -> Tensor:
         return self.arena[offset : offset + nbytes]
 
-    def _views(self, tile: int, offset: int) -> tuple[Tensor, ...]:
-        made = self.paging.ready.tiled.tiles[tile]
-        return self._arrays(tile, self._bytes(offset, window_bytes(made)))
 
-    def _arrays(self, tile: int, memory: Tensor) -> tuple[Tensor, ...]:
-        """The arrays of a tile in some bytes."""
-        made = self.paging.ready.tiled.tiles[tile]
-        found: list[Tensor] = []
-        at = 0
-        for dtype, size in zip(made.types, array_bytes(made), strict=True):
-            found.append(typed(memory[at : at + size], torch_type(dtype), made.shape))
-            at += -(-size // ALIGNMENT) * ALIGNMENT
-        return tuple(found)
-
-
-def array_bytes(tile: Tile) -> list[int]:
-    """The bytes of each array of a tile."""
-    elements = tile.nbytes // sum(dtype.itemsize for dtype in tile.types)
-    return [elements * dtype.itemsize for dtype in tile.types]
-
-
-def window_bytes(tile: Tile) -> int:
-    """The bytes of a tile in the arena, each of its arrays aligned."""
-    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in array_bytes(tile))
+def take_memory_in_pages() -> None:
+    """Let torch map pages of the GPU as it needs them: it then holds little more than it uses."""
+    settings: Any = getattr(torch.cuda.memory, "_set_allocator_settings", None)
+    if settings is not None:
+        settings("expandable_segments:True")
