@@ -77,8 +77,8 @@ class EinSumFunctions:
         names = [name for name, _ in scalar_types]
         join = from_values([number_scalars(value, names) for value in values(op.join)])
         numbered = {f"s{k}": t for k, (_, t) in enumerate(scalar_types)}
-        self._scalar_types = scalar_types
         self._scalars = used_scalars(join)
+        self._scalar_types = scalar_types if self._scalars else ()
         self._read = len(used_args(op.join))
         self._program = program = make_program(
             EinSum(op.inputs, op.output, join, op.agg), dtypes, numbered

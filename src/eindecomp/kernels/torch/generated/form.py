@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.kernels.cpu.loops.point_program import PointProgram
+    from eindecomp.kernels.point_program import PointProgram
     from eindecomp.kernels.torch.generated.groups import Axis
     from eindecomp.lang.dtypes import DType
 

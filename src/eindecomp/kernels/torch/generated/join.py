@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.cpu.loops.point_program import finish_of, make_program, number_scalars
-from eindecomp.kernels.cpu.loops.strides import sizes_of
+from eindecomp.kernels.point_program import finish_of, make_program, number_scalars
+from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.kernels.torch.generated.emit import UNSIGNED, WIDE, NamedValue, ScalarLines, Unsuited
 from eindecomp.lang.dtypes import DType, Kind, kind, widen
 from eindecomp.lang.einsum import EinSum
@@ -18,7 +18,7 @@ from eindecomp.lang.scalar import from_values, used_args, values
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eindecomp.kernels.cpu.loops.point_program import PointProgram
+    from eindecomp.kernels.point_program import PointProgram
     from eindecomp.kernels.torch.generated.configs import Config
 
     Tensor = Any
