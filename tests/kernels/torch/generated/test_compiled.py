@@ -25,7 +25,7 @@ from eindecomp.kernels.torch.generated.form import Form, accesses  # noqa: E402
 from eindecomp.kernels.torch.generated.groups import Axis  # noqa: E402
 from eindecomp.kernels.torch.generated.join import FusedJoin  # noqa: E402
 from eindecomp.kernels.torch.generated.lanes import lane_source  # noqa: E402
-from eindecomp.kernels.torch.generated.tiles import Blocking, tile_source  # noqa: E402
+from eindecomp.kernels.torch.generated.tiles import CONSTANTS, Blocking, tile_source  # noqa: E402
 
 F4 = dtype("float32")
 x, y = Arg(0), Arg(1)
@@ -54,25 +54,43 @@ def assembly(
     known = {**{name: value for name, value in values.items() if value == 1}, **constants}
     order = [*names, *constants]
     fixed = {(order.index(name),): value for name, value in known.items()}
-    made = ASTSource(compiled(source), types, fixed, {})
+    aligned = [k for k, name in enumerate(names) if values.get(name, 0) % 16 == 0]
+    hints = {(k,): [["tt.divisibility", 16]] for k in aligned}
+    made = ASTSource(compiled(source), types, fixed, hints)
     options = Config(1, 1, warps=warps).options
     found = triton.compile(made, target=HOPPER, options=options)
     return found.asm["ptx"], found.metadata.shared
 
 
-def test_each_value_that_is_loaded_serves_a_row_or_a_column_of_blocks() -> None:
+def distances(pack: int) -> tuple[Form, list[tuple[Axis, ...]]]:
+    """Distances of 4096 rows and columns, as copies in packs lie in memory."""
     op = EinSum((("i", "k"), ("k", "j")), ("i", "j"), call("abs", call("sub", x, y)), MAX)
-    rows, cols = Axis(4096, (1, 0, 4096)), Axis(4096, (0, 1, 1))
-    groups = [(), (rows,), (cols,), (Axis(4096, (4096, 4096, 0)),)]
-    form = form_of(FusedJoin(op, (F4, F4), F4), groups)
-    constants = {"ROWS": 8, "COLS": 16, "UNROLL": 2, "BAND": 8}
-    constants |= {"PADDED": True, "EXACT": True, "LONG": False}
-    ptx, shared = assembly(form, groups, tile_source(form, Blocking(4, 2)), constants, warps=4)
-    steps = 2 + 1  # those written out, and the one for the rest
-    assert len(re.findall(r"ld\.global", ptx)) == steps * (4 + 2)
-    assert len(re.findall(r"max\.NaN\.f32", ptx)) == steps * 4 * 2
-    assert len(re.findall(r"st\.global", ptx)) == 4 * 2
+    rows, cols = Axis(4096, (pack, 0, 4096)), Axis(4096, (0, pack, 1))
+    groups = [(), (rows,), (cols,), (Axis(4096, (4096 * pack, 4096 * pack, 0)),)]
+    return form_of(FusedJoin(op, (F4, F4), F4), groups), groups
+
+
+LARGE = {"ROWS": 8, "COLS": 16, "BAND": 8, "PADDED": True, "EXACT": True, "LONG": False}
+
+
+def counted(form: Form, groups: list[Any], blocking: Blocking, unroll: int) -> dict[str, int]:
+    constants = {name: {**LARGE, "UNROLL": unroll}[name] for name in CONSTANTS}
+    ptx, shared = assembly(form, groups, tile_source(form, blocking), constants, warps=4)
     assert shared == 0
+    patterns = {"loads": r"ld\.global", "of four": r"ld\.global\.v4", "points": r"max\.NaN\.f32"}
+    return {name: len(re.findall(pattern, ptx)) for name, pattern in patterns.items()}
+
+
+def test_each_value_that_is_loaded_serves_a_row_or_a_column_of_blocks() -> None:
+    found = counted(*distances(1), Blocking(4, 2), unroll=2)
+    steps = 2 + 1  # those written out, and the one for the rest
+    assert found == {"loads": steps * (4 + 2), "of four": 0, "points": steps * 4 * 2}
+
+
+def test_one_load_brings_a_pack_of_steps() -> None:
+    found = counted(*distances(4), Blocking(4, 2, pack=4), unroll=1)
+    rest = 4 + 2
+    assert found == {"loads": 4 + 2 + rest, "of four": 4 + 2, "points": (4 + 1) * 4 * 2}
 
 
 def test_a_monoid_over_tuples_compiles() -> None:

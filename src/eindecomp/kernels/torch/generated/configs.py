@@ -65,29 +65,26 @@ class Config:
 
 INTERPRETED = Config(8, 8, 2, 2, unroll=2)
 LARGE = (
-    Config(8, 32, 8, 8, 8, 2, True, True, registers=128),
-    Config(16, 16, 8, 8, 8, 1, True, pack=4, registers=128),
-    Config(16, 16, 8, 8, 8, 1, True, pack=4),
     Config(8, 16, 8, 8, 4, 1, True, pack=4),
-    Config(16, 16, 8, 8, 8, 1, True, True, pack=2, registers=128),
+    Config(8, 16, 8, 8, 4, 1, True, pack=4, registers=128),
+    Config(16, 16, 8, 8, 8, 1, True, pack=4, registers=128),
+    Config(8, 32, 8, 8, 8, 2, True, True, registers=128),
     Config(8, 16, 8, 8, 4, 1, True, True, pack=2),
-    Config(8, 16, 8, 8, 4, 2, True, True),
     Config(16, 16, 8, 8, 8, 4, registers=128),
-    Config(16, 16, 8, 8, 8, 2, True, True, registers=128),
-    Config(16, 16, 8, 8, 8, 4, True),
-    Config(8, 16, 8, 16, 4, 1, True, True),
+    Config(16, 16, 8, 8, 8, 1, True, pack=4),
+    Config(8, 32, 8, 8, 8, 1, True, pack=4, registers=128),
     Config(8, 16, 8, 16, 4, 1, True, pack=2),
-    Config(8, 32, 8, 4, 8, 1, True, pack=4),
-    Config(8, 32, 8, 8, 8, 1, True, True, pack=2),
-    Config(4, 32, 8, 8, 4, 1, True, pack=4, registers=160),
-    Config(16, 32, 8, 8, 16, 1, True, True, pack=2, registers=128),
+    Config(8, 16, 8, 4, 4, 1, True, pack=4),
+    Config(16, 16, 8, 8, 8, 2, True, True),
+    Config(4, 32, 8, 8, 4, 1, True, pack=4),
+    Config(8, 16, 8, 8, 4, 2, True, pack=2),
     Config(8, 16, 8, 8, 4, 2),
 )
 """Ways for many rows and columns. A block has one accumulator for each thread, so that a tile takes
 `high` times `wide` registers, and a step as many loads as their sum."""
-_TRIED = 8  # of them unless all are asked for: each has to be compiled
+_TRIED = 6  # of them unless all are asked for: each has to be compiled
 _SMALL = (
-    Config(8, 16, 4, 4, 4, 4, True, True),
+    Config(8, 16, 4, 4, 4, 1, True, pack=4),
     Config(8, 16, 4, 4, 4, 4),
     Config(8, 16, 2, 2, 4, 8),
     Config(4, 8, 2, 2, 1, 8),

@@ -110,15 +110,15 @@ class _TileWriter(Writer):
         steps = f" + {self.steps(name, BATCH)}" if access.varies[BATCH] else ""
         self.put(f"{name}_at = {name}{steps}")
         for group, letter, flat, blocks in (
-            (ROWS, "r", "m", self.high),
-            (COLS, "c", "n", self.wide),
+            (ROWS, "r", "row", self.high),
+            (COLS, "c", "col", self.wide),
         ):
-            for at in blocks if access.varies[group] else ():
-                # A literal stride lets Triton see that the elements of a pack are neighbours.
-                steps = (
-                    f"{flat}_{at} * {self.pack}" if packed else self.steps(name, group, f"_{at}")
+            if packed and access.varies[group]:
+                self.put(f"{name}_{letter} = {flat} * {self.pack}")
+            elif access.varies[group]:
+                self.put(
+                    *(f"{name}_{letter}{at} = {self.steps(name, group, f'_{at}')}" for at in blocks)
                 )
-                self.put(f"{name}_{letter}{at} = {steps}")
 
     def _value(self, k: int, r: int, c: int) -> tuple[str, str]:
         """The name of what a block reads of an input, and its offsets."""
@@ -147,6 +147,19 @@ class _TileWriter(Writer):
             self.put(f"{mark}{name} = tl.load({pointer} + {offsets}){cast}{shape}")
         return [*values]
 
+    def _packs(self, k: int) -> dict[str, tuple[str, str]]:
+        """The names of what blocks read of a packed input, their offsets, and what those add.
+
+        A block adds a constant, so that one address serves all of them.
+        """
+        if self.form.inputs[k].varies[ROWS]:
+            size, letter, places = "ROWS", "r", {f"x{k}_{r}_": r for r in self.high}
+        else:
+            size, letter, places = "COLS", "c", {f"x{k}__{c}": c for c in self.wide}
+        return {
+            name: (f"a{k}_{letter}", f"{at} * {size} * {self.pack}") for name, at in places.items()
+        }
+
     def _load_pack(self, k: int, pointer: str, mark: str) -> list[str]:
         """Load the steps of a pack of an input at once, and take them apart."""
         access = self.form.inputs[k]
@@ -154,9 +167,10 @@ class _TileWriter(Writer):
         to = widen(access.type)
         cast = "" if to == access.type else f".to({type_text(to)})"
         found: list[str] = []
-        for name, offsets in dict(self._value(k, r, c) for r, c in self._blocks).items():
+        for name, (offsets, block) in self._packs(k).items():
             steps = [f"{mark}{name}u{u}" for u in range(self.pack)]
-            self.put(f"pack = tl.load({pointer} + ({offsets})[:, None] + step[None, :]){cast}")
+            tile = f"{offsets}[:, None] + step[None, :] + {block}"
+            self.put(f"pack = tl.load({pointer} + {tile}){cast}")
             if self.pack == 2:
                 self.put(f"{', '.join(steps)} = tl.split(pack)")
             else:
@@ -196,15 +210,24 @@ class _TileWriter(Writer):
             with self.under("for u in tl.static_range(UNROLL):"):
                 self._step(moving, "u")
             self.put(*(f"a{k}_p += UNROLL * a{k}_s" for k in moving))
-        with self.under("for _ in range(whole, steps):"):
+        # Without the condition, the same would be compiled once more.
+        with self.under("if UNROLL > 1:"), self.under("for _ in range(whole, steps):"):
             self._step(moving, "0")
             self.put(*(f"a{k}_p += a{k}_s" for k in moving))
         if self.pack > 1:
             with self.under(f"for u in range(k{last} - steps * {self.pack}):"):
-                for k in moving:
-                    self._load(k, f"a{k}_p + u")
+                self._load_rest(moving)
                 self._compute(moving, "")
         self.depth = before
+
+    def _load_rest(self, moving: list[int]) -> None:
+        """Load one step of the last pack, which is not whole."""
+        for k in moving:
+            access = self.form.inputs[k]
+            shape = "[:, None]" if access.varies[ROWS] else "[None, :]"
+            to = f".to({type_text(widen(access.type))})"
+            for name, (offsets, block) in self._packs(k).items():
+                self.put(f"{name} = tl.load(a{k}_p + u + {offsets} + {block}){to}{shape}")
 
     def _load_all(self, moving: list[int], at: str, mark: str) -> list[str]:
         load = self._load if self.pack == 1 else self._load_pack
