@@ -89,21 +89,33 @@ _SMALL = (
     Config(8, 16, 2, 2, 4, 8),
     Config(4, 8, 2, 2, 1, 8),
 )
-_REGISTERS = 128
+_REGISTERS = 128  # that accumulators may take
+_PROGRAMS = 264  # two for each multiprocessor of a large card
 MANY = 2**33
 """Points from which on it pays to measure several configurations."""
 
 
-def tile_configs(rows: int, cols: int, points: int, width: int) -> list[Config]:
+def tile_configs(batch: int, rows: int, cols: int, points: int, width: int) -> list[Config]:
     """The ways worth trying for a tile kernel, of which the first serves without measuring.
 
-    `width` is the number of registers that a state takes.
+    `points` are those of the join; `width` is the number of registers that a state takes. Tiles are
+    smaller where large ones would leave multiprocessors idle.
+
+    >>> print(tile_configs(1, 8192, 8192, 2**39, 1)[0])
+    copies packs of 4 8x8 of 8x16 unroll 1 warps 4
+    >>> [config.tile for config in tile_configs(1, 512, 512, 2**39, 1)]
+    [(16, 32), (8, 16)]
     """
-    large = [config for config in LARGE[:_TRIED] if _fits(config, rows, cols, width)]
-    small = [config for config in _SMALL if _fits(config, rows, cols, width)]
+    fitting = [way for way in (*LARGE[:_TRIED], *_SMALL) if _fits(way, rows, cols, width)]
+    filling = [way for way in fitting if batch * _tiles(way, rows, cols) >= _PROGRAMS]
     block = Config(_power(rows, 8), _power(cols, 16), unroll=8, warps=_warps(rows, cols))
-    found = [*large, *small[:2], block] if large else [*small, block]
+    found = filling[: _TRIED + 2] or [*fitting[-1:], block]
     return found if points >= MANY else found[:1]
+
+
+def _tiles(config: Config, rows: int, cols: int) -> int:
+    high, wide = config.tile
+    return -(-rows // high) * -(-cols // wide)
 
 
 def _fits(config: Config, rows: int, cols: int, width: int) -> bool:

@@ -57,8 +57,7 @@ def prepare(
     if not join.is_tiled:
         return _lanes(join, operands, outputs, sizes, partial, config)
     split = split_labels(join.op, join.read, sizes)
-    rows, cols = (prod(sizes[label] for label in group) for group in (split.rows, split.cols))
-    ways = [config] if config else _ways(join, sizes, rows, cols)
+    ways = [config] if config else _ways(join, sizes, split)
     launches: dict[Config, Launch] = {}
 
     def launch_of(way: Config) -> Launch:
@@ -79,17 +78,21 @@ def prepare(
     return launch
 
 
-def _ways(join: FusedJoin, sizes: Mapping[str, int], rows: int, cols: int) -> list[Config]:
+def _ways(join: FusedJoin, sizes: Mapping[str, int], split: Split) -> list[Config]:
     if is_interpreted():
         return [INTERPRETED]
+    batch, rows, cols, summed = _extents(sizes, split)
     words = sum(-(-t.itemsize // 4) for t in join.program.state)
-    return tile_configs(rows, cols, prod(sizes[label] for label in join.op.labels), words)
+    return tile_configs(batch, rows, cols, batch * rows * cols * summed, words)
+
+
+def _extents(sizes: Mapping[str, int], split: Split) -> list[int]:
+    return [prod(sizes[label] for label in group) for group in split.groups]
 
 
 def _class_of(join: FusedJoin, sizes: Mapping[str, int], split: Split, partial: bool) -> str:
     """What one verdict holds for: the join, and the sizes up to the next power of two."""
-    extents = [prod(sizes[label] for label in group) for group in split.groups]
-    classes = [max(n - 1, 0).bit_length() for n in extents]
+    classes = [max(n - 1, 0).bit_length() for n in _extents(sizes, split)]
     return digest(repr((join.op, join.dtypes, join.out, partial))) + repr(classes)
 
 

@@ -1,0 +1,45 @@
+"""Generated kernels on a CUDA device, every configuration, against float64 in torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eindecomp.lang.dtypes import dtype
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.monoid import MAX, SUM
+from eindecomp.lang.scalar import Arg, call
+
+torch = pytest.importorskip("torch", reason="kernels over torch's tensors need torch")
+pytest.importorskip("triton", reason="generated kernels need Triton")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+from eindecomp.kernels.torch.generated.configs import LARGE, Config  # noqa: E402
+from eindecomp.kernels.torch.generated.join import FusedJoin  # noqa: E402
+
+GAP = call("sub", Arg(0), Arg(1))
+SHAPES = [(2, 256, 512, 64), (1, 201, 333, 37), (3, 65, 7, 130), (1, 1, 1, 1), (1, 130, 140, 0)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("config", [None, *LARGE], ids=str)
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float64", "int32"])
+def test_distances(shape: tuple[int, ...], config: Config | None, name: str) -> None:
+    b, i, j, k = shape
+    of, t = getattr(torch, name), dtype(name)
+    draw = torch.Generator(device="cuda").manual_seed(0)
+    x, y = (
+        (8 * torch.randn(n, device="cuda", generator=draw)).to(of) for n in ((b, i, k), (b, j, k))
+    )
+    gap: Any = x.double()[:, :, None] - y.double()[:, None]
+    expected = {"max": gap.abs(), "sum": gap.square().sum(3)}
+    for agg, join in ((MAX, call("abs", GAP)), (SUM, call("pow", GAP, 2))):
+        if agg == MAX and not k:
+            continue  # torch has no maximum of nothing
+        exact = expected[agg.name].amax(3) if agg == MAX else expected[agg.name]
+        op = EinSum((("b", "i", "k"), ("b", "j", "k")), ("b", "i", "j"), join, agg)
+        found = torch.empty((b, i, j), device="cuda", dtype=of)
+        FusedJoin(op, (t, t), t).run([x, y], [found], partial=False, config=config)
+        rough = {"bfloat16": 2e-2, "float32": 2e-5}.get(name, 1e-10)
+        torch.testing.assert_close(found.double(), exact, rtol=rough, atol=rough)
