@@ -1,4 +1,4 @@
-"""Generated kernels on a CUDA device, every configuration, against float64 in torch."""
+"""Generated kernels on a CUDA device, each kind of configuration, against float64 in torch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from eindecomp.kernels.torch.generated.configs import LARGE, Config  # noqa: E40
 from eindecomp.kernels.torch.generated.join import FusedJoin  # noqa: E402
 
 GAP = call("sub", Arg(0), Arg(1))
-SHAPES = [(2, 256, 512, 64), (1, 201, 333, 37), (3, 65, 7, 130), (1, 1, 1, 1), (1, 130, 140, 0)]
+SHAPES = [(2, 256, 512, 64), (1, 201, 333, 37), (1, 130, 140, 0)]
+# Each has to be compiled: one of each kind.
+KINDS = [None, *{(way.copies, way.ahead, way.pack): way for way in LARGE}.values()]
+CASES = [*((way, "float32") for way in KINDS), *((LARGE[0], n) for n in ("bfloat16", "int32"))]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("config", [None, *LARGE], ids=str)
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "float64", "int32"])
+@pytest.mark.parametrize(("config", "name"), CASES)
 def test_distances(shape: tuple[int, ...], config: Config | None, name: str) -> None:
     b, i, j, k = shape
     of, t = getattr(torch, name), dtype(name)

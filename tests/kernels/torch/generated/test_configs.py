@@ -1,0 +1,72 @@
+"""Choosing configurations: those that fail are left out, and verdicts outlive a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eindecomp.errors import RunError
+
+torch = pytest.importorskip("torch", reason="kernels over torch's tensors need torch")
+pytest.importorskip("triton", reason="generated kernels need Triton")
+
+from eindecomp.kernels.torch.generated import configs  # noqa: E402
+from eindecomp.kernels.torch.generated.configs import Config, Verdicts, fastest  # noqa: E402
+
+WAYS = [Config(1, 8), Config(2, 8), Config(4, 8)]
+
+
+class Card:
+    """Stands for a card: a run takes as long as its configuration's rows say."""
+
+    def __init__(self, failing: int = 0) -> None:
+        self.failing, self.ran = failing, list[int]()
+
+    def run(self, config: Config) -> None:
+        if config.rows == self.failing:
+            raise ValueError("out of resources")
+        self.ran.append(config.rows)
+
+    def milliseconds(self, run: object) -> float:
+        assert callable(run)
+        run()
+        return float(self.ran[-1])
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Card:
+    found = Card()
+    monkeypatch.setattr(configs, "milliseconds", found.milliseconds)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return found
+
+
+def test_the_fastest_that_runs(card: Card) -> None:
+    card.failing = 1
+    assert fastest(WAYS, card.run) == str(WAYS[1])
+
+
+def test_no_configuration_runs(card: Card) -> None:
+    card.failing = 2
+    with pytest.raises(RunError, match="out of resources"):
+        fastest(WAYS[1:2], card.run)
+
+
+def test_a_verdict_is_kept(card: Card) -> None:
+    assert Verdicts().find("join", WAYS[::-1], card.run) == WAYS[0]
+    measured = len(card.ran)
+    assert Verdicts().find("join", WAYS, card.run) == WAYS[0]
+    assert len(card.ran) == measured
+    assert Verdicts().find("another", WAYS[1:], card.run) == WAYS[1]
+    assert len(card.ran) > measured
+
+
+def test_nothing_is_measured_while_a_graph_is_captured(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert Verdicts().find("captured", WAYS[1:], card.run) == WAYS[1]
+    assert card.ran == []
