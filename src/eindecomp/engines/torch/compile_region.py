@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Tensor = torch.Tensor
     Function = Callable[["Call"], Sequence[Tensor]]
 
+_LITTLE = 1 << 20  # bytes
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
 
 
@@ -83,12 +84,20 @@ def _fake(mode: FakeTensorMode, array: Tensor) -> Tensor:
         )
 
 
+def _is_brief(code: RegionCode) -> bool:
+    """Whether a region makes so little that reading its weights is most of what it does."""
+    tiles = code.tiled.tiles
+    return max((tiles[op.into].nbytes for op in code.region.ops), default=0) < _LITTLE
+
+
 def compiled(code: RegionCode, call: Call) -> Function:
     """A region, fused for tensors that lie as these do."""
     folder = cache_folder()
     if folder is not None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
-    fused = torch.compile(traced(code, call), dynamic=False, fullgraph=True)
+    options: Any = {"coordinate_descent_tuning": _is_brief(code)}
+    module = traced(code, call)
+    fused: Any = torch.compile(module, dynamic=False, fullgraph=True, options=options)
 
     def run(call: Call) -> Sequence[Tensor]:
         made = fused(*call.all)

@@ -45,16 +45,10 @@ class HostMemory:
     def _mapped(self, nbytes: int) -> mmap.mmap:
         block = mmap.mmap(-1, nbytes)
         if self.pinned:
-            register(torch.from_numpy(np.frombuffer(block, np.uint8, nbytes)))
+            tensor = torch.from_numpy(np.frombuffer(block, np.uint8, nbytes))
+            register(tensor)
+            finalize(block, _unregister, tensor.data_ptr())
         return block
-
-    def clear(self) -> None:
-        """Let go of what nobody uses."""
-        for blocks in self._spare.values():
-            for block in blocks:
-                if self.pinned:
-                    _unregister(np.frombuffer(block, np.uint8).ctypes.data)
-            blocks.clear()
 
 
 class Pin:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from eindecomp.kernels.torch.products import times_rows
 from eindecomp.lang.dtypes import Kind as NumberKind
 from eindecomp.lang.dtypes import kind
 from eindecomp.lang.einsum import EinSum
@@ -62,7 +63,7 @@ class Join:
         kept = [k for k in range(x.ndim) if k not in self.summed]
         turned = x.permute([*kept, *self.summed])
         rows = [x.shape[k] for k in kept]
-        flat = turned.reshape(prod(rows), -1) @ matrices.mT
+        flat = times_rows(turned.reshape(prod(rows), -1), matrices)
         found: list[Tensor] = []
         start = 0
         for member, shape in zip(self.members, shapes, strict=True):

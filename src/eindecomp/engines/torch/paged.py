@@ -198,6 +198,8 @@ class Replay:
 
 def take_memory_in_pages() -> None:
     """Let torch map pages of the GPU as it needs them: it then holds little more than it uses."""
-    settings: Any = getattr(torch.cuda.memory, "_set_allocator_settings", None)
+    # There is no public way to say so once torch has started.
+    inner: Any = vars(torch)["_C"]
+    settings = getattr(inner, "_accelerator_setAllocatorSettings", None)
     if settings is not None:
         settings("expandable_segments:True")

@@ -16,6 +16,7 @@ import torch
 
 from eindecomp.kernels.torch.dtypes import LOW
 from eindecomp.kernels.torch.pieces import in_pieces, is_traced
+from eindecomp.kernels.torch.row_products import row_product, suits
 from eindecomp.kernels.torch.views import aligned, window
 from eindecomp.kernels.trees import cheapest_trees
 
@@ -138,6 +139,13 @@ def _is_matrix_product(
     if length <= _SHORT:
         return short >= _WIDE and length > 1
     return short > 1 or long * length >= _MATRIX
+
+
+def times_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """The products of the rows of two matrices with each other, in their type."""
+    if len(x) == 1 and suits(x, rows):
+        return row_product(x[0], rows)[None]
+    return x @ rows.mT
 
 
 def _multiply_elements(a: Labelled, b: Labelled, needed: Labels, held: torch.dtype) -> Labelled:
