@@ -14,6 +14,10 @@ without_ray = pytest.mark.skipif(
     "ray" not in packages_distributions(), reason="Ray is not installed"
 )
 RAY = pytest.param("ray", marks=without_ray)
+without_torch = pytest.mark.skipif(
+    "torch" not in packages_distributions(), reason="torch is not installed"
+)
+TORCH = pytest.param("torch", marks=without_torch)
 
 
 def arrays_for(graph, seed=0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import agree, arrays_for
+from agreement import TORCH, agree, arrays_for
 from hypothesis import given
 from hypothesis import strategies as st
 from test_ops import OPS, SIZES, parse
@@ -14,8 +14,8 @@ from eindecomp.engines.apart.engine import ApartEngine
 from eindecomp.engines.threads.engine import ThreadsEngine
 from strategies import graphs
 
-ENGINES = {"threads": ThreadsEngine(workers=4), "apart": ApartEngine()}
-every_engine = pytest.mark.parametrize("engine", ENGINES)
+ENGINES = {"threads": ThreadsEngine(workers=4), "apart": ApartEngine(), "torch": "torch"}
+every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])
 
 
 @pytest.mark.parametrize("devices", [1, 3, 8])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import RAY, agree, arrays_for
+from agreement import RAY, TORCH, agree, arrays_for
 from hypothesis import given
 from hypothesis import strategies as st
 from random_graphs import random_graph
@@ -19,7 +19,7 @@ Y[b,o] <- sum X[b,f] * W[f,o]
 new_W[f,o] <- W[f,o] * 0.5
 output Y, new_W
 """
-every_engine = pytest.mark.parametrize("engine", [*ENGINES, RAY])
+every_engine = pytest.mark.parametrize("engine", [*ENGINES, TORCH, RAY])
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from agreement import TORCH
 from safetensors.numpy import save_file
 
 import eindecomp as ed
@@ -42,7 +43,7 @@ def store(kind, folder, name, array):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("engine", ["threads", "apart"])
+@pytest.mark.parametrize("engine", ["threads", "apart", TORCH])
 @pytest.mark.parametrize("dtype", [np.float32, np.int16])
 def test_files_are_as_good_as_arrays(kind, engine, dtype, tmp_path):
     graph = ed.parse(MATMUL)

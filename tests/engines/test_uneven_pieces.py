@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import agree, arrays_for, precise
+from agreement import TORCH, agree, arrays_for, precise
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from random_graphs import random_graph, random_step
@@ -15,8 +15,8 @@ from eindecomp.engines.apart.engine import ApartEngine
 from eindecomp.engines.threads.engine import ThreadsEngine
 from strategies import graphs
 
-ENGINES = {"threads": ThreadsEngine(workers=4), "apart": ApartEngine()}
-every_engine = pytest.mark.parametrize("engine", ENGINES)
+ENGINES = {"threads": ThreadsEngine(workers=4), "apart": ApartEngine(), "torch": "torch"}
+every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])
 PIECES = st.sampled_from(["even", "ceil"])
 MESHES = [{"a": 4}, {"a": 3, "b": 4}, {"a": 2, "b": 2, "c": 2}, {"a": 6}, {"a": 2, "b": 3}]
 
