@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.tensor import Tensor
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.row import DeviceStep
     from eindecomp.tra.program.steps import Step
@@ -26,6 +28,14 @@ if TYPE_CHECKING:
 @contextmanager
 def naming_tile(program: Program, own: DeviceStep, device: int) -> Generator[None]:
     """Make what a kernel raises a `RunError` that names the vertex, the tile and the device."""
+    into: int = getattr(own.step, "into")  # noqa: B009 - only steps that compute come here
+    with naming(program.graph[program.buffers[into].tensor], own.box, device):
+        yield
+
+
+@contextmanager
+def naming(vertex: Vertex, box: Box, device: int) -> Generator[None]:
+    """As `naming_tile`, of a tile that no step tells of."""
     try:
         yield
     except RunError:
@@ -33,9 +43,7 @@ def naming_tile(program: Program, own: DeviceStep, device: int) -> Generator[Non
     except Exception as error:
         ours = isinstance(error, EinDecompError)
         why = str(error) if ours else f"{type(error).__name__}: {error}"
-        into: int = getattr(own.step, "into")  # noqa: B009 - only steps that compute come here
-        vertex = program.graph[program.buffers[into].tensor]
-        where = f"{vertex}, tile {show_box(own.box)} on device {device}"
+        where = f"{vertex}, tile {show_box(box)} on device {device}"
         raise RunError(f"{where}: {why}") from error
 
 
@@ -71,18 +79,18 @@ class RunRecord:
             yield
             return
         name = self.program.buffers[step.into].tensor
-        begun = self._now()
+        begun = self.now()
         self.tell(TaskStarted(name, kind, device, worker, begun))
         with naming_tile(self.program, own, device):
             yield
-        self.tell(TaskFinished(name, kind, device, worker, begun, self._now()))
+        self.tell(TaskFinished(name, kind, device, worker, begun, self.now()))
 
     def moved(self, step: Step, count: int) -> None:
         """Note that devices have received so many bytes in a step."""
         if count:
             vertex: str = getattr(step, "vertex")  # noqa: B009 - only steps with one move anything
             self.bytes_by_vertex[vertex] += count
-            self.tell(BytesMoved(vertex, kind_of(step), count, self._now()))
+            self.tell(BytesMoved(vertex, kind_of(step), count, self.now()))
 
     def result(
         self,
@@ -103,7 +111,7 @@ class RunRecord:
         if peak is None:
             peak = fullest(program).bytes
         stats = Stats(
-            self._now(),
+            self.now(),
             program.operations,
             sum(self.bytes_by_vertex.values()),
             self.bytes_by_vertex,
@@ -115,5 +123,6 @@ class RunRecord:
         )
         return Result({v.name: tensors[v.name] for v in program.graph.outputs}, stats)
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Seconds since the run started."""
         return perf_counter() - self.start

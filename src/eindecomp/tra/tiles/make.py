@@ -15,7 +15,7 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
 )
-from eindecomp.tra.tiles.ops import Block, Kind, Tile, TileOp, TileProgram
+from eindecomp.tra.tiles.ops import Block, Kind, Share, Tile, TileOp, TileProgram
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def tiles_of(program: Program, memories: Sequence[int] | None = None) -> TilePro
     making = _Making(program, memories)
     rows = [program.on(device) for device in range(program.devices)]
     for number, step in enumerate(program.steps):
-        making.carry_out(step, [row.steps[number] for row in rows])
+        making.carry_out(number, step, [row.steps[number] for row in rows])
     return making.made()
 
 
@@ -52,8 +52,9 @@ class _Making:
         """The tile that an equal operation has made."""
         self.held: dict[tuple[int, int], tuple[Block, ...]] = {}
         """The blocks of a buffer that a device has, which do not overlap."""
+        self.shares: list[Share] = []
 
-    def carry_out(self, step: Step, rows: Sequence[DeviceStep]) -> None:
+    def carry_out(self, number: int, step: Step, rows: Sequence[DeviceStep]) -> None:
         """Note what all devices do in a step."""
         if isinstance(step, Free):
             return  # tiles live as long as they are read
@@ -65,6 +66,9 @@ class _Making:
         for device, blocks in found.items():  # afterwards: a step reads what was there before it
             into = step.buffer if isinstance(step, AllGather) else step.into
             self.held[into, device] = blocks
+        if isinstance(step, Compute | Generate | ReduceScatter):
+            tiles = {device: blocks[0].tile for device, blocks in found.items()}
+            self.shares += [Share(number, d, tiles.get(d)) for d in range(len(rows))]
 
     def _on(self, device: int, step: Step, own: DeviceStep) -> tuple[Block, ...]:
         """A device's part of a step: the blocks that it has then."""
@@ -150,7 +154,14 @@ class _Making:
             name: tuple(self._whole(number, device) for device in devices)
             for name, number in self.program.outputs.items()
         }
-        return TileProgram(self.program, self.memories, tuple(self.tiles), tuple(self.ops), outputs)
+        return TileProgram(
+            self.program,
+            self.memories,
+            tuple(self.tiles),
+            tuple(self.ops),
+            outputs,
+            tuple(self.shares),
+        )
 
     def _whole(self, buffer: int, device: int) -> Block:
         return self._read(

@@ -82,6 +82,16 @@ class TileOp:
         return tuple(dict.fromkeys(block.tile for block in self.reads if block is not None))
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A device's part of a step that computes, and the tile in which its result lies."""
+
+    step: int
+    device: int
+    tile: int | None
+    """None where the part is empty."""
+
+
 @dataclass(frozen=True)
 class TileProgram:
     """Operations in an order in which they can be carried out, each tile made once."""
@@ -93,6 +103,8 @@ class TileProgram:
     ops: tuple[TileOp, ...]
     outputs: Mapping[str, tuple[Block, ...]]
     """For each output that is computed every device's block."""
+    shares: tuple[Share, ...] = ()
+    """What devices compute, in the order of the steps; those of one memory may share a tile."""
 
     @cached_property
     def kept(self) -> frozenset[int]:

@@ -4,7 +4,8 @@ Within a region results need not be written to memory, so that kernels can be fu
 they are. A region ends where few bytes cross: in a model, between its layers' parts. It belongs to
 one device, so that fewer intermediate tiles are held at once than if all devices did each step
 together; the devices take turns, region by region, so that what they share, such as weights, is
-read by one after another.
+read by one after another. Indices that are computed come from an earlier region than the lookup
+that they are for, so that they can be checked before that begins.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Gather, ScatterAdd
 from eindecomp.lang.einsum import EinSum
+from eindecomp.tra.tiles.lookups import is_computed, lookups_of
 from eindecomp.tra.tiles.ops import Kind
 
 if TYPE_CHECKING:
@@ -63,9 +65,10 @@ def regions_of(tiled: TileProgram, most: int = MOST) -> tuple[Region, ...]:
 def _made_again(tiled: TileProgram) -> dict[int, TileOp]:
     """What every region that reads it makes for itself: fills, and masks and indices of inputs."""
     loads = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
+    once = tiled.kept | {*_computed_indices(tiled).values()}
     found: dict[int, TileOp] = {}
     for op in tiled.ops:
-        if op.into in tiled.kept:
+        if op.into in once:
             continue
         made = tiled.tiles[op.into]
         vertex = tiled.program.graph[made.tensor].op
@@ -74,6 +77,12 @@ def _made_again(tiled: TileProgram) -> dict[int, TileOp]:
         if op.kind is Kind.FILL or brief:
             found[op.into] = op
     return found
+
+
+def _computed_indices(tiled: TileProgram) -> dict[int, int]:
+    """By the tile that a lookup makes, the tile of its indices where these are computed."""
+    found = lookups_of(tiled, tiled.ops)
+    return {each.op.into: each.index.tile for each in found if is_computed(tiled, each)}
 
 
 def _needed(again: dict[int, TileOp], ops: Sequence[TileOp]) -> list[TileOp]:
@@ -112,10 +121,12 @@ Row = list["TileOp"]
 def _stretches(tiled: TileProgram, again: Collection[int]) -> Iterator[list[Row]]:
     """Steps that devices can take one after another, each all of them, lower numbers first."""
     rows = _rows(tiled, again)
+    indices = _computed_indices(tiled)
     maker: dict[int, int] = {}
     stretch: list[Row] = []
     for row in rows:
-        if any(maker.get(tile, -1) > op.device for op in row for tile in op.sources):
+        later = any(maker.get(tile, -1) > op.device for op in row for tile in op.sources)
+        if later or any(indices.get(op.into) in maker for op in row):
             yield stretch
             stretch, maker = [], {}
         alone = [op for op in row if _crosses(tiled, op)]
