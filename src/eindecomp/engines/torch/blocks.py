@@ -91,6 +91,14 @@ class Memories:
                 made[within(shared, box)].copy_(block[within(shared, own)])
         return made
 
+    def have(self, held: Blocks) -> bool:
+        """Whether every device's blocks are in its own memory."""
+        return all(
+            block.device == self.libraries[memory].device
+            for blocks in held.values()
+            for memory, block in zip(self.of, blocks, strict=True)
+        )
+
     def tensor(self, name: str, blocks: Blocks) -> Tensor:
         """A tensor of the graph that lies in blocks."""
         vertex, mesh = self.program.graph[name], self.program.mesh
@@ -99,6 +107,12 @@ class Memories:
             name, vertex.shape, vertex.dtype, NAME, mesh, tuple(blocks), blocks,
             gather=lambda held: self.libraries[0].to_numpy(whole(held)), own=whole,
         )  # fmt: skip
+
+
+def own_memory(array: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """An array, or a copy of it if it lies in the memory of its source."""
+    shared = array.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
+    return array.clone() if shared and array.numel() else array
 
 
 def _slice(given: Any, box: Box) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -11,24 +12,48 @@ from eindecomp.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eindecomp.kernels.torch.library import TorchLibrary
+
 
 def devices_of(given: str | Sequence[str] | None) -> tuple[torch.device, ...]:
     """The devices that were asked for: by default all GPUs, or the CPU where there is none."""
     if given is None:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         return tuple(torch.device("cuda", k) for k in range(count)) or (torch.device("cpu"),)
-    names = given.split(",") if isinstance(given, str) else list(given)
+    names: list[object] = [*given.split(",")] if isinstance(given, str) else _listed(given)
     if not names:
         raise InputError("device is one of torch's devices or several, not none")
     return tuple(_device(name) for name in names)
 
 
-def _device(name: str) -> torch.device:
+def start_measuring(libraries: Sequence[TorchLibrary]) -> None:
+    """Begin to measure how much of each GPU is taken."""
+    for library in libraries:
+        if library.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(library.device)
+
+
+def measured_peak(libraries: Sequence[TorchLibrary]) -> int | None:
+    """The most bytes that were taken of a GPU since then; None where there is none."""
+    gpus = [library.device for library in libraries if library.device.type == "cuda"]
+    return max((torch.cuda.max_memory_allocated(each) for each in gpus), default=None)
+
+
+def _listed(given: object) -> list[object]:
+    if isinstance(given, Iterable):
+        return [*cast("Iterable[object]", given)]
+    return [given]
+
+
+def _device(name: object) -> torch.device:
+    if not isinstance(name, str | torch.device):
+        raise InputError(f"a device has a name such as 'cuda:0' or 'cpu', not {name!r}")
+    name = str(name).strip()
     try:
         found = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise InputError(f"{name!r} is not a device of torch's: {error}") from None
-    if found.type == "cpu":
+    if found.type == "cpu" and not found.index:
         return torch.device("cpu")
     if found.type != "cuda":
         raise InputError(f"engine 'torch' runs on 'cuda' and 'cpu', not {name!r}")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
-from eindecomp.engines.torch.blocks import NAME, Memories
-from eindecomp.engines.torch.devices import devices_of
-from eindecomp.engines.torch.given import as_given, as_tensor, check_indices
+from eindecomp.engines.torch.blocks import NAME, Memories, own_memory
+from eindecomp.engines.torch.devices import devices_of, measured_peak, start_measuring
+from eindecomp.engines.torch.given import as_given, as_tensor
+from eindecomp.engines.torch.heard import Heard
 from eindecomp.engines.torch.host_memory import HostMemory
+from eindecomp.engines.torch.index_checks import IndexChecks
 from eindecomp.engines.torch.joined import Neighbours
 from eindecomp.engines.torch.paged import Paging
 from eindecomp.engines.torch.ready_region import ReadyRegions
@@ -27,6 +32,7 @@ from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import AllGather, Move, ReduceScatter
 from eindecomp.tra.program.tiling import Tiling, uncut
 from eindecomp.tra.tiles.make import tiles_of
+from eindecomp.tra.tiles.memory import most_held, possible_views
 from eindecomp.tra.tiles.ops import Kind
 from eindecomp.tra.tiles.regions import regions_of
 
@@ -58,6 +64,8 @@ class TorchEngine:
         fuse: bool | None = None,
     ) -> None:
         self.torch_devices = devices_of(device)
+        if fuse not in (None, True, False):
+            raise InputError(f"fuse is True or False, not {fuse!r}")
         self.limit = None if gpu_memory is None else parse_bytes(gpu_memory)
         if self.limit is not None and len(self.torch_devices) > 1:
             if device is not None:
@@ -89,7 +97,9 @@ class TorchProgram:
             device * count // self.program.devices for device in range(self.program.devices)
         ]
         self.tiled = tiles_of(self.program, memories)
-        ready = ReadyRegions(self.tiled, regions_of(self.tiled), libraries, engine.fuse)
+        self.ready = ready = ReadyRegions(
+            self.tiled, regions_of(self.tiled), libraries, engine.fuse
+        )
         joins = [join for code in ready.codes for join in code.joins]
         self.neighbours = Neighbours(self.tiled, joins)
         self.runner: Resident | Paging
@@ -101,12 +111,16 @@ class TorchProgram:
             self.memories = Memories(self.program, cpu, memories, host=engine.host)
             self.runner = Paging(ready, engine.limit, engine.host)
         self.loads = [op.into for op in self.tiled.ops if op.kind is Kind.LOAD]
+        self.views = possible_views(self.tiled)
+        self.indices = IndexChecks(self.tiled, self.memories)
+        self._alone = RLock()  # runs share graphs of kernels and the memory of schedules
 
     def place(self, name: str, given: Any) -> Tensor:
         """Put an input into the memories, in the layouts that the plan wants."""
         wanted = self.program.layouts_of(name)
         if isinstance(given, Tensor):
-            if given.mesh == self.program.mesh and set(wanted) <= set(given.tilings):
+            here = given.mesh == self.program.mesh and set(wanted) <= set(given.tilings)
+            if here and self.memories.have(given.held()):
                 return replace(given, name=name)  # it outlives the one that was given
             given = given.array()
         room = None if isinstance(given, torch.Tensor) and given.is_cuda else self._room(name)
@@ -129,46 +143,99 @@ class TorchProgram:
         donated: Collection[str],
         on_event: Listener | None,
     ) -> Result:
-        """Carry out all regions."""
-        del donated  # their arrays are let go of with the tensors
-        record = RunRecord(self.program, on_event)
-        check_indices(self.program.graph, inputs)
-        with torch.no_grad():
-            values = {tile: (self._load(tile, inputs),) for tile in self.loads}
-            if isinstance(self.runner, Paging):
-                values = self.runner.run(values, scalars, self._lasting(inputs))
-            else:
-                values = self.runner.run(values, scalars)
-        for step in self.program.steps:
-            if isinstance(step, Move | ReduceScatter | AllGather):
-                record.moved(step, self.program.moved_by(step))
-        tensors = {v.name: self._output(v.name, inputs, values) for v in self.program.graph.outputs}
-        return record.result(tensors)
+        """Carry out all regions; when somebody listens, one by one.
 
-    def _lasting(self, inputs: Mapping[str, Any]) -> frozenset[int]:
+        A region is one function: all that it computes is told to begin and to end with it.
+        """
+        with self._alone:
+            record = RunRecord(self.program, on_event)
+            heard = None if on_event is None else Heard(record, self.ready)
+            with torch.no_grad():
+                self.indices.check(inputs, scalars)
+                placed = sum(placing_bytes(self.program, name, x) for name, x in inputs.items())
+                given = self._given_outputs(inputs)
+                start_measuring(self.ready.libraries)
+                lasting = self._lasting(inputs, donated)
+                values = self._loaded(inputs)
+                for name in donated:  # from now on only `values` has them, up to their last reader
+                    inputs[name].release()
+                borrowed = {tile: values[load][0] for tile, load in self.views.items()}
+                values = self._carried_out(values, scalars, lasting, heard)
+                for tile, source in borrowed.items():
+                    values[tile] = (own_memory(values[tile][0], source),)
+            if heard is not None:
+                heard.finish()
+            else:
+                for step in self.program.steps:
+                    if isinstance(step, Move | ReduceScatter | AllGather):
+                        record.moved(step, self.program.moved_by(step))
+            made = {name: self._output(name, values) for name in self.program.outputs}
+            return record.result(given | made, placed=placed, peak=self._peak())
+
+    def _carried_out(
+        self,
+        values: Values,
+        scalars: Mapping[str, Any],
+        lasting: frozenset[int],
+        heard: Heard | None,
+    ) -> Values:
+        """The tiles that are kept, from those that were loaded."""
+        if isinstance(self.runner, Paging):
+            return self.runner.run(values, scalars, lasting, heard)
+        return self.runner.run(values, scalars, heard)
+
+    def _peak(self) -> int:
+        """The most that was held on a GPU; on the CPU, what the tiles take."""
+        measured = measured_peak(self.ready.libraries)
+        if measured is not None:
+            return measured
+        return self.runner.arena if isinstance(self.runner, Paging) else self._most_held
+
+    @cached_property
+    def _most_held(self) -> int:
+        return most_held(self.tiled, self.ready.regions)
+
+    def _lasting(self, inputs: Mapping[str, Any], donated: Collection[str]) -> frozenset[int]:
         """The tiles of inputs that stay as they are from run to run."""
-        tiles = self.tiled.tiles
-        names = {n for n, x in inputs.items() if isinstance(x, Tensor) and n not in self.tied}
+        tiles, passing = self.tiled.tiles, self.tied.union(donated)
+        names = {n for n, x in inputs.items() if isinstance(x, Tensor) and n not in passing}
         return frozenset(tile for tile in self.loads if tiles[tile].tensor in names)
 
-    def _load(self, tile: int, inputs: Mapping[str, Any]) -> torch.Tensor:
-        """A block of an input, where its readers are."""
-        made = self.tiled.tiles[tile]
-        given = inputs[made.tensor]
-        if not isinstance(given, Tensor):
-            given = self.place(made.tensor, given)
-        return self.memories.block(given.held(), given.mesh, made.box, made.memory)
+    def _loaded(self, inputs: Mapping[str, Any]) -> Values:
+        """The blocks of inputs, where their readers are."""
+        placed: dict[str, Tensor] = {}
+        found: Values = {}
+        for number in self.loads:
+            tile = self.tiled.tiles[number]
+            given = inputs[tile.tensor]
+            if not isinstance(given, Tensor):
+                if tile.tensor not in placed:
+                    placed[tile.tensor] = self.place(tile.tensor, given)
+                given = placed[tile.tensor]
+            block = self.memories.block(given.held(), given.mesh, tile.box, tile.memory)
+            found[number] = (block,)
+        return found
 
-    def _output(self, name: str, inputs: Mapping[str, Any], values: Values) -> Tensor:
-        number = self.program.outputs.get(name)
-        if number is None:
+    def _given_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The outputs that are inputs; they outlive what was given for them."""
+        found: dict[str, Tensor] = {}
+        for vertex in self.program.graph.outputs:
+            name = vertex.name
+            if name in self.program.outputs:
+                continue
             given = inputs[name]
-            if isinstance(given, Tensor):  # what is made of it outlives it
-                return replace(given, name=name)
-            whole = Tiling(uncut(self.program.graph[name].shape))
-            return self.memories.tensor(name, self.memories.place([whole], given))
+            if isinstance(given, Tensor):
+                found[name] = replace(given, name=name)
+                continue
+            whole = Tiling(uncut(vertex.shape))
+            copy = as_tensor(given).clone()
+            found[name] = self.memories.tensor(name, self.memories.place([whole], copy))
+        return found
+
+    def _output(self, name: str, values: Values) -> Tensor:
         blocks = [self._view(block, values) for block in self.tiled.outputs[name]]
-        return self.memories.tensor(name, {self.program.buffers[number].tiling: blocks})
+        tiling = self.program.buffers[self.program.outputs[name]].tiling
+        return self.memories.tensor(name, {tiling: blocks})
 
     def _view(self, block: Block, values: Values) -> torch.Tensor:
         """A block of a tile that was kept."""

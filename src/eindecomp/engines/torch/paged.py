@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from eindecomp.tra.paging.workload import Begins, Ends, Paged, Task, Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eindecomp.engines.torch.heard import Heard
     from eindecomp.engines.torch.ready_region import ReadyRegions
     from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links
@@ -41,17 +43,28 @@ class Paging:
         self.links: Links = measure_links(self.device)
         self._schedules: dict[frozenset[int], Replay] = {}
 
-    def run(self, values: Values, scalars: Mapping[str, Any], lasting: frozenset[int]) -> Values:
+    def run(
+        self,
+        values: Values,
+        scalars: Mapping[str, Any],
+        lasting: frozenset[int],
+        heard: Heard | None = None,
+    ) -> Values:
         """The tiles that are kept, on the host, from those that were loaded, on the host, too.
 
-        `lasting` are those that are the same in every run.
+        `lasting` are those that are the same in every run; `heard` tells of every region.
         """
         given = self.ready.scalars(scalars)[0]
         if lasting not in self._schedules:
             self._schedules.clear()  # their arenas would not fit beside each other
             schedule = self.schedule(lasting, given)
             self._schedules[lasting] = Replay(self, schedule)
-        return self._schedules[lasting].run(values, given)
+        return self._schedules[lasting].run(values, given, heard)
+
+    @property
+    def arena(self) -> int:
+        """The bytes of the GPU in which tensors come and go."""
+        return max((replay.schedule.arena for replay in self._schedules.values()), default=0)
 
     def close(self) -> None:
         """Let go of the arena."""
@@ -116,10 +129,29 @@ class Replay:
         }
         self._resident: dict[int, object] = {}
 
-    def run(self, values: Values, scalars: Sequence[Tensor]) -> Values:
+    def run(self, values: Values, scalars: Sequence[Tensor], heard: Heard | None = None) -> Values:
         """Carry out all actions: the tiles that are kept, on the host."""
         self._load_resident(values)
         stored: dict[int, Tensor] = {}
+        try:
+            self._carry_out(values, scalars, stored, heard)
+        finally:  # also of a run that was stopped: the next one uses the same memory
+            for lane in self.lanes.values():
+                lane.finish()
+        windows, kept = self.paging.windows, self.paging.ready.tiled.kept
+        return {
+            tile: windows.arrays(tile, stored[number])
+            for tile, number in windows.of.items()
+            if tile in kept
+        }
+
+    def _carry_out(
+        self,
+        values: Values,
+        scalars: Sequence[Tensor],
+        stored: dict[int, Tensor],
+        heard: Heard | None,
+    ) -> None:
         marks: dict[int, Any] = {}
         start = self.lanes[COMPUTE].mark()
         for lane in self.lanes.values():
@@ -132,7 +164,8 @@ class Replay:
             with lane.work():
                 match action:
                     case Run():
-                        self._compute(action, scalars)
+                        with nullcontext() if heard is None else heard.region(action.task):
+                            self._compute(action, scalars)
                     case Fetch():
                         self._fetch(action, values, stored)
                     case Store():
@@ -142,14 +175,6 @@ class Replay:
                         raise NotImplementedError
             if place in self.awaited:
                 marks[place] = lane.mark()
-        for lane in self.lanes.values():
-            lane.finish()
-        windows, kept = self.paging.windows, self.paging.ready.tiled.kept
-        return {
-            tile: windows.arrays(tile, stored[number])
-            for tile, number in windows.of.items()
-            if tile in kept
-        }
 
     def _load_resident(self, values: Values) -> None:
         """Bring what stays to the GPU, unless it is there from the run before."""

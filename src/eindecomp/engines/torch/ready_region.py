@@ -51,6 +51,11 @@ class ReadyRegions:
             for library in self.libraries
         ]
 
+    @property
+    def waits(self) -> bool:
+        """Whether a run waits for the devices in between, to check indices that it computed."""
+        return any(code.lookups for code in self.codes)
+
     def synchronize(self) -> None:
         """Wait until all that was begun is done."""
         for library in self.libraries:
@@ -66,6 +71,7 @@ class ReadyRegions:
     ) -> Sequence[Tensor]:
         """Carry out a region; what it makes goes to the tensors of `into`, or is new."""
         code = self.codes[number]
+        code.check_indices(arrays)
         own = Call(arrays, scalars, code.joined(arrays), into)
         if not self.fuse:
             return carry_out(code, own)

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from eindecomp.engines.record import naming
 from eindecomp.engines.torch.attention_calls import attention_calls
 from eindecomp.engines.torch.joined import joins_of, side_by_side
 from eindecomp.graph.ops import Fill
+from eindecomp.kernels.torch.moves import check_index
 from eindecomp.tra.boxes import within
+from eindecomp.tra.tiles.lookups import is_computed, lookups_of
 from eindecomp.tra.tiles.ops import Kind
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.tra.boxes import Box
+    from eindecomp.tra.tiles.lookups import Lookup
     from eindecomp.tra.tiles.ops import Block, TileOp, TileProgram
     from eindecomp.tra.tiles.regions import Region
 
@@ -69,6 +74,27 @@ class RegionCode:
         """The tiles that are not made because of that."""
         return frozenset(tile for call in self.attention.values() for tile in call.skips)
 
+    @cached_property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """The lookups whose indices another region has computed."""
+        found = lookups_of(self.tiled, self.region.ops)
+        return tuple(each for each in found if is_computed(self.tiled, each))
+
+    def check_indices(self, arrays: Sequence[Tensor]) -> None:
+        """Raise if computed indices are out of range; this waits for the device."""
+        for lookup in self.lookups:
+            tile = self.tiled.tiles[lookup.op.into]
+            values = {lookup.index.tile: (arrays[self._places[lookup.index.tile]],)}
+            with naming(self.graph[tile.tensor], tile.box, lookup.op.device):
+                check_index(self.read(lookup.index, values)[0], lookup.rows)
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        """Which of the arrays that are read is the first of each tile."""
+        sizes = [len(self.tiled.tiles[tile].types) for tile in self.region.reads]
+        starts = accumulate(sizes, initial=0)
+        return dict(zip(self.region.reads, starts, strict=False))
+
     @property
     def graph(self) -> Graph:
         """The graph whose vertices are computed."""
@@ -99,7 +125,9 @@ class RegionCode:
             elif op.into in self.attention:
                 values[op.into] = (self._attend(self.attention[op.into], values, scalars),)
             elif op.into not in self.skipped:
-                values[op.into] = self._made(op, values, scalars)
+                tile = self.tiled.tiles[op.into]
+                with naming(self.graph[tile.tensor], tile.box, op.device):
+                    values[op.into] = self._made(op, values, scalars)
         return [array for tile in self.region.writes for array in values[tile]]
 
     def _products(self, join: Join, matrices: Tensor, values: Values) -> Values:

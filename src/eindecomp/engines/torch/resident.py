@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from eindecomp.engines.torch.heard import Heard
     from eindecomp.engines.torch.ready_region import ReadyRegions
 
     Values = dict[int, tuple[torch.Tensor, ...]]
@@ -28,14 +30,14 @@ class Resident:
         for tile, number in last.items():
             if tile not in ready.tiled.kept:
                 self._dropped[number].append(tile)
-        self._captures = Captures(self) if capture else None
+        self._captures = Captures(self) if capture and not ready.waits else None
         self._runs = 0
 
-    def run(self, values: Values, scalars: Mapping[str, Any]) -> Values:
-        """The tiles that are kept, from those that were loaded."""
+    def run(self, values: Values, scalars: Mapping[str, Any], heard: Heard | None = None) -> Values:
+        """The tiles that are kept, from those that were loaded; `heard` tells of every region."""
         given = self.ready.scalars(scalars)
-        if self._captures is None:
-            return self._finished(values, given)
+        if self._captures is None or heard is not None:
+            return self._finished(values, given, heard)
         made = self._captures.run(values, given[0])
         if made is not None:
             self.ready.synchronize()
@@ -49,16 +51,25 @@ class Resident:
             self._captures.launched(launched, perf_counter() - start)
         return made
 
-    def _finished(self, values: Values, scalars: Sequence[Sequence[torch.Tensor]]) -> Values:
-        made = self.carry_out(values, scalars)
+    def _finished(
+        self, values: Values, scalars: Sequence[Sequence[torch.Tensor]], heard: Heard | None
+    ) -> Values:
+        made = self.carry_out(values, scalars, heard)
         self.ready.synchronize()
         return made
 
-    def carry_out(self, values: Values, scalars: Sequence[Sequence[torch.Tensor]]) -> Values:
+    def carry_out(
+        self,
+        values: Values,
+        scalars: Sequence[Sequence[torch.Tensor]],
+        heard: Heard | None = None,
+    ) -> Values:
         """Begin all regions: `values` are what was loaded, and then what is kept."""
         for number, region in enumerate(self.ready.regions):
             arrays = arrays_of(values, region.reads)
-            made = iter(self.ready.call(number, arrays, scalars[region.memory]))
+            with nullcontext() if heard is None else heard.region(number):
+                made = iter(self.ready.call(number, arrays, scalars[region.memory]))
+            del arrays  # which else would keep what is dropped
             for tile in region.writes:
                 values[tile] = tuple(next(made) for _ in self.ready.tiled.tiles[tile].types)
             for tile in self._dropped[number]:

@@ -1,0 +1,69 @@
+"""Refusing indices out of range before anything runs: a GPU could only stop for good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from eindecomp.engines.blocks import block_of
+from eindecomp.engines.record import naming
+from eindecomp.engines.tensor import Tensor
+from eindecomp.graph.ops import Fill
+from eindecomp.kernels.torch.library import TorchLibrary
+from eindecomp.kernels.torch.moves import check_index
+from eindecomp.lang.scalar import used_scalars
+from eindecomp.tra.boxes import within
+from eindecomp.tra.tiles.lookups import Lookup, is_computed, lookups_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eindecomp.engines.torch.blocks import Memories
+    from eindecomp.tra.boxes import Box
+    from eindecomp.tra.tiles.ops import TileProgram
+
+
+class IndexChecks:
+    """The lookups of a program whose indices are inputs or fills.
+
+    Computed indices are checked by the region that looks rows up.
+    """
+
+    def __init__(self, tiled: TileProgram, memories: Memories) -> None:
+        self._tiled, self._memories = tiled, memories
+        found = lookups_of(tiled, tiled.ops)
+        self._lookups = [lookup for lookup in found if not is_computed(tiled, lookup)]
+
+    def check(self, inputs: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
+        """Raise an error that names the tile for which an index is out of range."""
+        for lookup in self._lookups:
+            tile = self._tiled.tiles[lookup.op.into]
+            with naming(self._tiled.program.graph[tile.tensor], tile.box, lookup.op.device):
+                check_index(self._indices(lookup, inputs, scalars), lookup.rows)
+        # Fills are the same in every run unless they depend on its scalars.
+        self._lookups = [lookup for lookup in self._lookups if not self._is_constant(lookup)]
+
+    def _is_constant(self, lookup: Lookup) -> bool:
+        op = self._op(lookup)
+        return isinstance(op, Fill) and not used_scalars(op.value)
+
+    def _op(self, lookup: Lookup) -> object:
+        return self._tiled.program.graph[self._tiled.tiles[lookup.index.tile].tensor].op
+
+    def _indices(
+        self, lookup: Lookup, inputs: Mapping[str, Any], scalars: Mapping[str, Any]
+    ) -> torch.Tensor:
+        op, box, host = self._op(lookup), lookup.index.box, TorchLibrary("cpu")
+        if isinstance(op, Fill):
+            return host.filled(op, box, scalars, self._tiled.program.graph.scalars)
+        given = inputs[self._tiled.tiles[lookup.index.tile].tensor]
+        if isinstance(given, Tensor):
+            return self._memories.block(given.held(), given.mesh, box, 0)
+        if isinstance(given, torch.Tensor):
+            return given[within(box, _whole(given))]
+        return host.from_numpy(block_of(given, box))
+
+
+def _whole(array: torch.Tensor) -> Box:
+    return tuple((0, size) for size in array.shape)
