@@ -139,8 +139,9 @@ class Replay:
             for lane in self.lanes.values():
                 lane.finish()
         windows, kept = self.paging.windows, self.paging.ready.tiled.kept
+        nothing = self.paging.host.empty(0)  # of which no schedule tells
         return {
-            tile: windows.arrays(tile, stored[number])
+            tile: windows.arrays(tile, stored.get(number, nothing))
             for tile, number in windows.of.items()
             if tile in kept
         }
