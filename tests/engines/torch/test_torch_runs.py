@@ -149,6 +149,7 @@ def test_paged_runs_in_less_memory_than_all_tensors_take():
     assert found.stats.peak_memory == limit - (64 << 20) < everything
 
 
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # by torch of itself
 def test_fused_regions_compute_the_same():
     graph = ed.parse("input X[i: 3, j: 4], Y[j, k: 5]\nscalar s\n"
                      "Z[i,k] <- sum X[i,j] * Y[j,k]\nW[i,k] <- exp(Z[i,k] * s) + 1\noutput W")  # fmt: skip

@@ -10,9 +10,9 @@ import torch
 
 from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.lanes import Lane
-from eindecomp.engines.torch.measured import measure_links, measure_region
+from eindecomp.engines.torch.measured import RegionCost, measure_links, measure_region
 from eindecomp.engines.torch.windows import Windows
-from eindecomp.tra.paging.make import arena_bytes, make_schedule
+from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule
 from eindecomp.tra.paging.schedule import COMPUTE, TO_GPU, TO_HOST, Fetch, Read, Run, Store
 from eindecomp.tra.paging.workload import Begins, Ends, Paged, Task, Workload
 
@@ -38,6 +38,9 @@ class Paging:
         self.ready, self.limit, self.host = ready, limit, host
         self.device = ready.libraries[0].device
         self.windows = Windows(ready)
+        unknown = [RegionCost(0.0, 0)] * len(ready.regions)
+        workload = self.workload(frozenset(), unknown)
+        check_arena(workload, arena_bytes(workload, limit, MARGIN))  # before anything is measured
         if self.device.type == "cuda":
             take_memory_in_pages()
         self.links: Links = measure_links(self.device)
@@ -72,10 +75,12 @@ class Paging:
 
     def schedule(self, lasting: frozenset[int], scalars: Sequence[Tensor]) -> Schedule:
         """What comes, goes and is computed when and where."""
-        workload = self.workload(lasting, scalars)
+        regions, windows = self.ready.regions, self.windows
+        costs = [measure_region(self.ready, windows, r.number, scalars) for r in regions]
+        workload = self.workload(lasting, costs)
         return make_schedule(workload, self.links, arena_bytes(workload, self.limit, MARGIN))
 
-    def workload(self, lasting: frozenset[int], scalars: Sequence[Tensor]) -> Workload:
+    def workload(self, lasting: frozenset[int], costs: Sequence[RegionCost]) -> Workload:
         """The regions as tasks, with the seconds and workspaces that they were measured to take."""
         regions, windows = self.ready.regions, self.windows
         made = {tile for region in regions for tile in region.writes}
@@ -91,7 +96,6 @@ class Paging:
             )
             for number, group in enumerate(windows.groups)
         )
-        costs = [measure_region(self.ready, windows, r.number, scalars) for r in regions]
         tasks = tuple(
             Task(
                 " ".join(self.ready.tiled.tiles[tile].tensor for tile in region.writes),

@@ -49,6 +49,11 @@ def arena_bytes(workload: Workload, memory: int | str, margin: int | str = 0) ->
     return max(0, left) // ALIGNMENT * ALIGNMENT
 
 
+def check_arena(workload: Workload, arena: int) -> None:
+    """Raise an error if the tensors of one task do not fit in an arena of so many bytes."""
+    _refuse(workload, [_rounded(tensor.nbytes) for tensor in workload.tensors], arena, ())
+
+
 def make_schedule(
     workload: Workload,
     links: Links,
