@@ -57,8 +57,7 @@ class RunRecord:
         self.program, self.on_event = program, on_event
         self.start = perf_counter()
         self.bytes_by_vertex = dict.fromkeys(program.bytes_by_vertex, 0)
-        working = sum(isinstance(s, Compute | Generate | ReduceScatter) for s in program.steps)
-        self.tasks = working * (program.devices if devices is None else devices)
+        self.tasks = program.tasks * (program.devices if devices is None else devices)
         self.tell(RunStarted(self.tasks))
 
     def tell(self, event: Event) -> None:

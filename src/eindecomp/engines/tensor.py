@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Tensor:
     """A tensor on the devices, in the layouts of the plan that placed or made it.
 

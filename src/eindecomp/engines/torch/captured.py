@@ -85,19 +85,31 @@ class Capture:
         """Launch all kernels; what comes out is copied, since the next run overwrites it."""
         self._fill(values, scalars)
         self._graph.replay()
-        return {
-            tile: values[tile] if tile in values else tuple(array.clone() for array in arrays)
-            for tile, arrays in self._made.items()
+        copies = {
+            tile: tuple(_like(array) for array in arrays) for tile, arrays in self._made.items()
         }
+        _copy_all(
+            [array for arrays in copies.values() for array in arrays],
+            [array for arrays in self._made.values() for array in arrays],
+        )
+        return copies
 
     def _fill(self, values: Values, scalars: Sequence[Tensor]) -> None:
         targets = [array for tile in self._copied for array in self._read[tile]]
         sources = [array for tile in self._copied for array in values[tile]]
-        targets += self._scalars
-        sources += scalars
-        if targets:
-            copy_all: Any = getattr(torch, "_foreach_copy_")  # noqa: B009 - it has no public name
-            copy_all(targets, sources)
+        _copy_all([*targets, *self._scalars], [*sources, *scalars])
+
+
+def _copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy many tensors in few launches: those of one type together."""
+    copy: Any = vars(torch)["_foreach_copy_"]  # it has no public name
+    pairs: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for target, source in zip(targets, sources, strict=True):
+        own = pairs.setdefault(target.dtype, ([], []))
+        own[0].append(target)
+        own[1].append(source)
+    for group in pairs.values():
+        copy(*group)
 
 
 def _like(array: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 
@@ -29,7 +30,6 @@ from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.boxes import within
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.steps import AllGather, Move, ReduceScatter
 from eindecomp.tra.program.tiling import Tiling, uncut
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held, possible_views
@@ -113,6 +113,8 @@ class TorchProgram:
         self.loads = [op.into for op in self.tiled.ops if op.kind is Kind.LOAD]
         self.views = possible_views(self.tiled)
         self.indices = IndexChecks(self.tiled, self.memories)
+        self._blocks: dict[int, tuple[ref[Tensor], ref[torch.Tensor]]] = {}
+        """The block of each tile that is loaded, and the tensor that it was found in."""
         self._alone = RLock()  # runs share graphs of kernels and the memory of schedules
 
     def place(self, name: str, given: Any) -> Tensor:
@@ -152,7 +154,7 @@ class TorchProgram:
             heard = None if on_event is None else Heard(record, self.ready)
             with torch.no_grad():
                 self.indices.check(inputs, scalars)
-                placed = sum(placing_bytes(self.program, name, x) for name, x in inputs.items())
+                placed = self._placing(inputs)
                 given = self._given_outputs(inputs)
                 start_measuring(self.ready.libraries)
                 lasting = self._lasting(inputs, donated)
@@ -166,11 +168,16 @@ class TorchProgram:
             if heard is not None:
                 heard.finish()
             else:
-                for step in self.program.steps:
-                    if isinstance(step, Move | ReduceScatter | AllGather):
-                        record.moved(step, self.program.moved_by(step))
+                for step, count in self.program.moving:
+                    record.moved(step, count)
             made = {name: self._output(name, values) for name in self.program.outputs}
             return record.result(given | made, placed=placed, peak=self._peak())
+
+    def _placing(self, inputs: Mapping[str, Any]) -> int:
+        """The bytes that move to bring tensors into the layouts in which they are wanted."""
+        if self.program.devices == 1:
+            return 0
+        return sum(placing_bytes(self.program, name, given) for name, given in inputs.items())
 
     def _carried_out(
         self,
@@ -196,7 +203,9 @@ class TorchProgram:
         return most_held(self.tiled, self.ready.regions)
 
     def _lasting(self, inputs: Mapping[str, Any], donated: Collection[str]) -> frozenset[int]:
-        """The tiles of inputs that stay as they are from run to run."""
+        """The tiles of inputs that stay as they are from run to run, where that matters."""
+        if not isinstance(self.runner, Paging):
+            return frozenset()
         tiles, passing = self.tiled.tiles, self.tied.union(donated)
         names = {n for n, x in inputs.items() if isinstance(x, Tensor) and n not in passing}
         return frozenset(tile for tile in self.loads if tiles[tile].tensor in names)
@@ -212,9 +221,18 @@ class TorchProgram:
                 if tile.tensor not in placed:
                     placed[tile.tensor] = self.place(tile.tensor, given)
                 given = placed[tile.tensor]
-            block = self.memories.block(given.held(), given.mesh, tile.box, tile.memory)
-            found[number] = (block,)
+            found[number] = (self._block(number, given),)
         return found
+
+    def _block(self, number: int, given: Tensor) -> torch.Tensor:
+        """A tile's block of a tensor, found once as long as that is given again and again."""
+        known = self._blocks.get(number)
+        if known is not None and known[0]() is given and (block := known[1]()) is not None:
+            return block
+        tile = self.tiled.tiles[number]
+        block = self.memories.block(given.held(), given.mesh, tile.box, tile.memory)
+        self._blocks[number] = ref(given), ref(block)
+        return block
 
     def _given_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The outputs that are inputs; they outlive what was given for them."""

@@ -97,6 +97,17 @@ class Program:
         return sum(operations(self.graph, self.graph[name]) for name in computed)
 
     @cached_property
+    def tasks(self) -> int:
+        """How many steps compute something, on each device."""
+        return sum(isinstance(s, Compute | Generate | ReduceScatter) for s in self.steps)
+
+    @cached_property
+    def moving(self) -> tuple[tuple[Step, int], ...]:
+        """The steps that move something, and how many bytes."""
+        pairs = ((step, self.moved_by(step)) for step in self.steps)
+        return tuple((step, count) for step, count in pairs if count)
+
+    @cached_property
     def counts(self) -> dict[str, int]:
         """How many steps there are of each kind."""
         return dict(Counter(kind_of(step) for step in self.steps))
