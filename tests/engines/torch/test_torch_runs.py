@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from agreement import agree, arrays_for, precise
 from hypothesis import assume, given, settings
@@ -16,7 +15,7 @@ from strategies import graphs
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-SMALL = "64 MiB"
+NOTHING = 64 << 20
 """A limit that leaves nothing for tensors."""
 MATMUL = "input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 FEW = settings(max_examples=settings.default.max_examples // 2)
@@ -24,7 +23,7 @@ FEW = settings(max_examples=settings.default.max_examples // 2)
 
 def least_limit(plan, arrays):
     """The least `gpu_memory` under which a plan runs, as errors tell what is missing."""
-    limit = 64 << 20
+    limit = NOTHING
     for _ in range(4):
         try:
             ed.run(plan, arrays, "torch", device="cpu", gpu_memory=limit)
@@ -146,15 +145,16 @@ def test_paged_runs_in_less_memory_than_all_tensors_take():
             found = executable({"X": given["X"], **weights})
             agree(found, ed.evaluate(graph, given), 1e-4)
     everything = sum(array.nbytes for array in arrays.values())
-    assert found.stats.peak_memory == limit - (64 << 20) < everything
+    assert found.stats.peak_memory == limit - NOTHING < everything
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # by torch of itself
 def test_fused_regions_compute_the_same():
-    graph = ed.parse("input X[i: 3, j: 4], Y[j, k: 5]\nscalar s\n"
-                     "Z[i,k] <- sum X[i,j] * Y[j,k]\nW[i,k] <- exp(Z[i,k] * s) + 1\noutput W")  # fmt: skip
+    graph = ed.parse(
+        "input X[i: 3, j: 4], Y[j, k: 5]\nscalar s\n"
+        "Z[i,k] <- sum X[i,j] * Y[j,k]\nW[i,k] <- exp(Z[i,k] * s) + 1\noutput W"
+    )
     plan = ed.plan(graph, 2)
-    arrays = arrays_for(graph)
     with ed.compile(plan, "torch", device="cpu", fuse=True) as executable:
         for seed in range(2):
             arrays = arrays_for(graph, seed)

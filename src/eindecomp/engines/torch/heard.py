@@ -7,7 +7,7 @@ operations have no times of their own: all that it computes is told to begin and
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.engines.events import TaskFinished, TaskStarted, TensorFreed
@@ -15,7 +15,7 @@ from eindecomp.tra.program.steps import AllGather, Move, ReduceScatter, kind_of
 from eindecomp.tra.tiles.ops import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from eindecomp.engines.record import RunRecord
     from eindecomp.engines.torch.ready_region import ReadyRegions
@@ -40,19 +40,24 @@ class Heard:
             if isinstance(step, Move | ReduceScatter | AllGather):
                 self._moves[step.vertex].append(step)
 
-    @contextmanager
-    def region(self, number: int) -> Generator[None]:
-        """Tell that a region begins and ends."""
-        shares = self._shares.get(number, ())
+    def region(self, number: int) -> RegionHeard:
+        """Tells that a region begins and, if it does not fail, that it ends."""
+        return RegionHeard(self, number)
+
+    def begin(self, number: int) -> float:
+        """Tell that the tasks of a region begin; when that is."""
         begun = self.record.now()
-        for share in shares:
+        for share in self._shares.get(number, ()):
             self.record.tell(
                 TaskStarted(self._vertex(share), self._kind(share), share.device, 0, begun)
             )
-        yield
+        return begun
+
+    def end(self, number: int, begun: float) -> None:
+        """Tell that the tasks of a region have ended, what moved for them, and what is dropped."""
         self.ready.synchronize()
         end = self.record.now()
-        for share in shares:
+        for share in self._shares.get(number, ()):
             name = self._vertex(share)
             self.record.tell(TaskFinished(name, self._kind(share), share.device, 0, begun, end))
             self._counts[name] -= 1
@@ -81,6 +86,22 @@ class Heard:
 
     def _kind(self, share: Share) -> str:
         return kind_of(self.record.program.steps[share.step])
+
+
+@dataclass
+class RegionHeard:
+    """One region of a run: no generator, which would not let a listener raise what it likes."""
+
+    heard: Heard
+    number: int
+    begun: float = 0.0
+
+    def __enter__(self) -> None:
+        self.begun = self.heard.begin(self.number)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.heard.end(self.number, self.begun)
 
 
 NOWHERE = -1

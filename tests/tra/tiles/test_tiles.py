@@ -1,0 +1,176 @@
+"""Laws of tiles and regions: each tile made once, from what is there, in an order that works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_graphs import random_graph
+
+import eindecomp as ed
+from eindecomp.models.llama import Config
+from eindecomp.models.llama.graph import prefill_graph, step_graph
+from eindecomp.tra.boxes import inside, volume
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
+from eindecomp.tra.tiles.lookups import is_computed, lookups_of
+from eindecomp.tra.tiles.make import tiles_of
+from eindecomp.tra.tiles.memory import most_held
+from eindecomp.tra.tiles.ops import Kind
+from eindecomp.tra.tiles.regions import regions_of
+from strategies import graphs
+
+MEMORIES = {
+    "one": lambda devices: [0] * devices,
+    "two": lambda devices: [device * 2 // devices for device in range(devices)],
+    "each": range,
+}
+
+
+def tiled_of(graph, devices, memories, **asked):
+    program = program_of(ed.plan(graph, devices, rewrite=False, time_limit=5, **asked))
+    return tiles_of(program, list(MEMORIES[memories](devices)))
+
+
+some_tiles = given(
+    graph=st.one_of(
+        graphs(),
+        st.integers(0, 2**32).map(lambda seed: random_graph(seed, tree=False, moves=True)),
+    ),
+    devices=st.sampled_from([1, 2, 3, 4, 6]),
+    memories=st.sampled_from([*MEMORIES]),
+    inputs=st.sampled_from(["free", "sharded"]),
+)
+
+
+@some_tiles
+def test_each_tile_is_made_once_from_tiles_that_are_there(graph, devices, memories, inputs):
+    tiled = tiled_of(graph, devices, memories, inputs=inputs)
+    made = set()
+    for op in tiled.ops:
+        assert made.issuperset(op.sources)
+        for block in op.reads:
+            if block is not None and volume(block.box):
+                assert inside(block.box, tiled.tiles[block.tile].box)
+        assert op.into not in made
+        made.add(op.into)
+    assert made == set(range(len(tiled.tiles)))
+    for name, blocks in tiled.outputs.items():
+        buffer = tiled.program.buffers[tiled.program.outputs[name]]
+        for device, block in enumerate(blocks):
+            assert block.box == buffer.box(tiled.program.mesh, device)
+            assert tiled.tiles[block.tile].memory == tiled.memories[device]
+
+
+@some_tiles
+def test_operations_read_their_own_memory_unless_they_bring_blocks(
+    graph, devices, memories, inputs
+):
+    tiled = tiled_of(graph, devices, memories, inputs=inputs)
+    for op in tiled.ops:
+        memory = tiled.tiles[op.into].memory
+        assert memory == tiled.memories[op.device]
+        if op.kind is not Kind.ASSEMBLE:
+            assert all(tiled.tiles[tile].memory == memory for tile in op.sources)
+
+
+@some_tiles
+def test_every_device_has_a_share_in_every_step_that_computes(graph, devices, memories, inputs):
+    tiled = tiled_of(graph, devices, memories, inputs=inputs)
+    steps = tiled.program.steps
+    wanted = [
+        (number, device)
+        for number, step in enumerate(steps)
+        if isinstance(step, Compute | Generate | ReduceScatter)
+        for device in range(devices)
+    ]
+    assert [(share.step, share.device) for share in tiled.shares] == wanted
+    for share in tiled.shares:
+        if share.tile is not None:
+            tile = tiled.tiles[share.tile]
+            buffer = tiled.program.buffers[steps[share.step].into]
+            assert (tile.tensor, tile.memory) == (buffer.tensor, tiled.memories[share.device])
+
+
+@some_tiles
+def test_regions_are_complete_and_in_order(graph, devices, memories, inputs):
+    tiled = tiled_of(graph, devices, memories, inputs=inputs)
+    regions = regions_of(tiled)
+    there = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
+    done = set(there)
+    for number, region in enumerate(regions):
+        assert region.number == number
+        assert there.issuperset(region.reads)
+        own = set(region.reads)
+        for op in region.ops:
+            assert own.issuperset(op.sources)
+            assert tiled.tiles[op.into].memory == region.memory
+            assert op.into not in own
+            own.add(op.into)
+        assert own.issuperset(region.writes)
+        assert there.isdisjoint(region.writes)
+        there.update(region.writes)
+        done |= own
+    assert there >= tiled.kept
+    unread = {op.into for op in tiled.ops} - done
+    assert all(op.kind is Kind.FILL or op.into not in unread for op in tiled.ops), unread
+    assert most_held(tiled, regions) >= max(
+        (sum(tiled.tiles[t].nbytes for t in {*r.reads, *r.writes}) for r in regions), default=0
+    )
+
+
+INDICES = """
+input E[v: 4, a: 8], ids[b: 6] int64, X[b: 6, a: 8]
+J[b] <- ids[b] + 1
+K[b] <- J[b] * J[b]
+Z[b,a] <- E[J[b], a] * 2
+Y[c: 9 = K[b], a] <- sum X[b,a] + Z[b,a]
+output Y
+"""
+
+
+@given(
+    devices=st.integers(1, 6),
+    memories=st.sampled_from([*MEMORIES]),
+    inputs=st.sampled_from(["free", "sharded"]),
+    strategy=st.sampled_from([None, ["a"], ["b"]]),
+)
+def test_computed_indices_come_from_an_earlier_region(devices, memories, inputs, strategy):
+    tiled = tiled_of(ed.parse(INDICES), devices, memories, inputs=inputs, strategy=strategy)
+    lookups = [each for each in lookups_of(tiled, tiled.ops) if is_computed(tiled, each)]
+    assert len({tiled.tiles[lookup.index.tile].tensor for lookup in lookups}) == 2
+    reads = {op.into: region.reads for region in regions_of(tiled) for op in region.ops}
+    assert all(lookup.index.tile in reads[lookup.op.into] for lookup in lookups)
+
+
+def test_devices_of_one_memory_share_what_is_equal():
+    graph = ed.parse("input X[i: 4, j: 4]\nZ[i,j] <- X[i,j] + 1\nW[i] <- sum Z[i,j]\noutput W")
+    counts = {
+        memories: sum(
+            op.kind is Kind.LOAD for op in tiled_of(graph, 4, memories, pin={"X": {}}).ops
+        )
+        for memories in MEMORIES
+    }
+    assert counts == {"one": 1, "two": 2, "each": 4}
+
+
+CONFIG = Config(
+    vocabulary=40, width=16, layers=4, heads=4, kv_heads=2, head_size=4, hidden=24, positions=128
+)
+LLAMAS = {"prefill": lambda c: prefill_graph(c, 1, 8), "step": lambda c: step_graph(c, 2, 16)}
+
+
+@pytest.mark.parametrize("kind", LLAMAS)
+@pytest.mark.parametrize("devices", [1, 4])
+def test_more_layers_are_more_of_the_same_regions(kind, devices):
+    torch = pytest.importorskip("eindecomp.engines.torch.engine", reason="torch is not installed")
+    kinds, counts = [], []
+    for layers in (3, 4):
+        plan = ed.plan(LLAMAS[kind](replace(CONFIG, layers=layers)), devices)
+        ready = torch.TorchProgram(plan, torch.TorchEngine(device="cpu")).ready
+        kinds.append(len(set(ready.kinds)))
+        counts.append(len(ready.kinds))
+    assert kinds[0] == kinds[1]
+    assert counts[0] < counts[1]
