@@ -7,6 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from agreement import TORCH
 from small_llama import make_llama
 from typer.testing import CliRunner
 
@@ -45,6 +46,21 @@ def test_run_takes_any_engine(file, tmp_path, monkeypatch, capsys):
     assert shown[1]["workers"] == 1
     assert len({record["bytes_moved"] for record in shown}) == 1
     assert 0 < shown[2]["peak_memory"] < shown[0]["peak_memory"]  # of one device, not of all
+
+
+@pytest.mark.parametrize("engine", [TORCH])
+@pytest.mark.parametrize("more", [[], ["--option", "gpu_memory=100MB"]])
+def test_run_on_torch(engine, more, file, tmp_path, monkeypatch, capsys):
+    for name, value in (("_PATIENCE", 0), ("_PAUSE", 0), ("is_wanted", lambda _: True)):
+        monkeypatch.setattr(f"eindecomp.show.progress.{name}", value)
+    options = ["-p", 4, "--random", "--check", "-o", tmp_path / "out.npz", "--json"]
+    options += ["--engine", engine, "--option", "device=cpu", *more]
+    assert command(monkeypatch, "run", file, *options) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["peak_memory"] > 0
+    assert np.load(tmp_path / "out.npz")["Z"].shape == (4, 4)
+    assert command(monkeypatch, "run", file, "--random", "--engine", engine, "--option", "device=x")
+    assert "'x' is not a device of torch's" in capsys.readouterr().err
 
 
 def test_run_says_what_moved_and_what_was_held(file, monkeypatch, capsys):
@@ -88,18 +104,20 @@ def test_values_are_read_as_what_they_look_like():
     assert [type(value) for value in found.values()] == [int, float, bool, str, str]
 
 
-def test_llama_takes_any_engine(tmp_path):
+@pytest.mark.parametrize("engine", ["apart", TORCH])
+def test_llama_takes_any_engine(engine, tmp_path):
     make_llama(tmp_path)
     asked = ["llama", str(tmp_path), "--prompt", "1 20 30", "--tokens", "4"]
     usual = CliRunner().invoke(app, asked)
     assert usual.exit_code == 0, usual.output
-    for more in (["--engine", "apart"], ["--option", "workers=1"]):
+    for more in (["--engine", engine], ["--option", "workers=1"]):
         found = CliRunner().invoke(app, [*asked, *more])
         assert found.exit_code == 0, found.output
         assert found.stdout == usual.stdout
 
 
-def test_bench_passes_the_engine_on(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name", ["apart", TORCH])
+def test_bench_passes_the_engine_on(name, tmp_path, monkeypatch, capsys):
     experiment = import_module("eindecomp.experiments.chain")
     monkeypatch.setattr(experiment, "_peers", lambda _: {})
     engines = []
@@ -110,8 +128,8 @@ def test_bench_passes_the_engine_on(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setitem(EXPERIMENTS, "chain", small)
     asked = ["bench", "chain", "-o", tmp_path, "--json"]
-    assert command(monkeypatch, *asked, "--engine", "apart") == 0
-    assert json.loads(capsys.readouterr().out)["engine"] == "apart"
+    assert command(monkeypatch, *asked, "--engine", name) == 0
+    assert json.loads(capsys.readouterr().out)["engine"] == name
     assert command(monkeypatch, *asked, "--option", "workers=1") == 0
     assert json.loads(capsys.readouterr().out)["engine"] == "threads"
     assert isinstance(engines[1], ThreadsEngine)

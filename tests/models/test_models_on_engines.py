@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import RAY
+from agreement import RAY, TORCH, without_torch
 
 import eindecomp as ed
 from eindecomp import models
@@ -37,9 +37,10 @@ def gathered(monkeypatch):
     return names
 
 
+@pytest.mark.parametrize("other", ["apart", TORCH])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_training_is_the_same_on_every_engine(optimizer):
-    threads, apart = (train(optimizer=optimizer, engine=name) for name in ("threads", "apart"))
+def test_training_is_the_same_on_every_engine(optimizer, other):
+    threads, apart = (train(optimizer=optimizer, engine=name) for name in ("threads", other))
     assert np.allclose(apart.losses, threads.losses, rtol=1e-5)
     assert set(apart.state) == set(threads.state)
     for name, array in threads.state.items():
@@ -48,7 +49,7 @@ def test_training_is_the_same_on_every_engine(optimizer):
     assert apart.bytes_placed == threads.bytes_placed == 0
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
+@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
 def test_graphs_that_only_name_the_next_values_are_trained_as_tied_ones(engine):
     tied = models.ffnn(8, 30, 12, 6, optimizer="adam")
     named = ed.parse(str(tied).partition("tie ")[0])
@@ -74,7 +75,7 @@ def test_plans_without_ties_move_the_state_between_steps():
     assert 3 * tied.cost <= 3 * loose.cost + fitted.bytes_placed
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
+@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
 def test_only_the_loss_is_gathered_between_steps(engine, gathered):
     seen = []
     fitted = train(engine=engine, on_step=lambda *_: seen.append(list(gathered)))
@@ -82,7 +83,7 @@ def test_only_the_loss_is_gathered_between_steps(engine, gathered):
     assert sorted(gathered[4:]) == sorted(f"new_{name}" for name in fitted.state)
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
+@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
 def test_the_state_is_gathered_for_checkpoints(engine, gathered, tmp_path):
     path = tmp_path / "run.safetensors"
     fitted = train(engine=engine, checkpoint=path, every=2)
@@ -92,7 +93,7 @@ def test_the_state_is_gathered_for_checkpoints(engine, gathered, tmp_path):
     assert train(engine=engine, checkpoint=path, steps=5).losses[:4] == fitted.losses
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
+@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
 @pytest.mark.parametrize(("label", "lacking"), [("f", 0), ("c", 1 / 2)])
 def test_bringing_new_parameters_to_where_they_are_wanted_is_counted(engine, label, lacking):
     net = ed.parse(
@@ -108,7 +109,7 @@ def test_bringing_new_parameters_to_where_they_are_wanted_is_counted(engine, lab
     assert fitted.bytes_placed == 3 * lacking * 8 * 4 * 4
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart", RAY])
+@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
 def test_the_first_state_is_the_callers(engine):
     graph = models.ffnn(8, 30, 12, 6)
     state = models.initial(graph)
@@ -133,11 +134,10 @@ def test_what_an_engine_does_not_know_is_refused_before_training():
     assert train(options={"workers": 1}).losses == train().losses
 
 
+@pytest.mark.parametrize("other", ["apart", TORCH])
 @pytest.mark.parametrize("strategy", [None, "megatron"])
-def test_a_model_is_the_same_on_every_engine(strategy):
-    threads, apart = (
-        Llama.random(SMALL, 4, strategy, engine=name) for name in ("threads", "apart")
-    )
+def test_a_model_is_the_same_on_every_engine(strategy, other):
+    threads, apart = (Llama.random(SMALL, 4, strategy, engine=name) for name in ("threads", other))
     caches = threads.cache(), apart.cache()
     logits = [m.prefill(PROMPT, c) for m, c in zip((threads, apart), caches, strict=True)]
     for token in (7, 9):
@@ -175,8 +175,13 @@ def test_plans_share_the_weights_that_lie_alike():
         assert len(blocks) == len(layouts), weight.shape
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart"])
-@pytest.mark.parametrize("strategy", [None, "megatron"])
+@pytest.mark.parametrize(
+    ("engine", "strategy"),
+    [
+        ("threads", None), ("threads", "megatron"), ("apart", None), ("apart", "megatron"),
+        pytest.param("torch", None, marks=without_torch),
+    ],
+)  # fmt: skip
 def test_keys_and_values_stay_where_they_are_from_token_to_token(engine, strategy, gathered):
     model = Llama.random(SMALL, 4, strategy, engine=engine)
     cache = model.cache()

@@ -27,7 +27,9 @@ _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 EngineName = Annotated[
     str,
     typer.Option(
-        "--engine", metavar="NAME", help="the engine that runs the plan: threads, apart, spmd, ray"
+        "--engine",
+        metavar="NAME",
+        help="the engine that runs the plan: threads, torch, spmd, ray, apart",
     ),
 ]
 EngineOptions = Annotated[

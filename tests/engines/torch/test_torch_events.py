@@ -107,7 +107,7 @@ def test_progress_reaches_its_end(way, monkeypatch):
     class Bar:
         task_ids = (0,)
 
-        def update(self, _task, completed, description):
+        def update(self, _task, completed, **_):
             shown.append(completed)
 
         def stop(self):
