@@ -34,7 +34,7 @@ from eindecomp.tra.program.tiling import Tiling, uncut
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held, possible_views
 from eindecomp.tra.tiles.ops import Kind
-from eindecomp.tra.tiles.regions import regions_of
+from eindecomp.tra.tiles.regions import LEAST, regions_of
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener
@@ -97,9 +97,9 @@ class TorchProgram:
             device * count // self.program.devices for device in range(self.program.devices)
         ]
         self.tiled = tiles_of(self.program, memories)
-        self.ready = ready = ReadyRegions(
-            self.tiled, regions_of(self.tiled), libraries, engine.fuse
-        )
+        # Where memory is scarce, what a region reads at once should be little.
+        regions = regions_of(self.tiled, LEAST if engine.limit is None else 1)
+        self.ready = ready = ReadyRegions(self.tiled, regions, libraries, engine.fuse)
         joins = [join for code in ready.codes for join in code.joins]
         self.neighbours = Neighbours(self.tiled, joins)
         self.runner: Resident | Paging
@@ -171,6 +171,7 @@ class TorchProgram:
                 for step, count in self.program.moving:
                     record.moved(step, count)
             made = {name: self._output(name, values) for name in self.program.outputs}
+            self.ready.synchronize()  # only now: the device needs none of this
             return record.result(given | made, placed=placed, peak=self._peak())
 
     def _placing(self, inputs: Mapping[str, Any]) -> int:

@@ -34,13 +34,15 @@ class Resident:
         self._runs = 0
 
     def run(self, values: Values, scalars: Mapping[str, Any], heard: Heard | None = None) -> Values:
-        """The tiles that are kept, from those that were loaded; `heard` tells of every region."""
+        """The tiles that are kept, from those that were loaded; the device may still be busy.
+
+        `heard` tells of every region.
+        """
         given = self.ready.scalars(scalars)
         if self._captures is None or heard is not None:
-            return self._finished(values, given, heard)
+            return self.carry_out(values, given, heard)
         made = self._captures.run(values, given[0])
         if made is not None:
-            self.ready.synchronize()
             return made
         start = perf_counter()
         made = self.carry_out(values, given)
@@ -49,13 +51,6 @@ class Resident:
         self._runs += 1
         if self._runs > 1:  # the first one compiles
             self._captures.launched(launched, perf_counter() - start)
-        return made
-
-    def _finished(
-        self, values: Values, scalars: Sequence[Sequence[torch.Tensor]], heard: Heard | None
-    ) -> Values:
-        made = self.carry_out(values, scalars, heard)
-        self.ready.synchronize()
         return made
 
     def carry_out(

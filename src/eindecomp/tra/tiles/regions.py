@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST = 64
 """Vertices of a region, beyond which it is cut also where much crosses."""
+LEAST = 20
+"""Vertices of a region, below which it is not cut where room is plentiful: more can be fused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,13 @@ class Region:
         return len(self.ops) == 1 and self.ops[0].kind is Kind.ASSEMBLE
 
 
-def regions_of(tiled: TileProgram, most: int = MOST) -> tuple[Region, ...]:
-    """The regions of a program, in the order in which they are carried out."""
+def regions_of(tiled: TileProgram, least: int = LEAST, most: int = MOST) -> tuple[Region, ...]:
+    """The regions of a program, in the order in which they are carried out.
+
+    They have at least so many vertices where that is possible, and at most so many where that is.
+    """
     again = _made_again(tiled)
-    ranges = [[*_needed(again, ops), *ops] for ops in _ranges(tiled, again, most)]
+    ranges = [[*_needed(again, ops), *ops] for ops in _ranges(tiled, again, least, most)]
     last = _last_reads(ranges)
     found: list[Region] = []
     for number, ops in enumerate(ranges):
@@ -102,10 +107,12 @@ def _last_reads(ranges: Sequence[Sequence[TileOp]]) -> dict[int, int]:
     return {tile: number for number, ops in enumerate(ranges) for op in ops for tile in op.sources}
 
 
-def _ranges(tiled: TileProgram, again: Collection[int], most: int) -> Iterator[list[TileOp]]:
+def _ranges(
+    tiled: TileProgram, again: Collection[int], least: int, most: int
+) -> Iterator[list[TileOp]]:
     """The operations of each region, without those that every region does for itself."""
     for stretch in _stretches(tiled, again):
-        for part in _cut(tiled, stretch, most):
+        for part in _cut(tiled, stretch, least, most):
             by_device: dict[int, list[TileOp]] = defaultdict(list)
             for ops in part:
                 for op in ops:
@@ -168,13 +175,14 @@ def _crosses(tiled: TileProgram, op: TileOp) -> bool:
     return any(tiled.tiles[tile].memory != memory for tile in op.sources)
 
 
-def _cut(tiled: TileProgram, stretch: list[Row], most: int) -> Iterator[list[Row]]:
+def _cut(tiled: TileProgram, stretch: list[Row], least: int, most: int) -> Iterator[list[Row]]:
     """A stretch in parts between which little crosses."""
     crossing = _crossing(tiled, stretch)
     start = 0
     for end in range(1, len(stretch) + 1):
         tensors, _ = crossing[end - 1]
-        if end == len(stretch) or (tensors <= 1 and _is_worth(tiled, stretch[start:end])):
+        part = stretch[start:end]
+        if end == len(stretch) or (tensors <= 1 and _is_worth(tiled, part, least)):
             yield from _halved(stretch[start:end], [b for _, b in crossing[start:end]], most)
             start = end
 
@@ -213,14 +221,10 @@ def _read_outside(tiled: TileProgram, stretch: list[Row]) -> set[int]:
     return {t for op in tiled.ops if op.into not in own for t in op.sources if t in own}
 
 
-def _is_worth(tiled: TileProgram, part: list[Row]) -> bool:
-    """Whether a part has work of its own: a product, or rows looked up in a table."""
-    graph = tiled.program.graph
-    for row in part:
-        vertex = graph[tiled.tiles[row[0].into].tensor]
-        op = vertex.op
-        if isinstance(op, Gather | ScatterAdd):
-            return True
-        if isinstance(op, EinSum) and len(op.inputs) > 1 and op.aggregated:
-            return True
-    return False
+def _is_worth(tiled: TileProgram, part: list[Row], least: int) -> bool:
+    """Whether a part is a region of its own: it has a product, or looks up rows in a table."""
+    ops = [tiled.program.graph[tiled.tiles[row[0].into].tensor].op for row in part]
+    if any(isinstance(op, Gather | ScatterAdd) for op in ops):
+        return True
+    products = (isinstance(op, EinSum) and len(op.inputs) > 1 and op.aggregated for op in ops)
+    return len(part) >= least and any(products)
