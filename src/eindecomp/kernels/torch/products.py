@@ -225,6 +225,8 @@ def _product(a: Tensor, b: Tensor, held: torch.dtype, out: torch.dtype) -> Tenso
     """
     multiply: Any = torch.mm if a.ndim == 2 else torch.bmm
     if a.device.type == "cuda" and a.dtype == b.dtype and a.dtype in LOW:
+        if out == a.dtype and a.ndim == 2 and 1 in (len(a), b.shape[1]):
+            return times_rows(a, b.mT) if len(a) == 1 else times_rows(b.mT, a).mT
         if out == a.dtype:
             return multiply(a, b)
         if held == torch.float32:
