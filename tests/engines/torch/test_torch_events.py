@@ -97,6 +97,27 @@ def test_what_a_listener_raises_cancels_the_run(kind, way):
         agree(executable(arrays), ed.evaluate(plan.graph, arrays), 1e-4)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_listener_may_run_the_same_unless_that_is_in_its_memory(way):
+    plan = ed.plan(ed.parse("input X[i: 8]\nZ[i] <- X[i] + 1\noutput Z"), 2)
+    arrays = arrays_for(plan.graph)
+    found = []
+    with ed.compile(plan, "torch", **way) as executable:
+
+        def listen(event):
+            if isinstance(event, TaskStarted) and not found:
+                found.append(None)
+                found.append(executable(arrays))
+
+        if "gpu_memory" in way:
+            with pytest.raises(ed.RunError, match="a listener cannot run the paged executable"):
+                executable(arrays, on_event=listen)
+        else:
+            found.append(executable(arrays, on_event=listen))
+        for result in (*found[1:], executable(arrays)):
+            agree(result, ed.evaluate(plan.graph, arrays), 1e-6)
+
+
 @every_way
 def test_progress_reaches_its_end(way, monkeypatch):
     monkeypatch.setattr("eindecomp.show.progress._PATIENCE", 0)

@@ -24,7 +24,7 @@ from eindecomp.engines.torch.joined import Neighbours
 from eindecomp.engines.torch.paged import Paging
 from eindecomp.engines.torch.ready_region import ReadyRegions
 from eindecomp.engines.torch.resident import Resident
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, RunError
 from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.planner.costs.byte_sizes import parse_bytes
@@ -116,6 +116,7 @@ class TorchProgram:
         self._blocks: dict[int, tuple[ref[Tensor], ref[torch.Tensor]]] = {}
         """The block of each tile that is loaded, and the tensor that it was found in."""
         self._alone = RLock()  # runs share graphs of kernels and the memory of schedules
+        self._running = False
 
     def place(self, name: str, given: Any) -> Tensor:
         """Put an input into the memories, in the layouts that the plan wants."""
@@ -150,29 +151,44 @@ class TorchProgram:
         A region is one function: all that it computes is told to begin and to end with it.
         """
         with self._alone:
-            record = RunRecord(self.program, on_event)
-            heard = None if on_event is None else Heard(record, self.ready)
-            with torch.no_grad():
-                self.indices.check(inputs, scalars)
-                placed = self._placing(inputs)
-                given = self._given_outputs(inputs)
-                start_measuring(self.ready.libraries)
-                lasting = self._lasting(inputs, donated)
-                values = self._loaded(inputs)
-                for name in donated:  # from now on only `values` has them, up to their last reader
-                    inputs[name].release()
-                borrowed = {tile: values[load][0] for tile, load in self.views.items()}
-                values = self._carried_out(values, scalars, lasting, heard)
-                for tile, source in borrowed.items():
-                    values[tile] = (own_memory(values[tile][0], source),)
-            if heard is not None:
-                heard.finish()
-            else:
-                for step, count in self.program.moving:
-                    record.moved(step, count)
-            made = {name: self._output(name, values) for name in self.program.outputs}
-            self.ready.synchronize()  # only now: the device needs none of this
-            return record.result(given | made, placed=placed, peak=self._peak())
+            if self._running and isinstance(self.runner, Paging):
+                raise RunError("a listener cannot run the paged executable that it listens to")
+            self._running = True
+            try:
+                return self._run(inputs, scalars, donated, on_event)
+            finally:
+                self._running = False
+
+    def _run(
+        self,
+        inputs: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        donated: Collection[str],
+        on_event: Listener | None,
+    ) -> Result:
+        record = RunRecord(self.program, on_event)
+        heard = None if on_event is None else Heard(record, self.ready)
+        with torch.no_grad():
+            self.indices.check(inputs, scalars)
+            placed = self._placing(inputs)
+            given = self._given_outputs(inputs)
+            start_measuring(self.ready.libraries)
+            lasting = self._lasting(inputs, donated)
+            values = self._loaded(inputs)
+            for name in donated:  # from now on only `values` has them, up to their last reader
+                inputs[name].release()
+            borrowed = {tile: values[load][0] for tile, load in self.views.items()}
+            values = self._carried_out(values, scalars, lasting, heard)
+            for tile, source in borrowed.items():
+                values[tile] = (own_memory(values[tile][0], source),)
+        if heard is not None:
+            heard.finish()
+        else:
+            for step, count in self.program.moving:
+                record.moved(step, count)
+        made = {name: self._output(name, values) for name in self.program.outputs}
+        self.ready.synchronize()  # only now: the device needs none of this
+        return record.result(given | made, placed=placed, peak=self._peak())
 
     def _placing(self, inputs: Mapping[str, Any]) -> int:
         """The bytes that move to bring tensors into the layouts in which they are wanted."""
