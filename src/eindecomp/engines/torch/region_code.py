@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.tiles.lookups import Lookup
-    from eindecomp.tra.tiles.ops import Block, TileOp, TileProgram
+    from eindecomp.tra.tiles.ops import Block, Tile, TileOp, TileProgram
     from eindecomp.tra.tiles.regions import Region
 
     Tensor = torch.Tensor
@@ -203,11 +203,14 @@ class RegionCode:
         tile = self.tiled.tiles[op.into]
         vertex = self.graph[tile.tensor]
         reads = tuple(
-            None if b is None else (number(b.tile), _inside(b, self.tiled)) for b in op.reads
+            None if b is None else (number(b.tile), _inside(b, self.tiled.tiles[b.tile]))
+            for b in op.reads
         )
         types = tuple(self.graph[name].dtype for name in vertex.inputs)
-        # A fill depends on where its tile lies.
-        box = tile.box if op.kind is Kind.FILL else None
+        # A fill depends on where its tile lies, and what is put together on where each part goes.
+        where: object = tile.box if op.kind is Kind.FILL else None
+        if op.kind is Kind.ASSEMBLE:
+            where = tuple(_inside(b, tile) for b in op.reads if b is not None)
         sizes = tuple(self.graph.label_sizes(vertex).items()) if op.kind is Kind.WHOLE else ()
         return (
             op.kind,
@@ -217,15 +220,14 @@ class RegionCode:
             reads,
             number(op.into),
             tile.shape,
-            box,
+            where,
             sizes,
         )
 
 
-def _inside(block: Block, tiled: TileProgram) -> Box:
-    """Where in its tile a block lies."""
-    box = tiled.tiles[block.tile].box
-    return tuple((a - c, b - c) for (a, b), (c, _) in zip(block.box, box, strict=True))
+def _inside(block: Block, tile: Tile) -> Box:
+    """Where in a tile of the same tensor a block lies."""
+    return tuple((a - c, b - c) for (a, b), (c, _) in zip(block.box, tile.box, strict=True))
 
 
 def arrays_of(values: Mapping[int, Iterable[Tensor]], tiles: Sequence[int]) -> list[Tensor]:
