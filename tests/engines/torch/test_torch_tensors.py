@@ -201,8 +201,8 @@ def test_donated_memory_goes_when_it_was_last_read(way):
 
 
 def test_donated_memory_goes_while_the_run_goes_on():
-    text = "input X[i: 8, j: 8], Y[j, k: 8]\nA[i,k] <- sum X[i,j] * Y[j,k]\n"
-    plan = ed.plan(ed.parse(text + "B[i,k] <- sum A[i,j] * Y[j,k]\noutput B"), 1, rewrite=False)
+    text = "input X[i: 8, j: 8], ids[b: 4] int64, Y[j, k: 8]\nA[b,j] <- X[ids[b], j]\n"
+    plan = ed.plan(ed.parse(text + "B[b,k] <- sum A[b,j] * Y[j,k]\noutput B"), 1, rewrite=False)
     with ed.compile(plan, "torch", device="cpu") as executable:
         placed = executable.place(arrays_for(plan.graph))
         gone = blocks_of(placed["X"])

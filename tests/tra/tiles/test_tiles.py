@@ -116,9 +116,10 @@ def test_regions_are_complete_and_in_order(graph, devices, memories, inputs):
     assert there >= tiled.kept
     unread = {op.into for op in tiled.ops} - done
     assert all(op.kind is Kind.FILL or op.into not in unread for op in tiled.ops), unread
-    assert most_held(tiled, regions) >= max(
-        (sum(tiled.tiles[t].nbytes for t in {*r.reads, *r.writes}) for r in regions), default=0
-    )
+    for region in regions:
+        own = [tiled.tiles[tile] for tile in (*region.reads, *region.writes)]
+        here = sum(tile.nbytes for tile in own if tile.memory == region.memory)
+        assert most_held(tiled, regions) >= here
 
 
 INDICES = """
