@@ -114,8 +114,9 @@ def test_regions_are_complete_and_in_order(graph, devices, memories, inputs):
         there.update(region.writes)
         done |= own
     assert there >= tiled.kept
-    unread = {op.into for op in tiled.ops} - done
-    assert all(op.kind is Kind.FILL or op.into not in unread for op in tiled.ops), unread
+    for op in tiled.ops:
+        if op.into not in done:  # such as a mask that nobody reads
+            assert op.kind is Kind.FILL or tiled.tiles[op.into].types[0].kind in "biu"
     for region in regions:
         own = [tiled.tiles[tile] for tile in (*region.reads, *region.writes)]
         here = sum(tile.nbytes for tile in own if tile.memory == region.memory)
