@@ -392,3 +392,14 @@ def test_what_is_read_twice_is_still_there(graph: Graph) -> None:
         found = ed.evaluate(made, values)[name]
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(ed.run(plan, values)[name], wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_another_order_is_planned_in_a_short_time_where_the_usual_one_cannot_be() -> None:
+    text = """
+    input X[j: 4, m: 3], Y[m, j]
+    Z[j,k,m] <- X[j,m] * X[k,m]
+    W[j] <- sum Z[j,k,m] * Y[m,k]
+    output W
+    """
+    plan = ed.plan(ed.parse(text), 4, time_limit=1)
+    assert plan.cost == ed.plan(ed.parse(text), 4).cost

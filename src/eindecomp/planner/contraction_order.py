@@ -114,7 +114,8 @@ class _OrderSearch:
         now = monotonic()
         least, times = _TIME_MERGED if orders.merged else _TIME
         left = max(self.started + limit - now, (1 - _FIRST) * limit)  # if the first overran
-        self.deadline = now + min(left, max(least, times * (now - self.started)))
+        enough = max(least, times * (now - self.started))
+        self.deadline = now + (left if self.best is None else min(left, enough))
         complete = orders.complete and orders.different <= MOST_STATES
         if not several or self.cost <= 0:  # nothing costs less than nothing
             complete = orders.complete
@@ -126,8 +127,10 @@ class _OrderSearch:
             self._consider([first])
             self._descend(first)
         if self.best is None:
-            assert self.first_error is not None  # noqa: S101 - or there would be a plan
-            raise self.first_error
+            raise self.first_error or PlanError(
+                f"no order of contractions could be planned on {self.options.mesh.devices} devices "
+                f"within {limit:g} s: give a longer time_limit, or rewrite=False"
+            )
         return self._ordered(self.best[0], self.best[1], complete=complete)
 
     def _leading(self, first: State) -> State:
@@ -184,7 +187,8 @@ class _OrderSearch:
         found: list[tuple[State, Options | None]] = []
         for state in states:
             left = self.deadline - monotonic()
-            if left < _LEAST_LEFT or (found and monotonic() > until):
+            scarce = left < (0 if self.best is None else _LEAST_LEFT)  # without any plan, go on
+            if scarce or (found and monotonic() > until):
                 break
             options = self._options(state, max(left, _RELAX))
             if options is not None:
