@@ -144,7 +144,7 @@ def _is_matrix_product(
 def times_rows(x: Tensor, rows: Tensor) -> Tensor:
     """The products of the rows of two matrices with each other, in their type."""
     if len(x) == 1 and suits(x, rows):
-        return row_product(x[0], rows)[None]
+        return row_product(x.squeeze(0), rows).unsqueeze(0)
     return x @ rows.mT
 
 
