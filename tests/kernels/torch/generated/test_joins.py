@@ -49,7 +49,7 @@ WAYS = [
     Config(2, 8, 2, 1, unroll=1, copies=True, ahead=True, pack=4),
 ]
 few = settings(
-    max_examples=settings().max_examples // 2, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+    max_examples=settings().max_examples // 4, phases=[Phase.explicit, Phase.reuse, Phase.generate]
 )
 
 

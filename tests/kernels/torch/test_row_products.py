@@ -1,0 +1,41 @@
+"""One row by a matrix: the kernel in Triton's interpreter, and when it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from eindecomp.kernels.torch.products import times_rows  # noqa: E402
+from eindecomp.kernels.torch.row_products import suits  # noqa: E402
+
+_IN_INTERPRETER = """
+import torch
+from eindecomp.kernels.torch.row_product_kernel import CONFIGS, multiply
+torch.manual_seed(0)
+for rows, length in ((1, 1), (5, 7), (33, 1030), (6, 4096)):
+    x, matrix = torch.randn(length), torch.randn(rows, length + 3)[:, :length]
+    for config in CONFIGS:
+        out = torch.full((rows,), torch.nan)
+        grid = (-(-rows // config.kwargs["ROWS"]),)
+        multiply[grid](x, matrix, out, rows, length, matrix.stride(0), **config.kwargs)
+        assert torch.allclose(out, matrix @ x, atol=1e-3), (rows, length, config)
+"""
+
+
+def test_the_kernel_multiplies_in_every_configuration():
+    environment = {"TRITON_INTERPRET": "1", "PATH": "/usr/bin:/bin"}
+    found = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", _IN_INTERPRETER], env=environment, capture_output=True, check=False
+    )
+    assert found.returncode == 0, found.stderr.decode()
+
+
+def test_rows_on_the_cpu_are_torchs_product():
+    x, rows = torch.randn(1, 8), torch.randn(5, 8)
+    assert not suits(x, rows)
+    assert torch.equal(times_rows(x, rows), x @ rows.mT)
