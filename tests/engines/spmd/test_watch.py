@@ -81,6 +81,13 @@ def test_silence_with_signs_of_life_is_no_death():
     assert verdict(0, {1: other}, 50, 100, 20) is None
 
 
+def test_who_has_told_that_it_waits_and_now_computes_in_silence_does_not_wait():
+    other = seen(WAITS, heard=50, since=50)
+    assert verdict(0, {1: other}, 50, 69, 18) is not None
+    other.sign_of_life(68.0)
+    assert verdict(0, {1: other}, 50, 69, 18) is None
+
+
 def test_who_was_stopped_itself_blames_nobody():
     other = seen(WORKS, heard=50, since=50)
     other.wait_longer(45.0)

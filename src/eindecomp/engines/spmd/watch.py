@@ -98,10 +98,11 @@ class Seen:
         self.state, self.heard = state, now
 
     def sign_of_life(self, now: float) -> None:
-        """Note that it runs, although it tells nothing: it may be in a call that lets no thread."""
-        self.heard = now
-        if not self.state.waits:
-            self.since = now
+        """Note that it runs, although it tells nothing: it may be in a call that lets no thread.
+
+        Who waits goes on telling, so that it does not wait any more if that is what it told last.
+        """
+        self.heard = self.since = now
 
     def wait_longer(self, seconds: float) -> None:
         """Note that nobody listened for some time."""
