@@ -16,7 +16,7 @@ from eindecomp.tra.boxes import Box, inside
 from eindecomp.tra.tiles.ops import Block, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -40,6 +40,8 @@ class AttentionCall:
     into: int
     skips: tuple[int, ...]
     """The tiles that need not be made."""
+    lengths: frozenset[str]
+    """The labels of keys whose mask is told by a length that can be read here."""
 
     def __call__(self, read: Reader, scalars: Sequence[Tensor]) -> Tensor:
         """The result, from the blocks that `read` finds."""
@@ -55,7 +57,7 @@ class AttentionCall:
         hidden = None
         if part.bias is not None:
             bias = self._value(part.bias, part, read, scalars)
-        if mask is not None and mask.length is not None:
+        if mask is not None and mask.length is not None and part.key in self.lengths:
             length = self._value(mask.length, part, read, scalars)
         elif mask is not None and mask.kind is not MaskKind.CAUSAL:
             hidden = self._value(mask.value, part, read, scalars)
@@ -109,25 +111,38 @@ def _call(tiled: TileProgram, region: Region, one: Attention) -> AttentionCall |
     ranges = {label: (0, size) for label, size in one.sizes.items()}
     ranges |= dict(zip(one.output.labels, tiled.tiles[into].box, strict=True))
     blocks: dict[Read, Block] = {}
-    for read in _reads(one):
-        block = _block(tiled, region, read.name, tuple(ranges[label] for label in read.labels))
-        if block is None:
-            return None
-        blocks[read] = block
+
+    def has(reads: Iterable[Read]) -> bool:
+        """Whether the region has all that is read; what it has is noted."""
+        for read in reads:
+            box = tuple(ranges[label] for label in read.labels)
+            block = _block(tiled, region, read.name, box)
+            if block is None:
+                return False
+            blocks[read] = block
+        return True
+
+    lengths = frozenset(
+        part.key
+        for part in one.parts
+        if part.mask is not None and part.mask.length is not None and has(part.mask.length.reads)
+    )
+    if not has([one.q, *(read for part in one.parts for read in _reads(part, lengths))]):
+        return None
     starts = {label: low for label, (low, _) in ranges.items()}
-    return AttentionCall(tiled.program.graph, one, blocks, starts, into, skips)
+    return AttentionCall(tiled.program.graph, one, blocks, starts, into, skips, lengths)
 
 
-def _reads(one: Attention) -> list[Read]:
-    """All tensors that attention reads."""
-    found = [one.q]
-    for part in one.parts:
-        found += [part.k, part.v]
-        values = [part.bias]
-        if part.mask is not None and part.mask.kind is not MaskKind.CAUSAL:
-            values.append(part.mask.length or part.mask.value)
-        found += [read for value in values if value is not None for read in value.reads]
-    return found
+def _reads(part: KeyPart, lengths: Collection[str]) -> list[Read]:
+    """All tensors that a part reads but the lengths that take the place of masks."""
+    values = [part.bias]
+    if part.mask is not None and part.mask.kind is not MaskKind.CAUSAL and part.key not in lengths:
+        values.append(part.mask.value)
+    return [
+        part.k,
+        part.v,
+        *(read for value in values if value is not None for read in value.reads),
+    ]
 
 
 def _block(tiled: TileProgram, region: Region, tensor: str, box: Box) -> Block | None:
