@@ -131,7 +131,8 @@ class Replay:
             for wait in action.waits
             if self.stream_of[wait] != action.stream
         }
-        self._resident: dict[int, object] = {}
+        self._resident: dict[int, Tensor] = {}
+        """What each resident tile was copied from; being held, its memory is of nobody else."""
 
     def run(self, values: Values, scalars: Sequence[Tensor], heard: Heard | None = None) -> Values:
         """Carry out all actions: the tiles that are kept, on the host."""
@@ -187,7 +188,8 @@ class Replay:
             own = self._bytes(window.offset, self.paging.windows.nbytes(window.tensor))
             for tile in self.paging.windows.groups[window.tensor]:
                 source = values[tile]
-                if self._resident.get(tile) is not source[0]:
+                known = self._resident.get(tile)
+                if known is None or known.data_ptr() != source[0].data_ptr():
                     self._resident[tile] = source[0]
                     self._copy(tile, own, source)
 
