@@ -76,7 +76,8 @@ def test_whole_graphs_are_traced(graph: ed.Graph) -> None:
     for vertex in graph.outputs:
         result = LIBRARY.to_numpy(found[vertex.name])
         assert (result.shape, result.dtype) == (vertex.shape, vertex.dtype)
-        np.testing.assert_allclose(result, expected[vertex.name], rtol=1e-9, atol=1e-12)
+        exact = 1e-9 if result.dtype.itemsize > 4 else 1e-5  # sums of floats may be narrow
+        np.testing.assert_allclose(result, expected[vertex.name], rtol=exact, atol=exact / 1000)
 
 
 MOVES = """
