@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.lang.dtypes import DType, Kind, concrete, dtype, kind, widen
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.neutral import safe_combine
-from eindecomp.lang.scalar import Call, Expr, Scalar, substitute, values
+from eindecomp.lang.scalar import Call, Expr, Scalar, from_values, substitute, values
 from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
@@ -68,6 +68,21 @@ def number_scalars(expr: Expr, names: Sequence[str]) -> Expr:
     """Rename run-time scalars by position, so that no name of a user's travels on."""
     position = {name: Scalar(f"s{k}") for k, name in enumerate(names)}
     return substitute(expr, lambda leaf: position[leaf.name] if isinstance(leaf, Scalar) else leaf)
+
+
+def numbered_program(
+    op: EinSum, types: Sequence[DType], scalars: Sequence[tuple[str, DType]]
+) -> PointProgram:
+    """As `make_program`, the run-time scalars being called s0, s1, … in their order."""
+    names = [name for name, _ in scalars]
+    join = from_values([number_scalars(value, names) for value in values(op.join)])
+    numbered = {f"s{k}": of for k, (_, of) in enumerate(scalars)}
+    return make_program(replace(op, join=join), types, numbered)
+
+
+def held_types(program: PointProgram, finish: object, out: DType) -> tuple[DType, ...]:
+    """The types of partial results: a result's own, if wide enough, where nothing is finished."""
+    return (widen(out),) if finish is None and len(program.state) == 1 else program.state
 
 
 def scalar_type(of: DType) -> DType:

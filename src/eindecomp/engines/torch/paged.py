@@ -178,7 +178,7 @@ class Replay:
                         memory = stored[action.tensor] = self.paging.host.empty(action.nbytes)
                         memory.copy_(self._bytes(action.offset, action.nbytes), non_blocking=True)
                     case Read():
-                        raise NotImplementedError
+                        raise AssertionError("all that this engine pages begins on the host")
             if place in self.awaited:
                 marks[place] = lane.mark()
 

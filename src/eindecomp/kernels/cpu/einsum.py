@@ -15,14 +15,14 @@ from eindecomp.kernels.point_program import (
     combine_program,
     finish_of,
     finish_program,
-    make_program,
-    number_scalars,
+    held_types,
+    numbered_program,
     scalar_type,
 )
 from eindecomp.kernels.tile_sizes import sizes_of
-from eindecomp.lang.dtypes import DType, widen
+from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import from_values, used_args, values
+from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,21 +64,16 @@ class EinSumKernel:
     ) -> None:
         self.op, self.dtypes, self.out, self._lent = op, dtypes, out, dict(lent)
         self._known: dict[Any, Launch | None] = {}
-        names = [name for name, _ in scalar_types]
-        numbered = {f"s{k}": t for k, (_, t) in enumerate(scalar_types)}
-        join = from_values([number_scalars(value, names) for value in values(op.join)])
-        renamed = EinSum(op.inputs, op.output, join, op.agg)
         self._read = len(used_args(op.join))
         self._scalars = tuple(scalar_type(t) for _, t in scalar_types)
-        program = make_program(renamed, dtypes, numbered)
+        program = numbered_program(op, dtypes, scalar_types)
         finish = None if op.agg is None else finish_of(op.agg, program.state)
-        plain = finish is None and len(program.state) == 1
-        self.state = (widen(out),) if plain else program.state
+        self.state = held_types(program, finish, out)
         self._partial = self._loops(program)
         self._whole = self._partial
         if finish is not None:
             self._whole = self._loops(program.finished(finish))
-        self.state_is_result = plain and self.state == (out,)
+        self.state_is_result = finish is None and self.state == (out,)
         self._gemm = Gemm(op, dtypes, out) if Gemm.suits(op, dtypes, out) else None
         self._several = FusedContraction(op) if FusedContraction.suits(op, dtypes, out) else None
         self._combine = self._finish = None

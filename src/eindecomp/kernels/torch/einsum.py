@@ -12,8 +12,8 @@ from torch import Tensor
 from eindecomp.errors import InputError
 from eindecomp.kernels.point_program import (
     finish_of,
-    make_program,
-    number_scalars,
+    held_types,
+    numbered_program,
     scalar_type,
 )
 from eindecomp.kernels.tile_sizes import sizes_of
@@ -28,9 +28,9 @@ from eindecomp.kernels.torch.reductions import is_builtin, reduce_builtin, reduc
 from eindecomp.kernels.torch.terms import Product, product_of
 from eindecomp.kernels.torch.views import aligned, distinct, expanded, window
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import Kind, kind, widen
+from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import from_values, used_args, used_scalars, values
+from eindecomp.lang.scalar import from_values, used_args, used_scalars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,19 +74,13 @@ class EinSumFunctions:
     ) -> None:
         self.op, self.dtypes, self.out, self.device = op, dtypes, out, device
         self._lent = dict(lent)
-        names = [name for name, _ in scalar_types]
-        join = from_values([number_scalars(value, names) for value in values(op.join)])
-        numbered = {f"s{k}": t for k, (_, t) in enumerate(scalar_types)}
-        self._scalars = used_scalars(join)
+        self._program = program = numbered_program(op, dtypes, scalar_types)
+        self._scalars = used_scalars(from_values(program.join))
         self._scalar_types = scalar_types if self._scalars else ()
         self._read = len(used_args(op.join))
-        self._program = program = make_program(
-            EinSum(op.inputs, op.output, join, op.agg), dtypes, numbered
-        )
         finish = None if op.agg is None else finish_of(op.agg, program.state)
-        plain = finish is None and len(program.state) == 1
-        self.state: tuple[DType, ...] = (widen(out),) if plain else program.state
-        self.state_is_result = plain and self.state == (out,)
+        self.state: tuple[DType, ...] = held_types(program, finish, out)
+        self.state_is_result = finish is None and self.state == (out,)
         self._product = self._taken_apart()
         width = len(program.state)
         self._join = [self._compiled(expr, self._read) for expr in program.join]

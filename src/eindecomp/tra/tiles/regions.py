@@ -42,11 +42,6 @@ class Region:
     writes: tuple[int, ...]
     """Tiles that are read afterwards or kept."""
 
-    @property
-    def moves(self) -> bool:
-        """Whether it only brings blocks from other memories."""
-        return len(self.ops) == 1 and self.ops[0].kind is Kind.ASSEMBLE
-
 
 def regions_of(tiled: TileProgram, least: int = LEAST, most: int = MOST) -> tuple[Region, ...]:
     """The regions of a program, in the order in which they are carried out.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.kernels.point_program import UNSIGNED, WIDE
 from eindecomp.lang.dtypes import BOOL, LOW_PRECISION, DType, Kind, dtype, kind, widen
 from eindecomp.lang.scalar import (
     FUNCTIONS,
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 FLOAT64 = dtype("float64")
-WIDE = {Kind.BOOL: BOOL, Kind.INT: dtype("int64"), Kind.FLOAT: FLOAT64}
-"""The types in which literals and run-time scalars alone are computed, as NumPy does."""
-UNSIGNED = dtype("uint64")
-"""Holds unsigned run-time scalars and large literals, until they meet numbers of another type."""
 _MAX_SIGNED = 2**63 - 1
 POINT = "1, 1"
 """The shape of what does not vary within a tile: without one, Triton's interpreter confuses the

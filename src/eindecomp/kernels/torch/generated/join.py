@@ -7,13 +7,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.point_program import finish_of, make_program, number_scalars
+from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
 from eindecomp.kernels.tile_sizes import sizes_of
-from eindecomp.kernels.torch.generated.emit import UNSIGNED, WIDE, NamedValue, ScalarLines, Unsuited
+from eindecomp.kernels.torch.generated.emit import NamedValue, ScalarLines, Unsuited
 from eindecomp.lang.dtypes import DType, Kind, kind, widen
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import BUILTIN
-from eindecomp.lang.scalar import from_values, used_args, values
+from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,18 +48,14 @@ class FusedJoin:
         self.op, self.dtypes, self.out, self.lent = op, dtypes, out, dict(lent)
         self.scalar_types = scalar_types
         self.read = len(used_args(op.join))
-        names = [name for name, _ in scalar_types]
-        numbered = {f"s{k}": t for k, (_, t) in enumerate(scalar_types)}
-        join = from_values([number_scalars(value, names) for value in values(op.join)])
-        if any(kind(t) is Kind.COMPLEX for t in (*dtypes, out, *numbered.values())):
+        if any(kind(t) is Kind.COMPLEX for t in (*dtypes, out, *(t for _, t in scalar_types))):
             raise Unsuited("complex numbers")
-        program = make_program(EinSum(op.inputs, op.output, join, op.agg), dtypes, numbered)
+        program = numbered_program(op, dtypes, scalar_types)
         finish = finish_of(op.agg, program.state)
         self.scalars = tuple(scalar_type(t) for _, t in scalar_types)
         self.program = program
         self.finished = program if finish is None else program.finished(finish)
-        plain = finish is None and len(program.state) == 1
-        self.state = (widen(out),) if plain else program.state
+        self.state = held_types(program, finish, out)
         self.is_tiled = is_tiled(op)
         _check_written(self.finished, dtypes, self.scalars)
         self._launches: dict[Any, Any] = {}
@@ -136,11 +132,6 @@ _KEPT = 1024
 
 def _name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
-
-
-def scalar_type(of: DType) -> DType:
-    """The type in which kernels are given a run-time scalar."""
-    return UNSIGNED if of.kind == "u" else WIDE[kind(of)]
 
 
 def is_tiled(op: EinSum) -> bool:
