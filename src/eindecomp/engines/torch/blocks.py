@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     """For each layout of a tensor every device's block of it."""
 
 NAME = "torch"
+
+
+class Place(NamedTuple):
+    """Where a block is: of which layout, on which device."""
+
+    tiling: Tiling
+    device: int
 
 
 class Memories:
@@ -90,6 +97,15 @@ class Memories:
             if shared is not None:
                 made[within(shared, box)].copy_(block[within(shared, own)])
         return made
+
+    def find(self, held: Blocks, mesh: Mesh, box: Box, memory: int) -> Place | None:
+        """Where a block is that is just a box, in a memory; None if there is none."""
+        device = self.libraries[memory].device
+        for tiling, arrays in held.items():
+            for number, block in enumerate(arrays):
+                if block.device == device and tiling.box(mesh, number) == box:
+                    return Place(tiling, number)
+        return None
 
     def have(self, held: Blocks) -> bool:
         """Whether every device's blocks are in its own memory."""

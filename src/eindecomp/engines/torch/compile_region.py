@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._inductor import config as inductor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from eindecomp.kernels.cache import cache_folder
+from eindecomp.kernels.torch.overlap import overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,12 +92,20 @@ def _is_brief(code: RegionCode) -> bool:
     return max((tiles[op.into].nbytes for op in code.region.ops), default=0) < _LITTLE
 
 
+def _tuned_for_latency(code: RegionCode) -> dict[str, Any]:
+    """The options of Inductor for kernels of microseconds."""
+    options: dict[str, Any] = {"coordinate_descent_tuning": True}
+    if overlaps(code.library.device) and hasattr(inductor.triton, "enable_pdl"):
+        options["triton.enable_pdl"] = True
+    return options
+
+
 def compiled(code: RegionCode, call: Call) -> Function:
     """A region, fused for tensors that lie as these do."""
     folder = cache_folder()
     if folder is not None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
-    options: Any = {"coordinate_descent_tuning": _is_brief(code)}
+    options: Any = _tuned_for_latency(code) if _is_brief(code) else {}
     module = traced(code, call)
     fused: Any = torch.compile(module, dynamic=False, fullgraph=True, options=options)
 

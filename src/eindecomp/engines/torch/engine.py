@@ -14,7 +14,7 @@ import torch
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
-from eindecomp.engines.torch.blocks import NAME, Memories, own_memory
+from eindecomp.engines.torch.blocks import NAME, Memories, Place, own_memory
 from eindecomp.engines.torch.devices import devices_of, measured_peak, start_measuring
 from eindecomp.engines.torch.given import as_given, as_tensor
 from eindecomp.engines.torch.heard import Heard
@@ -111,10 +111,13 @@ class TorchProgram:
             self.memories = Memories(self.program, cpu, memories, host=engine.host)
             self.runner = Paging(ready, engine.limit, engine.host)
         self.loads = [op.into for op in self.tiled.ops if op.kind is Kind.LOAD]
+        self._load_names = [(tile, self.tiled.tiles[tile].tensor) for tile in self.loads]
         self.views = possible_views(self.tiled)
         self.indices = IndexChecks(self.tiled, self.memories)
         self._blocks: dict[int, tuple[ref[Tensor], ref[torch.Tensor]]] = {}
         """The block of each tile that is loaded, and the tensor that it was found in."""
+        self._places: dict[int, tuple[tuple[Tiling, ...], Place | None]] = {}
+        """Where in a tensor the block of a tile was found, and the layouts that it had."""
         self._alone = RLock()  # runs share graphs of kernels and the memory of schedules
         self._running = False
 
@@ -231,23 +234,32 @@ class TorchProgram:
         """The blocks of inputs, where their readers are."""
         placed: dict[str, Tensor] = {}
         found: Values = {}
-        for number in self.loads:
-            tile = self.tiled.tiles[number]
-            given = inputs[tile.tensor]
+        blocks = self._blocks
+        for number, name in self._load_names:
+            given = inputs[name]
+            known = blocks.get(number)
+            # What is given again and again, as weights are, is looked for once.
+            if known is not None and known[0]() is given and (block := known[1]()) is not None:
+                found[number] = (block,)
+                continue
             if not isinstance(given, Tensor):
-                if tile.tensor not in placed:
-                    placed[tile.tensor] = self.place(tile.tensor, given)
-                given = placed[tile.tensor]
+                if name not in placed:
+                    placed[name] = self.place(name, given)
+                given = placed[name]
             found[number] = (self._block(number, given),)
         return found
 
     def _block(self, number: int, given: Tensor) -> torch.Tensor:
-        """A tile's block of a tensor, found once as long as that is given again and again."""
-        known = self._blocks.get(number)
-        if known is not None and known[0]() is given and (block := known[1]()) is not None:
-            return block
-        tile = self.tiled.tiles[number]
-        block = self.memories.block(given.held(), given.mesh, tile.box, tile.memory)
+        """A tile's block of a tensor; those that lie alike have it in the same place."""
+        tile, held, place = self.tiled.tiles[number], given.held(), None
+        if given.mesh is self.program.mesh:
+            tilings, place = self._places.get(number, ((), None))
+            if tilings is not given.tilings and tilings != given.tilings:
+                place = self.memories.find(held, given.mesh, tile.box, tile.memory)
+                self._places[number] = given.tilings, place
+        block = None if place is None else held[place.tiling][place.device]
+        if block is None or block.device != self.memories.libraries[tile.memory].device:
+            block = self.memories.block(held, given.mesh, tile.box, tile.memory)
         self._blocks[number] = ref(given), ref(block)
         return block
 

@@ -15,6 +15,7 @@ import torch
 
 from eindecomp.kernels.torch import flash_decoding_kernel
 from eindecomp.kernels.torch.attention_backends import dense
+from eindecomp.kernels.torch.overlap import launch_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,6 +96,7 @@ def flash_decoding(
         _kernels.merge_kernel[(lse.numel(),)](
             found, lses, out, lse, sum(shares), q.shape[2],
             SHARES=_room(sum(shares)), VALUE=size, VALUES=_room(size), BLOCK=_SHARES,
+            **launch_options(q.device),
         )  # fmt: skip
     return out, lse
 
@@ -145,7 +147,7 @@ def _attend(
         q, *q.stride()[:3], *given, out, lse, heads, rows,
         HAS_N0=lengths[0] is not None, HAS_N1=lengths[-1] is not None, TWO=len(keys) > 1,
         ROWS=_room(rows), SIZE=size, VALUE=value, SIZES=sizes, VALUES=all_values,
-        BLOCK=_KEYS // 2 if is_wide else _KEYS, num_warps=4,
+        BLOCK=_KEYS // 2 if is_wide else _KEYS, num_warps=4, **launch_options(q.device),
     )  # fmt: skip
     return out, lse
 

@@ -9,6 +9,8 @@ and the powers of two, at least 16, that these and the rows are computed as.
 import triton
 import triton.language as tl
 
+from eindecomp.kernels.torch.overlap_kernel import take_turn
+
 
 @triton.jit
 def _attend(
@@ -62,11 +64,12 @@ def decode_kernel(
     k1, k1_batch, k1_head, k1_key, v1, v1_batch, v1_head, v1_key,
     n1, n1_batch, n1_head, keys1, scale1, shares1,
     out, lse, heads, rows,
-    HAS_N0: tl.constexpr, HAS_N1: tl.constexpr, TWO: tl.constexpr,
+    HAS_N0: tl.constexpr, HAS_N1: tl.constexpr, TWO: tl.constexpr, OVERLAP: tl.constexpr,
     ROWS: tl.constexpr, SIZE: tl.constexpr, VALUE: tl.constexpr,
     SIZES: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One share of the keys of one head, of the first part or of the second."""
+    take_turn(OVERLAP)
     program = tl.program_id(0)
     at_share = tl.program_id(1)
     b = (program // heads).to(tl.int64)
@@ -116,8 +119,10 @@ def decode_kernel(
 def merge_kernel(
     parts, lses, out, lse, shares, rows,
     SHARES: tl.constexpr, VALUE: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """One row of one head: the mean of all programs' results, weighted by their log-sum-exps."""
+    take_turn(OVERLAP)
     program = tl.program_id(0)
     first = (program // rows).to(tl.int64) * shares
     row = program % rows

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eindecomp.kernels.torch.overlap import launch_options
+
 _TYPES = frozenset({torch.float16, torch.bfloat16, torch.float32})
 
 
@@ -45,7 +47,8 @@ def row_product(x: Tensor, matrix: Tensor) -> Tensor:
         return (-(-rows // config["ROWS"]),)
 
     with torch.cuda.device_of(x):
-        kernels.tuned[grid](x, matrix, out, rows, length, matrix.stride(0))
+        options = launch_options(x.device)
+        kernels.tuned[grid](x, matrix, out, rows, length, matrix.stride(0), **options)
     return out
 
 
