@@ -236,19 +236,6 @@ def test_choices_for_cuda() -> None:
     assert choices("tensor", s=1) == every[2:]
 
 
-def test_fastest_skips_what_refuses() -> None:
-    case = make_case("plain", "float32", 0, b=1, h=1, g=1, s=4, t=4, e=4, d=8, offset=0)
-    refused = iter([True, False])
-
-    def seconds(run: Any) -> float:
-        case.check(run())
-        if next(refused):
-            raise RuntimeError
-        return 1.0
-
-    assert kernels.fastest(case.attention, case.q, [case.tile], seconds) is Backend.MATH
-
-
 @given(st.integers(-4, 8), sizes)
 def test_triangles_of_flash_attention(offset: int, sizes: dict[str, int]) -> None:
     """FlashAttention lets the last query see the last key, however many keys there are."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from eindecomp.kernels.torch.attention_backends import Backend, compute, seen_up_to
+from eindecomp.kernels.torch.attention_backends import Backend, compute, faster, seen_up_to
 from eindecomp.kernels.torch.attention_layout import lay_out, row_labels, tile_sizes
 from eindecomp.kernels.torch.attention_tiles import (
     PartTile,
@@ -30,7 +30,7 @@ from eindecomp.kernels.torch.attention_tiles import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
@@ -45,7 +45,6 @@ __all__ = [
     "attend",
     "attend_partial",
     "backends",
-    "fastest",
     "merge",
     "rescale",
 ]
@@ -72,8 +71,9 @@ def attend(
 ) -> Tensor:
     """The result for a tile of queries, from all keys of every part, in the result's labels.
 
-    `start` is the index of the first query. `backend` is one of `backends`, or the first of them; a
-    part that it cannot compute is computed by the first one that can.
+    `start` is the index of the first query. `backend` is one of `backends`; a part that it cannot
+    compute is computed as if none was given: by the first one that can, or by who is faster where
+    that depends on the GPU.
     """
     chosen = backend or backends(attention, q, tiles)[0]
     if chosen is Backend.DECODE and len(tiles) <= _MOST_PARTS:
@@ -81,7 +81,7 @@ def attend(
     else:
         pairs = zip(attention.parts, tiles, strict=True)
         found = [
-            attend_partial(attention, part, q, tile, start=start, backend=chosen)
+            attend_partial(attention, part, q, tile, start=start, backend=backend)
             for part, tile in pairs
         ]
         out, lse = found[0] if len(found) == 1 else merge(attention, found)
@@ -105,12 +105,16 @@ def attend_partial(
     The log-sum-exp has the result's labels but those of values, in their order.
     """
     choices = _choices(attention, part, q, tile)
-    backend = backend if backend in choices else choices[0]
+    is_free = backend not in choices
+    if backend is None or is_free:
+        backend = choices[0]
     if backend is Backend.DECODE:
         return _decode(attention, (part,), q, (tile,))
     layout = lay_out(attention, _sizes(attention, (part,), q, (tile,)), backend.groups_heads)
     operands = (layout.queries(q), layout.keys(part, tile.k), layout.values(part, tile.v))
     offset = causal_offset(attention, part, tile, start)
+    if is_free and backend is Backend.CUDNN and Backend.FLASH in choices:
+        backend = faster(*operands, part.scale, causal=offset is not None)
     if 0 in operands[0].shape or 0 in operands[1].shape:
         out, lse = _nothing(operands[0], operands[2], operands[0].shape[2])
     elif offset is not None:
@@ -156,26 +160,6 @@ def backends(attention: Attention, q: Tensor, tiles: Sequence[PartTile]) -> tupl
     if Backend.DECODE in every and not all(Backend.DECODE in choices for choices in found):
         del every[Backend.DECODE]
     return tuple(every)
-
-
-def fastest(
-    attention: Attention,
-    q: Tensor,
-    tiles: Sequence[PartTile],
-    seconds: Callable[[Callable[[], Tensor]], float],
-    *,
-    start: int = 0,
-) -> Backend:
-    """The backend that takes the fewest seconds; one that refuses these tiles takes no part."""
-    measured: dict[Backend, float] = {}
-    for backend in backends(attention, q, tiles):
-        try:
-            measured[backend] = seconds(
-                lambda backend=backend: attend(attention, q, tiles, start=start, backend=backend)
-            )
-        except RuntimeError:  # a build of torch without it, or a shape that it does not take
-            continue
-    return min(measured, key=lambda backend: measured[backend])
 
 
 def _choices(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> tuple[Backend, ...]:

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import pad
 
+from eindecomp.kernels.torch.quickest import quickest
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     Outcome = tuple[Tensor, Tensor]
@@ -69,6 +73,19 @@ def compute(
             return _cpu(q, k, v, scale, bias, causal=causal)
         case _:
             return _math(q, k, v, scale, bias, causal=causal)
+
+
+def faster(q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool) -> Backend:
+    """Whether cuDNN or FlashAttention takes less time for operands like these."""
+
+    def way(backend: Backend) -> Callable[[Tensor, Tensor, Tensor], Outcome]:
+        return lambda q, k, v: compute(backend, q, k, v, scale, None, causal=causal)
+
+    if 0 in (q.numel(), k.numel()):
+        return Backend.FLASH
+    ways = {backend: way(backend) for backend in (Backend.CUDNN, Backend.FLASH)}
+    # One sequence tells enough, and takes little memory.
+    return quickest(("attention", causal), ways, [x[:1] for x in (q, k, v)])
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool) -> Outcome:
