@@ -10,6 +10,7 @@ import numpy as np
 
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import EinDecompError, InputError
+from eindecomp.kernels.library import library_of
 from eindecomp.tra.boxes import shape_of, volume
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def block_of(array: Any, box: Box) -> Array:
         raise
     except Exception as error:  # as of a file that was closed, or a disk that is gone
         raise InputError(f"{type(error).__name__}: {error}, when an input was read") from error
+
+
+def as_numpy(block: object) -> Array:
+    """A block of any kernel library's kind of array as NumPy's."""
+    return library_of(type(block)).to_numpy(block)
 
 
 def cut_into_blocks(mesh: Mesh, tiling: Tiling, array: Any) -> list[Array]:

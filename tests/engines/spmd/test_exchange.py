@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eindecomp.engines.spmd.direct import pieces_of
-from eindecomp.engines.spmd.exchange import blocks_of, words
+from eindecomp.engines.spmd.exchange import blocks_of
+from eindecomp.engines.spmd.host_arrays import HostArrays
 
 ARRAY = np.arange(4 * 6, dtype=np.float32).reshape(4, 6)
 HELD = ((10, 14), (0, 6))
@@ -18,11 +19,11 @@ HELD = ((10, 14), (0, 6))
 def test_rows_lie_in_one_piece_and_columns_do_not():
     rows = blocks_of([((10, 12), (0, 6)), None, ((12, 14), (0, 6))], HELD)
     assert rows.counts == (12, 0, 12)
-    assert rows.spans(ARRAY) == ((0, 12), (0, 0), (12, 12))
+    assert rows.spans(ARRAY, HostArrays) == ((0, 12), (0, 0), (12, 12))
     columns = blocks_of([((10, 14), (0, 3)), ((10, 14), (3, 6))], HELD)
-    assert columns.spans(ARRAY) is None
+    assert columns.spans(ARRAY, HostArrays) is None
     assert columns.apart == ((0, 12), (12, 12))
-    assert rows.spans(ARRAY[:, ::-1]) is None
+    assert rows.spans(ARRAY[:, ::-1], HostArrays) is None
 
 
 def test_blocks_are_copied_and_put_back():
@@ -37,8 +38,8 @@ def test_blocks_are_copied_and_put_back():
 def test_elements_travel_as_bits():
     for dtype in ("bool", "int8", "float16", "float32", "float64", "complex64", "complex128"):
         array = np.ones((2, 3), dtype)
-        assert words(array).tobytes() == array.tobytes()
-        assert words(array).dtype.kind in "iu"
+        assert HostArrays.words(array).tobytes() == array.tobytes()
+        assert HostArrays.words(array).dtype.kind in "iu"
 
 
 @given(st.data(), st.lists(st.integers(1, 6), min_size=1, max_size=4))
@@ -65,6 +66,6 @@ def test_blocks_lie_in_one_piece_where_their_arrays_say_so(data, shape):
         box.append((low, data.draw(st.integers(low + 1, size))))
     blocks = blocks_of([tuple(box)], tuple((0, size) for size in shape))
     block = array[blocks.where[0]]
-    assert (blocks.spans(array) is not None) == block.flags.c_contiguous
-    for start, count in blocks.spans(array) or ():
+    assert (blocks.spans(array, HostArrays) is not None) == block.flags.c_contiguous
+    for start, count in blocks.spans(array, HostArrays) or ():
         np.testing.assert_array_equal(array.reshape(-1)[start : start + count], block.reshape(-1))

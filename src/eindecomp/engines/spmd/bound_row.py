@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from eindecomp.engines.spmd.direct import (
     DirectExchange,
     block_reads,
     is_worth_it,
-    neighbours_of,
 )
 from eindecomp.engines.spmd.exchange import (
     BlockExchange,
@@ -47,14 +44,14 @@ from eindecomp.tra.program.steps import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from eindecomp.engines.spmd.rank_arrays import RankArrays
     from eindecomp.engines.spmd.rank_memory import RankMemory
     from eindecomp.engines.spmd.transport import Group, Transport
-    from eindecomp.kernels.library import KernelLibrary
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.row import DeviceRow, DeviceStep
 
-    Array = np.ndarray[Any, Any]
+    Array = Any
     Do = Callable[[RankMemory], None]
     Loader = Callable[[RankMemory, int, Box], None]
     Communication = BlockExchange | BlockGather | DirectExchange
@@ -64,15 +61,15 @@ def bind_row(
     program: Program,
     row: DeviceRow,
     transport: Transport,
-    library: KernelLibrary,
+    arrays: RankArrays,
     load: Loader,
     *,
     deterministic: bool = True,
 ) -> list[BoundStep]:
     """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
-    neighbours = neighbours_of(transport)
+    neighbours = arrays.neighbours()
     shared = read_in_place(program) if len(neighbours) > 1 else frozenset[int]()
-    places = RowPlaces(program, row.device, transport, library, shared)
+    places = RowPlaces(program, row.device, transport, arrays, shared)
     binder = _Binder(places, load, neighbours, deterministic)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
 
@@ -145,7 +142,8 @@ class _Binder:
         if box == held:
             return lambda memory: memory.array(buffer)
         if not volume(box):
-            nothing = np.empty(shape_of(box), self.places.program.buffers[buffer].types[0])
+            of = self.places.program.buffers[buffer].types[0]
+            nothing = self.places.library.empty(shape_of(box), of)
             return lambda _: nothing
         where = within(box, held)
         return lambda memory: memory.array(buffer)[where]
@@ -195,9 +193,7 @@ class _Binder:
         into: int,
     ) -> None:
         arrays = memory.array(source), memory.array(into)
-        memory.started[number] = [
-            exchange.start(self.places.transport, *arrays, self.places.library.copy)
-        ]
+        memory.started[number] = [exchange.start(self.places.arrays, *arrays)]
 
     def _group_of(self, step: Move) -> Group | None:
         """The ranks among which a move is a collective; None if it is none."""

@@ -26,6 +26,7 @@ from eindecomp.tra.boxes import meet, shape_of, volume, within
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from eindecomp.engines.spmd.rank_arrays import RankArrays
     from eindecomp.engines.spmd.transport import Group, Pending, Transport
     from eindecomp.lang.dtypes import DType
     from eindecomp.tra.boxes import Box
@@ -112,9 +113,9 @@ class DirectExchange:
     maps: dict[int, tuple[int, Array]] = field(default_factory=dict[int, "tuple[int, Array]"])
     """Of each member the array that was mapped last, and the serial number of its file."""
 
-    def start(self, transport: Transport, source: Array, target: Array, copy: Copy) -> DirectReads:
+    def start(self, arrays: RankArrays, source: Array, target: Array) -> DirectReads:
         """Tell the others where the source is."""
-        del transport
+        copy = arrays.library.copy
         places = np.zeros((len(self.group.ranks), 3), np.int64)
         own = np.array([address(source), *file_of(source)])
         pending = self.group.all_gather(own, places.reshape(-1), [3] * len(places))

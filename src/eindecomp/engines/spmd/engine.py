@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.blocks import block_of
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.result import Result, Stats
-from eindecomp.engines.spare import Spare
 from eindecomp.engines.spmd.agreement import check_same_plan
 from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import exchange_of
 from eindecomp.engines.spmd.outputs import write_outputs
+from eindecomp.engines.spmd.rank_arrays import arrays_on
 from eindecomp.engines.spmd.rank_memory import RankMemory
 from eindecomp.engines.spmd.run_checkpoints import (
     RunCheckpoints,
@@ -30,29 +29,19 @@ from eindecomp.engines.spmd.run_checkpoints import (
     in_segments,
     loads_of,
 )
-from eindecomp.engines.spmd.shared_arrays import SharedSpare
+from eindecomp.engines.spmd.step_names import in_words, named
 from eindecomp.engines.spmd.transport import connect
 from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
 from eindecomp.engines.spmd.watched_ranks import WatchedRanks
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.write_outputs import check_outputs
-from eindecomp.errors import EinDecompError, InputError, RunError
+from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
-from eindecomp.kernels.library import library_of
-from eindecomp.tra.boxes import shape_of, show_box
+from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.program.exchange import moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Compute,
-    Free,
-    Generate,
-    Load,
-    Move,
-    ReduceScatter,
-    kind_of,
-)
+from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter
 from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
@@ -65,7 +54,8 @@ if TYPE_CHECKING:
     from eindecomp.tra.program.overlap import Action
     from eindecomp.tra.program.program import Program
 
-    Array = np.ndarray[Any, Any]
+    Array = Any
+    """Of the kind that the engine's tiles are."""
     RankBlocks = dict[Tiling, Array]
     """For each layout of a tensor this rank's block of it."""
 
@@ -83,7 +73,9 @@ class SpmdEngine:
     `checkpoint`, ranks write what they hold as soon as a tensor of `checkpoint_at` is computed, and
     a rerun of the same plan on the same inputs begins there: ["H3", "H7"], or "H3,H7". Unless
     `deterministic`, sums of partial results may be rounded otherwise from run to run, where that is
-    faster.
+    faster. With a `device` tiles are torch's tensors there, computed by its kernels: "cuda" is the
+    GPU of each rank's own, between which NCCL moves them, and "cpu" the host. By default they are
+    NumPy's arrays.
     """
 
     name = NAME
@@ -97,6 +89,7 @@ class SpmdEngine:
         checkpoint: str | Path | None = None,
         checkpoint_at: Sequence[str] | str = (),
         deterministic: bool = True,
+        device: str | None = None,
     ) -> None:
         self.overlap = _yes_or_no("overlap", overlap)
         self.deterministic = _yes_or_no("deterministic", deterministic)
@@ -108,6 +101,9 @@ class SpmdEngine:
         self.transport = connect(transport)
         self._watch = watch_of(self.transport, self.timeout)
         self.ranks = WatchedRanks(self.transport, self._watch)
+        with self._watch.waiting("the connecting of devices"):
+            self.arrays = arrays_on(device, self.transport, self.ranks)
+        self.stored = self.arrays.stored
 
     @property
     def rank(self) -> int:
@@ -138,15 +134,18 @@ class SpmdProgram:
         written += [(str(cut), str(engine.checkpoint)) for cut in self._cuts]
         with self._watch.waiting("the comparison of all ranks' plans"):
             asked = f"overlap {overlap}, deterministic {engine.deterministic}, files {written}"
-            check_same_plan(program, transport, asked)
+            check_same_plan(program, transport, f"{asked}, arrays {engine.arrays.kind}")
         self.rank = transport.rank
         self.row = program.on(self.rank)
-        self._library = library_of("numpy")
-        self._spare, self._shared = Spare(), SharedSpare()
+        self._arrays = arrays = engine.arrays
+        self._sources = arrays.sources()
         with self._watch.waiting("the making of groups"):
-            ways = program, self.row, transport, self._library, self._load
+            ways = program, self.row, transport, arrays, self._load
             bound = bind_row(*ways, deterministic=engine.deterministic)
         calls = _calls(overlapped(program) if overlap else None, bound)
+        self._pace = arrays.pace(self._watch)
+        if self._pace is not None:
+            calls = self._pace.paced(calls, program)
         self._segments = in_segments(calls, self._cuts)
         self._receiving = _receiving(program)
         self._tasks = program.devices * sum(isinstance(step, _WORKING) for step in program.steps)
@@ -156,20 +155,20 @@ class SpmdProgram:
     def place(self, name: str, given: Any) -> Tensor:
         """Keep this rank's blocks of an input; a tensor that lies otherwise is brought there."""
         wanted = self.program.layouts_of(name)
-        moves_to_others = isinstance(given, Tensor)
-        watch = self._watch
-        with watch.waiting(f"the placing of {name}") if moves_to_others else watch.using_disk():
-            blocks = {tiling: self._block(given, tiling) for tiling in wanted}
-        return self._tensor(name, blocks)
+        return self._tensor(name, {tiling: self._block(given, tiling) for tiling in wanted})
 
     def _block(self, given: Any, wanted: Tiling) -> Array:
         box = wanted.box(self.program.mesh, self.rank)
         if not isinstance(given, Tensor):
-            return block_of(given, box)
+            with self._watch.using_disk():  # where it may lie
+                return self._arrays.block(given, box, copy=True)
         if given.mesh is not self.program.mesh and given.mesh != self.program.mesh:
-            return block_of(given.numpy(), box)
+            return self._arrays.block(given.numpy(), box, copy=True)
         held: RankBlocks = given.held()
-        return held[wanted] if wanted in held else self._rearranged(held, wanted, given.dtype)
+        if wanted in held:
+            return self._arrays.taken(held[wanted])
+        with self._watch.waiting(f"the placing of {given.name}"):
+            return self._rearranged(held, wanted, given.dtype)
 
     def _rearranged(self, held: RankBlocks, wanted: Tiling, dtype: Any) -> Array:
         """This rank's block of a layout, from blocks of another one."""
@@ -178,8 +177,10 @@ class SpmdProgram:
         here, box = tiling.box(mesh, rank), wanted.box(mesh, rank)
         moved = moves(mesh, tiling, wanted, rank)
         exchange = exchange_of(None, moved, here, box, len(self.program.steps))
-        found = np.empty(shape_of(box), dtype)
-        exchange.start(self.transport, block, found, self._library.copy).finish()
+        arrays = self._arrays
+        found = arrays.library.empty(shape_of(box), dtype)
+        exchange.start(arrays, arrays.taken(block), found).finish()
+        arrays.settle()
         return found
 
     def _load(self, memory: RankMemory, into: int, box: Box) -> None:
@@ -193,9 +194,8 @@ class SpmdProgram:
         given = memory.inputs[buffer.tensor]
         if isinstance(given, Tensor):
             return self._block(given, buffer.tiling)
-        with self._watch.using_disk():  # where it may lie
-            is_array = type(given) is np.ndarray
-            return _in_one_piece(given, box) if is_array else block_of(given, box)
+        with self._watch.using_disk():
+            return self._arrays.block(given, box, copy=False)
 
     # Running
 
@@ -214,26 +214,28 @@ class SpmdProgram:
             inputs,
             scalars,
             [None] * len(program.buffers),
-            self._spare,
-            self._shared,
+            self._sources,
             donated,
             [*scalars.values()],
             received=[0] * len(program.steps),
         )
         record = None if on_event is None else RunRecord(program, on_event, devices=1)
         watch = self._watch
-        watch.run, watch.describe = watch.run + 1, self._in_words
+        watch.run, watch.describe = watch.run + 1, partial(in_words, program)
         kept = self._run_checkpoints(memory)
         try:
             with one_thread_each(), np.errstate(all="ignore"):
                 self._carry_out(memory, record, kept)
-                watch.step, watch.waits = len(program.steps), True
+                self._catch_up(len(program.steps))
+                watch.waits = True
                 stats = self._stats(memory, perf_counter() - start, placed)
         except BaseException as error:
-            named = self._named(error, watch.step)
-            watch.failed(str(named))
-            if isinstance(error, Exception) and named is not error:
-                raise named from error
+            if self._pace is not None:
+                self._pace.forget()
+            told = named(error, watch.step, program, self.row, self.transport)
+            watch.failed(str(told))
+            if isinstance(error, Exception) and told is not error:
+                raise told from error
             raise
         finally:
             watch.step, watch.waits = NOWHERE, False
@@ -261,7 +263,15 @@ class SpmdProgram:
                 else:
                     self._do_and_tell(record, memory, step, do, waits)
             if kept is not None and segment < len(self._cuts):
+                self._catch_up(self._cuts[segment])
                 kept.save(memory, segment)
+
+    def _catch_up(self, step: int) -> None:
+        """Wait at a step for the device to have come as far as this rank."""
+        self._watch.step, self._watch.waits = step, False
+        if self._pace is not None:
+            self._pace.follow()
+            self._arrays.settle()
 
     def _run_checkpoints(self, memory: RankMemory) -> RunCheckpoints | None:
         if self._checkpoint is None:
@@ -270,9 +280,8 @@ class SpmdProgram:
             self._loaded(memory, into, self.row.steps[number].box)
             for number, into in loads_of(self.program)
         )
-        return RunCheckpoints(
-            self._checkpoint, self.program, self._cuts, self.ranks, loaded, memory.values
-        )
+        ways = self._checkpoint, self.program, self._cuts, self.ranks
+        return RunCheckpoints(*ways, loaded, memory.values, self._arrays.library)
 
     def _do_and_tell(
         self, record: RunRecord, memory: RankMemory, step: int, do: Do, ends: bool
@@ -280,38 +289,8 @@ class SpmdProgram:
         own, before = self.row.steps[step], memory.received[step]
         with record.task(own, self.rank, shown=ends or not isinstance(own.step, ReduceScatter)):
             do(memory)
+            self._arrays.settle()
         record.moved(own.step, memory.received[step] - before)
-
-    def _named(self, error: BaseException, step: int) -> BaseException:
-        """What went wrong in a step, with its vertex, tile and rank."""
-        if step == NOWHERE or isinstance(error, RunError):
-            return error
-        ours = isinstance(error, EinDecompError)
-        why = str(error) if ours else f"{type(error).__name__}: {error}"
-        where = f"{self._in_words(step)} on rank {self.rank}"
-        if step < len(self.row.steps):
-            tile = show_box(self.row.steps[step].box)
-            where = f"{self._in_words(step)}, tile {tile} on rank {self.rank}"
-        gone = [] if ours else self.transport.lost()
-        if gone:
-            why += f"; rank {', '.join(map(str, gone))} is gone"
-        return RunError(f"{where}, step {step}: {why}")
-
-    def _in_words(self, step: int) -> str:
-        """A step as messages name it."""
-        if not 0 <= step < len(self.program.steps):
-            return "counting what all ranks took"
-        each = self.program.steps[step]
-        match each:
-            case Compute() | ReduceScatter() | AllGather():
-                return f"{kind_of(each)} of {self.program.graph[each.vertex]}"
-            case Move():
-                source = self.program.buffers[each.source].tensor
-                return f"{each.pattern} of {source} for {self.program.graph[each.vertex]}"
-            case Free():
-                return f"free of {self.program.buffers[each.buffer].tensor}"
-            case Load() | Generate():
-                return f"{kind_of(each)} of {self.program.buffers[each.into].tensor}"
 
     def _output(self, name: str, memory: RankMemory) -> Tensor:
         number = self.program.outputs.get(name)
@@ -322,12 +301,16 @@ class SpmdProgram:
             return replace(given, name=name)
         whole = Tiling(uncut(self.program.graph[name].shape))
         box = whole.box(self.program.mesh, self.rank)
-        return self._tensor(name, {whole: block_of(given, box)})
+        return self._tensor(name, {whole: self._arrays.block(given, box, copy=True)})
 
     def _tensor(self, name: str, blocks: RankBlocks) -> Tensor:
         vertex, mesh = self.program.graph[name], self.program.mesh
-        gather = partial(self._gathered, vertex.shape, vertex.dtype)
-        return Tensor(name, vertex.shape, vertex.dtype, NAME, mesh, tuple(blocks), blocks, gather)
+        to_numpy = self._arrays.library.to_numpy
+        whole = partial(self._gathered, vertex.shape, vertex.dtype)
+        return Tensor(
+            name, vertex.shape, vertex.dtype, NAME, mesh, tuple(blocks), blocks,
+            gather=lambda held: to_numpy(whole(held)), own=whole,
+        )  # fmt: skip
 
     def _gathered(self, shape: tuple[int, ...], dtype: Any, blocks: RankBlocks) -> Array:
         """All of a tensor, on every rank; all ask for it together."""
@@ -356,7 +339,7 @@ class SpmdProgram:
 
     def close(self) -> None:
         """Let go of the arrays that are kept for the next run."""
-        self._spare, self._shared = Spare(), SharedSpare()
+        self._sources = self._arrays.sources()
 
 
 def _receiving(program: Program) -> list[tuple[int, int]]:
@@ -367,11 +350,6 @@ def _receiving(program: Program) -> list[tuple[int, int]]:
         for number, step in enumerate(program.steps)
         if isinstance(step, Move | ReduceScatter | AllGather) and step.vertex in places
     ]
-
-
-def _in_one_piece(array: Array, box: Box) -> Array:
-    """A block of the caller's memory as `block_of` copies it, in place if it lies like that."""
-    return np.asarray(array[tuple(slice(low, high) for low, high in box)], order="C")
 
 
 def _calls(

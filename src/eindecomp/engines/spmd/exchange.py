@@ -10,26 +10,20 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from eindecomp.engines.spmd.direct import pieces_of
 from eindecomp.tra.boxes import shape_of, volume, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eindecomp.engines.spmd.transport import Group, Pending, Span, Transport
+    from eindecomp.engines.spmd.rank_arrays import RankArrays
+    from eindecomp.engines.spmd.transport import Carrier, Group, Pending, Span
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.exchange import Exchange
 
-    Array = np.ndarray[Any, Any]
+    Array = Any
     Where = tuple[slice, ...]
     Copy = Callable[[Array, Array], None]
-
-_TWO_WORDS = 16
-"""Bytes of elements that take two words each."""
-_WORDS = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64, 16: np.int64}
-"""Elements travel as bits, since no transport knows all types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +39,9 @@ class Blocks:
     in_place: tuple[Span, ...] | None
     """Where they are in an array in one piece; None if some do not lie in one piece there."""
 
-    def spans(self, array: Array) -> tuple[Span, ...] | None:
+    def spans(self, array: Array, arrays: RankArrays) -> tuple[Span, ...] | None:
         """Where in the flat array they are; None if some do not lie in one piece."""
-        return self.in_place if array.flags.c_contiguous else None
+        return self.in_place if arrays.is_in_one_piece(array) else None
 
     def copy(self, array: Array, flat: Array, copy: Copy, *, into_flat: bool) -> None:
         """Copy the blocks of an array to memory of their own, or back."""
@@ -96,25 +90,28 @@ class BlockExchange:
     """What the rank has already: where in its source, and where in its target."""
     tag: int
 
-    def start(self, transport: Transport, source: Array, target: Array, copy: Copy) -> Started:
+    def start(self, arrays: RankArrays, source: Array, target: Array) -> Started:
         """Begin with it."""
-        out_spans, going = self.out.spans(source), source
+        copy, words = arrays.library.copy, arrays.words
+        out_spans, going = self.out.spans(source, arrays), source
         if out_spans is None:
-            out_spans, going = self.out.apart, np.empty(sum(self.out.counts), source.dtype)
+            out_spans, going = self.out.apart, arrays.flat(sum(self.out.counts), source)
             self.out.copy(source, going, copy, into_flat=True)
-        into_spans, coming = self.into.spans(target), target
+        into_spans, coming = self.into.spans(target, arrays), target
         if into_spans is None:
-            into_spans, coming = self.into.apart, np.empty(sum(self.into.counts), target.dtype)
-        if source.itemsize == _TWO_WORDS:
-            out_spans, into_spans = _doubled(out_spans), _doubled(into_spans)
-        pending = self._begin(transport, words(going), out_spans, words(coming), into_spans)
+            into_spans, coming = self.into.apart, arrays.flat(sum(self.into.counts), target)
+        each = arrays.words_in[source.itemsize]
+        if each > 1:
+            out_spans, into_spans = _in_words(out_spans, each), _in_words(into_spans, each)
+        spans = words(going), out_spans, words(coming), into_spans
+        pending = self._begin(arrays.carrier, *spans)
         for here, there in self.kept:
             copy(target[there], source[here])
         return Started(pending, None if coming is target else (self.into, target, coming, copy))
 
     def _begin(
         self,
-        transport: Transport,
+        carrier: Carrier,
         out: Array,
         out_spans: Sequence[Span],
         into: Array,
@@ -124,7 +121,7 @@ class BlockExchange:
             return self.group.all_to_all(out, out_spans, into, into_spans)
         sends = _parts(self.peers, out, out_spans)
         receives = _parts(self.peers, into, into_spans)
-        return transport.exchange(sends, receives, self.tag) if sends or receives else None
+        return carrier.exchange(sends, receives, self.tag) if sends or receives else None
 
 
 def exchange_of(
@@ -156,21 +153,21 @@ class BlockGather:
     together: slice | None
     """Where in the flat target that is, if all of it lies in one piece."""
 
-    def start(self, transport: Transport, source: Array, target: Array, copy: Copy) -> Started:
+    def start(self, arrays: RankArrays, source: Array, target: Array) -> Started:
         """Begin with it."""
-        del transport
-        own = None if self.own is None else words(np.ascontiguousarray(source[self.own]))
+        copy, words = arrays.library.copy, arrays.words
+        own = None if self.own is None else words(arrays.in_one_piece(source[self.own]))
         finish = None
-        if self.together is not None and target.flags.c_contiguous:
+        if self.together is not None and arrays.is_in_one_piece(target):
             coming = target.reshape(-1)[self.together]
         else:
-            coming = np.empty(sum(self.into.counts), target.dtype)
+            coming = arrays.flat(sum(self.into.counts), target)
             finish = (self.into, target, coming, copy)
             if own is None:
                 self.into.copy(target, coming, copy, into_flat=True)
-        counts = self.into.counts
-        if target.itemsize == _TWO_WORDS:
-            counts = [2 * count for count in counts]
+        counts, each = self.into.counts, arrays.words_in[target.itemsize]
+        if each > 1:
+            counts = [each * count for count in counts]
         return Started(self.group.all_gather(own, words(coming), counts), finish)
 
 
@@ -197,11 +194,6 @@ class Started:
             blocks.copy(target, flat, copy, into_flat=False)
 
 
-def words(array: Array) -> Array:
-    """An array in one piece as a flat one of integers, with the same bits."""
-    return array.reshape(-1).view(_WORDS[array.itemsize])
-
-
 def _parts(peers: Sequence[int], flat: Array, spans: Sequence[Span]) -> list[tuple[int, Array]]:
     return [(peer, flat[at : at + n]) for peer, (at, n) in zip(peers, spans, strict=True) if n]
 
@@ -214,5 +206,5 @@ def _together(spans: Sequence[Span]) -> slice | None:
     return slice(filled[0][0], sum(filled[-1])) if filled else slice(0, 0)
 
 
-def _doubled(spans: Sequence[Span]) -> list[Span]:
-    return [(2 * at, 2 * count) for at, count in spans]
+def _in_words(spans: Sequence[Span], each: int) -> list[Span]:
+    return [(each * at, each * count) for at, count in spans]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eindecomp.engines.spare import LARGE, Spare
-from eindecomp.engines.spmd.shared_arrays import SharedSpare
+from eindecomp.engines.spare import LARGE
 from eindecomp.engines.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    import numpy as np
-
+    from eindecomp.engines.spmd.rank_arrays import ArraySource
     from eindecomp.lang.dtypes import DType
     from eindecomp.tra.program.tiling import Tiling
 
-    Array = np.ndarray[Any, Any]
+    Array = Any
     Arrays = tuple[Array, ...]
 
 
@@ -48,8 +47,8 @@ class RankMemory:
     inputs: Mapping[str, Any]
     scalars: Mapping[str, Any]
     held: list[Arrays | None]
-    spare: Spare = field(default_factory=Spare)
-    shared: SharedSpare = field(default_factory=SharedSpare)
+    sources: tuple[ArraySource, ArraySource]
+    """Where arrays come from, and those that other ranks read where they are."""
     donated: Collection[str] = ()
     """The inputs whose tensors nobody reads again."""
     values: Sequence[object] = ()
@@ -69,8 +68,8 @@ class RankMemory:
         """Arrays for a buffer, with anything in them."""
         made = room.kept
         if made is None:
-            spare = self.shared if room.is_shared else self.spare
-            made = tuple([spare.make(shape, dtype) for shape, dtype in room.shapes])
+            source = self.sources[room.is_shared]
+            made = tuple([source.make(shape, dtype) for shape, dtype in room.shapes])
         self.held[buffer] = made
         self.grow(room.nbytes)
         return made
@@ -86,8 +85,8 @@ class RankMemory:
         self.held[buffer] = None
         self.bytes_held -= owned
         if owned >= LARGE and arrays is not None:
-            for array in arrays:
-                (self.spare if array.base is None else self.shared).give(array)
+            for array, source in product(arrays, self.sources):
+                source.give(array)  # each knows its own
 
     def give_up(self, buffer: int, name: str, tiling: Tiling) -> None:
         """Let go of a block of an input, and of its memory if it was made here or donated."""

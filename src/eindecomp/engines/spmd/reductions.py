@@ -24,6 +24,7 @@ from eindecomp.tra.program.tiling import Tiling
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from eindecomp.engines.spmd.rank_arrays import RankArrays
     from eindecomp.engines.spmd.rank_memory import Room
     from eindecomp.engines.spmd.row_places import RowPlaces
     from eindecomp.engines.spmd.transport import Group
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.tra.program.row import DeviceStep
     from eindecomp.tra.program.steps import ReduceScatter
 
-    Array = np.ndarray[Any, Any]
+    Array = Any
 
 _TIMES = 5
 
@@ -67,11 +68,11 @@ def _ordered(
 
     def begin(memory: RankMemory) -> None:
         memory.make(home, room)
-        stacks = [np.empty(parts.stack, of) for of in types]
+        stacks = [places.library.empty(parts.stack, of) for of in types]
         memory.grow(sum([stack.nbytes for stack in stacks]))
         memory.parts[number] = stacks
         memory.started[number] = [
-            parts.exchange.start(places.transport, array, stack, places.library.copy)
+            parts.exchange.start(places.arrays, array, stack)
             for array, stack in zip(memory.arrays(partial), stacks, strict=True)
         ]
 
@@ -161,16 +162,16 @@ def _summed(
 
     def begin(memory: RankMemory) -> None:
         memory.make(home, room)
-        into = np.empty(shape_of(own.box), dtype)
+        into = places.library.empty(shape_of(own.box), dtype)
         memory.grow(into.nbytes)
         memory.parts[number] = [into]
-        out = _one_after_another(memory.array(partial), blocks, places.library.copy)
+        out = _one_after_another(memory.array(partial), blocks, places.arrays)
         memory.started[number] = [_Sum(group, out, into, blocks.counts)]
 
     def end(memory: RankMemory) -> None:
         finish(memory)
         [found] = memory.parts.pop(number)
-        if found.size:
+        if volume(own.box):
             kernel.finish((found,), memory.array(home)[there])
         memory.bytes_held -= found.nbytes
 
@@ -197,29 +198,33 @@ class _Sum:
         self._pending.wait()
 
 
-def _one_after_another(array: Array, blocks: Blocks, copy: Callable[[Array, Array], None]) -> Array:
+def _one_after_another(array: Array, blocks: Blocks, arrays: RankArrays) -> Array:
     """The blocks of all members in a flat array, which is the array itself if they lie so."""
-    if blocks.spans(array) == blocks.apart:
+    if blocks.spans(array, arrays) == blocks.apart:
         return array.reshape(-1)
-    flat = np.empty(sum(blocks.counts), array.dtype)
-    blocks.copy(array, flat, copy, into_flat=True)
+    flat = arrays.flat(sum(blocks.counts), array)
+    blocks.copy(array, flat, arrays.library.copy, into_flat=True)
     return flat
 
 
 def _seconds(places: RowPlaces, step: ReduceScatter, way: BoundStep) -> float:
     """The least that a way takes, of a few times."""
-    program = places.program
-    memory = RankMemory({}, {}, [None] * len(program.buffers), received=[0] * len(program.steps))
+    program, arrays = places.program, places.arrays
+    sources, received = arrays.sources(), [0] * len(program.steps)
+    memory = RankMemory({}, {}, [None] * len(program.buffers), sources, received=received)
     shape = shape_of(places.box(step.source))
     found: list[float] = []
     for _ in range(_TIMES):
         memory.held[step.source] = tuple(
-            np.zeros(shape, dtype) for dtype in program.buffers[step.source].types
+            arrays.library.from_numpy(np.zeros(shape, dtype))
+            for dtype in program.buffers[step.source].types
         )
+        arrays.settle()
         places.transport.total(np.zeros(1, np.int64))
         start = perf_counter()
         way.begin(memory)
         assert way.end is not None  # noqa: S101
         way.end(memory)
+        arrays.settle()
         found.append(perf_counter() - start)
     return min(found)

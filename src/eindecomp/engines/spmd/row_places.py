@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from eindecomp.engines.spmd.rank_memory import RankMemory, Room
 from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.program.buffers import Role
@@ -17,6 +15,7 @@ from eindecomp.tra.program.steps import Move
 from eindecomp.tra.program.tiling import group_along
 
 if TYPE_CHECKING:
+    from eindecomp.engines.spmd.rank_arrays import RankArrays
     from eindecomp.engines.spmd.transport import Group, Transport
     from eindecomp.kernels.library import KernelLibrary
     from eindecomp.tra.boxes import Box
@@ -42,11 +41,16 @@ class RowPlaces:
     program: Program
     rank: int
     transport: Transport
-    library: KernelLibrary
+    arrays: RankArrays
     shared: frozenset[int] = frozenset()
     """The buffers that other ranks read where they are."""
     left: int = _LITTLE
     """Bytes that may be kept from run to run still."""
+
+    @property
+    def library(self) -> KernelLibrary:
+        """What computes tiles."""
+        return self.arrays.library
 
     def box(self, buffer: int) -> Box:
         """The rank's block of a buffer."""
@@ -60,7 +64,7 @@ class RowPlaces:
         is_ours = buffer not in self.program.outputs.values()
         if is_ours and found.nbytes <= min(SMALL, self.left):
             self.left -= found.nbytes
-            found.kept = tuple(np.empty(shape, dtype) for shape, dtype in shapes)
+            found.kept = tuple(self.library.empty(shape, dtype) for shape, dtype in shapes)
         found.is_shared = buffer in self.shared
         return found
 
@@ -68,7 +72,7 @@ class RowPlaces:
         """The ranks that differ from this one along some axes only."""
         mesh = self.program.mesh
         groups = {group_along(mesh, axes, device): None for device in range(mesh.devices)}
-        return self.transport.group(tuple(groups))
+        return self.arrays.carrier.group(tuple(groups))
 
 
 def read_in_place(program: Program) -> frozenset[int]:

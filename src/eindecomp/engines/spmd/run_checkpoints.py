@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.blocks import as_numpy
 from eindecomp.engines.ranks import agree, at_first, common_token
 from eindecomp.engines.safetensors_file import checksum, map_file, tensors_of, write_tensors
 from eindecomp.engines.whole_folder import flush_folder, put_in_place, remove, remove_at_once
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.ranks import Ranks
     from eindecomp.engines.spmd.bound_row import Do
     from eindecomp.engines.spmd.rank_memory import RankMemory
+    from eindecomp.kernels.library import KernelLibrary
     from eindecomp.tra.program.program import Program
 
     Array = np.ndarray[Any, Any]
@@ -85,14 +87,16 @@ class RunCheckpoints:
         program: Program,
         cuts: Sequence[int],
         ranks: Ranks,
-        loaded: Iterable[Array],
+        loaded: Iterable[Any],
         scalars: Sequence[object],
+        library: KernelLibrary,
     ) -> None:
-        self.program, self.cuts, self.ranks = program, cuts, ranks
+        """`loaded` are this rank's blocks of inputs, which the library computes."""
+        self.program, self.cuts, self.ranks, self.library = program, cuts, ranks, library
         own = blake2b(digest_size=16)
         with ranks.using_disk():
             for block in loaded:
-                own.update(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
+                own.update(np.ascontiguousarray(as_numpy(block)).reshape(-1).view(np.uint8).data)
         what = repr((program.mesh, program.buffers, program.steps, list(cuts), list(scalars)))
         told = [str(program.graph).encode(), what.encode(), *ranks.gather_bytes(own.digest())]
         self.digest = blake2b(b"\0".join(told), digest_size=16).hexdigest()
@@ -135,7 +139,7 @@ class RunCheckpoints:
                     warnings.warn(told, RuntimeWarning, stacklevel=2)
                 continue
             for number, arrays in found.items():
-                memory.held[number] = arrays
+                memory.held[number] = tuple(map(self.library.from_numpy, arrays))
                 memory.grow(self.program.buffers[number].nbytes(self.program.mesh, self.ranks.rank))
             return cut + 1, {buffer for buffer in live if self._is_given(buffer)}
         return 0, set()
@@ -186,7 +190,8 @@ class RunCheckpoints:
 
     def _write(self, memory: RankMemory, fresh: Path, live: Sequence[int]) -> None:
         fresh.mkdir(parents=True, exist_ok=True)
-        held = {each: memory.arrays(each) for each in live if not self._is_given(each)}
+        written = [each for each in live if not self._is_given(each)]
+        held = {each: tuple(map(as_numpy, memory.arrays(each))) for each in written}
         arrays = {
             f"{number}.{k}": np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             for number, parts in held.items()

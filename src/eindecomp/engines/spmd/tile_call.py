@@ -13,11 +13,9 @@ from weakref import ref
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
-
     from eindecomp.kernels.library import TileKernel
 
-    Array = np.ndarray[Any, Any]
+    Array = Any
 
 
 class TileCall:

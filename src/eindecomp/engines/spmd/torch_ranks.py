@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.distributed
 
 from eindecomp.engines.spmd.processes import GONE, look_at
+from eindecomp.engines.spmd.torch_groups import (
+    ALL_GATHER,
+    TorchGroup,
+    Works,
+    as_bytes,
+    dist,
+    own_group,
+)
 from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.spmd.transport import Part, Span
+    from eindecomp.engines.spmd.transport import Part
     from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]
 
-dist: Any = torch.distributed  # whose types say less than its documentation
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _GOING = 2.0  # seconds after its connections within which a process is gone
 _FIRST_TAG = 1 << 20
@@ -36,6 +42,7 @@ class TorchTransport:
     """All processes of a torchrun job, or the ranks of a process group that there is already."""
 
     name = "torch"
+    gathers_in_place = False
 
     def __init__(self) -> None:
         if not dist.is_available():
@@ -46,6 +53,8 @@ class TorchTransport:
         self.rank: int = dist.get_rank()
         self.size: int = dist.get_world_size()
         self._groups: dict[tuple[tuple[int, ...], ...], TorchGroup] = {}
+        self._tags: dict[tuple[int, ...], int] = {}
+        """By the members of a group, the last tag of a collective that messages are made of."""
         store = dist.distributed_c10d._get_default_store()
         self._board = dist.PrefixStore("eindecomp", store)
         self._seen: dict[int, bytes] = {}
@@ -53,25 +62,39 @@ class TorchTransport:
             _process(text) for text in self.gather_bytes(_own_process())
         ]
 
+    @property
+    def local_rank(self) -> int:
+        """Which of the ranks of its machine this process is, as its launcher says or as we see."""
+        here = self._processes[self.rank][0]
+        before = [host for host, _ in self._processes[: self.rank] if host == here]
+        return int(os.environ.get("LOCAL_RANK", len(before)))
+
     def group(self, groups: Sequence[tuple[int, ...]]) -> TorchGroup:
         """This rank's group; all are made by all, in one order, and only once."""
         key = tuple(groups)
         if key not in self._groups:
-            made = [dist.new_group(list(ranks), backend="gloo") for ranks in groups]
-            [place] = [k for k, ranks in enumerate(groups) if self.rank in ranks]
-            self._groups[key] = TorchGroup(self, made[place], groups[place])
+            self._groups[key] = TorchGroup(self, *own_group(groups, self.rank, "gloo"))
         return self._groups[key]
 
     def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Works:
         """Flat arrays from rank to rank; receives are posted first."""
         group = self._everybody
         works: list[Any] = [
-            dist.irecv(_bytes(array), peer, group, tag) for peer, array in receives if array.size
+            dist.irecv(as_bytes(array), peer, group, tag) for peer, array in receives if len(array)
         ]
         works += [
-            dist.isend(_bytes(array), peer, group, tag) for peer, array in sends if array.size
+            dist.isend(as_bytes(array), peer, group, tag) for peer, array in sends if len(array)
         ]
         return Works(works)
+
+    def all_to_all(self, group: TorchGroup, out: Sequence[Any], into: Sequence[Any]) -> Works:
+        """A flat array to each other member of a group and one from each."""
+        self._tags[group.ranks] = tag = self._tags.get(group.ranks, _FIRST_TAG) + 1
+        sends, receives = (
+            [part for part in zip(group.ranks, arrays, strict=True) if part[0] != self.rank]
+            for arrays in (out, into)
+        )
+        return self.exchange(sends, receives, tag)
 
     def sums(self, dtype: DType, *, equal: bool) -> bool:
         """Whether groups add numbers of a type by themselves: only in parts of one size."""
@@ -80,12 +103,12 @@ class TorchTransport:
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
         sizes = torch.zeros(self.size, dtype=torch.int64)
-        dist.all_gather_single(sizes, torch.tensor([len(own)]), self._everybody)
+        ALL_GATHER(sizes, torch.tensor([len(own)]), self._everybody)
         longest = int(sizes.max())
         padded = torch.zeros(longest, dtype=torch.uint8)
         padded[: len(own)] = torch.from_numpy(np.frombuffer(own, np.uint8).copy())
         found = torch.empty(self.size * longest, dtype=torch.uint8)
-        dist.all_gather_single(found, padded, self._everybody)
+        ALL_GATHER(found, padded, self._everybody)
         rows: Array = found.numpy().reshape(self.size, longest)
         counts: Array = sizes.numpy()
         return [row[:n].tobytes() for row, n in zip(rows, counts, strict=True)]
@@ -153,60 +176,6 @@ class TorchTransport:
         os._exit(1)
 
 
-class TorchGroup:
-    """A process group."""
-
-    def __init__(self, transport: TorchTransport, group: Any, ranks: tuple[int, ...]) -> None:
-        self._transport, self._group, self.ranks = transport, group, ranks
-        self._tag = _FIRST_TAG
-
-    def all_gather(self, own: Array | None, into: Array, counts: Sequence[int]) -> Works:
-        """Every member's elements one after another into a flat array."""
-        if own is not None and len(set(counts)) == 1:
-            work = dist.all_gather_single(_bytes(into), _bytes(own), self._group, True)
-            return Works([work])
-        # gloo gathers equal parts only, and not in place.
-        starts = [sum(counts[:k]) for k in range(len(counts))]
-        spans = list(zip(starts, counts, strict=True))
-        place = self.ranks.index(self._transport.rank)
-        if own is None:
-            return self.all_to_all(into, [spans[place]] * len(counts), into, spans)
-        into[starts[place] : starts[place] + counts[place]] = own
-        return self.all_to_all(own, [(0, own.size)] * len(counts), into, spans)
-
-    def all_to_all(
-        self, out: Array, out_spans: Sequence[Span], into: Array, into_spans: Sequence[Span]
-    ) -> Works:
-        """To each member the span of `out` that is its own, from each into that of `into`."""
-        self._tag += 1
-        others = [k for k, rank in enumerate(self.ranks) if rank != self._transport.rank]
-        return self._transport.exchange(
-            [(self.ranks[k], _part(out, out_spans[k])) for k in others if out_spans[k][1]],
-            [(self.ranks[k], _part(into, into_spans[k])) for k in others if into_spans[k][1]],
-            self._tag,
-        )
-
-    def reduce_scatter(self, out: Array, into: Array, counts: Sequence[int]) -> Works:
-        """The sum of all members' arrays: of each member its own part."""
-        del counts
-        arrays = torch.from_numpy(into), torch.from_numpy(out)
-        return Works([dist.reduce_scatter_single(*arrays, dist.ReduceOp.SUM, self._group, True)])
-
-
-class Works:
-    """What torch has under way."""
-
-    __slots__ = ("_works",)
-
-    def __init__(self, works: list[Any]) -> None:
-        self._works = works
-
-    def wait(self) -> None:
-        """Wait for all of it."""
-        for work in self._works:
-            work.wait()
-
-
 def _start() -> None:
     if not dist.is_torchelastic_launched() and "RANK" not in os.environ:
         raise InputError(
@@ -225,12 +194,3 @@ def _own_process() -> bytes:
 
 def _process(text: bytes) -> tuple[str, int]:
     return text[8:].decode(), struct.unpack("q", text[:8])[0]
-
-
-def _bytes(array: Array) -> torch.Tensor:
-    return torch.from_numpy(array.view(np.uint8))
-
-
-def _part(array: Array, span: Span) -> Array:
-    start, count = span
-    return array[start : start + count]

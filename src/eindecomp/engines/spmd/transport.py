@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from eindecomp.lang.dtypes import DType
 
-    Array = np.ndarray[Any, Any]
+    Counts = np.ndarray[Any, Any]
+    Array = Any
+    """Of whatever kind it moves."""
     Part = tuple[int, Array]
     """Another rank, and a flat array that goes to it or comes from it."""
 
@@ -72,8 +74,24 @@ Span = tuple[int, int]
 """Where in a flat array elements begin, and how many they are."""
 
 
-class Transport(Protocol):
-    """This process among the ranks of its job."""
+class Carrier(Protocol):
+    """What moves arrays of one kind from rank to rank."""
+
+    def group(self, groups: Sequence[tuple[int, ...]]) -> Group:
+        """This rank's group of several that together are all ranks; every rank asks for it."""
+        ...
+
+    def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Pending:
+        """Flat arrays from rank to rank."""
+        ...
+
+    def sums(self, dtype: DType, *, equal: bool) -> bool:
+        """Whether groups add numbers of a type by themselves; `equal`: in parts of one size."""
+        ...
+
+
+class Transport(Carrier, Protocol):
+    """This process among the ranks of its job, whose arrays in the host's memory it moves."""
 
     @property
     def name(self) -> str:
@@ -90,18 +108,6 @@ class Transport(Protocol):
         """How many ranks there are."""
         ...
 
-    def group(self, groups: Sequence[tuple[int, ...]]) -> Group:
-        """This rank's group of several that together are all ranks; every rank asks for it."""
-        ...
-
-    def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Pending:
-        """Flat arrays from rank to rank."""
-        ...
-
-    def sums(self, dtype: DType, *, equal: bool) -> bool:
-        """Whether groups add numbers of a type by themselves; `equal`: in parts of one size."""
-        ...
-
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
         ...
@@ -110,11 +116,11 @@ class Transport(Protocol):
         """What rank 0 has to say."""
         ...
 
-    def total(self, counts: Array) -> Array:
+    def total(self, counts: Counts) -> Counts:
         """The sum over all ranks of integers."""
         ...
 
-    def most(self, counts: Array) -> Array:
+    def most(self, counts: Counts) -> Counts:
         """The largest of all ranks, element by element, of integers."""
         ...
 

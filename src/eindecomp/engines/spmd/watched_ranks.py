@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.engines.blocks import as_numpy
 from eindecomp.engines.ranks import writers
 
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ class WatchedRanks:
 
     def own_block(self, tensor: Tensor) -> tuple[Box, Array] | None:
         """This rank's block, if it is the first rank that has it."""
-        held: dict[Any, Array] = tensor.held()
+        held: dict[Any, Any] = tensor.held()
         tiling = tensor.tilings[0]
         box = tiling.box(tensor.mesh, self.rank)
         if writers(tensor.mesh, tiling).get(box) != self.rank:
             return None
-        return box, held[tiling]
+        return box, as_numpy(held[tiling])

@@ -23,7 +23,7 @@ def devices_of(given: str | Sequence[str] | None) -> tuple[torch.device, ...]:
     names: list[object] = [*given.split(",")] if isinstance(given, str) else _listed(given)
     if not names:
         raise InputError("device is one of torch's devices or several, not none")
-    return tuple(_device(name) for name in names)
+    return tuple(device_of(name, "torch") for name in names)
 
 
 def start_measuring(libraries: Sequence[TorchLibrary]) -> None:
@@ -45,7 +45,8 @@ def _listed(given: object) -> list[object]:
     return [given]
 
 
-def _device(name: object) -> torch.device:
+def device_of(name: object, engine: str) -> torch.device:
+    """The device of a name, on which an engine is to run."""
     if not isinstance(name, str | torch.device):
         raise InputError(f"a device has a name such as 'cuda:0' or 'cpu', not {name!r}")
     name = str(name).strip()
@@ -56,7 +57,7 @@ def _device(name: object) -> torch.device:
     if found.type == "cpu" and not found.index:
         return torch.device("cpu")
     if found.type != "cuda":
-        raise InputError(f"engine 'torch' runs on 'cuda' and 'cpu', not {name!r}")
+        raise InputError(f"engine {engine!r} runs on 'cuda' and 'cpu', not {name!r}")
     if not torch.cuda.is_available():
         raise InputError(f"{name!r} was asked for, and torch finds no GPU here")
     index = found.index if ":" in name else torch.cuda.current_device()

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.spare import Spare
 from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import exchange_of
+from eindecomp.engines.spmd.host_arrays import HostArrays
 from eindecomp.engines.spmd.rank_memory import RankMemory
 from eindecomp.engines.spmd.shared_arrays import shared_array
 from eindecomp.engines.spmd.watch import watch_of
@@ -26,7 +26,6 @@ from eindecomp.experiments.calibrate.clock import seconds_each
 from eindecomp.experiments.calibrate.links import Message
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
-from eindecomp.kernels.library import library_of
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.mesh import Mesh
 from eindecomp.tra.boxes import shape_of
@@ -80,6 +79,7 @@ class RankLinks:
 
     def __init__(self, transport: Transport, mesh: Mapping[str, int] | None = None) -> None:
         self.transport, self._watch = transport, watch_of(transport)
+        self._arrays = HostArrays(transport)
         self.rank, self.ranks = transport.rank, transport.size
         if self.ranks < 2:
             raise InputError(
@@ -175,12 +175,13 @@ class RankLinks:
             for number, step in enumerate(program.steps)
             if isinstance(step, kind) and program.moved_by(step)
         ]
-        row, library = program.on(self.rank), library_of("numpy")
+        row, arrays = program.on(self.rank), self._arrays
         with self._watch.waiting("the making of groups"):
-            bound = bind_row(program, row, self.transport, library, _load_nothing)[number]
+            bound = bind_row(program, row, self.transport, arrays, _load_nothing)[number]
         assert bound.end is not None  # noqa: S101 - every rank receives
         buffers, steps = program.buffers, len(program.steps)
-        memory = RankMemory({}, {}, [None] * len(buffers), Spare(), received=[0] * steps)
+        sources = arrays.sources()
+        memory = RankMemory({}, {}, [None] * len(buffers), sources, received=[0] * steps)
         source = buffers[step.source]
         shape = shape_of(source.box(program.mesh, self.rank))
         # Plans mostly send what they computed, which the engine makes where others can read it.
@@ -199,10 +200,7 @@ class RankLinks:
         moved = exchange((Transfer(source, box),), (Transfer(to, box),))
         ring = exchange_of(None, moved, box, box, 0)
         own, others = np.ones(count, np.float32), np.empty(count, np.float32)
-        copy = library_of("numpy").copy
-        return Message(
-            lambda: ring.start(self.transport, own, others, copy).finish(), _ITEM * count
-        )
+        return Message(lambda: ring.start(self._arrays, own, others).finish(), _ITEM * count)
 
     def overlap(self, clock: Clock) -> float:
         """The fraction of computing beside which an all-gather runs, 0 to 1."""
