@@ -61,18 +61,19 @@ def _ordered(
 ) -> BoundStep:
     """Members exchange blocks of their partial results; each combines those of its own."""
     partial, home = step.source, step.into
-    types = places.program.buffers[partial].types
+    types, arrays = places.program.buffers[partial].types, places.arrays
+    empty = arrays.library.empty
     parts = _parts(places, number, step, own)
     combine = _combine(places, step, own, parts)
     finish = ending(number, own.exchange.elements_in * places.program.buffers[partial].item)
 
     def begin(memory: RankMemory) -> None:
         memory.make(home, room)
-        stacks = [places.library.empty(parts.stack, of) for of in types]
+        stacks = [empty(parts.stack, of) for of in types]
         memory.grow(sum([stack.nbytes for stack in stacks]))
         memory.parts[number] = stacks
         memory.started[number] = [
-            parts.exchange.start(places.arrays, array, stack)
+            parts.exchange.start(arrays, array, stack)
             for array, stack in zip(memory.arrays(partial), stacks, strict=True)
         ]
 

@@ -22,14 +22,15 @@ output Z, R, S
 
 
 def main() -> None:
-    folder, kind = Path(sys.argv[1]), sys.argv[2]
+    folder, kind, *device = Path(sys.argv[1]), *sys.argv[2:]
+    options = {"engine": "spmd", "device": device[0] if device else None}
     ranks, rank = connect().size, connect().rank
     graph = ed.parse(TEXT)
     inputs = {"X": folder / "x.npy", "Y": f"{folder / 'y.safetensors'}#weights"}
     paths = {name: folder / f"{name}{kind}" for name in "ZRS"}
     for labels in (["i"], ["k"], ["j"]):
         plan = ed.plan(graph, ranks, strategy=labels)
-        found = ed.run(plan, inputs, engine="spmd", outputs=paths)
+        found = ed.run(plan, inputs, **options, outputs=paths)
         for name, path in paths.items():
             whole = found[name]
             if rank == 0:
@@ -37,7 +38,7 @@ def main() -> None:
     # What cannot be written is told by all ranks, and leaves nothing.
     bad = folder / "gone"
     bad.mkdir(exist_ok=True)
-    run = ed.compile(plan, engine="spmd", outputs={"Z": bad / f"z{kind}"})
+    run = ed.compile(plan, **options, outputs={"Z": bad / f"z{kind}"})
     run({name: np.ones(graph[name].shape) for name in "XY"})["Z"]  # all ranks are here now
     if rank == 0:
         shutil.rmtree(bad)

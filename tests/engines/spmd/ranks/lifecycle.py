@@ -13,6 +13,8 @@ from eindecomp.models.ffnn import ffnn
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
 
+DEVICE = sys.argv[1] if len(sys.argv) > 1 else None
+
 
 def check_memory(ranks: int) -> None:
     """The state of training takes no more memory than planned: the old one goes as it is read."""
@@ -22,7 +24,7 @@ def check_memory(ranks: int) -> None:
     rng = np.random.default_rng(0)
     arrays = {v.name: rng.random(v.shape).astype(v.dtype) for v in graph.inputs}
     arrays |= dict.fromkeys(graph.scalars, 1.0)
-    run = ed.compile(plan, engine="spmd")
+    run = ed.compile(plan, engine="spmd", device=DEVICE)
     state = run.place({name: arrays[name] for name in graph.ties})
     for _ in range(2):
         result = run({**arrays, **state}, donate=[*state])
@@ -42,7 +44,7 @@ def main() -> None:
     x, w = (rng.standard_normal(shape).astype("float32") for shape in ((12, 20), (20, 9)))
 
     def executable(labels: list[str]) -> ed.Executable:
-        return ed.compile(ed.plan(graph, ranks, strategy=labels), engine="spmd")
+        return ed.compile(ed.plan(graph, ranks, strategy=labels), engine="spmd", device=DEVICE)
 
     by_rows, by_columns = executable(["i"]), executable(["k"])
     expected = by_rows({"X": x, "W": w})
@@ -56,7 +58,7 @@ def main() -> None:
     assert moved.stats.bytes_moved == by_columns.plan.cost
     assert moved.stats.bytes_placed > 0
     square = ed.parse("input H[i: 12, k: 9]\nS[i] <- sum H[i,k] * H[i,k]\noutput S")
-    summed = ed.compile(ed.plan(square, ranks, strategy=["k"]), engine="spmd")
+    summed = ed.compile(ed.plan(square, ranks, strategy=["k"]), engine="spmd", device=DEVICE)
     held = expected.tensor("H")
     np.testing.assert_allclose(summed({"H": held})["S"], (x @ w) ** 2 @ np.ones(9), rtol=1e-4)
     summed({"H": held}, donate=["H"])
@@ -75,7 +77,9 @@ def main() -> None:
     assert told <= by_rows.plan.cost
 
     scaled = ed.parse("scalar a\ninput X[i: 8]\nY[i] <- a * X[i]\noutput Y, X")
-    found = ed.run(ed.plan(scaled, ranks), {"X": np.arange(8), "a": 0.5}, engine="spmd")
+    found = ed.run(
+        ed.plan(scaled, ranks), {"X": np.arange(8), "a": 0.5}, engine="spmd", device=DEVICE
+    )
     assert np.array_equal(found["Y"], np.arange(8) / 2)
     assert np.array_equal(found["X"], np.arange(8))
     if rank == 0:

@@ -28,7 +28,8 @@ output E, D
 
 
 def main() -> None:
-    how, folder = sys.argv[1], Path(sys.argv[2])
+    how, folder, *device = sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]
+    options = {"engine": "spmd", "device": device[0] if device else None}
     ranks, rank = connect().size, connect().rank
     graph = ed.parse(TEXT)
     rng = np.random.default_rng(0)
@@ -42,10 +43,10 @@ def main() -> None:
             if how == "kill" and event.vertex == "D" and rank == ranks - 1:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    run = ed.compile(plan, engine="spmd", checkpoint=folder, checkpoint_at="A,C")
+    run = ed.compile(plan, **options, checkpoint=folder, checkpoint_at="A,C")
     if how == "kill":
         run(inputs, on_event=listen)
-    wanted = ed.run(plan, inputs, engine="apart")
+    wanted = ed.run(plan, inputs, **(options if device else {"engine": "apart"}))
     if how == "damaged":
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
