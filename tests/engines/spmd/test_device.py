@@ -25,6 +25,12 @@ def test_plans_give_what_devices_apart_give_up_to_rounding(ranks):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@pytest.mark.parametrize("ranks", [2, 3, 4] if MANY else [3])
+def test_the_order_of_messages_matches_them_as_nccl_needs_it(ranks):
+    job = run_job("torch", ranks, "untagged.py", 300, 20 if MANY else 2, "cpu")
+    assert (job.status, job.out) == (0, "all agree\n"), job.err
+
+
 @pytest.mark.parametrize("script", ["lifecycle.py", "on_device.py"])
 def test_tensors_stay_move_come_and_go(script):
     job = run_job("torch", 2, script, "cpu")
