@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.result import Result
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
+    from eindecomp.tra.paging.schedule import Schedule
 
 
 class Executable:
@@ -90,6 +91,14 @@ class Executable:
             name: self._prepared.place(name, self._read(given, self._inputs[name]))
             for name, given in arrays.items()
         }
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """What came, went and was computed when in the last run, where memory is limited.
+
+        None before the first run, and on engines that hold all tensors in their devices' memory.
+        """
+        return getattr(self._prepared, "schedule", None)
 
     def close(self) -> None:
         """Let go of what the engine holds for this plan; running again is refused."""

@@ -99,12 +99,13 @@ class RunRecord:
         peak: int | None = None,
         workers: int = 1,
         recovered: tuple[str, ...] = (),
+        predicted: float | None = None,
     ) -> Result:
         """The outputs among `tensors` with what the run took.
 
         `placed` are the bytes that moved to bring given tensors into the wanted layouts, `peak` the
         most that a device held, by default what the memory model says, `recovered` what was
-        computed again after a loss.
+        computed again after a loss, `predicted` the seconds that were expected.
         """
         program = self.program
         if peak is None:
@@ -119,6 +120,7 @@ class RunRecord:
             workers=workers,
             bytes_placed=placed,
             recovered=recovered,
+            predicted=predicted,
         )
         return Result({v.name: tensors[v.name] for v in program.graph.outputs}, stats)
 

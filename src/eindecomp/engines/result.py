@@ -36,6 +36,8 @@ class Stats:
     recovered: tuple[str, ...] = ()
     """What was computed again because a worker or a machine was lost, on engines that survive it:
     a line for each task."""
+    predicted: float | None = None
+    """Seconds that the schedule of a run was expected to take, where tensors come and go."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -139,12 +139,19 @@ def test_paged_runs_in_less_memory_than_all_tensors_take():
     arrays = arrays_for(graph)
     limit = least_limit(plan, arrays)
     with ed.compile(plan, "torch", device="cpu", gpu_memory=limit) as executable:
+        assert executable.schedule is None  # before the first run
         weights = executable.place({name: arrays[name] for name in names})
         for seed in range(3):
             given = arrays | arrays_for(graph, seed) | {name: arrays[name] for name in names}
             found = executable({"X": given["X"], **weights})
             agree(found, ed.evaluate(graph, given), 1e-4)
+        schedule = executable.schedule
     everything = sum(array.nbytes for array in arrays.values())
+    assert schedule is not None
+    assert schedule.fetched + schedule.resident_bytes == everything
+    computing = sum(task.seconds for task in schedule.workload.tasks)
+    assert found.stats.predicted is not None
+    assert found.stats.predicted > computing > 0
     assert found.stats.peak_memory == limit - NOTHING < everything
 
 

@@ -39,8 +39,10 @@ from eindecomp.tra.tiles.regions import LEAST, regions_of
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.result import Result
+    from eindecomp.engines.torch.paged import Replay
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
+    from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.tiles.ops import Block
 
     Values = dict[int, tuple[torch.Tensor, ...]]
@@ -191,7 +193,8 @@ class TorchProgram:
                 record.moved(step, count)
         made = {name: self._output(name, values) for name in self.program.outputs}
         self.ready.synchronize()  # only now: the device needs none of this
-        return record.result(given | made, placed=placed, peak=self._peak())
+        predicted = None if self._replay is None else self._replay.predicted
+        return record.result(given | made, placed=placed, peak=self._peak(), predicted=predicted)
 
     def _placing(self, inputs: Mapping[str, Any]) -> int:
         """The bytes that move to bring tensors into the layouts in which they are wanted."""
@@ -210,6 +213,15 @@ class TorchProgram:
         if isinstance(self.runner, Paging):
             return self.runner.run(values, scalars, lasting, heard)
         return self.runner.run(values, scalars, heard)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """What came, went and was computed when in the last run under a limit on memory."""
+        return None if self._replay is None else self._replay.schedule
+
+    @property
+    def _replay(self) -> Replay | None:
+        return self.runner.replay if isinstance(self.runner, Paging) else None
 
     def _peak(self) -> int:
         """The most that was held on a GPU; on the CPU, what the tiles take."""

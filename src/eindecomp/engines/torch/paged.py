@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ from eindecomp.engines.torch.measured import RegionCost, measure_links, measure_
 from eindecomp.engines.torch.windows import Windows
 from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule
 from eindecomp.tra.paging.schedule import COMPUTE, TO_GPU, TO_HOST, Fetch, Read, Run, Store
+from eindecomp.tra.paging.simulate import simulate
 from eindecomp.tra.paging.workload import Begins, Ends, Paged, Task, Workload
 
 if TYPE_CHECKING:
@@ -68,6 +70,11 @@ class Paging:
     def arena(self) -> int:
         """The bytes of the GPU in which tensors come and go."""
         return max((replay.schedule.arena for replay in self._schedules.values()), default=0)
+
+    @property
+    def replay(self) -> Replay | None:
+        """What the last run carried out; None before the first one."""
+        return next(iter(self._schedules.values()), None)
 
     def close(self) -> None:
         """Let go of the arena."""
@@ -133,6 +140,11 @@ class Replay:
         }
         self._resident: dict[int, Tensor] = {}
         """What each resident tile was copied from; being held, its memory is of nobody else."""
+
+    @cached_property
+    def predicted(self) -> float:
+        """The seconds that a run should take."""
+        return simulate(self.schedule, self.paging.links).seconds
 
     def run(self, values: Values, scalars: Sequence[Tensor], heard: Heard | None = None) -> Values:
         """Carry out all actions: the tiles that are kept, on the host."""
