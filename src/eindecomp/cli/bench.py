@@ -1,28 +1,39 @@
-"""`eindecomp bench`: the paper's experiments against the usual strategies and against peers."""
+"""`eindecomp bench`: experiments against the usual strategies, peers, and what a card allows."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
 from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.request import Json
+from eindecomp.errors import InputError
 from eindecomp.experiments import EXPERIMENTS, Record
+from eindecomp.experiments.gpu import describe_device
 from eindecomp.experiments.plot import FORMATS, check_plots, plot
-from eindecomp.experiments.show import show
+from eindecomp.experiments.read_record import read_record
+from eindecomp.experiments.show import brief, show
 from eindecomp.store.whole_file import check_writable, write_whole
 
-Experiment = Literal["chain", "ffnn", "llama"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eindecomp.engines.engine import Engine
+    from eindecomp.experiments import Findings
+
+Experiment = Literal["chain", "ffnn", "llama", "gpu"]
 
 
 def bench(
     experiment: Annotated[
         Experiment,
-        typer.Argument(help="a matrix chain, a classifier's training, or LLaMA"),
+        typer.Argument(help="a matrix chain, a classifier's training, LLaMA, or all on one GPU"),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="small sizes, which take seconds")] = False,
     output: Annotated[
@@ -30,28 +41,95 @@ def bench(
     ] = Path("bench-results"),
     engine: EngineName = "threads",
     option: EngineOptions = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="gpu: some tables or cases of them, such as decode,host/16x1024"),
+    ] = None,
+    ceiling: Annotated[
+        Path | None,
+        typer.Option(help="gpu: a program that prints what it reaches, to be run beforehand"),
+    ] = None,
+    given: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="show and draw the JSON of former runs; repeat it for several"),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Measure one of the paper's experiments: time, bytes counted, plan cost, and peers.
+    """Measure an experiment: time, bytes counted, plan cost, and peers.
 
-    Writes EXPERIMENT.json, .png and .svg. Peers that are not installed are listed as absent.
+    Writes EXPERIMENT.json, .png and .svg. Peers that are not installed are listed as absent. `gpu`
+    runs the engine torch; its JSON is written after every case, and its trace is for Perfetto.
     """
-    runner = engine_from(engine, option)
     output.mkdir(parents=True, exist_ok=True)
     for suffix in ("json", *FORMATS):
         check_writable(output / f"{experiment}.{suffix}")
-    check_plots()
-    start = perf_counter()
-    with interruptible("nothing is written"), status_line() as say:
-        findings = EXPERIMENTS[experiment](quick, say, engine=runner)
-    record = Record.of(experiment, quick, perf_counter() - start, findings, runner.name)
-    if not is_first(runner):
+    if given:
+        _finish(_joined(experiment, given), output, json, drawn=True)
         return
-    path = output / f"{experiment}.json"
+    if experiment != "gpu" and (only or ceiling):
+        raise InputError(f"--only and --ceiling are for gpu, not for {experiment}")
+    runner = engine_from("torch" if (experiment, engine) == ("gpu", "threads") else engine, option)
+    drawn = _can_draw(required=experiment != "gpu")
+    start = perf_counter()
+
+    def recorded(findings: Findings) -> Record:
+        seconds, device = perf_counter() - start, describe_device(runner)
+        return Record.of(experiment, quick, seconds, findings, runner.name, device)
+
+    def keep(more: Findings, findings: Findings) -> None:
+        write_whole(output / f"{experiment}.json", recorded(findings).json())
+        for line in brief(more):
+            typer.echo(f"{perf_counter() - start:6.1f} s  {line}", err=True)
+
+    run: Callable[..., Findings] = EXPERIMENTS[experiment]
+    if experiment == "gpu":
+        chosen = [name.strip() for name in only.split(",")] if only else []
+        run = partial(run, only=chosen, ceiling=ceiling, folder=output, keep=keep)
+    findings = _measured(run, quick, runner)
+    if is_first(runner):
+        _finish(recorded(findings), output, json, drawn=drawn)
+
+
+def _measured(run: Callable[..., Any], quick: bool, runner: Engine) -> Findings:
+    with interruptible("only what is written already is kept"), status_line() as say:
+        return run(quick, say, engine=runner)
+
+
+def _can_draw(*, required: bool) -> bool:
+    """Whether pictures can be drawn; where they are required, an error if not."""
+    try:
+        check_plots()
+    except InputError as error:
+        if required:
+            raise
+        typer.echo(f"eindecomp: no pictures, as {error}; draw them later by --from", err=True)
+        return False
+    return True
+
+
+def _joined(experiment: str, paths: list[Path]) -> Record:
+    """Former runs as one: the machine and the date are those of the first."""
+    records = [read_record(path) for path in paths]
+    for path, record in zip(paths, records, strict=True):
+        if record.experiment != experiment:
+            raise InputError(f"{path} is of the experiment {record.experiment}, not {experiment}")
+    first, *others = records
+    for other in others:
+        seconds, findings = first.seconds + other.seconds, first.findings + other.findings
+        first = replace(first, seconds=seconds, findings=findings)
+    return first
+
+
+def _finish(record: Record, output: Path, json: bool, *, drawn: bool) -> None:
+    """Write and show a record; what of ours was not measured is an error."""
+    path = output / f"{record.experiment}.json"
     write_whole(path, record.json())
-    pictures = plot(record, output / experiment)
+    pictures = plot(record, output / record.experiment) if drawn else []
     if json:
         typer.echo(record.json())
     else:
         typer.echo(show(record))
         typer.echo(f"written: {', '.join(map(str, (path, *pictures)))}")
+    if failed := [row for row in record.findings.timed if row.kind == "ours" and row.absent]:
+        cases = ", ".join(dict.fromkeys(row.case for row in failed))
+        raise InputError(f"of ours, some could not be measured: {cases}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -77,33 +78,42 @@ def ffnn(
     graph = ffnn_graph(**chosen, optimizer=optimizer)
     case = f"{optimizer}, " + " × ".join(map(str, chosen.values()))
     say(f"{case}: training")
-    training = _Training(graph, optimizer, chosen, engine)
+    training = Training(graph, optimizer, chosen, engine)
     with training.ours({OURS: None}) as ours:
         timed = race(case, ours, peers_beside(engine, training.peers()), steps - 1)
     wanted = training.losses[OURS]
     say(f"{case}: training by strategies")
-    again = _Training(graph, optimizer, chosen, engine)
+    again = Training(graph, optimizer, chosen, engine)
     named = applicable(graph, devices_for(engine), stateful=True)
     with again.ours({OURS: None, **named, **_MORE}) as strategies:
         timed += race(f"{case}, by strategy", strategies, {}, min(steps, _FEW_STEPS) - 1)
-    curves = [
-        Curve(name, tuple(losses), max(map(apart, losses, wanted)))
-        for name, losses in {**again.losses, **training.losses}.items()
-    ]
+    curves = curves_of({**again.losses, **training.losses}, wanted)
     counts = devices or (FEW if quick else DEVICES)
     own = carried(graph)
     priced = price(case, graph, devices=counts, more=_MORE, tie=own, say=say)
     return Findings(tuple(timed), tuple(priced), tuple(curves))
 
 
-class _Training:
+def curves_of(losses: Mapping[str, list[float]], wanted: list[float]) -> list[Curve]:
+    """Everybody's losses, and how far they are from those that are wanted."""
+    return [
+        Curve(name, tuple(found), max(map(apart, found, wanted))) for name, found in losses.items()
+    ]
+
+
+class Training:
     """Everybody's training on the same batches, and the losses that they had."""
 
     def __init__(
-        self, graph: Graph, optimizer: str, shape: Mapping[str, int], engine: str | Engine
+        self,
+        graph: Graph,
+        optimizer: str,
+        shape: Mapping[str, int],
+        engine: str | Engine,
+        devices: int | None = None,
     ) -> None:
         self.graph, self.optimizer, self.lr = graph, optimizer, RATES[optimizer]
-        self.engine = engine
+        self.engine, self.devices = engine, devices or devices_for(engine)
         data = Synthetic(shape["batch"], shape["features"], shape["classes"])
         self.batches = list(islice(data.batches(), _BATCHES))
         self.state = initial(graph)
@@ -111,28 +121,30 @@ class _Training:
 
     @contextmanager
     def ours(self, strategies: Mapping[str, GivenStrategy | None]) -> Generator[list[Contender]]:
+        """Our plans under strategies, each as a step of training; the first is ours."""
         with ExitStack() as stack:
             found: list[Contender] = []
             for name, strategy in strategies.items():
                 own = carried(self.graph)
-                count = devices_for(self.engine)
-                plan = make_plan(self.graph, count, strategy=strategy, tie=own)
+                plan = make_plan(self.graph, self.devices, strategy=strategy, tie=own)
                 executable = stack.enter_context(compile_plan(plan, self.engine))
                 loop = Loop(self.graph, executable, own, self.lr, "loss", self.state, [])
                 way = self._noting(name, loop.take)
-                found.append(Contender(name, "ours" if name == OURS else "strategy", way, plan))
+                found.append(Contender(name, "strategy" if found else "ours", way, plan))
             yield found
 
     def peers(self) -> dict[str, Peer]:
+        """Torch alone, and data parallel."""
         return {
-            f"torch, {cores()} threads": self._alone,
+            f"torch, {cores()} threads": partial(self.alone, f"torch, {cores()} threads"),
             f"torch DDP, {cores()} ranks": self._parallel,
         }
 
     @contextmanager
-    def _alone(self) -> Generator[Way]:
-        net = TorchNet(self.state, self.optimizer, self.lr, cores())
-        yield self._noting(f"torch, {cores()} threads", net.step)
+    def alone(self, name: str, device: str = "cpu") -> Generator[Way]:
+        """Torch in one process, on a device that holds everything."""
+        net = TorchNet(self.state, self.optimizer, self.lr, cores(), device=device)
+        yield self._noting(name, net.step)
 
     @contextmanager
     def _parallel(self) -> Generator[Way]:

@@ -71,8 +71,13 @@ def race(
     peers: Mapping[str, Peer],
     repeats: int,
     warm_up: bool = True,
+    *,
+    compare_rows: bool = False,
 ) -> list[Timed]:
-    """Measure our plans and peers in turn; the first is what the others are compared with."""
+    """Measure our plans and peers in turn; the first is what the others are compared with.
+
+    With `compare_rows` also by where the largest value of each row is, as of logits.
+    """
     absent: dict[str, str] = {}
     ways = {contender.name: contender.way for contender in ours}
     with ExitStack() as stack:
@@ -102,6 +107,7 @@ def race(
             None if found is None else int(found.plan.cost),
             None if found is None else program_of(found.plan).moved,
             apart(firsts[name], firsts[reference]),
+            agreement=same_largest(firsts[name], firsts[reference]) if compare_rows else None,
         )
         rows.append(row)
     return rows
@@ -162,3 +168,13 @@ def apart(found: object, wanted: object) -> float:
     left: np.ndarray[Any, Any] = np.asarray(found, np.float64)
     right: np.ndarray[Any, Any] = np.asarray(wanted, np.float64)
     return float(np.abs(left - right).max() / np.abs(right).max())
+
+
+def same_largest(found: object, wanted: object) -> float:
+    """The share of rows whose largest value is at the place where it is wanted.
+
+    >>> same_largest([[1, 2], [4, 3]], [[0, 9], [7, 8]])
+    0.5
+    """
+    left, right = (np.asarray(each, np.float64).argmax(-1) for each in (found, wanted))
+    return float((left == right).mean())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.extras import extra
 from eindecomp.experiments.price import OURS
-from eindecomp.experiments.show import grouped
+from eindecomp.experiments.show import by_table, grouped
 from eindecomp.store.whole_file import replacing
 
 if TYPE_CHECKING:
@@ -36,19 +36,26 @@ def draw(record: Record) -> Any:
     """The figure: panels in two columns."""
     found = record.findings
     groups = list(grouped(found.priced).values())
-    count = 1 + len(groups) + bool(found.curves)
+    tables = by_table(found.timed)
+    expected = [row for row in found.timed if row.predicted is not None]
+    count = len(tables) + len(groups) + bool(expected) + bool(found.curves)
     rows = -(-count // 2)
     figure = extra("matplotlib.figure").Figure(figsize=(13, 4.2 * rows), layout="constrained")
     panels = figure.subplots(rows, 2, squeeze=False).flat
     colours = _colours(record)
-    _times(next(panels), found.timed, colours)
+    for title, timed in tables.items():
+        _times(next(panels), title, timed, colours)
+    if expected:
+        _expectations(next(panels), expected)
     for group in groups:
         _moves(next(panels), group, colours)
     if found.curves:
         _losses(next(panels), found.curves, colours)
     for panel in panels:
         panel.axis("off")
-    figure.suptitle(f"{record.experiment}, {record.machine.cpu}, {record.machine.cores} cores")
+    machine = record.machine
+    where = record.device or f"{machine.cpu}, {machine.cores} cores"
+    figure.suptitle(f"{record.experiment}, {where}")
     return figure
 
 
@@ -60,11 +67,11 @@ def _colours(record: Record) -> dict[str, Any]:
     return {name: f"C{k}" if k < 10 else f"{k / 40:.2f}" for k, name in enumerate(names)}
 
 
-def _times(panel: Any, rows: tuple[Timed, ...], colours: dict[str, Any]) -> None:
+def _times(panel: Any, title: str, rows: list[Timed], colours: dict[str, Any]) -> None:
     """Groups of bars; all of a case in one group."""
     cases = list(dict.fromkeys(row.case for row in rows))
     names = list(dict.fromkeys(row.name for row in rows if row.timing is not None))
-    width = 0.85 / len(names)
+    width = 0.85 / max(1, len(names))
     for number, name in enumerate(names):
         mine = [row for row in rows if row.name == name and row.ratio is not None]
         places = [cases.index(row.case) + (number + 0.5) * width - 0.425 for row in mine]
@@ -72,7 +79,23 @@ def _times(panel: Any, rows: tuple[Timed, ...], colours: dict[str, Any]) -> None
     panel.axhline(1, color="black", linewidth=0.8)
     panel.set_xticks(range(len(cases)), [case.replace(", ", ",\n") for case in cases], fontsize=8)
     panel.set_ylabel("its time / ours")
-    panel.legend(fontsize=6, ncols=2)
+    panel.set_title(title, fontsize=9)
+    if names:
+        panel.legend(fontsize=6, ncols=2)
+
+
+def _expectations(panel: Any, rows: list[Timed]) -> None:
+    """How near a run came to the time that was predicted, and to the memory that it might take."""
+    measured = [row.predicted / row.timing.best for row in rows if row.predicted and row.timing]
+    taken = [row.memory.peak / row.memory.limit if row.memory else 0 for row in rows]
+    for number, (label, bars) in enumerate(
+        {"predicted / measured time": measured, "peak memory / limit": taken}.items()
+    ):
+        panel.bar([k + 0.4 * number - 0.2 for k in range(len(bars))], bars, 0.4, label=label)
+    panel.axhline(1, color="black", linewidth=0.8)
+    names = [row.case.replace(", ", ",\n") for row in rows]
+    panel.set_xticks(range(len(rows)), names, fontsize=8)
+    panel.legend(fontsize=7)
 
 
 def _moves(panel: Any, rows: list[Priced], colours: dict[str, Any]) -> None:

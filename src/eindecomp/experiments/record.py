@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from math import isinf
@@ -16,18 +16,36 @@ import orjson
 from eindecomp.experiments.blas import loaded_blas
 from eindecomp.kernels.cores import cores
 
-Kind = Literal["ours", "strategy", "peer"]
-_PACKAGES = ("eindecomp", "numpy", "scipy", "numba", "torch", "dask", "transformers")
+Kind = Literal["ours", "strategy", "peer", "floor"]
+"""A floor is computed from measured speeds: what no contender can be faster than."""
+_PACKAGES = (
+    "eindecomp", "numpy", "scipy", "numba", "dask", "torch", "triton", "transformers",
+    "accelerate", "deepspeed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds over a number of repeats; the spread is the slowest over the fastest."""
+    """Seconds over a number of repeats; the spread is the slowest over the fastest.
+
+    No repeats: it was computed, or measured by a program of its own.
+    """
 
     best: float
     median: float
     spread: float
     repeats: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of a GPU: what may be taken, and what was."""
+
+    limit: int
+    peak: int
+    """The most that tensors took at once."""
+    reserved: int
+    """The most that torch had taken from the card for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +65,13 @@ class Timed:
     """The largest difference from our result, over our largest value."""
     absent: str | None = None
     """Why nothing was measured."""
+    table: str = ""
+    """The table that the case belongs to, where an experiment has several."""
+    agreement: float | None = None
+    """The share of rows whose largest value is where it is in ours."""
+    predicted: float | None = None
+    """The seconds that were expected."""
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +101,15 @@ class Curve:
     losses: tuple[float, ...]
     apart: float
     """The largest relative difference from ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast a part of the machine is, measured in this run."""
+
+    name: str
+    value: float
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +146,13 @@ class Findings:
     timed: tuple[Timed, ...]
     priced: tuple[Priced, ...]
     curves: tuple[Curve, ...] = ()
+    speeds: tuple[Speed, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What must be known to read the figures."""
+
+    def __add__(self, other: Findings) -> Findings:
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Findings(**{name: part + getattr(other, name) for name, part in parts.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +167,21 @@ class Record:
     seconds: float
     machine: Host
     findings: Findings
+    device: str | None = None
+    """What an engine that has devices of its own computed on, such as a card by its name."""
 
     @staticmethod
     def of(
-        experiment: str, quick: bool, seconds: float, findings: Findings, engine: str = "threads"
+        experiment: str,
+        quick: bool,
+        seconds: float,
+        findings: Findings,
+        engine: str = "threads",
+        device: str | None = None,
     ) -> Record:
         """What was found here and now."""
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        return Record(experiment, quick, engine, date, seconds, Host.here(), findings)
+        return Record(experiment, quick, engine, date, seconds, Host.here(), findings, device)
 
     def json(self) -> bytes:
         """The record as JSON, infinite ratios as "inf"."""

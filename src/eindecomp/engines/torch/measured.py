@@ -66,7 +66,7 @@ def _measured(
     work()
     workspace = 0 if device.type != "cuda" else torch.cuda.max_memory_allocated(device) - held
     taken = [
-        _seconds(lambda: ready.call(number, arrays, scalars, into), device) for _ in range(_TURNS)
+        seconds_of(lambda: ready.call(number, arrays, scalars, into), device) for _ in range(_TURNS)
     ]
     return RegionCost(median(taken), workspace)
 
@@ -79,7 +79,8 @@ def _reset(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device)
 
 
-def _seconds(work: Callable[[], object], device: torch.device) -> float:
+def seconds_of(work: Callable[[], object], device: torch.device) -> float:
+    """How long the device takes for some work, which need not have been finished before."""
     if device.type == "cuda":
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
@@ -102,7 +103,7 @@ def measure_links(device: torch.device) -> Links:
     found: list[float] = []
     for target, source in ((gpu, host), (host, gpu)):
         taken = [
-            _seconds(lambda t=target, s=source: t.copy_(s, non_blocking=True), device)
+            seconds_of(lambda t=target, s=source: t.copy_(s, non_blocking=True), device)
             for _ in range(4)
         ]
         found.append(_LINK / min(taken))

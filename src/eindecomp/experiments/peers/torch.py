@@ -36,11 +36,14 @@ class TorchNet:
         lr: float,
         threads: int,
         distribute: bool = False,
+        device: str = "cpu",
     ) -> None:
         torch = self.torch = frameworks.torch()
+        self.device = device
         torch.set_num_threads(threads)
         (features, hidden), classes = state["W1"].shape, state["b2"].size
-        layers = torch.nn.Linear(features, hidden), torch.nn.Linear(hidden, classes)
+        with torch.device(device):
+            layers = torch.nn.Linear(features, hidden), torch.nn.Linear(hidden, classes)
         with torch.no_grad():
             for layer, weight, bias in zip(layers, ("W1", "W2"), ("b1", "b2"), strict=True):
                 layer.weight.copy_(torch.from_numpy(state[weight].T))
@@ -57,9 +60,9 @@ class TorchNet:
     def step(self, batch: Mapping[str, Array]) -> float:
         """One step of training; its loss."""
         torch = self.torch
-        x, y = torch.from_numpy(batch["x"]), torch.from_numpy(batch["y"]).long()
+        x, y = (torch.from_numpy(batch[name]).to(self.device) for name in ("x", "y"))
         self.optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(self.net(x), y)
+        loss = torch.nn.functional.cross_entropy(self.net(x), y.long())
         loss.backward()
         self.optimizer.step()
         return float(loss.item())

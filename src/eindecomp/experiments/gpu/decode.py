@@ -1,0 +1,111 @@
+"""Table 2: one token more of one sequence, with its keys and values and all weights on the GPU."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.api.compile import compile as compile_plan
+from eindecomp.experiments.gpu.setting import floor, noted, prompt_inputs
+from eindecomp.experiments.gpu.sizes import Prompt
+from eindecomp.experiments.gpu.speeds import memory_speed
+from eindecomp.experiments.measure import Contender, race
+from eindecomp.experiments.peers import transformers
+from eindecomp.experiments.price import OURS
+from eindecomp.experiments.record import Findings
+from eindecomp.models.llama import prefill_graph, step_graph
+from eindecomp.models.llama.graph import LATEST
+from eindecomp.models.llama.rope import rotations
+from eindecomp.planner.make import plan as make_plan
+
+if TYPE_CHECKING:
+    from eindecomp.engines.executable import Executable
+    from eindecomp.engines.tensor import Tensor
+    from eindecomp.experiments.gpu.setting import Setting
+    from eindecomp.experiments.gpu.weight_block import WeightBlock
+
+TABLE = "Decode: one token more"
+_WARM = 4
+"""Steps before anything is measured: ours is captured as a graph of kernels in the third."""
+_FEWEST = 20
+
+
+def decode(setting: Setting, host: WeightBlock) -> Findings:
+    """Ours against transformers with a static cache, and against reading the weights once."""
+    config, cached = host.config, setting.sizes.cached
+    case = f"one sequence after {cached} tokens"
+    own = host.copy(setting.device)
+    ids = setting.ids(config, Prompt(1, cached))
+    repeats = min(_FEWEST, LATEST - _WARM - 2) if setting.on_gpu else setting.sizes.repeats
+    peer = partial(
+        transformers.steps_on_device, config, own.by_file_name, ids, cached + LATEST, _WARM
+    )
+    with ExitStack() as stack:
+        graph = step_graph(config, 1, cached)
+        plan = make_plan(graph, 1)
+        device = str(setting.device)
+        executable = stack.enter_context(compile_plan(plan, "torch", device=device))
+        state = executable.place({**host.by_input, **_read(setting, host, executable)})
+        way = _Steps(setting, host, executable, state).take
+        for _ in range(_WARM):
+            way()
+        rows = race(
+            case,
+            [Contender(OURS, "ours", setting.finished(way), plan)],
+            {"transformers, static cache, torch.compile": setting.peer(peer)},
+            repeats,
+            compare_rows=True,
+        )
+    seconds = host.read_bytes / memory_speed(setting.device)
+    rows.append(floor(case, "floor: reading all weights once", seconds, rows))
+    return Findings(tuple(noted(rows, TABLE, {})), ())
+
+
+def _read(setting: Setting, host: WeightBlock, executable: Executable) -> dict[str, Any]:
+    """The keys and values of a prompt, and no latest ones yet."""
+    config, prompt = host.config, Prompt(1, setting.sizes.cached)
+    graph = prefill_graph(config, prompt.batch, prompt.tokens)
+    with compile_plan(make_plan(graph, 1), "torch", device=str(setting.device)) as reading:
+        inputs = reading.place({**host.by_input, **prompt_inputs(config, prompt)})
+        result = reading(inputs)
+    found: dict[str, Any] = {}
+    for layer in range(config.layers):
+        found[f"KC{layer}"], found[f"VC{layer}"] = (
+            result.tensor(f"{name}{layer}").array().clone() for name in ("KR", "V")
+        )
+    for vertex in executable.plan.graph.inputs:
+        if vertex.name in executable.plan.tie:
+            found[vertex.name] = np.zeros(vertex.shape, vertex.dtype)
+    return found
+
+
+class _Steps:
+    """Tokens that are read one by one, each of them 0."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        host: WeightBlock,
+        executable: Executable,
+        state: dict[str, Tensor],
+    ) -> None:
+        self.config, self.cached, self.executable = host.config, setting.sizes.cached, executable
+        self.state, self.done = state, 0
+
+    def take(self) -> Any:
+        """The logits after one more."""
+        at = np.array([[self.cached + self.done]])
+        given = {
+            "ids": np.zeros((1, 1), np.int32),
+            "R": rotations(self.config, at),
+            "length": np.array([self.cached], np.int32),
+            "latest": np.int32(self.done),
+        }
+        result = self.executable({**self.state, **given})
+        self.done += 1
+        for name, new in self.executable.plan.tie.items():
+            self.state[name] = result.tensor(new)
+        return result.tensor("logits").array()[:, -1]
