@@ -107,25 +107,30 @@ class _Fresh:
         """Let go of it."""
 
 
-_NCCL: dict[torch.device, NcclCarrier] = {}
-"""What moves tensors of each GPU, made once."""
+_NCCL: dict[tuple[bytes, ...], NcclCarrier] = {}
+"""What moves tensors between the GPUs of all ranks, made once."""
 
 
 def torch_arrays(given: object, transport: Transport, ranks: Ranks) -> TorchArrays:
     """Tensors on the device that was asked for; all ranks ask together."""
     assert isinstance(transport, TorchTransport)  # noqa: S101 - its name says so
     device = agree(ranks, lambda: device_of_rank(given, transport))
-    kinds = ranks.gather_bytes(device.type.encode())
-    if len({*kinds}) > 1:
-        raise InputError(f"device: ranks differ in it, they are on {b', '.join(kinds).decode()}")
-    if device.type == "cpu":
+    found = tuple(ranks.gather_bytes(_identity(device).encode()))
+    if b"cpu" in found:
+        gpus = [str(rank) for rank, each in enumerate(found) if each != b"cpu"]
+        if gpus:
+            raise InputError(f"device: ranks {', '.join(gpus)} are on GPUs, the others on the CPU")
         return TorchArrays(device, transport)
-    if device not in _NCCL:
-        cuda: Any = torch.cuda  # whose types know nothing of these
-        own = str(cuda.get_device_properties(device).uuid)
-        check_own_gpus(ranks.gather_bytes(own.encode()))
-        _NCCL[device] = NcclCarrier(transport.rank, transport.size, device)
-    return TorchArrays(device, _NCCL[device])
+    if found not in _NCCL:
+        check_own_gpus(found)
+        _NCCL[found] = NcclCarrier(transport.rank, transport.size, device)
+    return TorchArrays(device, _NCCL[found])
+
+
+def _identity(device: torch.device) -> str:
+    """What a device is known by on all machines; all CPUs are alike."""
+    cuda: Any = torch.cuda  # whose types know nothing of these
+    return "cpu" if device.type == "cpu" else str(cuda.get_device_properties(device).uuid)
 
 
 def device_of_rank(given: object, transport: TorchTransport) -> torch.device:
