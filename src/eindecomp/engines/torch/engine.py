@@ -192,9 +192,10 @@ class TorchProgram:
             for step, count in self.program.moving:
                 record.moved(step, count)
         made = {name: self._output(name, values) for name in self.program.outputs}
+        peak = self._peak()
         self.ready.synchronize()  # only now: the device needs none of this
         predicted = None if self._replay is None else self._replay.predicted
-        return record.result(given | made, placed=placed, peak=self._peak(), predicted=predicted)
+        return record.result(given | made, placed=placed, peak=peak, predicted=predicted)
 
     def _placing(self, inputs: Mapping[str, Any]) -> int:
         """The bytes that move to bring tensors into the layouts in which they are wanted."""
