@@ -86,6 +86,8 @@ def race(
                 ways[name] = stack.enter_context(peer())
             except Absent as reason:
                 absent[name] = str(reason)
+            except Exception as error:
+                absent[name] = failure(error)
         for name in [name for name in ways if name in peers]:
             ways[name] = _guarded(name, ways[name], absent)
         timings, firsts = take_turns(ways, repeats, warm_up)
@@ -122,10 +124,15 @@ def _guarded(name: str, way: Way, absent: dict[str, str]) -> Way:
         try:
             return way()
         except Exception as error:
-            absent[name] = f"it failed: {error or type(error).__name__}"
+            absent[name] = failure(error)
             return None
 
     return turn
+
+
+def failure(error: Exception) -> str:
+    """Why something was not measured that should have been."""
+    return f"it failed: {error or type(error).__name__}"
 
 
 def take_turns(

@@ -122,8 +122,8 @@ _COLUMNS: dict[str, Callable[[Timed], str]] = {
     "peak": lambda row: _size(row.memory and row.memory.peak),
     "reserved": lambda row: _size(row.memory and row.memory.reserved),
     "limit": lambda row: _size(row.memory and row.memory.limit),
-    "plan cost": lambda row: _size(row.plan_cost),
-    "counted": lambda row: _size(row.bytes_counted),
+    "plan cost": lambda row: "" if row.table else _size(row.plan_cost),
+    "counted": lambda row: "" if row.table else _size(row.bytes_counted),
     "error": lambda row: "" if row.error is None else f"{row.error:.1e}",
     "same argmax": lambda row: "" if row.agreement is None else f"{row.agreement:.0%}",
 }

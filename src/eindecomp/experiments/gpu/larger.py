@@ -25,7 +25,7 @@ def larger(setting: Setting, host: WeightBlock, prompt: Prompt) -> Findings:
     """Ours under a limit, against plain torch by hand, which takes what it needs."""
     sizes = setting.sizes
     held = host.memory.nbytes / 1e9
-    case = f"{sizes.larger_name}, {held:.3g} GB in the host's memory, prefill of {prompt}"
+    case = f"{sizes.larger_name}, {held:.3g} GB on the host, {prompt}"
     ids = setting.ids(host.config, prompt)
     peer = setting.peer(partial(by_hand.streamed, host, ids))
     name = f"{OURS}, {sizes.larger_limit}"

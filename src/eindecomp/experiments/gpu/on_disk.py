@@ -44,7 +44,7 @@ def on_disk(setting: Setting) -> Findings:
         files = write_layers(block, Path(folder), config.layers, sizes.disk_bytes)
         speed = disk_speed(files[0])
         nbytes = config.layers * block.layers[0].nbytes + block["H"].nbytes
-        case = f"{sizes.disk_name}, {nbytes / 1e9:.3g} GB in files, prefill of {prompt}"
+        case = f"{sizes.disk_name}, {nbytes / 1e9:.3g} GB in files, {prompt}"
         name = f"{OURS}, {sizes.disk_limit}"
         peer = partial(by_hand.from_files, block, setting.ids(config, prompt), files)
         with _ours(setting, config, block, files) as ours:
@@ -55,7 +55,7 @@ def on_disk(setting: Setting) -> Findings:
             rows = race(case, [contender], peers, 1, warm_up=False, compare_rows=True)
         distinct = sum(file.stat().st_size for file in set(files))
     seconds = max(distinct / speed, nbytes / link_speeds(setting.device)[0])
-    rows.append(floor(case, "floor: each file once, or all weights over the link", seconds, rows))
+    rows.append(floor(case, "floor: each file once, or the link", seconds, rows))
     note = (
         f"{case}: {len(set(files))} distinct files of {distinct / 1e9:.3g} GB, each for "
         f"{config.layers / len(set(files)):.3g} layers on average. The system is asked to forget "

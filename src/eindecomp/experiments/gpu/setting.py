@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
-FAILED = "it failed: "
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The device, the sizes, and what was given on the command line."""

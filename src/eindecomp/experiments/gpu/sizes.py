@@ -89,29 +89,29 @@ FULL = Sizes(
     disk_name="65B",
     disk_prompt=Prompt(1, 1024),
     disk_limit="8GB",
-    disk_bytes=24 * 10**9,
+    disk_bytes=16 * 10**9,
     training=Training(
         {"batch": 1024, "features": 32768, "hidden": 8192, "classes": 32768}, "4GB", 4
     ),
     join=8192,
 )
 
-_TINY = Config(vocabulary=256, width=64, layers=3, heads=4, kv_heads=4, head_size=16, hidden=96)
+_TINY = Config(vocabulary=256, width=64, layers=2, heads=4, kv_heads=4, head_size=16, hidden=96)
 QUICK = Sizes(
     model=_TINY,
     resident=(Prompt(2, 16),),
     cached=32,
-    host=(Limited(Prompt(4, 16), "66MiB", "65MiB", repeats=2),),
+    host=(Limited(Prompt(4, 16), "64.4MiB", "64.2MiB", repeats=2),),
     larger=_TINY,
     larger_name="tiny",
     larger_prompts=(Prompt(1, 16),),
-    larger_limit="66MiB",
+    larger_limit="64.4MiB",
     disk=_TINY,
     disk_name="tiny",
     disk_prompt=Prompt(1, 16),
-    disk_limit="66MiB",
+    disk_limit="64.4MiB",
     disk_bytes=200_000,
-    training=Training({"batch": 8, "features": 64, "hidden": 32, "classes": 20}, "65MiB", 4),
+    training=Training({"batch": 8, "features": 64, "hidden": 32, "classes": 20}, "64.1MiB", 4),
     join=48,
     repeats=2,
 )

@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 _TURNS = 10
 _READ = 4 << 30  # bytes
+_READ_ON_CPU = 1 << 20
 _PRODUCT = 8192
-_SMALL = 1 << 20, 128
-"""The same for the CPU, where these speeds are only to be there."""
 
 
 @cache
 def memory_speed(device: torch.device) -> float:
     """Bytes per second that kernels read: the faster of summing numbers and copying them."""
-    size = _READ if device.type == "cuda" else _SMALL[0]
+    size = _READ if device.type == "cuda" else _READ_ON_CPU
     numbers = torch.ones(size // 4, device=device)
     other = torch.empty_like(numbers)
     reading = size / fastest(numbers.sum, device)
@@ -39,27 +38,24 @@ def link_speeds(device: torch.device) -> tuple[float, float]:
     return links.to_gpu, links.to_host
 
 
-@cache
 def product_speed(device: torch.device) -> float:
     """Operations per second of a square product in bfloat16."""
-    size = _PRODUCT if device.type == "cuda" else _SMALL[1]
-    matrix = torch.randn(size, size, device=device).bfloat16()
-    return 2 * size**3 / fastest(lambda: matrix @ matrix, device)
+    matrix = torch.randn(_PRODUCT, _PRODUCT, device=device).bfloat16()
+    return 2 * _PRODUCT**3 / fastest(lambda: matrix @ matrix, device)
 
 
 def measured_speeds(device: torch.device) -> tuple[Speed, ...]:
     """All of them, for the record."""
+    memory = Speed("reading the device's memory", memory_speed(device) / 1e9, "GB/s")
+    if device.type != "cuda":
+        return (memory,)
     to_gpu, to_host = link_speeds(device)
-    found = [
-        Speed("reading the device's memory", memory_speed(device) / 1e9, "GB/s"),
-        Speed("bfloat16 product", product_speed(device) / 1e12, "TFLOP/s"),
-    ]
-    if device.type == "cuda":
-        found += [
-            Speed("copying from pinned host memory", to_gpu / 1e9, "GB/s"),
-            Speed("copying to pinned host memory", to_host / 1e9, "GB/s"),
-        ]
-    return tuple(found)
+    return (
+        memory,
+        Speed(f"bfloat16 product, {_PRODUCT}³", product_speed(device) / 1e12, "TFLOP/s"),
+        Speed("copying from pinned host memory", to_gpu / 1e9, "GB/s"),
+        Speed("copying to pinned host memory", to_host / 1e9, "GB/s"),
+    )
 
 
 def fastest(work: Callable[[], object], device: torch.device) -> float:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import EinDecompError
-from eindecomp.experiments.gpu.setting import FAILED, best_of, beyond, floor, noted, prefill
+from eindecomp.experiments.gpu.setting import best_of, beyond, floor, noted, prefill
 from eindecomp.experiments.gpu.speeds import link_speeds
 from eindecomp.experiments.gpu.trace import write_trace
-from eindecomp.experiments.measure import race
+from eindecomp.experiments.measure import failure, race
 from eindecomp.experiments.peers import by_hand, offload
 from eindecomp.experiments.price import OURS
 from eindecomp.experiments.record import Findings, Timed
@@ -45,7 +45,7 @@ def stream(setting: Setting, host: WeightBlock, given: Limited, *, trace: bool) 
             except EinDecompError as error:
                 if not ours:
                     raise
-                refused.append(Timed(case, name, "ours", absent=f"{FAILED}{error}"))
+                refused.append(Timed(case, name, "ours", absent=failure(error)))
         setting.say(f"{case}: taking turns")
         contenders = [made.contender(name) for name, made in ours.items()]
         peers = {name: setting.peer(peer) for name, peer in _peers(setting, host, prompt).items()}
@@ -93,10 +93,8 @@ def floors(
     """
     compute, (to_gpu, _) = best_of(rows, COMPUTE), link_speeds(setting.device)
     crossing = {
-        "floor: compute, or all weights over the link": host.read_bytes,
-        "floor: compute, or weights beyond the limit over the link": max(
-            0, host.read_bytes - parse_bytes(limit)
-        ),
+        "floor: compute, all weights over the link": host.read_bytes,
+        "floor: compute, those beyond the limit": max(0, host.read_bytes - parse_bytes(limit)),
     }
     return [
         floor(case, name, max(compute, nbytes / to_gpu), rows) for name, nbytes in crossing.items()

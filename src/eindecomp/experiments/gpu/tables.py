@@ -13,11 +13,12 @@ from eindecomp.experiments.gpu import joins, larger, resident, streamed
 from eindecomp.experiments.gpu.decode import TABLE as DECODE
 from eindecomp.experiments.gpu.decode import decode
 from eindecomp.experiments.gpu.on_disk import on_disk
-from eindecomp.experiments.gpu.setting import FAILED, Setting
+from eindecomp.experiments.gpu.setting import Setting
 from eindecomp.experiments.gpu.sizes import FULL, QUICK
 from eindecomp.experiments.gpu.speeds import measured_speeds
 from eindecomp.experiments.gpu.training import training
 from eindecomp.experiments.gpu.weight_block import WeightBlock
+from eindecomp.experiments.measure import failure
 from eindecomp.experiments.peers.ceiling import run_ceiling
 from eindecomp.experiments.price import OURS
 from eindecomp.experiments.record import Findings, Timed
@@ -109,23 +110,17 @@ def measure_tables(
         if weights is not None and weights.config != case.config:
             weights = None  # a host has no room for two
             gc.collect()
-        if weights is None and case.config is not None:
-            say(f"{case.key}: drawing the weights")
-            weights = WeightBlock.random(case.config, device)
-        say(case.key)
-        more = _measured(case, setting, weights)
+        try:
+            if weights is None and case.config is not None:
+                say(f"{case.key}: drawing the weights")
+                weights = WeightBlock.random(case.config, device)
+            say(case.key)
+            more = case.work(setting) if weights is None else case.work(setting, weights)
+        except Exception as error:
+            row = Timed(case.key, OURS, "ours", absent=failure(error), table=case.title)
+            more = Findings((row,), ())
         gc.collect()
         setting.taken()  # gives memory back that nobody uses
         found = found + more
         keep(more, found)
     return found
-
-
-def _measured(case: Case, setting: Setting, weights: WeightBlock | None) -> Findings:
-    """What a case finds; if it fails, why."""
-    try:
-        return case.work(setting) if weights is None else case.work(setting, weights)
-    except Exception as error:
-        told = f"{FAILED}{type(error).__name__}: {error}"
-        row = Timed(case.key, OURS, "ours", absent=told, table=case.title)
-        return Findings((row,), ())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from torch.profiler import ProfilerActivity, profile
 
+from eindecomp.experiments.measure import failure
 from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -23,7 +24,14 @@ Span = tuple[float, float]
 
 
 def write_trace(setting: Setting, run: Callable[[], object], what: str) -> tuple[str, ...]:
-    """Write a trace of a run; a sentence on what it shows."""
+    """Write a trace of a run; a sentence on what it shows, or on why there is none."""
+    try:
+        return (_traced(setting, run, what),)
+    except Exception as error:  # what was measured before is worth more
+        return (f"There is no trace of {what}: {failure(error)}",)
+
+
+def _traced(setting: Setting, run: Callable[[], object], what: str) -> str:
     kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * setting.on_gpu
     with profile(activities=kinds) as profiled:
         run()
@@ -37,11 +45,11 @@ def write_trace(setting: Setting, run: Callable[[], object], what: str) -> tuple
     copies, kernels = (_spans(events, category) for category in (_COPY, _KERNEL))
     told = f"{path.name} is a trace of one run of ours, {what}, for ui.perfetto.dev"
     if not copies or not kernels:
-        return (f"{told}: the profiler saw no copies and kernels of a GPU.",)
+        return f"{told}: the profiler saw no copies and kernels of a GPU."
     both = length(copies) + length(kernels) - length(merged([*copies, *kernels]))
     return (
         f"{told}: copies take {length(copies) / 1e3:.1f} ms, kernels {length(kernels) / 1e3:.1f} "
-        f"ms, and for {both / 1e3:.1f} ms of these both are at work.",
+        f"ms, and for {both / 1e3:.1f} ms of these both are at work."
     )
 
 

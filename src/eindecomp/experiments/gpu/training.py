@@ -34,7 +34,7 @@ def training(setting: Setting) -> Findings:
     steps = Training(graph, _OPTIMIZER, sizes.shape, engine, sizes.parts)
     state = sum(array.nbytes for array in steps.state.values())
     shape = " × ".join(map(str, sizes.shape.values()))
-    case = f"training, {_OPTIMIZER}, {shape}, {state / 1e9:.3g} GB of state"
+    case = f"training, {state / 1e9:.3g} GB of state"
     name = f"{OURS}, {sizes.limit}"
     before = setting.taken()
     with steps.ours({name: None}) as ours:
@@ -50,6 +50,8 @@ def training(setting: Setting) -> Findings:
     to_gpu, to_host = link_speeds(setting.device)
     compute = best_of(rows, _TORCH)
     seconds = max(compute, state / to_gpu, state / to_host)
-    rows.append(floor(case, "floor: torch, or all state over the link", seconds, rows))
+    rows.append(floor(case, "floor: torch, or state over the link", seconds, rows))
     curves = curves_of(steps.losses, steps.losses[name])
-    return Findings(tuple(noted(rows, TABLE, {name: known})), (), tuple(curves))
+    note = f"{case}: {shape} (batch, features, hidden units, classes), {_OPTIMIZER}."
+    rows = noted(rows, TABLE, {name: known})
+    return Findings(tuple(rows), (), tuple(curves), notes=(note,))

@@ -56,5 +56,6 @@ def compiled(function: Callable[..., Any], device: str, **options: Any) -> Calla
     """
     library = torch()
     library._dynamo.config.recompile_limit = _SHAPES
-    chosen = options if device == "cuda" else {"backend": "eager"}
-    return library.compile(function, dynamic=False, **chosen)
+    if device != "cuda":
+        options = {"backend": "eager", "fullgraph": options.get("fullgraph", False)}
+    return library.compile(function, dynamic=False, **options)
