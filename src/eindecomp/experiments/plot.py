@@ -64,7 +64,8 @@ def _colours(record: Record) -> dict[str, Any]:
     found = record.findings
     rows = (*found.priced, *found.timed, *found.curves)
     names = dict.fromkeys(row.name for row in rows)
-    return {name: f"C{k}" if k < 10 else f"{k / 40:.2f}" for k, name in enumerate(names)}
+    more = extra("matplotlib").colormaps["tab20b"]
+    return {name: f"C{k}" if k < 10 else more(k % 20) for k, name in enumerate(names)}
 
 
 def _times(panel: Any, title: str, rows: list[Timed], colours: dict[str, Any]) -> None:
@@ -93,8 +94,8 @@ def _expectations(panel: Any, rows: list[Timed]) -> None:
     ):
         panel.bar([k + 0.4 * number - 0.2 for k in range(len(bars))], bars, 0.4, label=label)
     panel.axhline(1, color="black", linewidth=0.8)
-    names = [row.case.replace(", ", ",\n") for row in rows]
-    panel.set_xticks(range(len(rows)), names, fontsize=8)
+    names = [f"{row.case}\n{row.name}".replace(", ", ",\n") for row in rows]
+    panel.set_xticks(range(len(rows)), names, fontsize=6)
     panel.legend(fontsize=7)
 
 
