@@ -53,9 +53,9 @@ def test_roles_of_a_chain() -> None:
         )  # fmt: skip
         assert (found.batch, found.groups, found.queries) == (("b", "h"), (), ("s",))
         assert (found.inner, found.values, part.key) == (("e",), ("d",), "t")
-        assert (part.scores, found.maximum, part.weights, part.total, part.product) == tuple(
-            "TCPZA"
-        )
+        assert (part.scores, part.weights) == ("T", "P")
+        assert (str(part.total), str(part.product)) == ("Z[b,h,s]", "A[b,s,h,d]")
+        assert str(found.maximum) == str(part.maximum) == "C[b,h,s]"
         assert (found.result, found.replaces) == ("O", tuple("TCPZAO"))
         assert found.divides_late
         assert part.mask is None
@@ -216,7 +216,10 @@ def test_llama_with_cache(name: str) -> None:
             assert latest.mask.length is not None
             assert to_text(stored.mask.length.expr, ["length"]) == "length"
             assert to_text(latest.mask.length.expr) == "latest + 1"
-            assert one.maximum == f"C{one.result[1:]}"
+            layer = one.result[1:]
+            assert str(one.maximum) == f"C{layer}[b,h,g,s]"
+            assert str(stored.maximum) == f"CT{layer}[b,h,g,s]"
+            assert latest.maximum is None  # it is that of the stored ones, too
             assert len(one.replaces) == 11
 
 

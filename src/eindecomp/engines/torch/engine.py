@@ -15,6 +15,7 @@ from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.torch.blocks import NAME, Memories, Place, own_memory
+from eindecomp.engines.torch.cut_attention import attend_in_shares
 from eindecomp.engines.torch.devices import devices_of, measured_peak, start_measuring
 from eindecomp.engines.torch.given import as_given, as_tensor
 from eindecomp.engines.torch.heard import Heard
@@ -98,7 +99,7 @@ class TorchProgram:
         memories = [
             device * count // self.program.devices for device in range(self.program.devices)
         ]
-        self.tiled = tiles_of(self.program, memories)
+        self.tiled = attend_in_shares(tiles_of(self.program, memories))
         # Where memory is scarce, what a region reads at once should be little.
         regions = regions_of(self.tiled, LEAST if engine.limit is None else 1)
         self.ready = ready = ReadyRegions(self.tiled, regions, libraries, engine.fuse)

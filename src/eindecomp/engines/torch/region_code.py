@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.tiles.lookups import Lookup
-    from eindecomp.tra.tiles.ops import Block, Tile, TileOp, TileProgram
+    from eindecomp.tra.tiles.ops import Block, Tile, TileCall, TileOp, TileProgram
     from eindecomp.tra.tiles.regions import Region
 
     Tensor = torch.Tensor
@@ -122,6 +122,8 @@ class RegionCode:
             if joined and op.into in first:
                 join = first[op.into]
                 values |= self._products(join, joined[join], values)
+            elif op.call is not None:
+                values |= self._called(op, op.call, values, scalars)
             elif op.into in self.attention:
                 values[op.into] = (self._attend(self.attention[op.into], values, scalars),)
             elif op.into not in self.skipped:
@@ -137,6 +139,16 @@ class RegionCode:
         shapes = [tile.shape[: len(member.rows)] for tile, member in pairs]
         found = join.products(x, matrices, shapes)
         return {m.into: (made,) for m, made in zip(join.members, found, strict=True)}
+
+    def _called(
+        self, op: TileOp, call: TileCall, values: Values, scalars: Sequence[Tensor]
+    ) -> Values:
+        """All tiles that a call makes."""
+        tile = self.tiled.tiles[op.into]
+        operands = [self.read(block, values)[0] for block in op.reads if block is not None]
+        with naming(self.graph[tile.tensor], tile.box, op.device):
+            made = call(operands, scalars)
+        return {tile: (array,) for tile, array in zip(call.makes, made, strict=True)}
 
     def _made(self, op: TileOp, values: Values, scalars: Sequence[Tensor]) -> tuple[Tensor, ...]:
         tile = self.tiled.tiles[op.into]
@@ -192,8 +204,17 @@ class RegionCode:
         reads = tuple((number(tile), self._kind_of(tile)) for tile in self.region.reads)
         ops = tuple(self._op_key(op, number) for op in self.region.ops)
         writes = tuple(number(tile) for tile in self.region.writes)
-        starts = tuple(tuple(call.starts.items()) for call in self.attention.values())
-        return reads, ops, writes, tuple(self.graph.scalars.items()), starts
+        calls = tuple(
+            (
+                call.operands.key,
+                tuple(self._block_key(b, number) for b in call.operands.blocks.values()),
+            )
+            for call in self.attention.values()
+        )
+        return reads, ops, writes, tuple(self.graph.scalars.items()), calls
+
+    def _block_key(self, block: Block, number: Any) -> tuple[int, Box]:
+        return number(block.tile), _inside(block, self.tiled.tiles[block.tile])
 
     def _kind_of(self, tile: int) -> tuple[object, ...]:
         made = self.tiled.tiles[tile]
@@ -202,10 +223,9 @@ class RegionCode:
     def _op_key(self, op: TileOp, number: Any) -> tuple[object, ...]:
         tile = self.tiled.tiles[op.into]
         vertex = self.graph[tile.tensor]
-        reads = tuple(
-            None if b is None else (number(b.tile), _inside(b, self.tiled.tiles[b.tile]))
-            for b in op.reads
-        )
+        reads = tuple(None if b is None else self._block_key(b, number) for b in op.reads)
+        if op.call is not None:
+            return op.kind, op.call.key, reads, *(number(made) for made in op.call.makes)
         types = tuple(self.graph[name].dtype for name in vertex.inputs)
         # A fill depends on where its tile lies, and what is put together on where each part goes.
         where: object = tile.box if op.kind is Kind.FILL else None

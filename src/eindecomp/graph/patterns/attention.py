@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eindecomp.graph.patterns.chain import KEY, Part, factors, match_chain
+from eindecomp.graph.patterns.chain import KEY, Part, factors, match_chain, own_maximum
 from eindecomp.graph.patterns.masks import Mask, MaskKind, tell_mask
 from eindecomp.graph.patterns.terms import Read, Terms, Value
 from eindecomp.lang.dtypes import Kind, kind
@@ -43,9 +43,11 @@ class KeyPart:
     """The vertex T of the products of queries and keys."""
     weights: str | None
     """The vertex P of the exponentials, if there is one."""
-    total: str
+    maximum: Read | None
+    """The vertex of the largest of its own scores, if there is one."""
+    total: Read
     """The vertex Z of their sums over keys."""
-    product: str | None
+    product: Read | None
     """The vertex A of their sums with values, None if they are divided by Z before."""
 
 
@@ -69,8 +71,8 @@ class Attention:
     """Labels that only values have."""
     output: Read
     """The result."""
-    maximum: str | None
-    """The vertex C of the largest scores, if there is one."""
+    maximum: Read | None
+    """The vertex C of the largest scores of all parts, if there is one."""
     replaces: tuple[str, ...]
     """The vertices that nothing else needs, in the graph's order, the result the last."""
     dtype: DType
@@ -209,7 +211,6 @@ class _Roles:
         only_q = [label for label in self.products[0].q.labels if label in self._only_q]
         seen = {label for part in parts for label in _conditions(part)}
         queries = tuple(label for label in only_q if not seen & {*only_q} or label in seen)
-        maximum = self.terms.read(self.parts[0].weights.maximum)
         return Attention(
             q=self.products[0].q.renamed(names),
             parts=parts,
@@ -219,7 +220,7 @@ class _Roles:
             inner=tuple(names[label] for label in self.products[0].inner),
             values=tuple(label for label in self.vertex.labels if label not in self._rows),
             output=Read(self.vertex.name, self.vertex.labels),
-            maximum=None if maximum is None else maximum.name,
+            maximum=self.terms.read(self.parts[0].weights.maximum),
             replaces=tuple(n for n in self.terms.graph if n in self.terms.taken),
             dtype=self.vertex.dtype,
             sizes=self._sizes(parts, names),
@@ -287,8 +288,9 @@ class _Roles:
             bias=bias,
             scores=scores.product.name,
             weights=self._weights_vertex(part),
-            total=part.total.name,
-            product=None if part.product is None else part.product.name,
+            maximum=own_maximum(self.terms, part),
+            total=part.total,
+            product=part.product,
         )
 
     def _mask(self, mask: Mask) -> Mask:

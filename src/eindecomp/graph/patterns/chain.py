@@ -100,6 +100,21 @@ def match_chain(terms: Terms, vertex: Vertex) -> tuple[Part, ...] | None:
     return parts if parts and _share_maximum(parts) else None
 
 
+def own_maximum(terms: Terms, part: Part) -> Read | None:
+    """The maximum of the scores of a part alone, if a vertex of the chain computes it."""
+    scores = part.weights.scores
+    for read in tuple(terms.reads):
+        if read.name not in terms.taken or {*read.labels} != scores.rows:
+            continue
+        join = terms.enter(read, (KEY,)) if terms.aggregates(terms.arg(read), MAX) else None
+        if join is None:
+            continue
+        found = terms.attempt(lambda join=join: _scores(terms, join))
+        if found is not None and found.product == scores.product:
+            return read
+    return None
+
+
 def _share_maximum(parts: tuple[Part, ...]) -> bool:
     first = parts[0].weights
     scores = frozenset(part.weights.scores for part in parts)

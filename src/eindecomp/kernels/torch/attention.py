@@ -46,6 +46,7 @@ __all__ = [
     "attend_partial",
     "backends",
     "merge",
+    "relative_weight",
     "rescale",
 ]
 
@@ -134,9 +135,14 @@ def rescale(attention: Attention, out: Tensor, lse: Tensor, maximum: Tensor) -> 
     With the largest log-sum-exp of all parts as the maximum, A and Z of all parts add up, and the
     result is A / Z.
     """
-    weight = (lse - maximum).exp()
+    weight = relative_weight(lse, maximum)
     beside = _beside_values(attention, weight)
     return torch.where(beside > 0, out.to(weight.dtype), 0) * beside, weight
+
+
+def relative_weight(lse: Tensor, maximum: Tensor) -> Tensor:
+    """A part's share of the sum of weights Z, relative to a maximum."""
+    return (lse - maximum).exp()
 
 
 def merge(attention: Attention, partials: Sequence[Partial]) -> Partial:

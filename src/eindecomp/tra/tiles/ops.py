@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.tra.boxes import Box, shape_of, show_box, volume
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping, Sequence
 
     from eindecomp.lang.dtypes import DType
     from eindecomp.tra.program.program import Program
@@ -31,6 +31,8 @@ class Kind(Enum):
     """Combines partial results, in the order in which it reads them, and finishes the result."""
     ASSEMBLE = "assemble"
     """Puts together blocks that do not overlap."""
+    CALL = "call for"
+    """Calls a function that an engine has put in the place of several vertices' kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,24 @@ class Block:
     box: Box
 
 
+class TileCall(Protocol):
+    """A function of blocks that makes several tiles at once."""
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for calls that compute the same."""
+        ...
+
+    @property
+    def makes(self) -> tuple[int, ...]:
+        """The tiles that it makes, for each of which there is an operation that reads the same."""
+        ...
+
+    def __call__(self, operands: Sequence[Any], scalars: Sequence[Any]) -> Sequence[Any]:
+        """An array for each of these tiles, from those of the blocks and all run-time scalars."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TileOp:
     """Makes one tile from blocks of others."""
@@ -75,6 +95,8 @@ class TileOp:
     """In the order of the operands, with None for one whose elements are never read."""
     device: int = 0
     """The first of the devices that it is done for."""
+    call: TileCall | None = None
+    """What it calls, if that is not the kernel of a vertex."""
 
     @property
     def sources(self) -> tuple[int, ...]:

@@ -153,6 +153,9 @@ def _rows(tiled: TileProgram, again: Collection[int]) -> Iterator[Row]:
     for op in tiled.ops:
         if op.kind is Kind.LOAD or op.into in again:
             continue
+        if row and op.call is not None and op.call is row[-1].call:
+            row.append(op)  # one call makes both
+            continue
         key = op.kind, tiled.tiles[op.into].tensor, tiled.tiles[op.into].types
         repeats = bool(row) and op.device <= row[-1].device
         if row and (key != tensor or repeats):
