@@ -93,8 +93,9 @@ class Weighted:
     """A device's share of the sum of weights times values, relative to the reference."""
 
     attention: Attention
-    reads: tuple[Labels, Labels, Labels]
-    """The labels of the result, which are those of the sum, of the log-sum-exp, and of the reference."""
+    reads: tuple[Labels, ...]
+    """The labels of the result, as the sum has them, of the log-sum-exp and of the reference, and
+    of the sum of weights if values are multiplied by quotients."""
     dtype: DType
     makes: tuple[int]
 
@@ -104,12 +105,16 @@ class Weighted:
         return Weighted, self.attention.output.labels, self.attention.values, self.reads, self.dtype
 
     def __call__(self, operands: Sequence[Tensor], scalars: Sequence[Tensor]) -> list[Tensor]:
-        """The share, from the result and log-sum-exp of a device and from the reference."""
+        """The share, from what `reads` says."""
         del scalars
         output, rows = self.attention.output.labels, row_labels(self.attention)
-        out, lse, reference = (
+        out, lse, reference, *totals = (
             aligned(x, own, wanted)
-            for x, own, wanted in zip(operands, self.reads, (output, rows, rows), strict=True)
+            for x, own, wanted in zip(
+                operands, self.reads, (output, rows, rows, output), strict=False
+            )
         )
         share, _ = rescale(self.attention, out, lse, reference)
+        for total in totals:
+            share = share / total
         return [aligned(share, output, self.reads[0]).to(torch_type(self.dtype))]

@@ -3,7 +3,8 @@
 A share is a result U, as if these were all keys, and the log-sum-exp L of its scores. What the
 graph's vertices exchange stays as it is planned: the maximum C, the sums Z and A. All that C is for
 is to be one number for all keys of a row, as it cancels in A / Z; so C becomes the largest L, Z the
-sum of exp(L - C), and A that of U · exp(L - C). Scores and weights are made by nobody.
+sum of exp(L - C), and A that of U · exp(L - C), or of U · exp(L - C) / Z where weights are divided
+before they are multiplied by values. Scores and weights are made by nobody.
 """
 
 from __future__ import annotations
@@ -30,12 +31,19 @@ if TYPE_CHECKING:
 
 
 def attend_in_shares(tiled: TileProgram) -> TileProgram:
-    """A program in which devices attend to their own keys by one call, wherever keys are cut."""
+    """A program in which devices attend to their own keys by one call, wherever keys are cut.
+
+    Where they are not, what comes from other memories comes before an attention begins, so that no
+    region ends in the middle of it.
+    """
     for one in attention_of(tiled.program.graph):
+        before = tiled
         for part in one.parts:
             found = _Cut(tiled, one, part).shares()
             if found is not None:
                 tiled = _rewritten(tiled, *found)
+        if tiled is before and len({*tiled.memories}) > 1:
+            tiled = _operands_first(tiled, one)
     return tiled
 
 
@@ -64,8 +72,9 @@ class _Cut:
 
         None if keys are not cut, or not in a way for which all that is needed is where it is used.
         """
-        maximum, total, product = self.part.maximum, self.part.total, self.part.product
-        if maximum is None or product is None or self.one.maximum is None:
+        maximum, total = self.part.maximum, self.part.total
+        product = self.part.product or self.one.output
+        if maximum is None or self.one.maximum is None:
             return None
         if not all(self._is_in_parts(role) for role in (maximum, total, product)):
             return None
@@ -152,19 +161,26 @@ class _Cut:
             labels = (own.rows, reference.labels)
             call = Weight(labels, role.labels, dtype, makes)
             return replace(op, kind=Kind.CALL, reads=(lse, shared), call=call)
-        labels = (role.labels, own.rows, reference.labels)
+        labels, reads = (role.labels, own.rows, reference.labels), (result, lse, shared)
+        if self.part.product is None:
+            total = self.part.total
+            box = tuple(own.ranges[label] for label in total.labels)
+            divisor = self._find(self._seen(op), total.name, box)
+            if divisor is None:
+                return None
+            labels, reads = (*labels, total.labels), (*reads, divisor)
         call = Weighted(self.one, labels, dtype, makes)
-        return replace(op, kind=Kind.CALL, reads=(result, lse, shared), call=call)
+        return replace(op, kind=Kind.CALL, reads=reads, call=call)
 
     def _seen(self, op: TileOp) -> list[Block]:
         """The blocks that an operation reads, and that what it reads is made of, in its memory.
 
-        They are followed through the attention's own vertices, up to the maximum, and through
-        masks.
+        They are followed through the attention's own vertices, up to what is reduced over keys,
+        and through masks.
         """
         found: dict[Block, None] = {}
-        ends = {read.name for read in (self.part.maximum, self.one.maximum) if read is not None}
-        inner = {*self.one.replaces} - ends
+        ends = (self.part.maximum, self.one.maximum, self.part.total)
+        inner = {*self.one.replaces} - {end.name for end in ends if end is not None}
         ahead = [op]
         while ahead:
             for block in ahead.pop().reads:
@@ -214,6 +230,17 @@ def _rewritten(
             for share in tiled.shares
         ),
     )  # fmt: skip
+
+
+def _operands_first(tiled: TileProgram, one: Attention) -> TileProgram:
+    """A program in which all that an attention reads is made before its first vertex is."""
+    inner = {*one.replaces}
+    own = {op.into: op for op in tiled.ops if tiled.tiles[op.into].tensor in inner}
+    at = next(k for k, op in enumerate(tiled.ops) if op.into in own)
+    early = _needed(tiled.ops[at:], [*own.values()]) - own.keys()
+    moved = [op for op in tiled.ops[at:] if op.into in early]
+    rest = [op for op in tiled.ops[at:] if op.into not in early]
+    return replace(tiled, ops=(*tiled.ops[:at], *moved, *rest))
 
 
 def _needed(ops: Sequence[TileOp], calls: Sequence[TileOp]) -> set[int]:
