@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def attend_in_shares(tiled: TileProgram) -> TileProgram:
     """A program in which devices attend to their own keys by one call, wherever keys are cut.
 
-    Where they are not, what comes from other memories comes before an attention begins, so that no
+    Where they are not, what comes from other devices comes before an attention begins, so that no
     region ends in the middle of it.
     """
     for one in attention_of(tiled.program.graph):
@@ -42,7 +42,7 @@ def attend_in_shares(tiled: TileProgram) -> TileProgram:
             found = _Cut(tiled, one, part).shares()
             if found is not None:
                 tiled = _rewritten(tiled, *found)
-        if tiled is before and len({*tiled.memories}) > 1:
+        if tiled is before and tiled.program.devices > 1:
             tiled = _operands_first(tiled, one)
     return tiled
 

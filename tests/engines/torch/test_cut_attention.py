@@ -1,0 +1,214 @@
+"""Where keys are cut over devices, each attends to its own by one kernel, and shares add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from agreement import agree
+from attention_cases import FORMS, HEAD, STEP, TAIL, sizes
+from hypothesis import example, given
+from hypothesis import strategies as st
+from test_region_keys import check, made_up
+from test_torch_attention import GRAPHS, inputs_for, small
+
+import eindecomp as ed
+from eindecomp.engines.events import TaskFinished
+from eindecomp.engines.torch.compile_region import Call, traced
+from eindecomp.engines.torch.cut_attention import attend_in_shares
+from eindecomp.engines.torch.ready_region import ReadyRegions
+from eindecomp.kernels.torch.library import TorchLibrary
+from eindecomp.lang.dtypes import dtype as named_type
+from eindecomp.models.llama.graph import prefill_graph
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.tiles.make import tiles_of
+from eindecomp.tra.tiles.regions import regions_of
+
+WAYS = {
+    "one memory": {"device": "cpu"},
+    "two memories": {"device": ["cpu", "cpu"]},
+    "paged": {"device": "cpu", "gpu_memory": "100MB"},
+}
+EARLY = (
+    "\nC[b,h,g,s] <- max U[b,h,g,s,t]\nP[b,h,g,s,t] <- exp(U[b,h,g,s,t] - C[b,h,g,s])\n"
+    "Z[b,h,g,s] <- sum P[b,h,g,s,t]\nO[b,s,h,g,d] <- sum P[b,h,g,s,t] / Z[b,h,g,s] * V[b,h,t,d]\n"
+    "output O"
+)
+WIDE = {"T", "U", "P"}
+"""The vertices that have an element for each query and key."""
+SIZES = {"b": 2, "h": 2, "g": 2, "s": 5, "t": 9, "e": 3, "d": 6, "offset": 2}
+
+
+def text_of(form, dtype, tail=TAIL, **changed):
+    return (HEAD + FORMS[form] + tail).format(**SIZES | changed, dtype=dtype)
+
+
+def numbers_for(graph, dtype, seed=0):
+    """Arrays in which rows may see no key of a device, or none at all."""
+    rng = np.random.default_rng(seed)
+    found = {"latest": 2} if "latest" in graph.scalars else {}
+    for vertex in graph.inputs:
+        if vertex.dtype.kind == "i":
+            found[vertex.name] = rng.integers(0, 10, vertex.shape).astype(vertex.dtype)
+        elif vertex.dtype.kind == "b":
+            found[vertex.name] = rng.random(vertex.shape) < 0.4
+        else:
+            found[vertex.name] = rng.normal(size=vertex.shape).astype(named_type(dtype))
+    return found
+
+
+def made(executable):
+    """The vertices of which some tile is made."""
+    tiled = executable._prepared.tiled
+    return {tiled.tiles[op.into].tensor for op in tiled.ops}
+
+
+def check_result(text, dtype, devices, way, *, strategy=("t",), left=frozenset(), seed=0):
+    """A plan computes what its graph says in float64, and makes no scores but those named."""
+    exact = ed.parse(text("float64"))
+    graph = ed.parse(text(dtype))
+    given = numbers_for(exact, dtype, seed)
+    plan = ed.plan(graph, devices, strategy=[*strategy])
+    with ed.compile(plan, "torch", **WAYS[way]) as executable:
+        assert made(executable) & WIDE == left
+        found = executable(given)
+        assert found.stats.bytes_moved == plan.traffic.total
+    wide = {name: np.asarray(x, "float64") if name in "QKVLWB" else x for name, x in given.items()}
+    most = {"float64": 1e-9, "float32": 2e-5, "bfloat16": 6e-2}[dtype]
+    wanted = ed.evaluate(exact, wide)["O"]
+    np.testing.assert_allclose(found["O"].astype("float64"), wanted, rtol=most, atol=most)
+
+
+@given(
+    form=st.sampled_from(sorted(FORMS)),
+    dtype=st.sampled_from(["float64", "float32", "bfloat16"]),
+    devices=st.integers(2, 4),
+    way=st.sampled_from([*WAYS]),
+    early=st.booleans(),
+    sizes=sizes,
+    seed=st.integers(0, 99),
+)
+@example("causal", "float32", 4, "two memories", False, SIZES | {"offset": -3}, 0)
+@example("length", "float32", 3, "one memory", True, SIZES, 0)
+@example("plain", "float32", 4, "one memory", False, SIZES | {"t": 5}, 0)
+def test_shares_add_up(form, dtype, devices, way, early, sizes, seed):
+    sizes = sizes | {"t": max(sizes["t"], devices)}  # fewer keys are not cut
+    tail = EARLY if early else TAIL
+    check_result(lambda d: text_of(form, d, tail, **sizes), dtype, devices, way, seed=seed)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("strategy", ["tb", "th", "tg", "ts", "td"])
+def test_keys_and_another_label(strategy, way):
+    check_result(lambda d: text_of("both", d), "float32", 4, way, strategy=strategy)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("strategy", "dtype"), [("t", "float32"), ("t", "bfloat16"), ("tr", "float32")]
+)
+def test_stored_keys_are_cut_and_the_latest_are_as_they_were(strategy, dtype, way):
+    step = lambda d: STEP.format(dtype=d, d=8)  # noqa: E731
+    check_result(step, dtype, 3, way, strategy=strategy, left={"U"})
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@pytest.mark.parametrize("way", WAYS)
+def test_models(kind, way):
+    graph = GRAPHS[kind](small(2))
+    arrays = inputs_for(graph)
+    plan = ed.plan(graph, 3, strategy=["t"])
+    with ed.compile(plan, "torch", **WAYS[way]) as executable:
+        assert made(executable).isdisjoint({"T0", "P0", "T1", "P1"})
+        agree(executable(arrays), ed.evaluate(graph, arrays), 1e-4)
+
+
+LARGE = {"b": 2, "h": 3, "g": 2, "s": 40, "t": 96, "e": 4, "d": 8}
+
+
+@pytest.mark.parametrize("form", ["plain", "causal", "length"])
+@pytest.mark.parametrize("tail", [TAIL, EARLY], ids=["late", "early"])
+def test_no_tensor_has_the_size_of_scores(form, tail):
+    plan = ed.plan(ed.parse(text_of(form, "float32", tail, **LARGE)), 2, strategy=["t"])
+    with ed.compile(plan, "torch", device="cpu", fuse=False) as executable:
+        codes = executable._prepared.ready.codes
+    scores = 2 * 3 * 2 * 40 * 96 // 2
+    for code in codes:
+        arrays, scalars = made_up(code)
+        nodes = traced(code, Call(arrays, scalars, {}, [])).graph.nodes
+        sizes = [
+            node.meta["val"].numel() for node in nodes if hasattr(node.meta.get("val"), "numel")
+        ]
+        assert sizes
+        assert max(sizes) < scores
+
+
+def cut_codes(text, devices, strategy):
+    tiled = attend_in_shares(
+        tiles_of(program_of(ed.plan(ed.parse(text), devices, strategy=strategy)))
+    )
+    return ReadyRegions(tiled, regions_of(tiled), [TorchLibrary()], fuse=False).codes
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+@pytest.mark.parametrize("tail", [TAIL, EARLY], ids=["late", "early"])
+def test_regions_of_equal_keys_compute_the_same(form, tail):
+    for offset in (0, 2):
+        for strategy in (["t"], ["t", "s"], ["b", "t"], ["s"]):
+            check(cut_codes(text_of(form, "float32", tail, offset=offset, t=8, s=4), 4, strategy))
+
+
+def test_devices_share_functions_unless_a_mask_tells_them_apart():
+    for form, functions in (("plain", 1), ("tensor", 1), ("causal", 4), ("length", 4)):
+        codes = cut_codes(text_of(form, "float32", t=8), 4, ["t"])
+        attending = [
+            c
+            for c in codes
+            if any(o.call is not None and len(o.call.makes) > 1 for o in c.region.ops)
+        ]
+        assert (len(attending), len({code.key for code in attending})) == (4, functions)
+
+
+def test_more_layers_are_more_of_the_same_regions():
+    counts = []
+    for layers in (2, 3):
+        graph = prefill_graph(replace(small(2), layers=layers), 2, 6)
+        with ed.compile(ed.plan(graph, 2, strategy=["t"]), "torch", device="cpu") as executable:
+            kinds = executable._prepared.ready.kinds
+        counts.append((len({*kinds}), len(kinds)))
+    (few, short), (many, long) = counts
+    assert few == many
+    assert short < long
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # by torch of itself
+def test_compiled():
+    text = text_of("causal", "float32", offset=-2)
+    graph = ed.parse(text)
+    given = numbers_for(graph, "float32")
+    wanted = ed.evaluate(graph, given)["O"]
+    found = ed.run(ed.plan(graph, 2, strategy=["t"]), given, "torch", device="cpu", fuse=True)["O"]
+    assert np.isnan(wanted).any()
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_queries_that_are_cut_see_all_keys_by_one_call(way):
+    """What comes from other devices does not come in the middle."""
+    graph = GRAPHS["prefill"](small(2))
+    with ed.compile(ed.plan(graph, 2, strategy=["s"]), "torch", **WAYS[way]) as executable:
+        found = [call for code in executable._prepared.ready.codes for call in code.attention]
+        assert len(found) == 4
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tasks_of_vertices_that_are_not_made_are_told(way):
+    graph = ed.parse(text_of("causal", "float32"))
+    plan = ed.plan(graph, 3, strategy=["t"])
+    events = []
+    ed.run(plan, numbers_for(graph, "float32"), "torch", on_event=events.append, **WAYS[way])
+    done = [event.vertex for event in events if isinstance(event, TaskFinished)]
+    assert {"T", "P"} <= {*done}
+    last = {name: len(done) - done[::-1].index(name) for name in ("T", "P", "O")}
+    assert max(last["T"], last["P"]) < last["O"]
