@@ -40,7 +40,7 @@ def on_disk(setting: Setting) -> Findings:
     sizes, prompt = setting.sizes, setting.sizes.disk_prompt
     config = sizes.disk
     block = WeightBlock.random(replace(config, layers=1), setting.device)
-    with TemporaryDirectory(dir=setting.folder) as folder:
+    with TemporaryDirectory() as folder:
         files = write_layers(block, Path(folder), config.layers, sizes.disk_bytes)
         speed = disk_speed(files[0])
         nbytes = config.layers * block.layers[0].nbytes + block["H"].nbytes

@@ -42,7 +42,7 @@ class Setting:
     sizes: Sizes
     say: Callable[[str], None]
     folder: Path
-    """Where traces and temporary files go."""
+    """Where the trace goes."""
     ceiling: Ceiling | None = None
 
     @property
