@@ -16,6 +16,7 @@ from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.torch.blocks import NAME, Memories, own_memory
 from eindecomp.engines.torch.devices import devices_of, measured_peak, start_measuring
+from eindecomp.engines.torch.disk_tier import HostCopies
 from eindecomp.engines.torch.given import as_given, as_tensor
 from eindecomp.engines.torch.heard import Heard
 from eindecomp.engines.torch.host_memory import HostMemory
@@ -51,7 +52,8 @@ class TorchEngine:
 
     `device` is one of torch's, such as "cuda:1" or "cpu", or several; by default all GPUs, or the
     CPU where there is none. `gpu_memory`, such as "8GB", limits what is taken of a GPU: tensors
-    then live in the host's memory and come and go. `fuse` compiles regions by torch.compile: by
+    then live in the host's memory and come and go. `host_memory` limits how much of what was given
+    in files the host keeps; the rest stays on disk. `fuse` compiles regions by torch.compile: by
     default on GPUs.
     """
 
@@ -61,6 +63,7 @@ class TorchEngine:
         self,
         device: str | Sequence[str] | None = None,
         gpu_memory: int | str | None = None,
+        host_memory: int | str | None = None,
         fuse: bool | None = None,
     ) -> None:
         self.torch_devices = devices_of(device)
@@ -71,9 +74,13 @@ class TorchEngine:
             if device is not None:
                 raise InputError("gpu_memory limits one GPU: name it by `device`")
             self.torch_devices = self.torch_devices[:1]
+        if host_memory is not None and self.limit is None:
+            raise InputError("host_memory goes with gpu_memory: without it nothing is paged")
         on_gpu = any(each.type == "cuda" for each in self.torch_devices)
         self.fuse = on_gpu if fuse is None else fuse
         self.host = HostMemory(pinned=on_gpu)
+        kept = None if host_memory is None else parse_bytes(host_memory)
+        self.copies = HostCopies(self.host, kept)
 
     def prepare(self, plan: Plan) -> TorchProgram:
         """Make a plan ready to run."""
@@ -109,7 +116,7 @@ class TorchProgram:
         else:
             cpu = [TorchLibrary("cpu")]
             self.memories = Memories(self.program, cpu, memories, host=engine.host)
-            self.runner = Paging(ready, engine.limit, engine.host)
+            self.runner = Paging(ready, engine.limit, engine.host, engine.copies)
         self.loads = [op.into for op in self.tiled.ops if op.kind is Kind.LOAD]
         self.views = possible_views(self.tiled)
         self.indices = IndexChecks(self.tiled, self.memories)
