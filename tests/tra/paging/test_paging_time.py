@@ -73,7 +73,7 @@ def test_what_is_on_disk_stays_where_it_can():
     mixed = tuple(replace(t, begins=begins) for t, begins in zip(tensors, tiers, strict=True))
     schedule = make_schedule(Workload(mixed, chain(6).tasks), SLOW, 4 * UNIT)
     check_schedule(schedule)
-    assert {window.tensor for window in schedule.resident} == {2, 4}
+    assert {2, 4} <= {window.tensor for window in schedule.resident}
     assert not any(isinstance(action, Read) for action in schedule.actions)
 
 
