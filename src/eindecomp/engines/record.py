@@ -99,12 +99,13 @@ class RunRecord:
         peak: int | None = None,
         workers: int = 1,
         recovered: tuple[str, ...] = (),
+        cut_into: int | None = None,
     ) -> Result:
         """The outputs among `tensors` with what the run took.
 
         `placed` are the bytes that moved to bring given tensors into the wanted layouts, `peak` the
         most that a device held, by default what the memory model says, `recovered` what was
-        computed again after a loss.
+        computed again after a loss, `cut_into` the pieces where they had to be more than asked for.
         """
         program = self.program
         if peak is None:
@@ -119,6 +120,7 @@ class RunRecord:
             workers=workers,
             bytes_placed=placed,
             recovered=recovered,
+            cut_into=cut_into,
         )
         return Result({v.name: tensors[v.name] for v in program.graph.outputs}, stats)
 

@@ -36,6 +36,9 @@ class Stats:
     recovered: tuple[str, ...] = ()
     """What was computed again because a worker or a machine was lost, on engines that survive it:
     a line for each task."""
+    cut_into: int | None = None
+    """Into how many pieces vertices were cut where they are more than the plan's devices, because
+    its tiles did not fit in memory; what moved is then what moved between these."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ import torch
 from eindecomp.engines.torch.disk_tier import HostCopies, measure_disk
 from eindecomp.engines.torch.file_tiles import file_tile
 from eindecomp.engines.torch.host_memory import HostMemory
+from eindecomp.engines.torch.index_checks import has_filled_indices
 from eindecomp.engines.torch.measured import RegionCost, measure_links, measure_region
 from eindecomp.engines.torch.replay import Replay
 from eindecomp.engines.torch.windows import Windows
@@ -20,6 +21,7 @@ from eindecomp.tra.paging.workload import Begins, Ends, Paged, Staging, Task, Wo
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from eindecomp.engines.torch.arena_memory import ArenaMemory
     from eindecomp.engines.torch.file_tiles import FileTile
     from eindecomp.engines.torch.heard import Heard
     from eindecomp.engines.torch.ready_region import ReadyRegions
@@ -37,18 +39,37 @@ class Paging:
     """Regions under a limit on the GPU's memory."""
 
     def __init__(
-        self, ready: ReadyRegions, limit: int, host: HostMemory, copies: HostCopies
+        self,
+        ready: ReadyRegions,
+        limit: int,
+        host: HostMemory,
+        copies: HostCopies,
+        memory: ArenaMemory,
     ) -> None:
         self.ready, self.limit, self.host, self.copies = ready, limit, host, copies
+        self.memory = memory
         self.device = ready.libraries[0].device
         self.windows = Windows(ready)
-        unknown = [RegionCost(0.0, 0)] * len(ready.regions)
-        workload = self.workload(frozenset(), unknown)
+        self.costs = [RegionCost(0.0, 0)] * len(ready.regions)
+        workload = self.workload(frozenset())
         check_arena(workload, arena_bytes(workload, limit, MARGIN))  # before anything is measured
+        self._is_measured = False
+        if not has_filled_indices(ready.tiled):  # which are only checked when there are scalars
+            with memory.turn():
+                self._measure(ready.scalars(dict.fromkeys(ready.tiled.program.graph.scalars, 1))[0])
+        self._replays: dict[object, Replay] = {}
+
+    def _measure(self, scalars: Sequence[Tensor]) -> None:
+        """Find out what links and regions take, and whether workspaces leave room enough."""
+        self.memory.free()  # there is no room beside it
         if self.device.type == "cuda":
             take_memory_in_pages()
         self.links: Links = measure_links(self.device)
-        self._replays: dict[object, Replay] = {}
+        numbers = range(len(self.ready.regions))
+        self.costs = [measure_region(self.ready, self.windows, each, scalars) for each in numbers]
+        self._is_measured = True
+        workload = self.workload(frozenset())
+        check_arena(workload, arena_bytes(workload, self.limit, MARGIN))
 
     def run(
         self,
@@ -65,9 +86,11 @@ class Paging:
         found = {tile: file_tile(arrays[0]) for tile, arrays in values.items()}
         files = {tile: file for tile, file in found.items() if file is not None}
         key = lasting, tuple(files.items())
+        if not self._is_measured:
+            self._measure(given)
         if key not in self._replays:
-            self._replays.clear()  # their arenas would not fit beside each other
-            self._replays[key] = self.replay(lasting, files, given)
+            self._replays.clear()  # what the host keeps for them is in the way
+            self._replays[key] = self.replay(lasting, files)
         return self._replays[key].run(values, given, heard)
 
     @property
@@ -76,17 +99,17 @@ class Paging:
         return max((replay.schedule.arena for replay in self._replays.values()), default=0)
 
     def close(self) -> None:
-        """Let go of the arena."""
+        """Let go of the arena, if it is used for this, and of what the host keeps."""
+        for replay in self._replays.values():
+            self.memory.free(replay)
         self._replays.clear()
 
-    def replay(self, lasting: frozenset[int], files: Files, scalars: Sequence[Tensor]) -> Replay:
+    def replay(self, lasting: frozenset[int], files: Files) -> Replay:
         """A schedule of what comes, goes and is computed when and where, made ready to run."""
-        regions, windows = self.ready.regions, self.windows
-        costs = [measure_region(self.ready, windows, r.number, scalars) for r in regions]
         chosen = self.copies.chosen(self._worth_keeping(lasting, files))
         copies = {tile: self.copies.copy(file) for tile, file in files.items() if file in chosen}
         read = {tile: file for tile, file in files.items() if tile not in copies}
-        workload, links = self.workload(lasting, costs, read), self.links
+        workload, links = self.workload(lasting, read), self.links
         staging = Staging()
         if read:
             links = replace(links, from_disk=measure_disk([*read.values()], self.host))
@@ -94,7 +117,9 @@ class Paging:
             staging = replace(staging, block=min(staging.block, largest))
         arena = arena_bytes(workload, self.limit, MARGIN)
         schedule = make_schedule(workload, links, arena, staging)
-        return Replay(schedule, self.ready, windows, self.host, read, copies)
+        return Replay(
+            schedule, self.ready, self.windows, self.host, self.memory, read, copies
+        )  # fmt: skip
 
     def _worth_keeping(self, lasting: frozenset[int], files: Files) -> list[list[FileTile]]:
         """The tiles of files that the host may keep, window by window.
@@ -107,9 +132,7 @@ class Paging:
         order = spread([[files[t] for t in group if t in files] for group in stay])
         return [group for group in order if group]
 
-    def workload(
-        self, lasting: frozenset[int], costs: Sequence[RegionCost], read: Collection[int] = ()
-    ) -> Workload:
+    def workload(self, lasting: frozenset[int], read: Collection[int] = ()) -> Workload:
         """The regions as tasks, with the seconds and workspaces that they were measured to take.
 
         The tiles in `read` come from disk.
@@ -142,7 +165,7 @@ class Paging:
                 cost.workspace,
                 cost.seconds,
             )
-            for region, cost in zip(regions, costs, strict=True)
+            for region, cost in zip(regions, self.costs, strict=True)
         )
         return Workload(tensors, tasks)
 

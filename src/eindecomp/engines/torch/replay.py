@@ -16,6 +16,7 @@ from eindecomp.tra.paging.workload import Begins
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from eindecomp.engines.torch.arena_memory import ArenaMemory
     from eindecomp.engines.torch.file_tiles import FileTile
     from eindecomp.engines.torch.heard import Heard
     from eindecomp.engines.torch.host_memory import HostMemory
@@ -35,12 +36,13 @@ What they do can only be begun when something was read; whoever computes must no
 
 @dataclass(eq=False)
 class Replay:
-    """A schedule with its arena and lanes, to be carried out again and again."""
+    """A schedule with its lanes, to be carried out again and again."""
 
     schedule: Schedule
     ready: ReadyRegions
     windows: Windows
     host: HostMemory
+    memory: ArenaMemory
     files: Mapping[int, FileTile]
     """The tiles that are read from disk in every run."""
     copies: Mapping[int, Tensor]
@@ -50,9 +52,6 @@ class Replay:
 
     def __post_init__(self) -> None:
         device = self.ready.libraries[0].device
-        if device.type == "cuda":
-            torch.cuda.empty_cache()  # what was measured with
-        self.arena = torch.empty(self.schedule.arena, dtype=torch.uint8, device=device)
         self.lanes = {
             COMPUTE: Lane(device, current=True),
             TO_GPU: Lane(device),
@@ -73,7 +72,10 @@ class Replay:
     def run(self, values: Values, scalars: Sequence[Tensor], heard: Heard | None = None) -> Values:
         """Carry out all actions: the tiles that are kept, on the host."""
         values.update({tile: (copy,) for tile, copy in self.copies.items()})
-        run = _Run(self, values, scalars, heard)
+        arena, untouched = self.memory.taken(self, self.schedule.arena)
+        if not untouched:
+            self._resident.clear()
+        run = _Run(self, arena, values, scalars, heard)
         try:
             self._load_resident(run)
             self._carry_out(run)
@@ -110,16 +112,13 @@ class Replay:
                 run.bring(window.tensor, window.offset)
             self._resident[window.tensor] = sources
 
-    def bytes(self, offset: int, nbytes: int) -> Tensor:
-        """A part of the arena."""
-        return self.arena[offset : offset + nbytes]
-
 
 @dataclass(eq=False)
 class _Run:
     """One run of a schedule."""
 
     of: Replay
+    arena: Tensor
     values: Values
     scalars: Sequence[Tensor]
     heard: Heard | None
@@ -151,7 +150,7 @@ class _Run:
                     self._fetch(action)
                 case Store():
                     memory = self.stored[action.tensor] = self.of.host.empty(action.nbytes)
-                    own = self.of.bytes(action.offset, action.nbytes)
+                    own = self._bytes(action.offset, action.nbytes)
                     memory.copy_(own, non_blocking=True)
                 case Read():
                     block = self.of.blocks[action.block][: action.nbytes]
@@ -163,7 +162,7 @@ class _Run:
         """Fill a window before anything else is done: from the host, or by way of the blocks."""
         nbytes = self.of.windows.nbytes(window)
         if self.of.schedule.workload.tensors[window].begins is not Begins.DISK:
-            self._copy(window, self.of.bytes(offset, nbytes))
+            self._copy(window, self._bytes(offset, nbytes))
             return
         size = self.of.schedule.staging.block
         for number, start in enumerate(range(0, nbytes, size)):
@@ -172,7 +171,7 @@ class _Run:
                 self.of.lanes[COMPUTE].finish()
             block = self.of.blocks[place][: min(size, nbytes - start)]
             self._read(window, start, block)
-            self.of.bytes(offset + start, len(block)).copy_(block, non_blocking=True)
+            self._bytes(offset + start, len(block)).copy_(block, non_blocking=True)
 
     def _compute(self, action: Run) -> None:
         task = self.of.schedule.workload.tasks[action.task]
@@ -188,10 +187,10 @@ class _Run:
         """The arrays of a tile, whose window is at a place in the arena."""
         windows = self.of.windows
         number = windows.of[tile]
-        return windows.arrays(tile, self.of.bytes(at[number], windows.nbytes(number)))
+        return windows.arrays(tile, self._bytes(at[number], windows.nbytes(number)))
 
     def _fetch(self, action: Fetch) -> None:
-        target = self.of.bytes(action.offset + action.start, action.nbytes)
+        target = self._bytes(action.offset + action.start, action.nbytes)
         if action.block is not None:
             target.copy_(self.of.blocks[action.block][: action.nbytes], non_blocking=True)
         elif action.tensor in self.stored:
@@ -215,5 +214,10 @@ class _Run:
                 self.of.files[tile].read(first, target)
             else:
                 [array] = self.values[tile]
-                own = array.contiguous().view(-1).view(torch.uint8)
+                own = array.clone(memory_format=torch.contiguous_format).view(-1)
+                own = own.view(torch.uint8)
                 target.copy_(own[first : first + nbytes])
+
+    def _bytes(self, offset: int, nbytes: int) -> Tensor:
+        """A part of the arena."""
+        return self.arena[offset : offset + nbytes]
