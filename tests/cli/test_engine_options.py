@@ -116,6 +116,20 @@ def test_llama_takes_any_engine(engine, tmp_path):
         assert found.stdout == usual.stdout
 
 
+@pytest.mark.parametrize("engine", [TORCH])
+@pytest.mark.parametrize("kept", ["host_memory=0", "host_memory=2MiB", "host_memory=1GB"])
+def test_llama_in_less_memory_than_it_takes(engine, kept, tmp_path):
+    """Of about 10 MB, in files of which the GPU and the host hold some."""
+    make_llama(tmp_path, hidden_size=512, intermediate_size=768)
+    asked = ["llama", str(tmp_path), "--prompt", "1 20 30", "--tokens", "3"]
+    paged = ["--engine", engine, "--option", "device=cpu", "--option", "gpu_memory=72MB"]
+    usual, found = (
+        CliRunner().invoke(app, [*asked, *more]) for more in ([], [*paged, "--option", kept])
+    )
+    assert (usual.exit_code, found.exit_code) == (0, 0), found.output
+    assert found.stdout == usual.stdout
+
+
 @pytest.mark.parametrize("name", ["apart", TORCH])
 def test_bench_passes_the_engine_on(name, tmp_path, monkeypatch, capsys):
     experiment = import_module("eindecomp.experiments.chain")

@@ -232,6 +232,7 @@ def _record(result: Result, worst: Mapping[str, float]) -> dict[str, Any]:
         "tasks": stats.tasks,
         "workers": stats.workers,
         "recovered": list(stats.recovered),
+        "cut_into": stats.cut_into,
         "outputs": {
             name: {"shape": list(array.shape), "dtype": array.dtype.name}
             | ({"error": worst[name]} if name in worst else {})
@@ -248,6 +249,8 @@ def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
         f"{speed:.3g} GFLOP/s, {show_bytes(stats.bytes_moved)} moved between devices, "
         f"peak memory {show_bytes(stats.peak_memory)} on the fullest device"
     )
+    if stats.cut_into is not None:
+        typer.echo(f"cut into {stats.cut_into} pieces, as larger tiles did not fit in memory")
     for line in stats.recovered:
         typer.echo(f"computed again: {line}")
     table = Table("output", "shape", "dtype", *(["error"] if worst else []), box=None)

@@ -100,12 +100,14 @@ class RunRecord:
         workers: int = 1,
         recovered: tuple[str, ...] = (),
         predicted: float | None = None,
+        cut_into: int | None = None,
     ) -> Result:
         """The outputs among `tensors` with what the run took.
 
         `placed` are the bytes that moved to bring given tensors into the wanted layouts, `peak` the
         most that a device held, by default what the memory model says, `recovered` what was
-        computed again after a loss, `predicted` the seconds that were expected.
+        computed again after a loss, `predicted` the seconds that were expected, `cut_into` the
+        pieces where they had to be more than asked for.
         """
         program = self.program
         if peak is None:
@@ -121,6 +123,7 @@ class RunRecord:
             bytes_placed=placed,
             recovered=recovered,
             predicted=predicted,
+            cut_into=cut_into,
         )
         return Result({v.name: tensors[v.name] for v in program.graph.outputs}, stats)
 

@@ -38,6 +38,9 @@ class Stats:
     a line for each task."""
     predicted: float | None = None
     """Seconds that the schedule of a run was expected to take, where tensors come and go."""
+    cut_into: int | None = None
+    """Into how many pieces vertices were cut where they are more than the plan's devices, because
+    its tiles did not fit in memory; what moved is then what moved between these."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.strategy import SquareRoot, Strategy
+    from eindecomp.planner.space.strategy import AnyStrategy
     from eindecomp.store.field import Field
 
 
 def read_strategy(
     graph: Graph, devices: int, field: Field
-) -> tuple[StrategyForm | None, Strategy | SquareRoot | None]:
+) -> tuple[StrategyForm | None, AnyStrategy | None]:
     """A strategy as it is given, and as it restricts plans."""
     if field.value is None:
         return None, None
@@ -41,7 +41,7 @@ def read_strategy(
 def check_cuts(
     graph: Graph,
     mesh: Mesh,
-    strategy: Strategy | SquareRoot,
+    strategy: AnyStrategy,
     parts: Mapping[str, Mapping[str, int]],
     loose: Collection[str],
 ) -> None:

@@ -26,7 +26,7 @@ def least_limit(plan, arrays):
     limit = NOTHING
     for _ in range(4):
         try:
-            ed.run(plan, arrays, "torch", device="cpu", gpu_memory=limit)
+            ed.run(plan, arrays, "torch", device="cpu", gpu_memory=limit, finer=False)
         except ArenaTooSmallError as error:
             limit += error.missing
         else:
@@ -124,7 +124,7 @@ def test_the_least_limit_is_the_least():
     limit = least_limit(plan, arrays)
     assert ed.run(plan, arrays, "torch", device="cpu", gpu_memory=limit)
     with pytest.raises(ArenaTooSmallError, match=r"512 bytes are missing"):
-        ed.run(plan, arrays, "torch", device="cpu", gpu_memory=limit - 512)
+        ed.run(plan, arrays, "torch", device="cpu", gpu_memory=limit - 512, finer=False)
 
 
 def test_paged_runs_in_less_memory_than_all_tensors_take():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +64,17 @@ def test_disk_link_and_tasks_overlap():
     assert spans(timeline, COMPUTE) == [("t0", 6, 7), ("t1", 10.5, 11.5), ("t2", 15, 16)]
     one = make_schedule(workload, SLOW, 3 * UNIT, Staging(UNIT, 1), resident=())
     assert simulate(one, SLOW).seconds == pytest.approx(3 * 6 + 1)
+
+
+def test_what_is_on_disk_stays_where_it_can():
+    """Six weights, two of them on disk, and room for four: the disk is never waited for."""
+    tensors = chain(6).tensors
+    tiers = [Begins.HOST, Begins.HOST, Begins.DISK, Begins.HOST, Begins.DISK, Begins.HOST]
+    mixed = tuple(replace(t, begins=begins) for t, begins in zip(tensors, tiers, strict=True))
+    schedule = make_schedule(Workload(mixed, chain(6).tasks), SLOW, 4 * UNIT)
+    check_schedule(schedule)
+    assert {2, 4} <= {window.tensor for window in schedule.resident}
+    assert not any(isinstance(action, Read) for action in schedule.actions)
 
 
 def test_what_is_made_and_leaves_comes_back():

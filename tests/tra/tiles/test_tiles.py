@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
+from eindecomp import models
 from eindecomp.models.llama import Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph
 from eindecomp.tra.boxes import inside, volume
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
+from eindecomp.tra.tiles.finish_early import finish_early
 from eindecomp.tra.tiles.lookups import is_computed, lookups_of
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held
@@ -95,9 +97,12 @@ def test_every_device_has_a_share_in_every_step_that_computes(graph, devices, me
 
 
 @some_tiles
-def test_regions_are_complete_and_in_order(graph, devices, memories, inputs):
+@pytest.mark.parametrize("room", [None, 0, 400, 4000])
+def test_regions_are_complete_and_in_order(graph, devices, memories, inputs, room):
     tiled = tiled_of(graph, devices, memories, inputs=inputs)
-    regions = regions_of(tiled)
+    if room is not None:
+        tiled = finish_early(tiled)
+    regions = regions_of(tiled, room=room)
     there = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
     done = set(there)
     for number, region in enumerate(regions):
@@ -121,6 +126,38 @@ def test_regions_are_complete_and_in_order(graph, devices, memories, inputs):
         own = [tiled.tiles[tile] for tile in (*region.reads, *region.writes)]
         here = sum(tile.nbytes for tile in own if tile.memory == region.memory)
         assert most_held(tiled, regions) >= here
+
+
+@some_tiles
+@pytest.mark.parametrize("room", [0, 400, 4000])
+def test_regions_fit_where_operations_do(graph, devices, memories, inputs, room):
+    tiled = finish_early(tiled_of(graph, devices, memories, inputs=inputs))
+    for region in regions_of(tiled, room=room):
+        own = [op for op in region.ops if tiled.tiles[op.into].types[0].kind not in "biu"]
+        own = [op for op in own if op.kind is not Kind.FILL]  # those may be done once more
+        read = {tile for op in own for tile in op.sources}.intersection(region.reads)
+        taken = sum(tiled.tiles[tile].nbytes for tile in (*read, *region.writes))
+        assert taken <= room or len(own) <= 1
+
+
+@some_tiles
+def test_finishing_early_keeps_all_operations_and_their_order(graph, devices, memories, inputs):
+    tiled = tiled_of(graph, devices, memories, inputs=inputs)
+    early = finish_early(tiled)
+    assert sorted(op.into for op in early.ops) == sorted(op.into for op in tiled.ops)
+    done: set[int] = set()
+    for op in early.ops:
+        assert done.issuperset(op.sources)
+        done.add(op.into)
+
+
+def test_updates_follow_their_gradients():
+    step = models.ffnn(4, 5, 6, 7, optimizer="adam")
+    tiled = finish_early(tiles_of(program_of(ed.plan(step, 1))))
+    order = [tiled.tiles[op.into].tensor for op in tiled.ops if op.kind is not Kind.LOAD]
+    at = order.index("grad_W2")
+    assert set(order[at + 1 : at + 4]) == {"new_W2_mean", "new_W2_square", "new_W2"}
+    assert order.index("grad_W1") > at + 3
 
 
 INDICES = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.threads.available import available
+from eindecomp.engines.available import available
 from eindecomp.engines.threads.memory import is_in_memory
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.byte_sizes import show_bytes

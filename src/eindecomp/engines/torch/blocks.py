@@ -10,7 +10,9 @@ import torch
 
 from eindecomp.engines.blocks import block_of
 from eindecomp.engines.tensor import Tensor
-from eindecomp.engines.torch.host_memory import HostMemory, Pin, pinned
+from eindecomp.engines.torch.file_tiles import file_of, note_file
+from eindecomp.engines.torch.host_memory import SMALL, HostMemory, Pin, pinned
+from eindecomp.engines.torch.mapped_memory import mapped_from
 from eindecomp.tra.boxes import Box, inside, meet, shape_of, volume, within
 
 if TYPE_CHECKING:
@@ -60,8 +62,8 @@ class Memories:
             own = [d for d in range(mesh.devices) if self.of[d] == memory]
             hull = _hull([tiling.box(mesh, d) for tiling in wanted for d in own])
             near, pin = self._brought(library, given, hull), None
-            if self.host is not None and self.host.pinned:
-                near, pin = pinned(near, self.host)
+            if self.host is not None:
+                near, pin = self._on_host(near, self.host)
             nearby[memory] = hull, near, pin
         for tiling in wanted:
             found[tiling] = []
@@ -71,11 +73,23 @@ class Memories:
                 setattr(found[tiling][-1], "pinned_by", pin)  # noqa: B010 - it lasts as long as a block
         return found
 
+    def _on_host(self, near: torch.Tensor, host: HostMemory) -> tuple[torch.Tensor, Pin | None]:
+        """An array in memory that a GPU copies from; what is mapped from a file stays there."""
+        place = mapped_from(near)
+        if place is not None and near.nbytes >= SMALL:
+            return note_file(near, place), None
+        if place is not None:
+            near = near.clone()
+        return pinned(near, host) if host.pinned else (near, None)
+
     def _brought(self, library: TorchLibrary, given: Any, box: Box) -> torch.Tensor:
         """A box of an array in a library's memory; the array itself if it is there already."""
         if isinstance(given, torch.Tensor):
             where = tuple(slice(low, high) for low, high in box)
             return (given[where] if where else given).to(library.device)
+        if self.host is not None and type(given) is np.ndarray:  # what is not read stays on disk
+            where = tuple(slice(low, high) for low, high in box)
+            return library.from_numpy(cast("Any", given)[where])
         return library.from_numpy(_slice(given, box))
 
     def block(self, held: Blocks, mesh: Mesh, box: Box, memory: int) -> torch.Tensor:
@@ -142,7 +156,7 @@ def _part(array: torch.Tensor, box: Box, held: Box) -> torch.Tensor:
         return array
     if not volume(box):
         return array.new_empty(shape_of(box))
-    return array[within(box, held)]
+    return note_file(array[within(box, held)], file_of(array))
 
 
 def _hull(boxes: Sequence[Box]) -> Box:

@@ -14,28 +14,33 @@ import torch
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.torch.arena_memory import ArenaMemory
 from eindecomp.engines.torch.blocks import NAME, Memories, Place, own_memory
 from eindecomp.engines.torch.cut_attention import attend_in_shares
+from eindecomp.engines.torch.cut_finer import made_to_fit
 from eindecomp.engines.torch.devices import devices_of, measured_peak, start_measuring
+from eindecomp.engines.torch.disk_tier import HostCopies
 from eindecomp.engines.torch.given import as_given, as_tensor
 from eindecomp.engines.torch.heard import Heard
 from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.index_checks import IndexChecks
 from eindecomp.engines.torch.joined import Neighbours
-from eindecomp.engines.torch.paged import Paging
+from eindecomp.engines.torch.paged import MARGIN, Paging
 from eindecomp.engines.torch.ready_region import ReadyRegions
 from eindecomp.engines.torch.resident import Resident
-from eindecomp.errors import InputError, RunError
+from eindecomp.errors import InputError
 from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.boxes import within
+from eindecomp.tra.paging.make import ArenaTooSmallError
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.tiling import Tiling, uncut
+from eindecomp.tra.tiles.finish_early import finish_early
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held, possible_views
 from eindecomp.tra.tiles.ops import Kind
-from eindecomp.tra.tiles.regions import LEAST, regions_of
+from eindecomp.tra.tiles.regions import regions_of
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener
@@ -54,8 +59,10 @@ class TorchEngine:
 
     `device` is one of torch's, such as "cuda:1" or "cpu", or several; by default all GPUs, or the
     CPU where there is none. `gpu_memory`, such as "8GB", limits what is taken of a GPU: tensors
-    then live in the host's memory and come and go. `fuse` compiles regions by torch.compile: by
-    default on GPUs.
+    then live in the host's memory and come and go. `host_memory` limits how much of what was given
+    in files the host keeps; the rest stays on disk. Where tiles do not fit on the GPU, a plan is
+    cut finer, unless `finer` is False. `fuse` compiles regions by torch.compile: by default on
+    GPUs.
     """
 
     name = NAME
@@ -64,23 +71,50 @@ class TorchEngine:
         self,
         device: str | Sequence[str] | None = None,
         gpu_memory: int | str | None = None,
+        host_memory: int | str | None = None,
         fuse: bool | None = None,
+        finer: bool = True,
     ) -> None:
         self.torch_devices = devices_of(device)
-        if fuse not in (None, True, False):
-            raise InputError(f"fuse is True or False, not {fuse!r}")
+        for name, given in (("fuse", fuse), ("finer", finer)):
+            if given not in (None, True, False):
+                raise InputError(f"{name} is True or False, not {given!r}")
+        self.finer = finer
         self.limit = None if gpu_memory is None else parse_bytes(gpu_memory)
         if self.limit is not None and len(self.torch_devices) > 1:
             if device is not None:
                 raise InputError("gpu_memory limits one GPU: name it by `device`")
             self.torch_devices = self.torch_devices[:1]
+        if host_memory is not None and self.limit is None:
+            raise InputError("host_memory goes with gpu_memory: without it nothing is paged")
         on_gpu = any(each.type == "cuda" for each in self.torch_devices)
         self.fuse = on_gpu if fuse is None else fuse
         self.host = HostMemory(pinned=on_gpu)
+        kept = None if host_memory is None else parse_bytes(host_memory)
+        self.copies = HostCopies(self.host, kept)
+        self.arena = ArenaMemory(next(iter(self.torch_devices)))
 
     def prepare(self, plan: Plan) -> TorchProgram:
         """Make a plan ready to run."""
-        return TorchProgram(plan, self)
+        if self.limit is None:
+            return TorchProgram(plan, self)
+        if not self.finer:
+            return self._paged(plan)
+        made = made_to_fit(plan, self._paged)
+        if made.program.devices > plan.devices:
+            made.cut_into = made.program.devices
+        return made
+
+    def _paged(self, plan: Plan) -> TorchProgram:
+        """A plan under the limit: while a region uses half of it, what comes next is fetched.
+
+        If that cuts regions too small, as where scores of attention are then stored, all of it.
+        """
+        room = max(0, (self.limit or 0) - MARGIN)
+        try:
+            return TorchProgram(plan, self, room // 2)
+        except ArenaTooSmallError:
+            return TorchProgram(plan, self, room)
 
     def stored(self, given: Any, vertex: Vertex) -> Any:
         """What was given for an input: torch's tensors stay where they are."""
@@ -90,7 +124,8 @@ class TorchEngine:
 class TorchProgram:
     """A program as regions of tiles, which run in order on each memory's device."""
 
-    def __init__(self, plan: Plan, engine: TorchEngine) -> None:
+    def __init__(self, plan: Plan, engine: TorchEngine, room: int | None = None) -> None:
+        """With `room`, memory is scarce: the tiles of a region take no more, where they can."""
         self.program = program_of(plan)
         self.tied = frozenset(plan.tie)
         on_gpu = engine.torch_devices[0].type == "cuda"
@@ -100,8 +135,11 @@ class TorchProgram:
             device * count // self.program.devices for device in range(self.program.devices)
         ]
         self.tiled = attend_in_shares(tiles_of(self.program, memories))
-        # Where memory is scarce, what a region reads at once should be little.
-        regions = regions_of(self.tiled, LEAST if engine.limit is None else 1)
+        if room is None:
+            regions = regions_of(self.tiled)
+        else:
+            self.tiled = finish_early(self.tiled)
+            regions = regions_of(self.tiled, 1, room=room)
         self.ready = ready = ReadyRegions(self.tiled, regions, libraries, engine.fuse)
         joins = [join for code in ready.codes for join in code.joins]
         self.neighbours = Neighbours(self.tiled, joins)
@@ -112,7 +150,7 @@ class TorchProgram:
         else:
             cpu = [TorchLibrary("cpu")]
             self.memories = Memories(self.program, cpu, memories, host=engine.host)
-            self.runner = Paging(ready, engine.limit, engine.host)
+            self.runner = Paging(ready, engine.limit, engine.host, engine.copies, engine.arena)
         self.loads = [op.into for op in self.tiled.ops if op.kind is Kind.LOAD]
         self._load_names = [(tile, self.tiled.tiles[tile].tensor) for tile in self.loads]
         self.views = possible_views(self.tiled)
@@ -121,8 +159,9 @@ class TorchProgram:
         """The block of each tile that is loaded, and the tensor that it was found in."""
         self._places: dict[int, tuple[tuple[Tiling, ...], Place | None]] = {}
         """Where in a tensor the block of a tile was found, and the layouts that it had."""
-        self._alone = RLock()  # runs share graphs of kernels and the memory of schedules
-        self._running = False
+        self.cut_into: int | None = None
+        """Into how many pieces vertices are cut, where that is more than the plan's."""
+        self._alone = RLock()  # runs share graphs of kernels
 
     def place(self, name: str, given: Any) -> Tensor:
         """Put an input into the memories, in the layouts that the plan wants."""
@@ -156,14 +195,9 @@ class TorchProgram:
 
         A region is one function: all that it computes is told to begin and to end with it.
         """
-        with self._alone:
-            if self._running and isinstance(self.runner, Paging):
-                raise RunError("a listener cannot run the paged executable that it listens to")
-            self._running = True
-            try:
-                return self._run(inputs, scalars, donated, on_event)
-            finally:
-                self._running = False
+        alone = self.runner.memory.turn() if isinstance(self.runner, Paging) else self._alone
+        with alone:
+            return self._run(inputs, scalars, donated, on_event)
 
     def _run(
         self,
@@ -181,8 +215,9 @@ class TorchProgram:
             start_measuring(self.ready.libraries)
             lasting = self._lasting(inputs, donated)
             values = self._loaded(inputs)
-            for name in donated:  # from now on only `values` has them, up to their last reader
-                inputs[name].release()
+            if not isinstance(self.runner, Paging):  # where they are there if the run fails
+                for name in donated:  # from now on only `values` has them, up to their last reader
+                    inputs[name].release()
             borrowed = {tile: values[load][0] for tile, load in self.views.items()}
             values = self._carried_out(values, scalars, lasting, heard)
             for tile, source in borrowed.items():
@@ -196,7 +231,9 @@ class TorchProgram:
         peak = self._peak()
         self.ready.synchronize()  # only now: the device needs none of this
         predicted = None if self._replay is None else self._replay.predicted
-        return record.result(given | made, placed=placed, peak=peak, predicted=predicted)
+        return record.result(
+            given | made, placed=placed, peak=peak, predicted=predicted, cut_into=self.cut_into
+        )
 
     def _placing(self, inputs: Mapping[str, Any]) -> int:
         """The bytes that move to bring tensors into the layouts in which they are wanted."""

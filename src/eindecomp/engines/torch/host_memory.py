@@ -20,7 +20,7 @@ from eindecomp.errors import RunError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SMALL = 1 << 20  # bytes below which copying from memory that is not pinned is as fast
+SMALL = 1 << 20  # bytes below which copying from memory that is not pinned is as fast
 
 
 @dataclass(eq=False)
@@ -78,7 +78,7 @@ def pinned(tensor: torch.Tensor, host: HostMemory) -> tuple[torch.Tensor, Pin | 
     It stays so as long as the pin lives. Small ones are not worth it.
     """
     tensor = tensor.contiguous()
-    if tensor.nbytes < _SMALL or tensor.is_pinned():
+    if tensor.nbytes < SMALL or tensor.is_pinned():
         return tensor, None
     own = _pages(tensor)
     if own not in _PINS and any(p.start < own.stop and own.start < p.stop for p in _PINS):

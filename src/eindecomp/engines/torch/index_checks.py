@@ -65,5 +65,11 @@ class IndexChecks:
         return host.from_numpy(block_of(given, box))
 
 
+def has_filled_indices(tiled: TileProgram) -> bool:
+    """Whether some lookup takes its indices from a fill."""
+    found = (tiled.tiles[lookup.index.tile] for lookup in lookups_of(tiled, tiled.ops))
+    return any(isinstance(tiled.program.graph[tile.tensor].op, Fill) for tile in found)
+
+
 def _whole(array: torch.Tensor) -> Box:
     return tuple((0, size) for size in array.shape)

@@ -1,8 +1,9 @@
-"""Lanes: the streams of one GPU, or on the CPU one after another."""
+"""Lanes: the streams of one GPU and the threads that feed them, or on the CPU threads alone."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,3 +38,47 @@ class Lane:
         """Wait until all is done."""
         if self.stream is not None:
             self.stream.synchronize()
+
+
+class HostLane(Lane):
+    """Work of the host's own, which is done when it was begun."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.device("cpu"))
+
+    def wait(self, mark: Any) -> None:
+        """Wait here: the host itself goes on when a mark has been reached."""
+        if mark is not None:
+            mark.synchronize()
+
+
+class Marks:
+    """The marks behind actions, for threads that wait for each other's.
+
+    When one of them fails, all others stop at what they wait for next.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, Any] = {}
+        self._changed = Condition()
+        self.error: BaseException | None = None
+
+    def set(self, action: int, mark: Any) -> None:
+        """An action was begun."""
+        with self._changed:
+            self._found[action] = mark
+            self._changed.notify_all()
+
+    def get(self, action: int) -> Any:
+        """The mark behind an action, as soon as that was begun."""
+        with self._changed:
+            self._changed.wait_for(lambda: action in self._found or self.error is not None)
+            if self.error is not None:
+                raise self.error
+            return self._found[action]
+
+    def fail(self, error: BaseException) -> None:
+        """A thread ends; the error of the first one counts."""
+        with self._changed:
+            self.error = self.error or error
+            self._changed.notify_all()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.torch.windows import Windows
 
 _TURNS = 3
-_LINK = 256 << 20  # bytes that are copied to measure a link
+_LINK = 64 << 20  # bytes that are copied to measure a link
 
 
 class RegionCost(NamedTuple):
@@ -64,7 +64,7 @@ def _measured(
     work()
     held = _reset(device)
     work()
-    workspace = 0 if device.type != "cuda" else torch.cuda.max_memory_allocated(device) - held
+    workspace = 0 if device.type != "cuda" else torch.cuda.max_memory_reserved(device) - held
     taken = [
         seconds_of(lambda: ready.call(number, arrays, scalars, into), device) for _ in range(_TURNS)
     ]
@@ -72,11 +72,13 @@ def _measured(
 
 
 def _reset(device: torch.device) -> int:
+    """Begin to measure what torch takes of a GPU, of which it keeps nothing for later."""
     if device.type != "cuda":
         return 0
     torch.cuda.synchronize(device)
+    torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
-    return torch.cuda.memory_allocated(device)
+    return torch.cuda.memory_reserved(device)
 
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from eindecomp.engines.torch.disk_tier import HostCopies, measure_disk
+from eindecomp.engines.torch.file_tiles import file_tile
 from eindecomp.engines.torch.host_memory import HostMemory
-from eindecomp.engines.torch.lanes import Lane
+from eindecomp.engines.torch.index_checks import has_filled_indices
 from eindecomp.engines.torch.measured import RegionCost, measure_links, measure_region
+from eindecomp.engines.torch.replay import Replay
 from eindecomp.engines.torch.windows import Windows
 from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule
-from eindecomp.tra.paging.schedule import COMPUTE, TO_GPU, TO_HOST, Fetch, Read, Run, Store
-from eindecomp.tra.paging.simulate import simulate
-from eindecomp.tra.paging.workload import Begins, Ends, Paged, Task, Workload
+from eindecomp.tra.paging.residents import spread
+from eindecomp.tra.paging.workload import Begins, Ends, Paged, Staging, Task, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from eindecomp.engines.torch.arena_memory import ArenaMemory
+    from eindecomp.engines.torch.file_tiles import FileTile
     from eindecomp.engines.torch.heard import Heard
     from eindecomp.engines.torch.ready_region import ReadyRegions
-    from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links
 
     Tensor = torch.Tensor
     Values = dict[int, tuple[Tensor, ...]]
+    Files = Mapping[int, FileTile]
 
 MARGIN = 64 << 20
 """Bytes of the limit that are left to torch: workspaces of BLAS, scalars, rounding."""
@@ -36,17 +38,38 @@ MARGIN = 64 << 20
 class Paging:
     """Regions under a limit on the GPU's memory."""
 
-    def __init__(self, ready: ReadyRegions, limit: int, host: HostMemory) -> None:
-        self.ready, self.limit, self.host = ready, limit, host
+    def __init__(
+        self,
+        ready: ReadyRegions,
+        limit: int,
+        host: HostMemory,
+        copies: HostCopies,
+        memory: ArenaMemory,
+    ) -> None:
+        self.ready, self.limit, self.host, self.copies = ready, limit, host, copies
+        self.memory = memory
         self.device = ready.libraries[0].device
         self.windows = Windows(ready)
-        unknown = [RegionCost(0.0, 0)] * len(ready.regions)
-        workload = self.workload(frozenset(), unknown)
+        self.costs = [RegionCost(0.0, 0)] * len(ready.regions)
+        workload = self.workload(frozenset())
         check_arena(workload, arena_bytes(workload, limit, MARGIN))  # before anything is measured
+        self._is_measured = False
+        if not has_filled_indices(ready.tiled):  # which are only checked when there are scalars
+            with memory.turn():
+                self._measure(ready.scalars(dict.fromkeys(ready.tiled.program.graph.scalars, 1))[0])
+        self._replays: dict[object, Replay] = {}
+
+    def _measure(self, scalars: Sequence[Tensor]) -> None:
+        """Find out what links and regions take, and whether workspaces leave room enough."""
+        self.memory.free()  # there is no room beside it
         if self.device.type == "cuda":
             take_memory_in_pages()
         self.links: Links = measure_links(self.device)
-        self._schedules: dict[frozenset[int], Replay] = {}
+        numbers = range(len(self.ready.regions))
+        self.costs = [measure_region(self.ready, self.windows, each, scalars) for each in numbers]
+        self._is_measured = True
+        workload = self.workload(frozenset())
+        check_arena(workload, arena_bytes(workload, self.limit, MARGIN))
 
     def run(
         self,
@@ -60,44 +83,80 @@ class Paging:
         `lasting` are those that are the same in every run; `heard` tells of every region.
         """
         given = self.ready.scalars(scalars)[0]
-        if lasting not in self._schedules:
-            self._schedules.clear()  # their arenas would not fit beside each other
-            schedule = self.schedule(lasting, given)
-            self._schedules[lasting] = Replay(self, schedule)
-        return self._schedules[lasting].run(values, given, heard)
+        found = {tile: file_tile(arrays[0]) for tile, arrays in values.items()}
+        files = {tile: file for tile, file in found.items() if file is not None}
+        key = lasting, tuple(files.items())
+        if not self._is_measured:
+            self._measure(given)
+        if key not in self._replays:
+            self._replays.clear()  # what the host keeps for them is in the way
+            self._replays[key] = self._made_ready(lasting, files)
+        return self._replays[key].run(values, given, heard)
 
     @property
     def arena(self) -> int:
         """The bytes of the GPU in which tensors come and go."""
-        return max((replay.schedule.arena for replay in self._schedules.values()), default=0)
+        return max((replay.schedule.arena for replay in self._replays.values()), default=0)
 
     @property
     def replay(self) -> Replay | None:
         """What the last run carried out; None before the first one."""
-        return next(iter(self._schedules.values()), None)
+        return next(iter(self._replays.values()), None)
 
     def close(self) -> None:
-        """Let go of the arena."""
-        self._schedules.clear()
+        """Let go of the arena, if it is used for this, and of what the host keeps."""
+        for replay in self._replays.values():
+            self.memory.free(replay)
+        self._replays.clear()
 
-    def schedule(self, lasting: frozenset[int], scalars: Sequence[Tensor]) -> Schedule:
-        """What comes, goes and is computed when and where."""
-        regions, windows = self.ready.regions, self.windows
-        costs = [measure_region(self.ready, windows, r.number, scalars) for r in regions]
-        workload = self.workload(lasting, costs)
-        return make_schedule(workload, self.links, arena_bytes(workload, self.limit, MARGIN))
+    def _made_ready(self, lasting: frozenset[int], files: Files) -> Replay:
+        """A schedule of what comes, goes and is computed when and where, made ready to run."""
+        chosen = self.copies.chosen(self._worth_keeping(lasting, files))
+        copies = {tile: self.copies.copy(file) for tile, file in files.items() if file in chosen}
+        read = {tile: file for tile, file in files.items() if tile not in copies}
+        workload, links = self.workload(lasting, read), self.links
+        staging = Staging()
+        if read:
+            links = replace(links, from_disk=measure_disk([*read.values()], self.host))
+            largest = max(t.nbytes for t in workload.tensors if t.begins is Begins.DISK)
+            staging = replace(staging, block=min(staging.block, largest))
+        arena = arena_bytes(workload, self.limit, MARGIN)
+        schedule = make_schedule(workload, links, arena, staging)
+        return Replay(
+            schedule, links, self.ready, self.windows, self.host, self.memory, read, copies
+        )
 
-    def workload(self, lasting: frozenset[int], costs: Sequence[RegionCost]) -> Workload:
-        """The regions as tasks, with the seconds and workspaces that they were measured to take."""
+    def _worth_keeping(self, lasting: frozenset[int], files: Files) -> list[list[FileTile]]:
+        """The tiles of files that the host may keep, window by window.
+
+        Where it cannot keep them all, those that are read from disk lie evenly between them.
+        """
+        used = self.windows.used(tile for region in self.ready.regions for tile in region.reads)
+        groups = [self.windows.groups[window] for window in used]
+        stay = [group for group in groups if lasting.issuperset(group)]
+        order = spread([[files[t] for t in group if t in files] for group in stay])
+        return [group for group in order if group]
+
+    def workload(self, lasting: frozenset[int], read: Collection[int] = ()) -> Workload:
+        """The regions as tasks, with the seconds and workspaces that they were measured to take.
+
+        The tiles in `read` come from disk.
+        """
         regions, windows = self.ready.regions, self.windows
         made = {tile for region in regions for tile in region.writes}
         kept = self.ready.tiled.kept
+
+        def begins(group: Sequence[int]) -> Begins:
+            if group[0] in made:
+                return Begins.MADE
+            return Begins.HOST if all(tile not in read for tile in group) else Begins.DISK
+
         tensors = tuple(
             Paged(
                 number,
                 windows.name(number),
                 windows.nbytes(number),
-                Begins.MADE if group[0] in made else Begins.HOST,
+                begins(group),
                 Ends.HOST if group[0] in kept else Ends.NOWHERE,
                 lasting.issuperset(group),
             )
@@ -111,133 +170,9 @@ class Paging:
                 cost.workspace,
                 cost.seconds,
             )
-            for region, cost in zip(regions, costs, strict=True)
+            for region, cost in zip(regions, self.costs, strict=True)
         )
         return Workload(tensors, tasks)
-
-
-@dataclass(eq=False)
-class Replay:
-    """A schedule with its arena and lanes, to be carried out again and again."""
-
-    paging: Paging
-    schedule: Schedule
-
-    def __post_init__(self) -> None:
-        device = self.paging.device
-        if device.type == "cuda":
-            torch.cuda.empty_cache()  # what was measured with
-        self.arena = torch.empty(self.schedule.arena, dtype=torch.uint8, device=device)
-        self.lanes = {
-            COMPUTE: Lane(device, current=True), TO_GPU: Lane(device), TO_HOST: Lane(device)
-        }  # fmt: skip
-        self.stream_of = [action.stream for action in self.schedule.actions]
-        self.awaited = {
-            wait
-            for action in self.schedule.actions
-            for wait in action.waits
-            if self.stream_of[wait] != action.stream
-        }
-        self._resident: dict[int, Tensor] = {}
-        """What each resident tile was copied from; being held, its memory is of nobody else."""
-
-    @cached_property
-    def predicted(self) -> float:
-        """The seconds that a run should take."""
-        return simulate(self.schedule, self.paging.links).seconds
-
-    def run(self, values: Values, scalars: Sequence[Tensor], heard: Heard | None = None) -> Values:
-        """Carry out all actions: the tiles that are kept, on the host."""
-        self._load_resident(values)
-        stored: dict[int, Tensor] = {}
-        try:
-            self._carry_out(values, scalars, stored, heard)
-        finally:  # also of a run that was stopped: the next one uses the same memory
-            for lane in self.lanes.values():
-                lane.finish()
-        windows, kept = self.paging.windows, self.paging.ready.tiled.kept
-        nothing = self.paging.host.empty(0)  # of which no schedule tells
-        return {
-            tile: windows.arrays(tile, stored.get(number, nothing))
-            for tile, number in windows.of.items()
-            if tile in kept
-        }
-
-    def _carry_out(
-        self,
-        values: Values,
-        scalars: Sequence[Tensor],
-        stored: dict[int, Tensor],
-        heard: Heard | None,
-    ) -> None:
-        marks: dict[int, Any] = {}
-        start = self.lanes[COMPUTE].mark()
-        for lane in self.lanes.values():
-            lane.wait(start)
-        for place, action in enumerate(self.schedule.actions):
-            lane = self.lanes[action.stream]
-            for wait in action.waits:
-                if self.stream_of[wait] != action.stream:
-                    lane.wait(marks[wait])
-            with lane.work():
-                match action:
-                    case Run():
-                        with nullcontext() if heard is None else heard.region(action.task):
-                            self._compute(action, scalars)
-                    case Fetch():
-                        self._fetch(action, values, stored)
-                    case Store():
-                        memory = stored[action.tensor] = self.paging.host.empty(action.nbytes)
-                        memory.copy_(self._bytes(action.offset, action.nbytes), non_blocking=True)
-                    case Read():
-                        raise AssertionError("all that this engine pages begins on the host")
-            if place in self.awaited:
-                marks[place] = lane.mark()
-
-    def _load_resident(self, values: Values) -> None:
-        """Bring what stays to the GPU, unless it is there from the run before."""
-        for window in self.schedule.resident:
-            own = self._bytes(window.offset, self.paging.windows.nbytes(window.tensor))
-            for tile in self.paging.windows.groups[window.tensor]:
-                source = values[tile]
-                known = self._resident.get(tile)
-                if known is None or known.data_ptr() != source[0].data_ptr():
-                    self._resident[tile] = source[0]
-                    self._copy(tile, own, source)
-
-    def _compute(self, action: Run, scalars: Sequence[Tensor]) -> None:
-        paging, task = self.paging, self.schedule.workload.tasks[action.task]
-        at = dict(zip((*task.reads, *task.writes), (*action.reads, *action.writes), strict=True))
-
-        def arrays(tiles: Sequence[int]) -> list[Tensor]:
-            return [array for tile in tiles for array in self._views(tile, at)]
-
-        region = paging.ready.regions[action.task]
-        paging.ready.call(action.task, arrays(region.reads), scalars, arrays(region.writes))
-
-    def _fetch(self, action: Fetch, values: Values, stored: Mapping[int, Tensor]) -> None:
-        if action.tensor in stored:
-            own = stored[action.tensor][action.start : action.start + action.nbytes]
-            target = self._bytes(action.offset + action.start, action.nbytes)
-            target.copy_(own, non_blocking=True)
-            return
-        own = self._bytes(action.offset, action.nbytes)
-        for tile in self.paging.windows.groups[action.tensor]:
-            self._copy(tile, own, values[tile])
-
-    def _copy(self, tile: int, memory: Tensor, source: Sequence[Tensor]) -> None:
-        targets = self.paging.windows.arrays(tile, memory)
-        for target, array in zip(targets, source, strict=True):
-            target.copy_(array, non_blocking=True)
-
-    def _views(self, tile: int, at: Mapping[int, int]) -> tuple[Tensor, ...]:
-        """The arrays of a tile, whose window is at a place in the arena."""
-        windows = self.paging.windows
-        number = windows.of[tile]
-        return windows.arrays(tile, self._bytes(at[number], windows.nbytes(number)))
-
-    def _bytes(self, offset: int, nbytes: int) -> Tensor:
-        return self.arena[offset : offset + nbytes]
 
 
 def take_memory_in_pages() -> None:

@@ -52,6 +52,17 @@ class Windows:
             at += _aligned(size)
         return tuple(found)
 
+    def parts(self, window: int, start: int, nbytes: int) -> Iterator[tuple[int, int, int, int]]:
+        """The tiles that have some bytes of a window: tile, its first byte, where it is, how many.
+
+        Bytes between tiles belong to none.
+        """
+        for tile in self.groups[window]:
+            at = self._start[tile]
+            low, high = max(start, at), min(start + nbytes, at + self._tiles[tile].nbytes)
+            if low < high:
+                yield tile, low - at, low - start, high - low
+
     def name(self, window: int) -> str:
         """What is in a window."""
         return " ".join(str(self._tiles[tile]) for tile in self.groups[window])

@@ -22,7 +22,7 @@ from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.solve import solve
 from eindecomp.planner.space.decision import decided_choices
 from eindecomp.planner.space.strategy import (
-    SquareRoot,
+    AnyStrategy,
     Strategy,
     applicable,
     inside_servers,
@@ -146,8 +146,8 @@ def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search
     computed by several devices, so that where it lies is left open.
     """
     graph, mesh = search.graph, search.mesh
-    everywhere: dict[Strategy | SquareRoot, str] = {}
-    inside: dict[Strategy | SquareRoot, str] = {}
+    everywhere: dict[AnyStrategy, str] = {}
+    inside: dict[AnyStrategy, str] = {}
     names = applicable(graph, mesh.devices, without, stateful=bool(search.rules.tie))
     for name in reversed(names):
         strategy = strategy_of(name, graph, mesh.devices)

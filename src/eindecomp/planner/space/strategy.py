@@ -17,6 +17,7 @@ from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.ops import Input
 from eindecomp.planner.space.mesh import is_whole
 from eindecomp.planner.space.pin import pinned_cuts
+from eindecomp.planner.space.small_tiles import SmallTiles
 from eindecomp.planner.space.viable import parts_along
 from eindecomp.planner.space.view import is_planned, view_of
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.view import View
 
 GivenStrategy = str | Sequence[str] | Mapping[str, Any]
-"""A name, labels, or `{"labels": …, "degrees": …, "state": …}`."""
+"""A name, labels, `{"labels": …, "degrees": …, "state": …}`, or `{"tiles": bytes}`."""
 StrategyForm = str | tuple[str, ...] | dict[str, Any]
 """The same in one form, which can be compared and saved."""
 STATES = ("free", "replicated", "gathered")
@@ -170,10 +171,17 @@ _FOR_STATE = ("zero", "megatron+zero")
 """Those that differ from others only where there is state."""
 
 
-def strategy_of(given: GivenStrategy, graph: Graph, devices: int) -> Strategy | SquareRoot:
+AnyStrategy = Strategy | SquareRoot | SmallTiles
+
+
+def strategy_of(given: GivenStrategy, graph: Graph, devices: int) -> AnyStrategy:
     """The strategy of a name, of a list of labels or of a mapping, for a number of devices."""
     if isinstance(given, str) and given == "sqrt":
         return SquareRoot()
+    if isinstance(given, Mapping) and "tiles" in given:
+        if len(given) > 1 or not is_whole(given["tiles"]) or given["tiles"] < 0:
+            raise PlanError(f"a strategy of tiles is {{'tiles': bytes}}, not {dict(given)}")
+        return SmallTiles.of(graph, devices, int(given["tiles"]))
     if isinstance(given, str):
         strategy = _named(ALIASES.get(given, given), graph, devices)
     elif isinstance(given, Mapping):
@@ -197,6 +205,8 @@ def strategy_form(given: GivenStrategy | None) -> StrategyForm | None:
         return given
     if not isinstance(given, Mapping):
         return tuple(given)
+    if "tiles" in given:
+        return {"tiles": int(given["tiles"])}
     return {
         "labels": dict(_kinds(given.get("labels", {}))),
         "degrees": dict(given.get("degrees", {})),
@@ -223,6 +233,8 @@ def strategy_words(form: StrategyForm | None) -> str:
         return form or "free"
     if isinstance(form, tuple):
         return ", ".join(form)
+    if "tiles" in form:
+        return f"tiles of at most {form['tiles']:,} bytes"
     words = [f"{label} over {n}, then" for label, n in form.get("degrees", {}).items()]
     kinds = form.get("labels", {}).items()
     cuts = [", ".join(own) + ("" if kind == OTHERS else f" where {kind} is") for kind, own in kinds]

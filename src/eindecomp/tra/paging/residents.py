@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from eindecomp.tra.paging.schedule import Fetch
 from eindecomp.tra.paging.simulate import simulate
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links, Workload
 
+T = TypeVar("T")
 STEPS = 8
 """Into how many steps the arena is cut for a first look at amounts."""
 REFINEMENTS = 3
@@ -105,8 +106,9 @@ class _Trials:
 def _orders(schedule: Schedule) -> Iterator[list[int]]:
     """Orders in which tensors may be kept; those that the first task reads always come first.
 
-    Evenly spread, so that the link has the same head start everywhere; as they are used; and those
-    first that are fetched most often, where some are fetched more often than others.
+    Evenly spread, so that the link has the same head start everywhere; those on disk first, where
+    others are not; as they are used; and those first that are fetched most often, where some are
+    fetched more often than others.
     """
     uses = schedule.workload.uses
     lasting = [t.number for t in schedule.workload.tensors if t.lasting and not t.made]
@@ -116,8 +118,11 @@ def _orders(schedule: Schedule) -> Iterator[list[int]]:
     start = uses[first_used[0]][0]
     first = [number for number in first_used if uses[number][0] == start]
     others = first_used[len(first) :]
-    spread = {number: place * SPREAD % 1 for place, number in enumerate(others, 1)}
-    yield first + sorted(others, key=lambda number: spread[number])
+    evenly = first + spread(others)
+    yield evenly
+    tensors = schedule.workload.tensors
+    if len({tensors[number].begins for number in evenly}) > 1:
+        yield sorted(evenly, key=lambda number: tensors[number].begins is not Begins.DISK)
     yield first_used
     counts = Counter(
         action.tensor
@@ -125,7 +130,17 @@ def _orders(schedule: Schedule) -> Iterator[list[int]]:
         if isinstance(action, Fetch) and not action.start
     )
     if len({counts[number] for number in first_used}) > 1:
-        yield sorted(first_used, key=lambda number: (-counts[number], spread.get(number, -inf)))
+        yield sorted(evenly, key=lambda number: -counts[number])
+
+
+def spread(items: Sequence[T]) -> list[T]:
+    """Items in an order in which any number of the first lie evenly among all.
+
+    >>> spread(range(5))
+    [4, 1, 3, 0, 2]
+    """
+    places = {place: place * SPREAD % 1 for place in range(1, len(items) + 1)}
+    return [items[place - 1] for place in sorted(places, key=lambda place: places[place])]
 
 
 def fitting(

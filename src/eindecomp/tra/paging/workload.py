@@ -146,7 +146,7 @@ class Staging:
 
     block: int = 32 << 20
     """The bytes of one block."""
-    blocks: int = 4
+    blocks: int = 8
 
     def __post_init__(self) -> None:
         if self.block < 1 or self.blocks < 1:

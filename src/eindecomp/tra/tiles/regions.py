@@ -43,13 +43,20 @@ class Region:
     """Tiles that are read afterwards or kept."""
 
 
-def regions_of(tiled: TileProgram, least: int = LEAST, most: int = MOST) -> tuple[Region, ...]:
+def regions_of(
+    tiled: TileProgram, least: int = LEAST, most: int = MOST, room: int | None = None
+) -> tuple[Region, ...]:
     """The regions of a program, in the order in which they are carried out.
 
     They have at least so many vertices where that is possible, and at most so many where that is.
+    Their tiles take no more bytes than there is `room`, unless those of one operation do.
     """
     again = _made_again(tiled)
-    ranges = [[*_needed(again, ops), *ops] for ops in _ranges(tiled, again, least, most)]
+    ranges = [
+        [*_needed(again, ops), *ops]
+        for found in _ranges(tiled, again, least, most)
+        for ops in ([found] if room is None else _within(tiled, again, found, room))
+    ]
     last = _last_reads(ranges)
     found: list[Region] = []
     for number, ops in enumerate(ranges):
@@ -114,6 +121,28 @@ def _ranges(
                     by_device[op.device].append(op)
             for device in sorted(by_device):
                 yield by_device[device]
+
+
+def _within(
+    tiled: TileProgram, again: Collection[int], ops: list[TileOp], room: int
+) -> Iterator[list[TileOp]]:
+    """The operations of a region in as few parts as greed finds whose tiles fit in some bytes."""
+    own = {op.into for op in ops}
+    later = {t for op in tiled.ops if op.into not in own for t in op.sources if t in own}
+
+    def taken(part: list[TileOp]) -> int:
+        made = {op.into for op in part}
+        outside = {t for op in ops if op.into not in made for t in op.sources} | later | tiled.kept
+        reads = {tile for op in part for tile in op.sources} - made
+        crossing = (reads - {*again}) | (made & outside)
+        return sum(tiled.tiles[tile].nbytes for tile in crossing)
+
+    start = 0
+    while start < len(ops):
+        ends = range(len(ops), start + 1, -1)
+        end = next((end for end in ends if taken(ops[start:end]) <= room), start + 1)
+        yield ops[start:end]
+        start = end
 
 
 Row = list["TileOp"]

@@ -1,0 +1,233 @@
+"""Carrying out a schedule: what comes to the arena, is computed there and leaves it, run by run."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+
+from eindecomp.engines.torch.lanes import HostLane, Lane, Marks
+from eindecomp.tra.paging.schedule import COMPUTE, DISK, TO_GPU, TO_HOST, Fetch, Read, Run, Store
+from eindecomp.tra.paging.simulate import simulate
+from eindecomp.tra.paging.workload import Begins
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from eindecomp.engines.torch.arena_memory import ArenaMemory
+    from eindecomp.engines.torch.file_tiles import FileTile
+    from eindecomp.engines.torch.heard import Heard
+    from eindecomp.engines.torch.host_memory import HostMemory
+    from eindecomp.engines.torch.ready_region import ReadyRegions
+    from eindecomp.engines.torch.windows import Windows
+    from eindecomp.tra.paging.schedule import Action, Schedule
+    from eindecomp.tra.paging.workload import Links
+
+    Tensor = torch.Tensor
+    Values = dict[int, tuple[Tensor, ...]]
+
+_ASIDE = ((TO_GPU,), (DISK,))
+"""The streams that have a thread of their own where tiles come from disk.
+
+What they do can only be begun when something was read; whoever computes must not wait for that.
+"""
+
+
+@dataclass(eq=False)
+class Replay:
+    """A schedule with its lanes, to be carried out again and again."""
+
+    schedule: Schedule
+    links: Links
+    """How fast what it moves was measured to move."""
+    ready: ReadyRegions
+    windows: Windows
+    host: HostMemory
+    memory: ArenaMemory
+    files: Mapping[int, FileTile]
+    """The tiles that are read from disk in every run."""
+    copies: Mapping[int, Tensor]
+    """The tiles of files that the host keeps."""
+    _resident: dict[int, list[Tensor]] = field(default_factory=dict[int, "list[Tensor]"])
+    """What each resident window was filled from; being held, its memory is of nobody else."""
+
+    def __post_init__(self) -> None:
+        device = self.ready.libraries[0].device
+        self.lanes = {
+            COMPUTE: Lane(device, current=True),
+            TO_GPU: Lane(device),
+            TO_HOST: Lane(device),
+            DISK: HostLane(),
+        }
+        self.stream_of = [action.stream for action in self.schedule.actions]
+        self.awaited = {
+            wait
+            for action in self.schedule.actions
+            for wait in action.waits
+            if self.stream_of[wait] != action.stream
+        }
+        staging = self.schedule.staging
+        count = staging.blocks if self.files else 0
+        self.blocks = [self.host.empty(staging.block) for _ in range(count)]
+
+    @cached_property
+    def predicted(self) -> float:
+        """The seconds that a run should take."""
+        return simulate(self.schedule, self.links).seconds
+
+    def run(self, values: Values, scalars: Sequence[Tensor], heard: Heard | None = None) -> Values:
+        """Carry out all actions: the tiles that are kept, on the host."""
+        values.update({tile: (copy,) for tile, copy in self.copies.items()})
+        arena, untouched = self.memory.taken(self, self.schedule.arena)
+        if not untouched:
+            self._resident.clear()
+        run = _Run(self, arena, values, scalars, heard)
+        try:
+            self._load_resident(run)
+            self._carry_out(run)
+        finally:  # also of a run that was stopped: the next one uses the same memory
+            for lane in self.lanes.values():
+                lane.finish()
+        kept = self.ready.tiled.kept
+        nothing = self.host.empty(0)  # of which no schedule tells
+        return {
+            tile: self.windows.arrays(tile, run.stored.get(number, nothing))
+            for tile, number in self.windows.of.items()
+            if tile in kept
+        }
+
+    def _carry_out(self, run: _Run) -> None:
+        start = self.lanes[COMPUTE].mark()
+        for lane in self.lanes.values():
+            lane.wait(start)
+        aside = _ASIDE if self.blocks else ()
+        own = {*self.lanes} - {stream for streams in aside for stream in streams}
+        with ThreadPoolExecutor(len(aside) or 1, "paging") as threads:
+            for streams in aside:
+                threads.submit(run.begin_all, streams)
+            run.begin_all(own)
+        if run.marks.error is not None:
+            raise run.marks.error
+
+    def _load_resident(self, run: _Run) -> None:
+        """Bring what stays to the GPU, unless it is there from the run before."""
+        for window in self.schedule.resident:
+            sources = [run.values[tile][0] for tile in self.windows.groups[window.tensor]]
+            known = self._resident.pop(window.tensor, [])
+            if [each.data_ptr() for each in known] != [each.data_ptr() for each in sources]:
+                run.bring(window.tensor, window.offset)
+            self._resident[window.tensor] = sources
+
+
+@dataclass(eq=False)
+class _Run:
+    """One run of a schedule."""
+
+    of: Replay
+    arena: Tensor
+    values: Values
+    scalars: Sequence[Tensor]
+    heard: Heard | None
+    stored: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
+    """What was made and has left the GPU, by window."""
+    marks: Marks = field(default_factory=Marks)
+
+    def begin_all(self, streams: Collection[str]) -> None:
+        """Begin the actions of some streams in order; an error is left with the marks."""
+        try:
+            with torch.no_grad():  # of each thread's own
+                for place, action in enumerate(self.of.schedule.actions):
+                    if action.stream in streams:
+                        self._begin(place, action)
+        except BaseException as error:  # whoever waits must not wait forever
+            self.marks.fail(error)
+
+    def _begin(self, place: int, action: Action) -> None:
+        lane = self.of.lanes[action.stream]
+        for wait in action.waits:
+            if self.of.stream_of[wait] != action.stream:
+                lane.wait(self.marks.get(wait))
+        with lane.work():
+            match action:
+                case Run():
+                    with nullcontext() if self.heard is None else self.heard.region(action.task):
+                        self._compute(action)
+                case Fetch():
+                    self._fetch(action)
+                case Store():
+                    memory = self.stored[action.tensor] = self.of.host.empty(action.nbytes)
+                    own = self._bytes(action.offset, action.nbytes)
+                    memory.copy_(own, non_blocking=True)
+                case Read():
+                    block = self.of.blocks[action.block][: action.nbytes]
+                    self._read(action.tensor, action.start, block)
+        if place in self.of.awaited:
+            self.marks.set(place, lane.mark())
+
+    def bring(self, window: int, offset: int) -> None:
+        """Fill a window before anything else is done: from the host, or by way of the blocks."""
+        nbytes = self.of.windows.nbytes(window)
+        if self.of.schedule.workload.tensors[window].begins is not Begins.DISK:
+            self._copy(window, self._bytes(offset, nbytes))
+            return
+        size = self.of.schedule.staging.block
+        for number, start in enumerate(range(0, nbytes, size)):
+            place = number % len(self.of.blocks)
+            if not place:  # all of them are free again
+                self.of.lanes[COMPUTE].finish()
+            block = self.of.blocks[place][: min(size, nbytes - start)]
+            self._read(window, start, block)
+            self._bytes(offset + start, len(block)).copy_(block, non_blocking=True)
+
+    def _compute(self, action: Run) -> None:
+        task = self.of.schedule.workload.tasks[action.task]
+        at = dict(zip((*task.reads, *task.writes), (*action.reads, *action.writes), strict=True))
+
+        def arrays(tiles: Sequence[int]) -> list[Tensor]:
+            return [array for tile in tiles for array in self._views(tile, at)]
+
+        region = self.of.ready.regions[action.task]
+        self.of.ready.call(action.task, arrays(region.reads), self.scalars, arrays(region.writes))
+
+    def _views(self, tile: int, at: Mapping[int, int]) -> tuple[Tensor, ...]:
+        """The arrays of a tile, whose window is at a place in the arena."""
+        windows = self.of.windows
+        number = windows.of[tile]
+        return windows.arrays(tile, self._bytes(at[number], windows.nbytes(number)))
+
+    def _fetch(self, action: Fetch) -> None:
+        target = self._bytes(action.offset + action.start, action.nbytes)
+        if action.block is not None:
+            target.copy_(self.of.blocks[action.block][: action.nbytes], non_blocking=True)
+        elif action.tensor in self.stored:
+            own = self.stored[action.tensor][action.start : action.start + action.nbytes]
+            target.copy_(own, non_blocking=True)
+        else:
+            self._copy(action.tensor, target)
+
+    def _copy(self, window: int, memory: Tensor) -> None:
+        """All tiles of a window, from the host."""
+        for tile in self.of.windows.groups[window]:
+            targets = self.of.windows.arrays(tile, memory)
+            for target, array in zip(targets, self.values[tile], strict=True):
+                target.copy_(array, non_blocking=True)
+
+    def _read(self, window: int, start: int, block: Tensor) -> None:
+        """Some bytes of a window from disk, and of its other tiles from the host."""
+        for tile, first, at, nbytes in self.of.windows.parts(window, start, len(block)):
+            target = block[at : at + nbytes]
+            if tile in self.of.files:
+                self.of.files[tile].read(first, target)
+            else:
+                [array] = self.values[tile]
+                own = array.clone(memory_format=torch.contiguous_format).view(-1)
+                own = own.view(torch.uint8)
+                target.copy_(own[first : first + nbytes])
+
+    def _bytes(self, offset: int, nbytes: int) -> Tensor:
+        """A part of the arena."""
+        return self.arena[offset : offset + nbytes]

@@ -1,0 +1,56 @@
+"""`finish_early`: what only results follow from is computed as soon as it can be.
+
+An optimiser's update reads a gradient, a parameter and its state. Where all updates come after all
+gradients, these are held or stored meanwhile; where each follows its gradient, they never are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from eindecomp.lang.einsum import EinSum
+from eindecomp.tra.tiles.ops import Kind
+
+if TYPE_CHECKING:
+    from eindecomp.tra.tiles.ops import TileOp, TileProgram
+
+
+def finish_early(tiled: TileProgram) -> TileProgram:
+    """The same operations, loads first, and maps that only outputs follow from right after theirs.
+
+    What all devices do for one tensor stays together.
+    """
+    last = _only_outputs_follow(tiled)
+    loads = [op for op in tiled.ops if op.kind is Kind.LOAD]
+    ordered, done = loads, {op.into for op in loads}
+    rows = _rows(tiled)
+    waiting = [row for row in rows if all(op.into in last for op in row)]
+    for row in [[], *(row for row in rows if row not in waiting)]:
+        ordered += row
+        done.update(op.into for op in row)
+        for other in list(waiting):
+            if all(done.issuperset(op.sources) for op in other):
+                waiting.remove(other)
+                ordered += other
+                done.update(op.into for op in other)
+    return replace(tiled, ops=tuple(ordered))
+
+
+def _rows(tiled: TileProgram) -> list[list[TileOp]]:
+    """Operations in order, those in a row that make tiles of one tensor together."""
+    computed = (op for op in tiled.ops if op.kind is not Kind.LOAD)
+    rows = groupby(computed, lambda op: (op.kind, tiled.tiles[op.into].tensor))
+    return [list(row) for _, row in rows]
+
+
+def _only_outputs_follow(tiled: TileProgram) -> set[int]:
+    """The tiles of maps of elements from which nothing is computed but such tiles of outputs."""
+    found = {op.into for op in tiled.ops}
+    for op in reversed(tiled.ops):
+        vertex = tiled.program.graph[tiled.tiles[op.into].tensor].op
+        maps = op.kind is Kind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
+        if not maps or op.into not in found:
+            found -= {op.into, *op.sources}
+    return found
