@@ -60,15 +60,15 @@ def bench(
     Writes EXPERIMENT.json, .png and .svg. Peers that are not installed are listed as absent. `gpu`
     runs the engine torch; its JSON is written after every case, and its trace is for Perfetto.
     """
-    output.mkdir(parents=True, exist_ok=True)
-    for suffix in ("json", *FORMATS):
-        check_writable(output / f"{experiment}.{suffix}")
     if given:
-        _finish(_joined(experiment, given), output, json, drawn=True)
+        record = _joined(experiment, given)
+        _check_writable(output, experiment)
+        _finish(record, output, json, drawn=True)
         return
     if experiment != "gpu" and (only or ceiling):
         raise InputError(f"--only and --ceiling are for gpu, not for {experiment}")
     runner = engine_from("torch" if (experiment, engine) == ("gpu", "threads") else engine, option)
+    _check_writable(output, experiment)
     drawn = _can_draw(required=experiment != "gpu")
     start = perf_counter()
 
@@ -88,6 +88,13 @@ def bench(
     findings = _measured(run, quick, runner)
     if is_first(runner):
         _finish(recorded(findings), output, json, drawn=drawn)
+
+
+def _check_writable(output: Path, experiment: str) -> None:
+    """Make the folder, and refuse now what could not be written after the measuring."""
+    output.mkdir(parents=True, exist_ok=True)
+    for suffix in ("json", *FORMATS):
+        check_writable(output / f"{experiment}.{suffix}")
 
 
 def _measured(run: Callable[..., Any], quick: bool, runner: Engine) -> Findings:

@@ -45,7 +45,6 @@ from eindecomp.tra.tiles.regions import regions_of
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.result import Result
-    from eindecomp.engines.torch.paged import Replay
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.paging.schedule import Schedule
@@ -230,7 +229,7 @@ class TorchProgram:
         made = {name: self._output(name, values) for name in self.program.outputs}
         peak = self._peak()
         self.ready.synchronize()  # only now: the device needs none of this
-        predicted = None if self._replay is None else self._replay.predicted
+        predicted = None if self.schedule is None else self.schedule.seconds
         return record.result(
             given | made, placed=placed, peak=peak, predicted=predicted, cut_into=self.cut_into
         )
@@ -256,11 +255,7 @@ class TorchProgram:
     @property
     def schedule(self) -> Schedule | None:
         """What came, went and was computed when in the last run under a limit on memory."""
-        return None if self._replay is None else self._replay.schedule
-
-    @property
-    def _replay(self) -> Replay | None:
-        return self.runner.replay if isinstance(self.runner, Paging) else None
+        return self.runner.latest if isinstance(self.runner, Paging) else None
 
     def _peak(self) -> int:
         """The most that was held on a GPU; on the CPU, what the tiles take."""

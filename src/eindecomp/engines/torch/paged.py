@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.torch.file_tiles import FileTile
     from eindecomp.engines.torch.heard import Heard
     from eindecomp.engines.torch.ready_region import ReadyRegions
+    from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links
 
     Tensor = torch.Tensor
@@ -99,9 +100,9 @@ class Paging:
         return max((replay.schedule.arena for replay in self._replays.values()), default=0)
 
     @property
-    def replay(self) -> Replay | None:
+    def latest(self) -> Schedule | None:
         """What the last run carried out; None before the first one."""
-        return next(iter(self._replays.values()), None)
+        return next((replay.schedule for replay in self._replays.values()), None)
 
     def close(self) -> None:
         """Let go of the arena, if it is used for this, and of what the host keeps."""
@@ -122,9 +123,7 @@ class Paging:
             staging = replace(staging, block=min(staging.block, largest))
         arena = arena_bytes(workload, self.limit, MARGIN)
         schedule = make_schedule(workload, links, arena, staging)
-        return Replay(
-            schedule, links, self.ready, self.windows, self.host, self.memory, read, copies
-        )
+        return Replay(schedule, self.ready, self.windows, self.host, self.memory, read, copies)
 
     def _worth_keeping(self, lasting: frozenset[int], files: Files) -> list[list[FileTile]]:
         """The tiles of files that the host may keep, window by window.

@@ -5,14 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 
 from eindecomp.engines.torch.lanes import HostLane, Lane, Marks
 from eindecomp.tra.paging.schedule import COMPUTE, DISK, TO_GPU, TO_HOST, Fetch, Read, Run, Store
-from eindecomp.tra.paging.simulate import simulate
 from eindecomp.tra.paging.workload import Begins
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from eindecomp.engines.torch.ready_region import ReadyRegions
     from eindecomp.engines.torch.windows import Windows
     from eindecomp.tra.paging.schedule import Action, Schedule
-    from eindecomp.tra.paging.workload import Links
 
     Tensor = torch.Tensor
     Values = dict[int, tuple[Tensor, ...]]
@@ -42,8 +39,6 @@ class Replay:
     """A schedule with its lanes, to be carried out again and again."""
 
     schedule: Schedule
-    links: Links
-    """How fast what it moves was measured to move."""
     ready: ReadyRegions
     windows: Windows
     host: HostMemory
@@ -73,11 +68,6 @@ class Replay:
         staging = self.schedule.staging
         count = staging.blocks if self.files else 0
         self.blocks = [self.host.empty(staging.block) for _ in range(count)]
-
-    @cached_property
-    def predicted(self) -> float:
-        """The seconds that a run should take."""
-        return simulate(self.schedule, self.links).seconds
 
     def run(self, values: Values, scalars: Sequence[Tensor], heard: Heard | None = None) -> Values:
         """Carry out all actions: the tiles that are kept, on the host."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from eindecomp.tra.paging.issue import issue
 from eindecomp.tra.paging.place import place
 from eindecomp.tra.paging.residents import fastest, largest_task
 from eindecomp.tra.paging.schedule import Schedule, Window
+from eindecomp.tra.paging.simulate import simulate
 from eindecomp.tra.paging.workload import Staging
 
 if TYPE_CHECKING:
@@ -84,11 +86,11 @@ def make_schedule(
             tuple(Window(*window) for window in left),
         )
 
-    if resident is None:
-        return fastest(make, sizes, links)
-    resident = tuple(dict.fromkeys(resident))
-    _refuse(workload, sizes, arena, resident)
-    return make(resident)
+    if resident is not None:
+        resident = tuple(dict.fromkeys(resident))
+        _refuse(workload, sizes, arena, resident)
+    found = fastest(make, sizes, links) if resident is None else make(resident)
+    return replace(found, seconds=simulate(found, links).seconds)
 
 
 def _refuse(workload: Workload, sizes: Sequence[int], arena: int, resident: Sequence[int]) -> None:

@@ -96,6 +96,8 @@ class Schedule:
     actions: tuple[Action, ...]
     left: tuple[Window, ...]
     """Where tensors that end on the GPU lie from the end of a run until the next one begins."""
+    seconds: float = 0.0
+    """What a run should take over the links that it was made for."""
 
     @property
     def fetched(self) -> int:
@@ -134,6 +136,7 @@ class Schedule:
                 for action in self.actions
             ],
             "left": [asdict(window) for window in self.left],
+            "seconds": self.seconds,
         }
 
     def __str__(self) -> str:
