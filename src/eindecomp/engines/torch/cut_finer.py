@@ -24,7 +24,7 @@ def made_to_fit(plan: Plan, make: Callable[[Plan], T]) -> T:
     """What `make` makes of a plan or, where tiles are too large for it, of one that cuts finer.
 
     The devices of such a plan share one GPU, so that what moves between them costs little; it is
-    made for the fewest bytes with tiles of at most half of what there is room for, then of less.
+    made for the fewest bytes with tiles of at most a quarter of what there is room for.
     If none fits, the error is that of the plan that lacks the fewest bytes.
     """
     try:
