@@ -97,7 +97,9 @@ def _ours(
     for layer, file in enumerate(files):
         given |= {f"{kind}{layer}": f"{file}#{k}.{kind}" for k, kind in enumerate(kinds)}
     before = setting.taken()
-    with compile_plan(plan, "torch", device=str(setting.device), gpu_memory=limit) as executable:
+    # As many distinct files as there are would fit in the host's memory: it is to keep none.
+    options = {"device": str(setting.device), "gpu_memory": limit, "host_memory": 0}
+    with compile_plan(plan, "torch", **options) as executable:
         inputs = executable.place({**given, **prompt_inputs(config, prompt)})
         yield OurPrefill(setting, plan, executable, inputs, before, limit)
 
