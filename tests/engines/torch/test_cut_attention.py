@@ -106,9 +106,10 @@ def test_keys_and_another_label(strategy, way):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("strategy", "dtype"), [("t", "float32"), ("t", "bfloat16"), ("tr", "float32")]
+    ("strategy", "dtype"),
+    [("t", "float32"), ("t", "bfloat16"), ("r", "float32"), ("tr", "float32")],
 )
-def test_stored_keys_are_cut_and_the_latest_are_as_they_were(strategy, dtype, way):
+def test_stored_keys_are_seen_by_one_call_and_the_latest_are_as_they_were(strategy, dtype, way):
     step = lambda d: STEP.format(dtype=d, d=8)  # noqa: E731
     check_result(step, dtype, 3, way, strategy=strategy, left={"U"})
 

@@ -37,14 +37,20 @@ def attend_in_shares(tiled: TileProgram) -> TileProgram:
     region ends in the middle of it.
     """
     for one in attention_of(tiled.program.graph):
-        before = tiled
-        for part in one.parts:
-            found = _Cut(tiled, one, part).shares()
-            if found is not None:
-                tiled = _rewritten(tiled, *found)
-        if tiled is before and tiled.program.devices > 1:
+        if _is_cut(tiled, one):
+            for part in one.parts:
+                found = _Cut(tiled, one, part).shares()
+                if found is not None:
+                    tiled = _rewritten(tiled, *found)
+        elif tiled.program.devices > 1:
             tiled = _operands_first(tiled, one)
     return tiled
+
+
+def _is_cut(tiled: TileProgram, one: Attention) -> bool:
+    """Whether some of an attention's vertices are reduced from parts."""
+    made = (tiled.tiles[op.into].tensor for op in tiled.ops if op.kind is Kind.PARTIAL)
+    return not {*one.replaces}.isdisjoint(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class _Made:
 
 
 class _Cut:
-    """A part of an attention, in a program that may cut its keys."""
+    """A part of an attention whose keys, or those of another part, are cut."""
 
     def __init__(self, tiled: TileProgram, one: Attention, part: KeyPart) -> None:
         self.tiled, self.one, self.part = tiled, one, part
@@ -70,23 +76,21 @@ class _Cut:
     def shares(self) -> tuple[list[_Made], dict[int, TileOp]] | None:
         """What devices compute of their own keys, and the operations that use it, by their tiles.
 
-        None if keys are not cut, or not in a way for which all that is needed is where it is used.
+        None if some device lacks what it would need for that.
         """
         maximum, total = self.part.maximum, self.part.total
         product = self.part.product or self.one.output
         if maximum is None or self.one.maximum is None:
             return None
-        if not all(self._is_in_parts(role) for role in (maximum, total, product)):
-            return None
         made: list[_Made] = []
-        for op in self._partials(product):
+        for op in self._computed(product):
             found = self._made(op, maximum, product, len(self.tiled.tiles) + 2 * len(made))
             if found is None:
                 return None
             made.append(found)
         uses: dict[int, TileOp] = {}
         for role in (maximum, total, product):
-            for op in self._partials(role):
+            for op in self._computed(role):
                 use = self._use(op, role, made)
                 if use is None:
                     return None
@@ -96,15 +100,10 @@ class _Cut:
     def _tile(self, op: TileOp) -> Tile:
         return self.tiled.tiles[op.into]
 
-    def _partials(self, role: Read) -> list[TileOp]:
+    def _computed(self, role: Read) -> list[TileOp]:
+        """The operations that aggregate keys; one of several parts may have all of its own."""
         made = (op for op in self.tiled.ops if self._tile(op).tensor == role.name)
-        return [op for op in made if op.kind is Kind.PARTIAL]
-
-    def _is_in_parts(self, role: Read) -> bool:
-        """Whether an aggregation over keys is always reduced from parts of one array each."""
-        kinds = {op.kind for op in self.tiled.ops if self._tile(op).tensor == role.name}
-        single = all(len(self._tile(op).types) == 1 for op in self._partials(role))
-        return single and Kind.PARTIAL in kinds and Kind.WHOLE not in kinds
+        return [op for op in made if op.kind in (Kind.PARTIAL, Kind.WHOLE)]
 
     def _ranges(self, op: TileOp, role: Read) -> Ranges:
         """Where an operation's rows, values and keys lie."""
@@ -147,7 +146,7 @@ class _Cut:
         tile, ranges, reference = self._tile(op), self._ranges(op, role), self.one.maximum
         near = (each for each in made if each.tiles[0].memory == tile.memory)
         own = next((each for each in near if ranges.items() <= each.ranges.items()), None)
-        if own is None or reference is None:
+        if own is None or reference is None or len(tile.types) != 1:
             return None
         result, lse = (Block(made.number, made.box) for made in own.tiles)
         dtype, makes = tile.types[0], (op.into,)
