@@ -83,6 +83,7 @@ def test_a_ray_of_this_process(program):
         ({"directory": "/nowhere/at/all"}, "directory: there is no folder '/nowhere/at/all'"),
         ({"memory": "much"}, "memory must be a number of bytes"),
         ({"address": "127.0.0.1:1", "workers": 2}, "workers and memory are those of the cluster"),
+        ({"address": "127.0.0.1:1"}, "no Ray at '127.0.0.1:1' can be joined: .*refused"),
     ],
 )
 def test_options_that_cannot_be(options, message, monkeypatch):

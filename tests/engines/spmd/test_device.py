@@ -81,7 +81,19 @@ def test_a_device_needs_the_transport_of_torch():
         "ed.compile(ed.plan(g, 1), engine='spmd', transport='mpi', device='cpu')"
     )
     job = run_command([sys.executable, "-c", code])
-    assert "transport 'torch' moves and 'mpi' does not: start the job with torchrun" in job.err
+    assert "torch.distributed: start the job with torchrun" in job.err
+
+
+def test_a_device_on_some_ranks_only_is_refused():
+    code = (
+        "import os; import eindecomp as ed; "
+        "g = ed.parse('input X[i: 8]\\nY[i] <- exp(X[i])\\noutput Y'); "
+        "device = 'cpu' if os.environ['RANK'] == '1' else None; "
+        "ed.compile(ed.plan(g, 2), engine='spmd', device=device)"
+    )
+    job = run_command([*launch("torch", 2), "--no-python", sys.executable, "-c", code])
+    assert job.status
+    assert "device: it was given on rank 1, but not on all ranks" in job.err
 
 
 def test_two_ranks_on_one_gpu_are_refused():

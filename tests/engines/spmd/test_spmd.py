@@ -35,6 +35,12 @@ def test_tensors_stay_and_move(launcher):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@every_launcher
+def test_an_error_that_all_ranks_catch_ends_nothing(launcher):
+    job = run_job(launcher, 2, "goes_on.py")
+    assert (job.status, job.out) == (0, "all agree\n"), job.err
+
+
 TROUBLE = {
     "stop": "dead or was stopped",
     "delay": "is stuck",

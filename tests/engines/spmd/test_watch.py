@@ -59,6 +59,13 @@ def test_failures_and_ends_are_told():
     assert (rank, why) == (1, "has ended its program")
 
 
+def test_a_failure_of_a_former_run_is_forgiven():
+    """All ranks may have caught it, and have gone on to the next run."""
+    failed = {1: seen(RankState(3, NOWHERE, False, 5.0, failed="no memory"))}
+    assert verdict(0, failed, 99, 100, 20, run=3) is not None
+    assert verdict(0, failed, 99, 100, 20, run=4) is None
+
+
 def test_all_waiting_means_that_they_are_not_at_the_same_place():
     found = verdict(0, {1: seen(WAITS, since=60), 2: seen(WAITS, since=60)}, 60, 100, 20)
     assert found is not None

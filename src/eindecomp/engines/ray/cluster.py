@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import sys
 import warnings
 import weakref
@@ -26,6 +27,7 @@ from eindecomp.kernels.cores import cores
 if TYPE_CHECKING:
     from types import ModuleType
 
+_ANSWER = 10.0  # seconds
 RETRIES = 20
 """How often a task is tried again when its worker dies: more often than bad luck alone explains."""
 _SPACE = b"eindecomp"  # the namespace of what the head node keeps for us
@@ -102,8 +104,9 @@ def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: 
         if workers is not None or memory is not None:
             raise InputError("workers and memory are those of the cluster that address= names")
         try:
+            _check_answers(address)
             ray.init(address=address, **quiet)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             hint = "" if "RAY_AUTH_MODE" in os.environ else _HINT
             message = f"address: no Ray at {address!r} can be joined: {error}{hint}"
             raise InputError(message) from None
@@ -117,6 +120,13 @@ def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: 
             _system_config={"task_oom_retries": RETRIES},
             **quiet,
         )
+
+
+def _check_answers(address: str) -> None:
+    """Raise at once if nobody listens there: Ray itself goes on asking for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
 
 
 def check_address(address: str | None) -> None:
@@ -213,8 +223,8 @@ def read_job(name: str) -> bytes:
     return found
 
 
-def note_recovery(run: str, task: int) -> None:
-    """In a worker: note that a task is computed again, if it is."""
+def note_recovery(run: str, task: str) -> None:
+    """In a worker: note that a task, by its number or in words, is done again, if it is."""
     from ray._private import worker
 
     core: Any = getattr(worker.global_worker, "core_worker")  # noqa: B009 - which has no type
@@ -250,16 +260,16 @@ def _off(run: str) -> str:
     return f"off {run}"
 
 
-def recoveries(run: str) -> list[tuple[int, int, str]]:
-    """The tasks of a run that were computed again: task, attempt, and the address of the node."""
+def recoveries(run: str) -> list[tuple[str, int, str]]:
+    """The tasks of a run that were done again: task, attempt, and the address of the node."""
     kv = _kv()
-    found: list[tuple[int, int, str]] = []
+    found: list[tuple[str, int, str]] = []
     for key in kv.names(f"{run}:"):
         _, task, attempt = key.rsplit(":", 2)
-        found.append((int(task), int(attempt), (kv.get(key) or b"").decode()))
+        found.append((task, int(attempt), (kv.get(key) or b"").decode()))
     if found:
         kv.delete(f"{run}:", prefix=True)
-    return sorted(found)
+    return sorted(found, key=lambda each: (len(each[0]), each))
 
 
 class _Kv:

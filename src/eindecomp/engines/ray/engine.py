@@ -176,7 +176,7 @@ class RayProgram:
         for name, given in inputs.items():
             run.give(name, given)
         tensors = run.carry_out(stored, scalars, inputs)
-        write_outputs(submitting, self.outputs, tensors)
+        write_outputs(submitting, run.name, self.outputs, tensors)
         return record.result(
             tensors,
             placed=run.placed,
@@ -186,8 +186,10 @@ class RayProgram:
 
     def _recovered(self, run: str) -> list[str]:
         found: list[str] = []
-        for number, attempt, address in recoveries(run):
-            what = what_it_makes(self.program, self.job.tasks[number])
+        for task, attempt, address in recoveries(run):
+            what = task
+            if task.isdigit():
+                what = what_it_makes(self.program, self.job.tasks[int(task)])
             found.append(f"{what}: attempt {attempt + 1}, on {address}")
         return found
 

@@ -7,6 +7,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.ray.blocks import Blocks, fetch
+from eindecomp.engines.ray.cluster import note_recovery
 from eindecomp.engines.whole_folder import beside, put_in_place, remove
 from eindecomp.engines.write_outputs import can_write_at_once, create_file, write_block
 from eindecomp.errors import InputError
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def write_outputs(
-    submitting: Submitting, outputs: Mapping[str, Path], tensors: Mapping[str, Tensor]
+    submitting: Submitting, run: str, outputs: Mapping[str, Path], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Let workers write outputs; a file is there when all of it is."""
+    """Let workers write outputs of a run; a file is there when all of it is."""
     for name, path in outputs.items():
         part = beside(path, token_hex(8))
         try:
-            _write(submitting, tensors[name], part, path)
+            _write(submitting, run, tensors[name], part, path)
             put_in_place(part, path)
         except OSError as error:
             why = error.strerror or error
@@ -39,7 +40,7 @@ def write_outputs(
             remove(part)
 
 
-def _write(submitting: Submitting, tensor: Tensor, part: Path, path: Path) -> None:
+def _write(submitting: Submitting, run: str, tensor: Tensor, part: Path, path: Path) -> None:
     blocks: Blocks = tensor.held()
     tiling, refs = next(iter(blocks.layouts.items()))
     tiles: dict[Box, tuple[int, Ref]] = {}
@@ -52,12 +53,17 @@ def _write(submitting: Submitting, tensor: Tensor, part: Path, path: Path) -> No
     done: list[Ref] = []
     for box, (device, ref) in tiles.items():
         before = () if at_once else done[-1:]
-        done += submitting.call(write_tile, device, str(part), path.suffix, box, ref, *before)
+        what = f"writing of {tensor.name} by device {device}"
+        order = run, what, str(part), path.suffix, box
+        done += submitting.call(write_tile, device, *order, ref, *before)
     for ref in done:
         fetch(tensor.name, ref)
 
 
-def write_tile(part: str, kind: str, box: Box, block: tuple[Array], *_: object) -> tuple[()]:
+def write_tile(
+    run: str, what: str, part: str, kind: str, box: Box, block: tuple[Array], *_: object
+) -> tuple[()]:
     """In a worker: write a tile to a file that is there."""
+    note_recovery(run, what)
     write_block(Path(part), kind, box, block[0])
     return ()

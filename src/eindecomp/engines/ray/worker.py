@@ -82,7 +82,7 @@ def run_task(order: bytes, *arrived: Any) -> tuple[Any, ...] | bytes:
     own: Order = pickle.loads(order)  # noqa: S301 - an argument of our driver's
     found = _job(own.job)
     task = found.tasks[own.number]
-    note_recovery(own.run, own.number)
+    note_recovery(own.run, str(own.number))
     if is_called_off(own.run):  # nobody wants its results
         return (b"", *[None] * len(task.gives)) if task.gives else b""
     given = dict(zip(task.given, arrived, strict=False))

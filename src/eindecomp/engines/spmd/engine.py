@@ -221,7 +221,7 @@ class SpmdProgram:
         )
         record = None if on_event is None else RunRecord(program, on_event, devices=1)
         watch = self._watch
-        watch.run, watch.describe = watch.run + 1, partial(in_words, program)
+        watch.begin_run(partial(in_words, program))
         kept = self._run_checkpoints(memory)
         try:
             with one_thread_each(), np.errstate(all="ignore"):

@@ -108,15 +108,20 @@ class RankArrays(Protocol):
 
 def arrays_on(device: object, transport: Transport, ranks: Ranks) -> RankArrays:
     """The arrays of a rank on a device of torch's; without one, NumPy's. All ranks ask together."""
+    if transport.name == "torch":
+        with_device = ranks.gather_bytes(b"no" if device is None else b"yes")
+        if len({*with_device}) > 1:
+            some = ", ".join(str(rank) for rank, told in enumerate(with_device) if told == b"yes")
+            raise InputError(f"device: it was given on rank {some}, but not on all ranks")
+    elif device is not None:
+        raise InputError(
+            f"device={device!r} makes tiles torch's tensors, which travel by torch.distributed: "
+            "start the job with torchrun, also one of a single rank"
+        )
     if device is None:
         from eindecomp.engines.spmd.host_arrays import HostArrays
 
         return HostArrays(transport)
-    if transport.name != "torch":
-        raise InputError(
-            f"device={device!r} makes tiles torch's tensors, which transport 'torch' moves and "
-            f"{transport.name!r} does not: start the job with torchrun"
-        )
     from eindecomp.engines.spmd.torch_arrays import torch_arrays
 
     return torch_arrays(device, transport, ranks)

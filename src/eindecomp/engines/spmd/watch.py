@@ -110,14 +110,20 @@ class Seen:
 
 
 def verdict(
-    own: int, seen: Mapping[int, Seen], waits_since: float, now: float, timeout: float
+    own: int,
+    seen: Mapping[int, Seen],
+    waits_since: float,
+    now: float,
+    timeout: float,
+    run: int = 0,
 ) -> tuple[int, str] | None:
     """Which rank keeps this one waiting in vain and why; None if there is hope.
 
-    `seen` are the other ranks, and `waits_since` is when this one began to wait.
+    `seen` are the other ranks, and `waits_since` is when this one began to wait. Who has failed in
+    a run before `run` may have gone on since.
     """
     for rank, other in seen.items():
-        if other.state.failed:
+        if other.state.failed and other.state.run >= run:
             return rank, f"has failed: {other.state.failed}"
     for rank, other in seen.items():
         if other.state.ended and now - waits_since > 2 * _TICK:
@@ -189,8 +195,13 @@ class Watch:
             self.on_disk = False
 
     def failed(self, message: str) -> None:
-        """Tell the others that this rank cannot go on."""
+        """Tell the others that this rank cannot go on with its run."""
         self._failed = message[:_LONGEST]
+
+    def begin_run(self, describe: Callable[[int], str]) -> None:
+        """Tell the others that a run begins, whatever became of the one before."""
+        self._failed = ""
+        self.run, self.describe = self.run + 1, describe
 
     def end(self) -> None:
         """Tell the others that the program has come to its end, and watch no more."""
@@ -253,7 +264,10 @@ class Watch:
             self._place, self._waits_since = state.place, now
         if not state.waits:
             return
-        found = verdict(self._transport.rank, self._seen, self._waits_since, now, self.timeout)
+        # If this rank has failed in the same run, it has gone on since, as others may have.
+        run = state.run + 1 if state.failed else state.run
+        times = self._waits_since, now, self.timeout
+        found = verdict(self._transport.rank, self._seen, *times, run)
         if found is not None and self.waits and self.step == state.step:
             rank, why = found
             at = self._seen[rank].state if rank in self._seen else state

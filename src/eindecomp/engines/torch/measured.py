@@ -62,23 +62,37 @@ def _measured(
         return ready.call(number, arrays, scalars, into)
 
     work()
-    held = _reset(device)
+    held = _begin_to_measure(device)
     work()
-    workspace = 0 if device.type != "cuda" else torch.cuda.max_memory_reserved(device) - held
+    workspace = _taken_since(held, device)
     taken = [
         seconds_of(lambda: ready.call(number, arrays, scalars, into), device) for _ in range(_TURNS)
     ]
     return RegionCost(median(taken), workspace)
 
 
-def _reset(device: torch.device) -> int:
-    """Begin to measure what torch takes of a GPU, of which it keeps nothing for later."""
+def _begin_to_measure(device: torch.device) -> tuple[int, int]:
+    """What tensors take of a GPU, and what torch has taken for them, keeping none for later."""
     if device.type != "cuda":
-        return 0
+        return 0, 0
     torch.cuda.synchronize(device)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
-    return torch.cuda.memory_reserved(device)
+    return torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+
+
+def _taken_since(held: tuple[int, int], device: torch.device) -> int:
+    """The most that was taken on top of that.
+
+    Torch takes more than its tensors need, but less where it has kept room between others.
+    """
+    if device.type != "cuda":
+        return 0
+    allocated, reserved = held
+    return max(
+        torch.cuda.max_memory_allocated(device) - allocated,
+        torch.cuda.max_memory_reserved(device) - reserved,
+    )
 
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:

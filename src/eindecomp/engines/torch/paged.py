@@ -91,7 +91,7 @@ class Paging:
             self._measure(given)
         if key not in self._replays:
             self._replays.clear()  # what the host keeps for them is in the way
-            self._replays[key] = self._made_ready(lasting, files)
+            self._replays[key] = self.replay(lasting, files)
         return self._replays[key].run(values, given, heard)
 
     @property
@@ -110,7 +110,7 @@ class Paging:
             self.memory.free(replay)
         self._replays.clear()
 
-    def _made_ready(self, lasting: frozenset[int], files: Files) -> Replay:
+    def replay(self, lasting: frozenset[int], files: Files) -> Replay:
         """A schedule of what comes, goes and is computed when and where, made ready to run."""
         chosen = self.copies.chosen(self._worth_keeping(lasting, files))
         copies = {tile: self.copies.copy(file) for tile, file in files.items() if file in chosen}
