@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 factor = int(os.environ.get("EINDECOMP_EXAMPLES", "1"))
 settings.register_profile(
     "eindecomp",
-    max_examples=18 * factor,
+    max_examples=15 * factor,
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -15,6 +15,7 @@ import eindecomp as ed
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 MANY = int(os.environ.get("EINDECOMP_EXAMPLES", "1")) > 1
+with_more_cases = pytest.mark.skipif(not MANY, reason="it takes long: set EINDECOMP_EXAMPLES=20")
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 
 
@@ -44,6 +45,7 @@ def test_an_index_out_of_range_is_named():
     assert "index 6 is outside 0 to 5" in job.err
 
 
+@with_more_cases
 def test_outputs_are_written_where_they_lie(tmp_path):
     rng = np.random.default_rng(0)
     np.save(tmp_path / "x.npy", rng.standard_normal((10, 6)).astype("float32"))
@@ -52,6 +54,7 @@ def test_outputs_are_written_where_they_lie(tmp_path):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@with_more_cases
 def test_a_long_run_goes_on_where_it_was_killed(tmp_path):
     killed = run_job("torch", 2, "relations.py", "kill", tmp_path / "run", "cpu")
     assert killed.status != 0
