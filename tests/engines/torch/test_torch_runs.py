@@ -165,3 +165,24 @@ def test_fused_regions_compute_the_same():
         for seed in range(2):
             arrays = arrays_for(graph, seed)
             agree(executable(arrays), ed.evaluate(graph, arrays), 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # by torch of itself
+def test_fused_regions_write_side_by_side():
+    """A state of several types crosses regions: its arrays share one part of the arena."""
+    graph = ed.parse(
+        "monoid best(v, k; w, l) = "
+        "(max(v, w), where(v > w, k, where(w > v, l, min(k, l)))) identity (-inf, 1000) finish k\n"
+        "input X[i: 16, j: 8], Y[j, k: 16]\nC[k: 16] <- fill int32(k)\n"
+        "Z[i,k] <- sum X[i,j] * Y[j,k]\nB[i] <- best (Z[i,k], C[k])\noutput B"
+    )
+    plan = ed.plan(graph, 4, strategy=["k"])
+    arrays = arrays_for(graph, 0)
+    limit = least_limit(plan, arrays)
+    with ed.compile(plan, "torch", device="cpu", gpu_memory=limit, fuse=True) as executable:
+        for seed in range(2):
+            given = arrays_for(graph, seed)
+            agree(executable(given), ed.evaluate(graph, given), 1e-5)
+        schedule = executable.schedule
+    assert schedule is not None
+    assert {tensor.name for tensor in schedule.workload.tensors if tensor.made} > {"B[0:16]"}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._inductor import compile as compile_graph
 from torch._inductor import config as inductor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -76,14 +77,16 @@ def traced(code: RegionCode, call: Call) -> Any:
         return [] if call.into else list(made)
 
     with FakeTensorMode() as mode, torch.no_grad():
-        return make_fx(flat)(*(_fake(mode, array) for array in call.all))
+        return make_fx(flat)(*_without_memory(call, mode))
 
 
-def _fake(mode: FakeTensorMode, array: Tensor) -> Tensor:
+def _without_memory(call: Call, mode: FakeTensorMode) -> list[Tensor]:
+    """Tensors that lie as those of a call do, no two in the same memory: they have none."""
     with mode:
-        return torch.empty_strided(
-            array.shape, array.stride(), dtype=array.dtype, device=array.device
-        )
+        return [
+            torch.empty_strided(array.shape, array.stride(), dtype=array.dtype, device=array.device)
+            for array in call.all
+        ]
 
 
 def _is_brief(code: RegionCode) -> bool:
@@ -106,8 +109,11 @@ def compiled(code: RegionCode, call: Call) -> Function:
     if folder is not None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
     options: Any = _tuned_for_latency(code) if _is_brief(code) else {}
-    module = traced(code, call)
-    fused: Any = torch.compile(module, dynamic=False, fullgraph=True, options=options)
+    # Without torch.compile's guards: what they check, whoever calls this has found to be equal. By
+    # them tensors that lie side by side in one memory would be others than those that lie apart.
+    examples: list[Any] = [*_without_memory(call, FakeTensorMode())]
+    with torch.no_grad():
+        fused: Any = compile_graph(traced(code, call), examples, options=options)
 
     def run(call: Call) -> Sequence[Tensor]:
         made = fused(*call.all)
