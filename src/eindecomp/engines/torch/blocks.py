@@ -30,9 +30,9 @@ NAME = "torch"
 
 
 class Place(NamedTuple):
-    """Where a block is: of which layout, on which device."""
+    """Where a block is: in which of a tensor's layouts, counted, and on which device."""
 
-    tiling: Tiling
+    layout: int
     device: int
 
 
@@ -115,10 +115,10 @@ class Memories:
     def find(self, held: Blocks, mesh: Mesh, box: Box, memory: int) -> Place | None:
         """Where a block is that is just a box, in a memory; None if there is none."""
         device = self.libraries[memory].device
-        for tiling, arrays in held.items():
+        for layout, (tiling, arrays) in enumerate(held.items()):
             for number, block in enumerate(arrays):
                 if block.device == device and tiling.box(mesh, number) == box:
-                    return Place(tiling, number)
+                    return Place(layout, number)
         return None
 
     def have(self, held: Blocks) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from eindecomp.engines.torch.resident import Resident
 
@@ -40,7 +40,7 @@ class Captures:
             self._capture = None
         places = {tile: arrays[0].data_ptr() for tile, arrays in values.items()}
         if self._is_worth:
-            fixed = {tile: at for tile, at in places.items() if self._before.get(tile) == at}
+            fixed = [tile for tile, at in places.items() if self._before.get(tile) == at]
             self._capture = Capture(self.resident, values, scalars, fixed)
         self._before = places
         return None if self._capture is None else self._capture.run(values, scalars)
@@ -58,14 +58,14 @@ class Capture:
         resident: Resident,
         values: Values,
         scalars: Sequence[Tensor],
-        fixed: Mapping[int, int],
+        fixed: Collection[int],
     ) -> None:
-        self.fixed = fixed
         self._scalars = [scalar.clone() for scalar in scalars]
         self._read: Values = {
             tile: arrays if tile in fixed else tuple(_like(array) for array in arrays)
             for tile, arrays in values.items()
         }
+        self._fixed = [(tile, self._read[tile]) for tile in fixed]
         self._copied = [tile for tile in values if tile not in fixed]
         self._fill(values, scalars)
         device = resident.ready.libraries[0].device
@@ -81,7 +81,10 @@ class Capture:
 
     def fits(self, values: Values) -> bool:
         """Whether what was taken to stay is where it was."""
-        return all(values[tile][0].data_ptr() == at for tile, at in self.fixed.items())
+        return all(
+            (array := values[tile][0]) is own[0] or array.data_ptr() == own[0].data_ptr()
+            for tile, own in self._fixed
+        )
 
     def run(self, values: Values, scalars: Sequence[Tensor]) -> Values:
         """Launch all kernels; what comes out is copied, since the next run overwrites it."""

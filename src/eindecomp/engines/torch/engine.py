@@ -303,7 +303,7 @@ class TorchProgram:
             if tilings is not given.tilings and tilings != given.tilings:
                 place = self.memories.find(held, given.mesh, tile.box, tile.memory)
                 self._places[number] = given.tilings, place
-        block = None if place is None else held[place.tiling][place.device]
+        block = None if place is None else [*held.values()][place.layout][place.device]
         if block is None or block.device != self.memories.libraries[tile.memory].device:
             block = self.memories.block(held, given.mesh, tile.box, tile.memory)
         self._blocks[number] = ref(given), ref(block)
