@@ -36,7 +36,7 @@ def least_limit(plan, arrays):
 
 def options(kind, plan, arrays):
     if kind == "paged":
-        return {"device": "cpu", "gpu_memory": least_limit(plan, arrays)}
+        return {"device": "cpu", "gpu_memory": least_limit(plan, arrays), "finer": False}
     return {"device": ["cpu"] * (2 if kind == "two memories" else 1)}
 
 

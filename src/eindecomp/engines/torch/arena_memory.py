@@ -13,6 +13,8 @@ from eindecomp.errors import RunError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from eindecomp.engines.torch.ready_region import BoundRegion
+
 
 class ArenaMemory:
     """Memory of a device for one schedule at a time; the limit is on all that an engine takes."""
@@ -21,6 +23,8 @@ class ArenaMemory:
         self.device = device
         self._memory: torch.Tensor | None = None
         self._user: object = None
+        self.regions: dict[int, BoundRegion] = {}
+        """Those of the user that have been carried out in it, with their tensors."""
         self._turn = RLock()
         self._in_use = False
 
@@ -39,6 +43,8 @@ class ArenaMemory:
     def taken(self, user: object, nbytes: int) -> tuple[torch.Tensor, bool]:
         """The arena, and whether it is as the same user left it."""
         known = self._user is user and self._memory is not None
+        if not known:
+            self.regions.clear()
         if self._memory is None or len(self._memory) != nbytes:
             self.free()
             self._memory = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
@@ -48,6 +54,7 @@ class ArenaMemory:
     def free(self, user: object = None) -> None:
         """Let go of the arena, and of all that torch keeps for later; or only if it is a user's."""
         if user is None or self._user is user:
+            self.regions.clear()
             self._memory = self._user = None
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()

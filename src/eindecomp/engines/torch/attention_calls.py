@@ -38,6 +38,14 @@ class AttentionCall:
         return attend(one, tensors[one.q], tiles, start=own.start)
 
 
+def unmade_tiles(tiled: TileProgram) -> frozenset[int]:
+    """The tiles that are not made where attention is computed as a whole in one region."""
+    found = attention_of(tiled.program.graph)
+    names = {name for one in found for name in one.replaces if name != one.result}
+    whole = (op.into for op in tiled.ops if op.kind is Kind.WHOLE)
+    return frozenset(tile for tile in whole if tiled.tiles[tile].tensor in names)
+
+
 def attention_calls(tiled: TileProgram, region: Region) -> tuple[AttentionCall, ...]:
     """The attention that a region computes as a whole."""
     found = (_call(tiled, region, one) for one in attention_of(tiled.program.graph))

@@ -3,53 +3,59 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from eindecomp.errors import PlanError
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.tra.paging.make import ArenaTooSmallError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from eindecomp.planner.plan import Plan
 
 MOST = 512
 """Pieces, beyond which nothing is cut finer."""
 _TIME = 10.0  # seconds for each plan
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 
 
-def made_to_fit(plan: Plan, make: Callable[[Plan], T]) -> T:
+class Make(Protocol[T]):
+    """Makes a program of a plan whose regions take up to `room` bytes; if `strict`, none more."""
+
+    def __call__(self, plan: Plan, *, room: int, strict: bool) -> T:
+        """Make it, or raise an `ArenaTooSmallError`."""
+        ...
+
+
+def made_to_fit(plan: Plan, make: Make[T], room: int, *, finer: bool) -> T:
     """What `make` makes of a plan or, where tiles are too large for it, of one that cuts finer.
 
-    The devices of such a plan share one GPU, so that what moves between them costs little; it is
-    made for the fewest bytes with tiles of at most a quarter of what there is room for.
+    While a region uses half of the room, what comes next can be fetched: that is tried first, then
+    all of it. The devices of a finer plan share one GPU, so that what moves between them costs
+    little; it is made for the fewest bytes among those that cut into the fewest pieces.
     If none fits, the error is that of the plan that lacks the fewest bytes.
     """
-    try:
-        return make(plan)
-    except ArenaTooSmallError as error:
-        least = error
-    if least.available <= 0:
-        raise least
-    for finer in _finer(plan, least):
+    for each in _tried(plan, room // 2, finer):
+        with suppress(ArenaTooSmallError):
+            return make(each, room=room // 2, strict=True)
+    errors: list[ArenaTooSmallError] = []
+    for each in _tried(plan, room, finer):
         try:
-            return make(finer)
+            return make(each, room=room, strict=False)
         except ArenaTooSmallError as error:
-            least = min(least, error, key=lambda each: each.missing)
-    raise least
+            errors.append(error)
+    raise min(errors, key=lambda error: error.missing)
 
 
-def _finer(plan: Plan, error: ArenaTooSmallError) -> Iterator[Plan]:
-    """Plans of more and more pieces, from as many as could make the largest tiles fit."""
+def _tried(plan: Plan, room: int, finer: bool) -> Iterator[Plan]:
+    """The plan, then plans of more and more pieces."""
+    yield plan
     devices = plan.devices
-    while devices < MOST:
+    while finer and room > 0 and devices < MOST:
         devices *= 2
-        if devices // plan.devices * error.available < error.needed:
-            continue
         with suppress(PlanError):  # as where there are too many ways to list them
             yield make_plan(
-                plan.graph, devices, strategy={"tiles": error.available // 4}, tie=plan.tie,
+                plan.graph, devices, strategy={"tiles": room}, tie=plan.tie,
                 rewrite=False, time_limit=_TIME,
             )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from operator import itemgetter
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -15,6 +16,7 @@ from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.torch.arena_memory import ArenaMemory
+from eindecomp.engines.torch.attention_calls import unmade_tiles
 from eindecomp.engines.torch.blocks import NAME, Memories, Place, own_memory
 from eindecomp.engines.torch.cut_attention import attend_in_shares
 from eindecomp.engines.torch.cut_finer import made_to_fit
@@ -40,7 +42,7 @@ from eindecomp.tra.tiles.finish_early import finish_early
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held, possible_views
 from eindecomp.tra.tiles.ops import Kind
-from eindecomp.tra.tiles.regions import regions_of
+from eindecomp.tra.tiles.regions import held_by, regions_of
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener
@@ -48,7 +50,8 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.paging.schedule import Schedule
-    from eindecomp.tra.tiles.ops import Block
+    from eindecomp.tra.tiles.ops import Block, TileProgram
+    from eindecomp.tra.tiles.regions import Region
 
     Values = dict[int, tuple[torch.Tensor, ...]]
 
@@ -97,23 +100,11 @@ class TorchEngine:
         """Make a plan ready to run."""
         if self.limit is None:
             return TorchProgram(plan, self)
-        if not self.finer:
-            return self._paged(plan)
-        made = made_to_fit(plan, self._paged)
+        room = max(0, self.limit - MARGIN)
+        made = made_to_fit(plan, partial(TorchProgram, engine=self), room, finer=self.finer)
         if made.program.devices > plan.devices:
             made.cut_into = made.program.devices
         return made
-
-    def _paged(self, plan: Plan) -> TorchProgram:
-        """A plan under the limit: while a region uses half of it, what comes next is fetched.
-
-        If that cuts regions too small, as where scores of attention are then stored, all of it.
-        """
-        room = max(0, (self.limit or 0) - MARGIN)
-        try:
-            return TorchProgram(plan, self, room // 2)
-        except ArenaTooSmallError:
-            return TorchProgram(plan, self, room)
 
     def stored(self, given: Any, vertex: Vertex) -> Any:
         """What was given for an input: torch's tensors stay where they are."""
@@ -123,8 +114,13 @@ class TorchEngine:
 class TorchProgram:
     """A program as regions of tiles, which run in order on each memory's device."""
 
-    def __init__(self, plan: Plan, engine: TorchEngine, room: int | None = None) -> None:
-        """With `room`, memory is scarce: the tiles of a region take no more, where they can."""
+    def __init__(
+        self, plan: Plan, engine: TorchEngine, room: int | None = None, strict: bool = False
+    ) -> None:
+        """With `room`, memory is scarce: the tiles of a region take no more, where they can.
+
+        If that is `strict`, a plan is refused where they cannot.
+        """
         self.program = program_of(plan)
         self.tied = frozenset(plan.tie)
         on_gpu = engine.torch_devices[0].type == "cuda"
@@ -138,7 +134,10 @@ class TorchProgram:
             regions = regions_of(self.tiled)
         else:
             self.tiled = finish_early(self.tiled)
-            regions = regions_of(self.tiled, 1, room=room)
+            unmade = unmade_tiles(self.tiled)
+            regions = regions_of(self.tiled, 1, room=room, unmade=unmade)
+            if strict:
+                _check_room(self.tiled, regions, room, unmade)
         self.ready = ready = ReadyRegions(self.tiled, regions, libraries, engine.fuse)
         joins = [join for code in ready.codes for join in code.joins]
         self.neighbours = Neighbours(self.tiled, joins)
@@ -339,3 +338,14 @@ class TorchProgram:
         """Let go of what is kept for the next run."""
         if isinstance(self.runner, Paging):
             self.runner.close()
+
+
+def _check_room(
+    tiled: TileProgram, regions: Sequence[Region], room: int, unmade: Collection[int]
+) -> None:
+    """Raise an error if the tiles of a region take more than so many bytes."""
+    held = [held_by(tiled, region, unmade) for region in regions]
+    needed, largest = max(zip(held, regions, strict=True), key=itemgetter(0), default=(0, None))
+    if largest is not None and needed > room:
+        name = " ".join(tiled.tiles[tile].tensor for tile in largest.writes)
+        raise ArenaTooSmallError(name, needed, room)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,16 +58,12 @@ def _measured(
         if array.dtype.is_floating_point:  # indices stay 0, which is always in range
             array.normal_(0, 0.02)
 
-    def work() -> object:
-        return ready.call(number, arrays, scalars, into)
-
+    work = partial(ready.bound(number, arrays, into), scalars)
     work()
     held = _begin_to_measure(device)
     work()
     workspace = _taken_since(held, device)
-    taken = [
-        seconds_of(lambda: ready.call(number, arrays, scalars, into), device) for _ in range(_TURNS)
-    ]
+    taken = [seconds_of(work, device) for _ in range(_TURNS)]
     return RegionCost(median(taken), workspace)
 
 

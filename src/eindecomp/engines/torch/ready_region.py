@@ -70,12 +70,34 @@ class ReadyRegions:
         into: Sequence[Tensor] = (),
     ) -> Sequence[Tensor]:
         """Carry out a region; what it makes goes to the tensors of `into`, or is new."""
-        code = self.codes[number]
-        code.check_indices(arrays)
-        own = Call(arrays, scalars, code.joined(arrays), into)
-        if not self.fuse:
-            return carry_out(code, own)
-        key = code.key, own.layout
-        if key not in _FUNCTIONS:
-            _FUNCTIONS[key] = compiled(code, own)
-        return _FUNCTIONS[key](own)
+        return self.bound(number, arrays, into)(scalars)
+
+    def bound(
+        self, number: int, arrays: Sequence[Tensor], into: Sequence[Tensor] = ()
+    ) -> BoundRegion:
+        """A region that is always carried out with the same tensors."""
+        return BoundRegion(self.codes[number], arrays, into, self.fuse)
+
+
+class BoundRegion:
+    """A region with the tensors that it reads and those that it writes to."""
+
+    def __init__(
+        self, code: RegionCode, arrays: Sequence[Tensor], into: Sequence[Tensor], fuse: bool
+    ) -> None:
+        self._code, self._arrays, self._into, self._fuse = code, arrays, into, fuse
+        self._joined = code.joined(arrays)
+        self._function: Function | None = None
+
+    def __call__(self, scalars: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Carry it out."""
+        self._code.check_indices(self._arrays)
+        call = Call(self._arrays, scalars, self._joined, self._into)
+        if not self._fuse:
+            return carry_out(self._code, call)
+        if self._function is None:
+            key = self._code.key, call.layout
+            if key not in _FUNCTIONS:
+                _FUNCTIONS[key] = compiled(self._code, call)
+            self._function = _FUNCTIONS[key]
+        return self._function(call)

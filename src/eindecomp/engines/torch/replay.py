@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.torch.file_tiles import FileTile
     from eindecomp.engines.torch.heard import Heard
     from eindecomp.engines.torch.host_memory import HostMemory
-    from eindecomp.engines.torch.ready_region import ReadyRegions
+    from eindecomp.engines.torch.ready_region import BoundRegion, ReadyRegions
     from eindecomp.engines.torch.windows import Windows
     from eindecomp.tra.paging.schedule import Action, Schedule
 
@@ -174,6 +174,13 @@ class _Run:
             self._bytes(offset + start, len(block)).copy_(block, non_blocking=True)
 
     def _compute(self, action: Run) -> None:
+        regions = self.of.memory.regions
+        if action.task not in regions:
+            regions[action.task] = self._bound(action)
+        regions[action.task](self.scalars)
+
+    def _bound(self, action: Run) -> BoundRegion:
+        """A task's region with its tensors in the arena, which are there in every run."""
         task = self.of.schedule.workload.tasks[action.task]
         at = dict(zip((*task.reads, *task.writes), (*action.reads, *action.writes), strict=True))
 
@@ -181,7 +188,7 @@ class _Run:
             return [array for tile in tiles for array in self._views(tile, at)]
 
         region = self.of.ready.regions[action.task]
-        self.of.ready.call(action.task, arrays(region.reads), self.scalars, arrays(region.writes))
+        return self.of.ready.bound(action.task, arrays(region.reads), arrays(region.writes))
 
     def _views(self, tile: int, at: Mapping[int, int]) -> tuple[Tensor, ...]:
         """The arrays of a tile, whose window is at a place in the arena."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
+from eindecomp.planner.space.viable import some_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.restriction import Ints, Mask
     from eindecomp.planner.space.view import Dims, View
+
+_MOST = 4096  # vectors that are looked at
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,18 @@ class SmallTiles:
         """On a mesh of only the outer axes, anything: inner ones can still cut it."""
         if mesh.devices < self.devices or isinstance(vertex.op, Input) or not len(parts):
             return np.ones(len(parts), dtype=bool)
+        # The fewest of all, however few of the vectors are asked about.
+        known = some_parts(view.sizes, mesh.sizes, _MOST, even=mesh.cuts_evenly)
+        fewest = self._taken(vertex, view, known).min(initial=2**62)
+        return self._taken(vertex, view, parts) <= max(self.nbytes, int(fewest))
+
+    def _taken(self, vertex: Vertex, view: View, parts: Ints) -> Ints:
+        """The bytes of the largest tiles together, for each partition vector."""
         taken = self.items.get(vertex.name, 0) * _elements(view, view.output, parts)
         for name, dims in zip(vertex.inputs, view.reads, strict=True):
             if dims is not None:
                 taken = taken + self.items.get(name, 0) * _elements(view, dims, parts)
-        return taken <= max(self.nbytes, int(taken.min()))
+        return taken
 
     def rules(self, graph: Graph, mesh: Mesh, rules: LayoutRules) -> LayoutRules:
         """The same: it says nothing about state."""

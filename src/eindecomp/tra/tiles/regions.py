@@ -44,18 +44,23 @@ class Region:
 
 
 def regions_of(
-    tiled: TileProgram, least: int = LEAST, most: int = MOST, room: int | None = None
+    tiled: TileProgram,
+    least: int = LEAST,
+    most: int = MOST,
+    room: int | None = None,
+    unmade: Collection[int] = (),
 ) -> tuple[Region, ...]:
     """The regions of a program, in the order in which they are carried out.
 
     They have at least so many vertices where that is possible, and at most so many where that is.
-    Their tiles take no more bytes than there is `room`, unless those of one operation do.
+    Their tiles take no more bytes than there is `room`, unless those of one operation do; `unmade`
+    are the tiles that take none within a region.
     """
     again = _made_again(tiled)
     ranges = [
         [*_needed(again, ops), *ops]
         for found in _ranges(tiled, again, least, most)
-        for ops in ([found] if room is None else _within(tiled, again, found, room))
+        for ops in ([found] if room is None else _within(tiled, again, found, room, unmade))
     ]
     last = _last_reads(ranges)
     found: list[Region] = []
@@ -78,10 +83,8 @@ def _made_again(tiled: TileProgram) -> dict[int, TileOp]:
         if op.into in once:
             continue
         made = tiled.tiles[op.into]
-        vertex = tiled.program.graph[made.tensor].op
-        mapped = op.kind is Kind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
-        brief = mapped and made.types[0].kind in "biu" and {*op.sources} <= loads | {*found}
-        if op.kind is Kind.FILL or brief:
+        whole = made.types[0].kind in "biu" and _maps(tiled, op)
+        if op.kind is Kind.FILL or (whole and {*op.sources} <= loads | {*found}):
             found[op.into] = op
     return found
 
@@ -123,8 +126,43 @@ def _ranges(
                 yield by_device[device]
 
 
+def held_by(tiled: TileProgram, region: Region, unmade: Collection[int]) -> int:
+    """The bytes that a region's tiles take: those at its edge, and the most within it."""
+    return _held(tiled, region.ops, {*region.reads, *region.writes}, unmade)
+
+
+def _held(
+    tiled: TileProgram, ops: Sequence[TileOp], crossing: Collection[int], unmade: Collection[int]
+) -> int:
+    """The bytes of tiles that cross, and the most that others take at once.
+
+    What is mapped from elements to elements and only read so is never written to memory.
+    """
+    stored = {tile for op in ops if not _maps(tiled, op) for tile in (op.into, *op.sources)}
+    last = {tile: number for number, op in enumerate(ops) for tile in op.sources}
+    inner = most = 0
+    gone: dict[int, int] = defaultdict(int)
+    for number, op in enumerate(ops):
+        if op.into in stored and op.into not in crossing and op.into not in unmade:
+            size = tiled.tiles[op.into].nbytes
+            inner += size
+            gone[last.get(op.into, number)] += size
+        most = max(most, inner)
+        inner -= gone[number]
+    return most + sum(tiled.tiles[tile].nbytes for tile in crossing)
+
+
+def _maps(tiled: TileProgram, op: TileOp) -> bool:
+    vertex = tiled.program.graph[tiled.tiles[op.into].tensor].op
+    return op.kind is Kind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
+
+
 def _within(
-    tiled: TileProgram, again: Collection[int], ops: list[TileOp], room: int
+    tiled: TileProgram,
+    again: Collection[int],
+    ops: list[TileOp],
+    room: int,
+    unmade: Collection[int],
 ) -> Iterator[list[TileOp]]:
     """The operations of a region in as few parts as greed finds whose tiles fit in some bytes."""
     own = {op.into for op in ops}
@@ -135,7 +173,7 @@ def _within(
         outside = {t for op in ops if op.into not in made for t in op.sources} | later | tiled.kept
         reads = {tile for op in part for tile in op.sources} - made
         crossing = (reads - {*again}) | (made & outside)
-        return sum(tiled.tiles[tile].nbytes for tile in crossing)
+        return _held(tiled, part, crossing, unmade)
 
     start = 0
     while start < len(ops):

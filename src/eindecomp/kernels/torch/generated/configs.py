@@ -65,19 +65,17 @@ class Config:
 
 INTERPRETED = Config(8, 8, 2, 2, unroll=2)
 LARGE = (
-    Config(8, 16, 8, 8, 4, 1, True, pack=4),
+    Config(8, 16, 4, 8, 4, 1, True, pack=4),
+    Config(8, 16, 8, 4, 4, 1, True, pack=4, registers=96),
+    Config(8, 16, 8, 8, 4, 1, True, pack=4, registers=144),
+    Config(8, 16, 8, 8, 4, 1, True, pack=2, registers=168),
     Config(8, 16, 8, 8, 4, 1, True, pack=4, registers=128),
+    Config(16, 16, 8, 8, 8, 4, registers=128),
+    Config(8, 16, 8, 8, 4, 1, True, pack=4),
     Config(16, 16, 8, 8, 8, 1, True, pack=4, registers=128),
     Config(8, 32, 8, 8, 8, 2, True, True, registers=128),
     Config(8, 16, 8, 8, 4, 1, True, True, pack=2),
-    Config(16, 16, 8, 8, 8, 4, registers=128),
-    Config(16, 16, 8, 8, 8, 1, True, pack=4),
-    Config(8, 32, 8, 8, 8, 1, True, pack=4, registers=128),
     Config(8, 16, 8, 16, 4, 1, True, pack=2),
-    Config(8, 16, 8, 4, 4, 1, True, pack=4),
-    Config(16, 16, 8, 8, 8, 2, True, True),
-    Config(4, 32, 8, 8, 4, 1, True, pack=4),
-    Config(8, 16, 8, 8, 4, 2, True, pack=2),
     Config(8, 16, 8, 8, 4, 2),
 )
 """Ways for many rows and columns. A block has one accumulator for each thread, so that a tile takes
@@ -102,7 +100,7 @@ def tile_configs(batch: int, rows: int, cols: int, points: int, width: int) -> l
     smaller where large ones would leave multiprocessors idle.
 
     >>> print(tile_configs(1, 8192, 8192, 2**39, 1)[0])
-    copies packs of 4 8x8 of 8x16 unroll 1 warps 4
+    copies packs of 4 4x8 of 8x16 unroll 1 warps 4
     >>> [config.tile for config in tile_configs(1, 512, 512, 2**39, 1)]
     [(16, 32), (8, 16)]
     """
