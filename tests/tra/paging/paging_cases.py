@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from eindecomp.tra.paging.make import ALIGNMENT
@@ -36,6 +38,21 @@ def random_workload(seed, tasks=12):
         )
         there += writes
     return Workload(tuple(tensors), tuple(listed))
+
+
+def renewing(workload, seed):
+    """The same tasks, where some of what they make is read in the next run for what was given."""
+    rng = np.random.default_rng(seed)
+    tensors = [*workload.tensors]
+    made = [t for t in tensors if t.made]
+    for old in [t for t in tensors if not t.made and rng.random() < 0.7]:
+        if made:
+            new = made.pop(int(rng.integers(len(made))))
+            tensors[new.number] = replace(new, ends=Ends.HOST)
+            tensors[old.number] = replace(
+                old, nbytes=new.nbytes, ends=Ends.NOWHERE, lasting=False, renewed_by=new.number
+            )
+    return Workload(tuple(tensors), workload.tasks)
 
 
 def window(tensor):

@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from paging_cases import FAST, MB, layers, least_arena, random_workload
+from paging_cases import FAST, MB, layers, least_arena, random_workload, renewing, window
 
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.check import ScheduleError, check_schedule
 from eindecomp.tra.paging.make import ALIGNMENT, ArenaTooSmallError, arena_bytes, make_schedule
-from eindecomp.tra.paging.schedule import Fetch, Read, Run, Store
+from eindecomp.tra.paging.residents import fitting
+from eindecomp.tra.paging.schedule import Fetch, Keep, Read, Run, Store
 from eindecomp.tra.paging.workload import Begins, Ends, Paged, Staging, Task, Workload
 
 seeds = st.integers(0, 2**32)
@@ -30,16 +31,40 @@ def random_schedule(seed, room):
     return make_schedule(workload, FAST, arena, SMALL)
 
 
-@given(seed=seeds, room=rooms)
-@example(seed=886, room=2)  # what a task reads is moved into room that was in use until then
-@example(seed=48, room=8)  # what comes back could come before it has been made
-def test_every_schedule_is_right_in_every_order(seed, room):
-    check_schedule(random_schedule(seed, room))
+def renewing_schedule(seed, room):
+    """As above, but as much as fits stays and is renewed by every run."""
+    workload = renewing(random_workload(seed), seed)
+    arena = least_arena(workload) + room * ALIGNMENT
+    renewed = [tensor.number for tensor in workload.tensors if tensor.renewed_by is not None]
+    sizes = [window(tensor) for tensor in workload.tensors]
+    chosen = fitting(workload, sizes, arena, renewed, arena)
+    return make_schedule(workload, FAST, arena, SMALL, chosen)
+
+
+makers = st.sampled_from([random_schedule, renewing_schedule])
+
+
+@given(make=makers, seed=seeds, room=rooms)
+@example(random_schedule, 886, 2)  # what a task reads is moved into room that was in use until then
+@example(random_schedule, 48, 8)  # what comes back could come before it has been made
+def test_every_schedule_is_right_in_every_order(make, seed, room):
+    check_schedule(make(seed, room))
 
 
 @given(seed=seeds, room=rooms)
-def test_no_wait_can_be_left_out(seed, room):
-    schedule = random_schedule(seed, room)
+def test_what_is_renewed_stays_and_is_not_stored_unless_room_is_short(seed, room):
+    schedule = renewing_schedule(seed, room)
+    kept = {a.tensor: a.renews for a in schedule.actions if isinstance(a, Keep)}
+    tensors = schedule.workload.tensors
+    assert kept == {new: old for old, new in schedule.renewed.items() if tensors[new].nbytes}
+    fetched = {a.tensor for a in schedule.actions if isinstance(a, Fetch)}
+    assert fetched.isdisjoint(schedule.renewed)
+    assert {*schedule.on_host} & {*kept} <= fetched
+
+
+@given(make=makers, seed=seeds, room=rooms)
+def test_no_wait_can_be_left_out(make, seed, room):
+    schedule = make(seed, room)
     for place, action in enumerate(schedule.actions):
         for wait in action.waits:
             fewer = replace(action, waits=tuple(w for w in action.waits if w != wait))
@@ -47,19 +72,22 @@ def test_no_wait_can_be_left_out(seed, room):
                 check_schedule(with_action(schedule, place, fewer))
 
 
-@given(seed=seeds, room=rooms, shift=st.sampled_from([-ALIGNMENT, -1, 1, ALIGNMENT]))
-def test_no_window_can_be_moved(seed, room, shift):
-    schedule = random_schedule(seed, room)
+@given(make=makers, seed=seeds, room=rooms, shift=st.sampled_from([-ALIGNMENT, -1, 1, ALIGNMENT]))
+def test_no_window_can_be_moved(make, seed, room, shift):
+    schedule = make(seed, room)
     for place, action in transfers_of_tensors_moved_once(schedule):
         if not isinstance(action, Read):
-            moved = replace(action, offset=action.offset + shift)
-            with pytest.raises(ScheduleError):
-                check_schedule(with_action(schedule, place, moved))
+            moved = [replace(action, offset=action.offset + shift)]
+            if isinstance(action, Keep):
+                moved.append(replace(action, into=action.into + shift))
+            for each in moved:
+                with pytest.raises(ScheduleError):
+                    check_schedule(with_action(schedule, place, each))
 
 
-@given(seed=seeds, room=rooms)
-def test_no_transfer_can_be_left_out(seed, room):
-    schedule = random_schedule(seed, room)
+@given(make=makers, seed=seeds, room=rooms)
+def test_no_transfer_can_be_left_out(make, seed, room):
+    schedule = make(seed, room)
     for place, _ in transfers_of_tensors_moved_once(schedule):
         with pytest.raises(ScheduleError):
             check_schedule(without(schedule, place))
@@ -141,6 +169,23 @@ def test_workloads_that_are_not_well_formed(tensors, tasks, message):
     paged = tuple(Paged(n, f"x{n}", 8, begins) for n, begins in enumerate(tensors))
     with pytest.raises(PlanError, match=message):
         Workload(paged, tuple(Task(f"t{n}", *used) for n, used in enumerate(tasks)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ({"lasting": True}, {}, "old: only what runs are given anew can be renewed"),
+        ({"ends": Ends.HOST}, {}, "old: only what runs are given anew can be renewed"),
+        ({}, {"ends": Ends.GPU}, "old: new is not a result of its own"),
+        ({"renewed_by": 0}, {}, "old: old is not a result of its own"),
+        ({}, {"nbytes": 1024}, "old: has 8 bytes, but new 1,024"),
+    ],
+)
+def test_what_cannot_be_renewed(old, new, message):
+    given = Paged(0, "old", 8, Begins.HOST, lasting=False, renewed_by=1)
+    made = Paged(1, "new", 8, Begins.MADE, Ends.HOST)
+    with pytest.raises(PlanError, match=message):
+        Workload((replace(given, **old), replace(made, **new)), (Task("make", (0,), (1,)),))
 
 
 def test_scattered_room_is_packed():

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paging_cases import FAST, MB, layers, least_arena, random_workload, training
+from paging_cases import FAST, MB, layers, least_arena, random_workload, renewing, training
 
 from eindecomp.tra.paging.check import check_schedule
 from eindecomp.tra.paging.make import ALIGNMENT, make_schedule
-from eindecomp.tra.paging.schedule import COMPUTE, DISK, TO_GPU, TO_HOST, Fetch, Read, Store
+from eindecomp.tra.paging.schedule import COMPUTE, DISK, TO_GPU, TO_HOST, Fetch, Keep, Read, Store
 from eindecomp.tra.paging.simulate import simulate
 from eindecomp.tra.paging.workload import Begins, Ends, Links, Paged, Staging, Task, Workload
 
@@ -105,6 +105,22 @@ def test_what_ends_on_the_host_is_stored_at_once():
     assert spans(simulate(schedule, SLOW), TO_HOST) == [("x", 1, 3.5)]
 
 
+def test_what_is_renewed_is_kept_when_its_last_reader_has_run():
+    """u is made from w, which another task reads after that: w neither comes nor goes."""
+    tensors = (
+        Paged(0, "w", UNIT, Begins.HOST, lasting=False, renewed_by=1),
+        Paged(1, "u", UNIT, Begins.MADE, Ends.HOST),
+    )
+    tasks = (Task("make", (0,), (1,), 0, 1.0), Task("read", (0,), (), 0, 1.0))
+    links = replace(SLOW, within_gpu=UNIT)
+    schedule = make_schedule(Workload(tensors, tasks), links, 2 * UNIT)
+    check_schedule(schedule)
+    timeline = simulate(schedule, links)
+    assert spans(timeline, COMPUTE) == [("make", 0, 1), ("read", 1, 2), ("u", 2, 3.5)]
+    assert timeline.seconds == pytest.approx(3.5)
+    assert schedule.fetched == schedule.stored == 0
+
+
 @pytest.mark.parametrize("seconds", [1e-4, 1e-3])
 def test_where_the_link_is_slower_a_run_takes_as_long_as_the_link(seconds):
     schedule = make_schedule(layers(32, seconds), FAST, 1000 * MB)
@@ -145,12 +161,14 @@ def test_all_is_resident_where_all_fits():
     latency=st.sampled_from([0.0, 1e-6]),
 )
 def test_no_stream_is_faster_than_its_work(seed, room, latency):
-    workload = random_workload(seed)
-    links = Links(1e9, 5e8, 1e8, latency)
+    workload = renewing(random_workload(seed), seed)
+    links = Links(1e9, 5e8, 1e8, latency, 1e10)
     arena = least_arena(workload) + room * ALIGNMENT
     schedule = make_schedule(workload, links, arena, Staging(700, 2))
     timeline = simulate(schedule, links)
-    computing = sum(task.seconds for task in workload.tasks)
+    kept = [action.nbytes for action in schedule.actions if isinstance(action, Keep)]
+    computing = sum(task.seconds for task in workload.tasks) + sum(kept) / 1e10
+    computing += latency * len(kept)
     assert timeline.busy(COMPUTE) == pytest.approx(computing)
     for stream, kind, pace in ((TO_GPU, Fetch, 1e9), (TO_HOST, Store, 5e8), (DISK, Read, 1e8)):
         moved = [action.nbytes for action in schedule.actions if isinstance(action, kind)]

@@ -10,6 +10,7 @@ import torch
 
 from eindecomp.engines.blocks import block_of
 from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.torch.arena_memory import Tenant
 from eindecomp.engines.torch.file_tiles import file_of, note_file
 from eindecomp.engines.torch.host_memory import SMALL, HostMemory, Pin, pinned
 from eindecomp.engines.torch.mapped_memory import mapped_from
@@ -169,7 +170,9 @@ def _hull(boxes: Sequence[Box]) -> Box:
 
 
 def _gathered(mesh: Mesh, shape: tuple[int, ...], blocks: Blocks) -> torch.Tensor:
-    """One tensor of all blocks, on the device of the first."""
+    """One tensor of all blocks, on the device of the first; nothing of it lies in an arena."""
+    if isinstance(blocks, Tenant):
+        blocks = blocks.outside()
     tiling, arrays = next(iter(blocks.items()))
     whole = tuple((0, size) for size in shape)
     for device, array in enumerate(arrays):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST = 512
 """Pieces, beyond which nothing is cut finer."""
+_AT_ONCE = 2 / 3
+"""The share of the room that one region may take while the next one's tensors are fetched."""
 _TIME = 10.0  # seconds for each plan
 T = TypeVar("T", covariant=True)
 
@@ -31,14 +33,15 @@ class Make(Protocol[T]):
 def made_to_fit(plan: Plan, make: Make[T], room: int, *, finer: bool) -> T:
     """What `make` makes of a plan or, where tiles are too large for it, of one that cuts finer.
 
-    While a region uses half of the room, what comes next can be fetched: that is tried first, then
+    While a region uses part of the room, what comes next can be fetched: that is tried first, then
     all of it. The devices of a finer plan share one GPU, so that what moves between them costs
     little; it is made for the fewest bytes among those that cut into the fewest pieces.
     If none fits, the error is that of the plan that lacks the fewest bytes.
     """
-    for each in _tried(plan, room // 2, finer):
+    part = int(room * _AT_ONCE)
+    for each in _tried(plan, part, finer):
         with suppress(ArenaTooSmallError):
-            return make(each, room=room // 2, strict=True)
+            return make(each, room=part, strict=True)
     errors: list[ArenaTooSmallError] = []
     for each in _tried(plan, room, finer):
         try:

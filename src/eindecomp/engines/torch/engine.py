@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from operator import itemgetter
 from threading import RLock
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 import torch
 
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
-from eindecomp.engines.torch.arena_memory import ArenaMemory
+from eindecomp.engines.torch.arena_memory import ArenaMemory, leave_arena
 from eindecomp.engines.torch.attention_calls import unmade_tiles
-from eindecomp.engines.torch.blocks import NAME, Memories, Place, own_memory
+from eindecomp.engines.torch.blocks import NAME, Memories, own_memory
 from eindecomp.engines.torch.cut_attention import attend_in_shares
 from eindecomp.engines.torch.cut_finer import made_to_fit
 from eindecomp.engines.torch.devices import devices_of, measured_peak, start_measuring
@@ -27,7 +27,8 @@ from eindecomp.engines.torch.heard import Heard
 from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.index_checks import IndexChecks
 from eindecomp.engines.torch.joined import Neighbours
-from eindecomp.engines.torch.paged import MARGIN, Paging
+from eindecomp.engines.torch.loads import Loads
+from eindecomp.engines.torch.paged import MARGIN, Given, Paging
 from eindecomp.engines.torch.ready_region import ReadyRegions
 from eindecomp.engines.torch.resident import Resident
 from eindecomp.errors import InputError
@@ -41,7 +42,6 @@ from eindecomp.tra.program.tiling import Tiling, uncut
 from eindecomp.tra.tiles.finish_early import finish_early
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held, possible_views
-from eindecomp.tra.tiles.ops import Kind
 from eindecomp.tra.tiles.regions import held_by, regions_of
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class TorchEngine:
         self.host = HostMemory(pinned=on_gpu)
         kept = None if host_memory is None else parse_bytes(host_memory)
         self.copies = HostCopies(self.host, kept)
-        self.arena = ArenaMemory(next(iter(self.torch_devices)))
+        self.arena = ArenaMemory(next(iter(self.torch_devices)), self.host)
 
     def prepare(self, plan: Plan) -> TorchProgram:
         """Make a plan ready to run."""
@@ -122,7 +122,7 @@ class TorchProgram:
         If that is `strict`, a plan is refused where they cannot.
         """
         self.program = program_of(plan)
-        self.tied = frozenset(plan.tie)
+        self.tie = plan.tie
         on_gpu = engine.torch_devices[0].type == "cuda"
         count = min(len(engine.torch_devices), self.program.devices)
         libraries = [TorchLibrary(device) for device in engine.torch_devices[:count]]
@@ -148,15 +148,12 @@ class TorchProgram:
         else:
             cpu = [TorchLibrary("cpu")]
             self.memories = Memories(self.program, cpu, memories, host=engine.host)
-            self.runner = Paging(ready, engine.limit, engine.host, engine.copies, engine.arena)
-        self.loads = [op.into for op in self.tiled.ops if op.kind is Kind.LOAD]
-        self._load_names = [(tile, self.tiled.tiles[tile].tensor) for tile in self.loads]
+            self.runner = Paging(
+                ready, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
+            )
+        self.loads = Loads(self.tiled, self.memories, self.place)
         self.views = possible_views(self.tiled)
         self.indices = IndexChecks(self.tiled, self.memories)
-        self._blocks: dict[int, tuple[ref[Tensor], ref[torch.Tensor]]] = {}
-        """The block of each tile that is loaded, and the tensor that it was found in."""
-        self._places: dict[int, tuple[tuple[Tiling, ...], Place | None]] = {}
-        """Where in a tensor the block of a tile was found, and the layouts that it had."""
         self.cut_into: int | None = None
         """Into how many pieces vertices are cut, where that is more than the plan's."""
         self._alone = RLock()  # runs share graphs of kernels
@@ -165,6 +162,7 @@ class TorchProgram:
         """Put an input into the memories, in the layouts that the plan wants."""
         wanted = self.program.layouts_of(name)
         if isinstance(given, Tensor):
+            leave_arena(given)
             here = given.mesh == self.program.mesh and set(wanted) <= set(given.tilings)
             if here and self.memories.have(given.held()):
                 return replace(given, name=name)  # it outlives the one that was given
@@ -193,8 +191,10 @@ class TorchProgram:
 
         A region is one function: all that it computes is told to begin and to end with it.
         """
-        alone = self.runner.memory.turn() if isinstance(self.runner, Paging) else self._alone
-        with alone:
+        memory = self.runner.memory if isinstance(self.runner, Paging) else None
+        for given in inputs.values():  # before this run has its turn: others wait for theirs
+            leave_arena(given, but=memory)
+        with self._alone if memory is None else memory.turn():
             return self._run(inputs, scalars, donated, on_event)
 
     def _run(
@@ -211,15 +211,12 @@ class TorchProgram:
             placed = self._placing(inputs)
             given = self._given_outputs(inputs)
             start_measuring(self.ready.libraries)
-            lasting = self._lasting(inputs, donated)
-            values = self._loaded(inputs)
-            if not isinstance(self.runner, Paging):  # where they are there if the run fails
-                for name in donated:  # from now on only `values` has them, up to their last reader
-                    inputs[name].release()
-            borrowed = {tile: values[load][0] for tile, load in self.views.items()}
-            values = self._carried_out(values, scalars, lasting, heard)
-            for tile, source in borrowed.items():
-                values[tile] = (own_memory(values[tile][0], source),)
+            if isinstance(self.runner, Paging):  # donated tensors are there if the run fails
+                load = partial(self.loads.find, inputs)
+                passed = self._given(self.runner, inputs, donated)
+                values = self.runner.run(load, scalars, passed, heard)
+            else:
+                values = self._resident(self.runner, inputs, scalars, donated, heard)
         if heard is not None:
             heard.finish()
         else:
@@ -239,17 +236,23 @@ class TorchProgram:
             return 0
         return sum(placing_bytes(self.program, name, given) for name, given in inputs.items())
 
-    def _carried_out(
+    def _resident(
         self,
-        values: Values,
+        runner: Resident,
+        inputs: Mapping[str, Any],
         scalars: Mapping[str, Any],
-        lasting: frozenset[int],
+        donated: Collection[str],
         heard: Heard | None,
     ) -> Values:
-        """The tiles that are kept, from those that were loaded."""
-        if isinstance(self.runner, Paging):
-            return self.runner.run(values, scalars, lasting, heard)
-        return self.runner.run(values, scalars, heard)
+        """The tiles that are kept, none of them in the memory of an input."""
+        values = self.loads.find(inputs)
+        for name in donated:  # from now on only `values` has them, up to their last reader
+            inputs[name].release()
+        borrowed = {tile: values[load][0] for tile, load in self.views.items()}
+        values = runner.run(values, scalars, heard)
+        for tile, source in borrowed.items():
+            values[tile] = (own_memory(values[tile][0], source),)
+        return values
 
     @property
     def schedule(self) -> Schedule | None:
@@ -267,46 +270,18 @@ class TorchProgram:
     def _most_held(self) -> int:
         return most_held(self.tiled, self.ready.regions)
 
-    def _lasting(self, inputs: Mapping[str, Any], donated: Collection[str]) -> frozenset[int]:
-        """The tiles of inputs that stay as they are from run to run, where that matters."""
-        if not isinstance(self.runner, Paging):
-            return frozenset()
-        tiles, passing = self.tiled.tiles, self.tied.union(donated)
-        names = {n for n, x in inputs.items() if isinstance(x, Tensor) and n not in passing}
-        return frozenset(tile for tile in self.loads if tiles[tile].tensor in names)
-
-    def _loaded(self, inputs: Mapping[str, Any]) -> Values:
-        """The blocks of inputs, where their readers are."""
-        placed: dict[str, Tensor] = {}
-        found: Values = {}
-        blocks = self._blocks
-        for number, name in self._load_names:
-            given = inputs[name]
-            known = blocks.get(number)
-            # What is given again and again, as weights are, is looked for once.
-            if known is not None and known[0]() is given and (block := known[1]()) is not None:
-                found[number] = (block,)
-                continue
-            if not isinstance(given, Tensor):
-                if name not in placed:
-                    placed[name] = self.place(name, given)
-                given = placed[name]
-            found[number] = (self._block(number, given),)
-        return found
-
-    def _block(self, number: int, given: Tensor) -> torch.Tensor:
-        """A tile's block of a tensor; those that lie alike have it in the same place."""
-        tile, held, place = self.tiled.tiles[number], given.held(), None
-        if given.mesh is self.program.mesh:
-            tilings, place = self._places.get(number, ((), None))
-            if tilings is not given.tilings and tilings != given.tilings:
-                place = self.memories.find(held, given.mesh, tile.box, tile.memory)
-                self._places[number] = given.tilings, place
-        block = None if place is None else [*held.values()][place.layout][place.device]
-        if block is None or block.device != self.memories.libraries[tile.memory].device:
-            block = self.memories.block(held, given.mesh, tile.box, tile.memory)
-        self._blocks[number] = ref(given), ref(block)
-        return block
+    def _given(self, runner: Paging, inputs: Mapping[str, Any], donated: Collection[str]) -> Given:
+        """What a run loads, what of it stays as it is, and what is given up for results."""
+        changing = {*self.tie, *donated}
+        names = {n for n, x in inputs.items() if isinstance(x, Tensor) and n not in changing}
+        lasting = frozenset(tile for tile, name in self.loads.names.items() if name in names)
+        times = Counter(id(given) for given in inputs.values())
+        passing = {
+            name: inputs[name]
+            for name in runner.renewed
+            if name in donated and times[id(inputs[name])] == 1
+        }
+        return Given(self.loads.names, lasting, passing)
 
     def _given_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The outputs that are inputs; they outlive what was given for them."""
@@ -317,6 +292,7 @@ class TorchProgram:
                 continue
             given = inputs[name]
             if isinstance(given, Tensor):
+                leave_arena(given)
                 found[name] = replace(given, name=name)
                 continue
             whole = Tiling(uncut(vertex.shape))
@@ -327,7 +303,10 @@ class TorchProgram:
     def _output(self, name: str, values: Values) -> Tensor:
         blocks = [self._view(block, values) for block in self.tiled.outputs[name]]
         tiling = self.program.buffers[self.program.outputs[name]].tiling
-        return self.memories.tensor(name, {tiling: blocks})
+        held = {tiling: blocks}
+        if isinstance(self.runner, Paging):
+            held = self.runner.memory.housed(name, held)
+        return self.memories.tensor(name, held)
 
     def _view(self, block: Block, values: Values) -> torch.Tensor:
         """A block of a tile that was kept."""

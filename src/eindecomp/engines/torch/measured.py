@@ -107,16 +107,17 @@ def seconds_of(work: Callable[[], object], device: torch.device) -> float:
 
 @cache
 def measure_links(device: torch.device) -> Links:
-    """How fast host and GPU copy to each other."""
+    """How fast host and GPU copy to each other, and the GPU to itself."""
     if device.type != "cuda":
         return Links(10e9, 10e9, 1e9)
     host = HostMemory(pinned=True).empty(_LINK)
-    gpu = torch.empty(_LINK, dtype=torch.uint8, device=device)
+    gpu, other = (torch.empty(_LINK, dtype=torch.uint8, device=device) for _ in range(2))
     found: list[float] = []
-    for target, source in ((gpu, host), (host, gpu)):
+    for target, source in ((gpu, host), (host, gpu), (other, gpu)):
         taken = [
             seconds_of(lambda t=target, s=source: t.copy_(s, non_blocking=True), device)
             for _ in range(4)
         ]
         found.append(_LINK / min(taken))
-    return Links(*found, from_disk=1e9, latency=5e-6)
+    to_gpu, to_host, within_gpu = found
+    return Links(to_gpu, to_host, from_disk=1e9, latency=5e-6, within_gpu=within_gpu)

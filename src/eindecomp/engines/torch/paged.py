@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from eindecomp.engines.torch.arena_memory import Tenant
 from eindecomp.engines.torch.disk_tier import HostCopies, measure_disk
 from eindecomp.engines.torch.file_tiles import file_tile
 from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.index_checks import has_filled_indices
 from eindecomp.engines.torch.measured import RegionCost, measure_links, measure_region
+from eindecomp.engines.torch.renewed import renewed_tiles
 from eindecomp.engines.torch.replay import Replay
 from eindecomp.engines.torch.windows import Windows
 from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule
@@ -19,8 +22,17 @@ from eindecomp.tra.paging.residents import spread
 from eindecomp.tra.paging.workload import Begins, Ends, Paged, Staging, Task, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Generator,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
+    from eindecomp.engines.tensor import Tensor as EngineTensor
     from eindecomp.engines.torch.arena_memory import ArenaMemory
     from eindecomp.engines.torch.file_tiles import FileTile
     from eindecomp.engines.torch.heard import Heard
@@ -36,6 +48,18 @@ MARGIN = 64 << 20
 """Bytes of the limit that are left to torch: workspaces of BLAS, scalars, rounding."""
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a run is given, as far as it matters for what stays on the GPU."""
+
+    tiles: Collection[int]
+    """All that are loaded."""
+    lasting: frozenset[int]
+    """Those that are the same in every run."""
+    passing: Mapping[str, EngineTensor]
+    """The tied inputs that are given up, each for the result that it is in the next run."""
+
+
 class Paging:
     """Regions under a limit on the GPU's memory."""
 
@@ -46,11 +70,15 @@ class Paging:
         host: HostMemory,
         copies: HostCopies,
         memory: ArenaMemory,
+        tie: Mapping[str, str],
     ) -> None:
+        """`tie` tells which input is which result in the next run."""
         self.ready, self.limit, self.host, self.copies = ready, limit, host, copies
         self.memory = memory
         self.device = ready.libraries[0].device
         self.windows = Windows(ready)
+        self.tie = tie
+        self.renewed = renewed_tiles(ready.tiled, self.windows, tie)
         self.costs = [RegionCost(0.0, 0)] * len(ready.regions)
         workload = self.workload(frozenset())
         check_arena(workload, arena_bytes(workload, limit, MARGIN))  # before anything is measured
@@ -74,25 +102,78 @@ class Paging:
 
     def run(
         self,
-        values: Values,
+        load: Callable[[Collection[int]], Values],
         scalars: Mapping[str, Any],
-        lasting: frozenset[int],
+        given: Given,
         heard: Heard | None = None,
     ) -> Values:
-        """The tiles that are kept, on the host, from those that were loaded, on the host, too.
+        """The tiles of results, on the host or in the arena, from those that `load` brings.
 
-        `lasting` are those that are the same in every run; `heard` tells of every region.
+        `heard` tells of every region.
         """
-        given = self.ready.scalars(scalars)[0]
+        own = self.ready.scalars(scalars)[0]
+        staying = {name: given.passing[name] for name in self._staying(given)}
+        self.memory.evacuate([tensor.held() for tensor in staying.values()])
+        there = self._in_arena(staying)
+        values = load([tile for tile in given.tiles if self.windows.of.get(tile) not in there])
+        replay = self._replay_of(values, own, given)
+        if there and self.memory.user is not replay:
+            self.memory.evacuate()
+            staying, there = {}, frozenset[int]()
+            values |= load([tile for tile in given.tiles if tile not in values])
+        with self._lent(staying, replay):
+            return replay.run(values, own, heard, there)
+
+    @contextmanager
+    def _lent(self, staying: Mapping[str, EngineTensor], replay: Replay) -> Generator[None]:
+        """Let nobody read what a run may overwrite; if it fails, give back what is whole."""
+        tenants: dict[str, Tenant] = {name: tensor.held() for name, tensor in staying.items()}
+        blocks = {name: {**tenant} for name, tenant in tenants.items()}
+        for tenant in tenants.values():
+            tenant.clear()
+        whole: set[str] = set()
+        try:
+            yield
+        except BaseException:
+            used = {name: self.windows.used(self.renewed[name]) for name in tenants}
+            whole = {name for name in used if replay.overwritten.isdisjoint(used[name])}
+            raise
+        finally:
+            for name, tenant in tenants.items():
+                if name in whole:
+                    tenant.update(blocks[name])
+                else:
+                    staying[name].release()
+
+    def _staying(self, given: Given) -> Iterator[str]:
+        """The inputs that this run reads where the last one has left them in the arena."""
+        if any(self.memory.user is replay for replay in self._replays.values()):
+            for name, tensor in given.passing.items():
+                data = tensor.held()
+                ours = isinstance(data, Tenant) and data.memory is self.memory
+                if ours and data.name == self.tie[name]:
+                    yield name
+
+    def _in_arena(self, names: Iterable[str]) -> frozenset[int]:
+        """The windows of inputs that the last run has left in the arena."""
+        latest = {} if self.latest is None else self.latest.renewed
+        tiles = [tile for name in names for tile in self.renewed[name]]
+        return frozenset(window for window in self.windows.used(tiles) if window in latest)
+
+    def _replay_of(self, values: Values, scalars: Sequence[Tensor], given: Given) -> Replay:
+        """What carries out a run; it is made anew where other things stay than in the last one."""
         found = {tile: file_tile(arrays[0]) for tile, arrays in values.items()}
         files = {tile: file for tile, file in found.items() if file is not None}
-        key = lasting, tuple(files.items())
+        renewing = frozenset(
+            name for name in given.passing if files.keys().isdisjoint(self.renewed[name])
+        )
+        key = given.lasting, renewing, tuple(files.items())
         if not self._is_measured:
-            self._measure(given)
+            self._measure(scalars)
         if key not in self._replays:
             self._replays.clear()  # what the host keeps for them is in the way
-            self._replays[key] = self.replay(lasting, files)
-        return self._replays[key].run(values, given, heard)
+            self._replays[key] = self.replay(given.lasting, files, renewing)
+        return self._replays[key]
 
     @property
     def arena(self) -> int:
@@ -110,12 +191,14 @@ class Paging:
             self.memory.free(replay)
         self._replays.clear()
 
-    def replay(self, lasting: frozenset[int], files: Files) -> Replay:
+    def replay(
+        self, lasting: frozenset[int], files: Files, renewing: Collection[str] = ()
+    ) -> Replay:
         """A schedule of what comes, goes and is computed when and where, made ready to run."""
         chosen = self.copies.chosen(self._worth_keeping(lasting, files))
         copies = {tile: self.copies.copy(file) for tile, file in files.items() if file in chosen}
         read = {tile: file for tile, file in files.items() if tile not in copies}
-        workload, links = self.workload(lasting, read), self.links
+        workload, links = self.workload(lasting, read, renewing), self.links
         staging = Staging()
         if read:
             links = replace(links, from_disk=measure_disk([*read.values()], self.host))
@@ -136,14 +219,21 @@ class Paging:
         order = spread([[files[t] for t in group if t in files] for group in stay])
         return [group for group in order if group]
 
-    def workload(self, lasting: frozenset[int], read: Collection[int] = ()) -> Workload:
+    def workload(
+        self,
+        lasting: frozenset[int],
+        read: Collection[int] = (),
+        renewing: Collection[str] = (),
+    ) -> Workload:
         """The regions as tasks, with the seconds and workspaces that they were measured to take.
 
-        The tiles in `read` come from disk.
+        The tiles in `read` come from disk; the inputs in `renewing` are given up for their results.
         """
         regions, windows = self.ready.regions, self.windows
         made = {tile for region in regions for tile in region.writes}
         kept = self.ready.tiled.kept
+        pairs = (pair for name in renewing for pair in self.renewed[name].items())
+        renewed_by = {windows.of[old]: windows.of[new] for old, new in pairs}
 
         def begins(group: Sequence[int]) -> Begins:
             if group[0] in made:
@@ -158,6 +248,7 @@ class Paging:
                 begins(group),
                 Ends.HOST if group[0] in kept else Ends.NOWHERE,
                 lasting.issuperset(group),
+                renewed_by.get(number),
             )
             for number, group in enumerate(windows.groups)
         )

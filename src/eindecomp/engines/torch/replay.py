@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from eindecomp.engines.torch.lanes import HostLane, Lane, Marks
-from eindecomp.tra.paging.schedule import COMPUTE, DISK, TO_GPU, TO_HOST, Fetch, Read, Run, Store
+from eindecomp.tra.paging.schedule import (
+    COMPUTE,
+    DISK,
+    TO_GPU,
+    TO_HOST,
+    Fetch,
+    Keep,
+    Read,
+    Run,
+    Store,
+)
 from eindecomp.tra.paging.workload import Begins
 
 if TYPE_CHECKING:
@@ -49,6 +59,8 @@ class Replay:
     """The tiles of files that the host keeps."""
     _resident: dict[int, list[Tensor]] = field(default_factory=dict[int, "list[Tensor]"])
     """What each resident window was filled from; being held, its memory is of nobody else."""
+    overwritten: set[int] = field(default_factory=set[int])
+    """The resident windows that the latest run has begun to renew."""
 
     def __post_init__(self) -> None:
         device = self.ready.libraries[0].device
@@ -69,23 +81,34 @@ class Replay:
         count = staging.blocks if self.files else 0
         self.blocks = [self.host.empty(staging.block) for _ in range(count)]
 
-    def run(self, values: Values, scalars: Sequence[Tensor], heard: Heard | None = None) -> Values:
-        """Carry out all actions: the tiles that are kept, on the host."""
+    def run(
+        self,
+        values: Values,
+        scalars: Sequence[Tensor],
+        heard: Heard | None = None,
+        there: Collection[int] = (),
+    ) -> Values:
+        """Carry out all actions: the tiles of results, on the host or where they renew others.
+
+        `there` are the windows that have what is read from the run before.
+        """
+        self.overwritten.clear()
         values.update({tile: (copy,) for tile, copy in self.copies.items()})
         arena, untouched = self.memory.taken(self, self.schedule.arena)
         if not untouched:
             self._resident.clear()
         run = _Run(self, arena, values, scalars, heard)
         try:
-            self._load_resident(run)
+            self._load_resident(run, there)
             self._carry_out(run)
         finally:  # also of a run that was stopped: the next one uses the same memory
             for lane in self.lanes.values():
                 lane.finish()
         kept = self.ready.tiled.kept
         nothing = self.host.empty(0)  # of which no schedule tells
+        made = run.stored | run.renewed
         return {
-            tile: self.windows.arrays(tile, run.stored.get(number, nothing))
+            tile: self.windows.arrays(tile, made.get(number, nothing))
             for tile, number in self.windows.of.items()
             if tile in kept
         }
@@ -103,9 +126,13 @@ class Replay:
         if run.marks.error is not None:
             raise run.marks.error
 
-    def _load_resident(self, run: _Run) -> None:
+    def _load_resident(self, run: _Run, there: Collection[int]) -> None:
         """Bring what stays to the GPU, unless it is there from the run before."""
         for window in self.schedule.resident:
+            if window.tensor in self.schedule.renewed:
+                if window.tensor not in there:
+                    run.bring(window.tensor, window.offset)
+                continue
             sources = [run.values[tile][0] for tile in self.windows.groups[window.tensor]]
             known = self._resident.pop(window.tensor, [])
             if [each.data_ptr() for each in known] != [each.data_ptr() for each in sources]:
@@ -124,6 +151,8 @@ class _Run:
     heard: Heard | None
     stored: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
     """What was made and has left the GPU, by window."""
+    renewed: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
+    """What was made and stays on the GPU, by window: the memory of what it renews."""
     marks: Marks = field(default_factory=Marks)
 
     def begin_all(self, streams: Collection[str]) -> None:
@@ -152,11 +181,18 @@ class _Run:
                     memory = self.stored[action.tensor] = self.of.host.empty(action.nbytes)
                     own = self._bytes(action.offset, action.nbytes)
                     memory.copy_(own, non_blocking=True)
+                case Keep():
+                    self._keep(action)
                 case Read():
                     block = self.of.blocks[action.block][: action.nbytes]
                     self._read(action.tensor, action.start, block)
         if place in self.of.awaited:
             self.marks.set(place, lane.mark())
+
+    def _keep(self, action: Keep) -> None:
+        self.of.overwritten.add(action.renews)
+        memory = self.renewed[action.tensor] = self._bytes(action.into, action.nbytes)
+        memory.copy_(self._bytes(action.offset, action.nbytes), non_blocking=True)
 
     def bring(self, window: int, offset: int) -> None:
         """Fill a window before anything else is done: from the host, or by way of the blocks."""

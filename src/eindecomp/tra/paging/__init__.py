@@ -9,6 +9,7 @@ before anything runs; sizes are all that is needed for it.
 | arena | the one allocation on the GPU in which all tensors lie |
 | window | a tensor's place in the arena: an offset, and as many bytes as it has |
 | resident | a tensor that stays in its window between runs and is never fetched in one |
+| renewed | a resident in whose window a run keeps what the next one reads in its place |
 | clean | the host or the disk has the same contents: to drop it costs nothing |
 | staging | a ring of pinned blocks on the host through which tensors on disk go to the GPU |
 | stream | a queue whose actions are carried out one by one: compute, to GPU, to host, disk |

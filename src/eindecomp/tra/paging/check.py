@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.contents import Contents
-from eindecomp.tra.paging.schedule import Fetch, Read, Run, Store
+from eindecomp.tra.paging.schedule import Fetch, Keep, Read, Run, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,6 +76,9 @@ def _accesses(schedule: Schedule, number: int, action: Action) -> Iterator[_Acce
         case Store(tensor=tensor, offset=offset, nbytes=nbytes):
             yield _Access(number, "arena", offset, offset + nbytes, False)
             yield _Access(number, f"host {tensor}", 0, nbytes, True)
+        case Keep(offset=offset, nbytes=nbytes, into=into):
+            yield _Access(number, "arena", offset, offset + nbytes, False)
+            yield _Access(number, "arena", into, into + nbytes, True)
         case Run():
             task = schedule.workload.tasks[action.task]
             for used, offsets, writes in (
@@ -134,7 +137,7 @@ def _check_contents(schedule: Schedule) -> None:
     contents = Contents(schedule.workload)
     for window in schedule.resident:
         tensor = schedule.workload.tensors[window.tensor]
-        if tensor.made or not tensor.lasting:
+        if not tensor.may_stay:
             raise ScheduleError(f"{tensor.name} is resident, but differs from run to run")
         if not 0 <= window.offset <= schedule.arena - tensor.nbytes:
             raise ScheduleError(f"{tensor.name} is resident outside of the arena")
@@ -142,11 +145,13 @@ def _check_contents(schedule: Schedule) -> None:
     for number, action in enumerate(schedule.actions):
         if problem := contents.carry_out(action):
             raise ScheduleError(f"action {number}: {problem}")
+    renewed = schedule.renewed
     for window in (*schedule.resident, *schedule.left):
-        if not contents.holds(window.tensor, window.offset):
-            name = schedule.workload.tensors[window.tensor].name
+        number = renewed.get(window.tensor, window.tensor)
+        if not contents.holds(number, window.offset):
+            name = schedule.workload.tensors[number].name
             raise ScheduleError(f"{name} is not in its window when the run has ended")
     if {window.tensor for window in schedule.left} != set(schedule.workload.left):
         raise ScheduleError("the windows that a run leaves are not those of what ends on the GPU")
-    if missing := contents.missing_on_host():
+    if missing := contents.missing_on_host(renewed.values()):
         raise ScheduleError(f"{', '.join(missing)} must end on the host")

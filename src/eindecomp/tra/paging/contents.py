@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.paging.schedule import Fetch, Read, Run, Store
+from eindecomp.tra.paging.schedule import Fetch, Keep, Read, Run, Store
 from eindecomp.tra.paging.workload import Begins, Ends
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from eindecomp.tra.paging.schedule import Action
     from eindecomp.tra.paging.workload import Workload
 
@@ -39,13 +41,28 @@ class Contents:
                 if not self.holds(action.tensor, action.offset):
                     return f"{self._name(action.tensor)} is not where it is stored from"
                 self.copies.add(action.tensor)
+            case Keep():
+                return self._keep(action)
             case Run():
-                task = self.workload.tasks[action.task]
-                for tensor, offset in zip(task.reads, action.reads, strict=True):
-                    if not self.holds(tensor, offset):
-                        return f"{self._name(tensor)} is not where {task.name} reads it"
-                for tensor, offset in zip(task.writes, action.writes, strict=True):
-                    self.write(tensor, offset, 0, self.workload.tensors[tensor].nbytes)
+                return self._run(action)
+        return ""
+
+    def _keep(self, action: Keep) -> str:
+        tensor = action.tensor
+        if not self.holds(tensor, action.offset):
+            return f"{self._name(tensor)} is not where it is kept from"
+        if self.workload.tensors[action.renews].renewed_by != tensor:
+            return f"{self._name(tensor)} does not renew {self._name(action.renews)}"
+        self.write(tensor, action.into, 0, action.nbytes)
+        return ""
+
+    def _run(self, action: Run) -> str:
+        task = self.workload.tasks[action.task]
+        for tensor, offset in zip(task.reads, action.reads, strict=True):
+            if not self.holds(tensor, offset):
+                return f"{self._name(tensor)} is not where {task.name} reads it"
+        for tensor, offset in zip(task.writes, action.writes, strict=True):
+            self.write(tensor, offset, 0, self.workload.tensors[tensor].nbytes)
         return ""
 
     def write(self, tensor: int, offset: int, start: int, nbytes: int) -> None:
@@ -64,13 +81,13 @@ class Contents:
         there = sum(end - begin for begin, end, *what in self.arena if what == [tensor, offset])
         return there == self.workload.tensors[tensor].nbytes
 
-    def missing_on_host(self) -> list[str]:
-        """The names of the tensors that must end on the host and are not there."""
+    def missing_on_host(self, kept: Collection[int]) -> list[str]:
+        """The names of the tensors that are not on the host but must be, unless they are kept."""
         return [
             tensor.name
             for tensor in self.workload.tensors
             if tensor.made and tensor.ends is Ends.HOST
-            if tensor.nbytes and tensor.number not in self.copies
+            if tensor.nbytes and tensor.number not in self.copies and tensor.number not in kept
         ]
 
     def _has_source(self, fetch: Fetch) -> bool:

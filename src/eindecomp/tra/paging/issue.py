@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from eindecomp.tra.paging.arena import START
-from eindecomp.tra.paging.schedule import Fetch, Read, Run, Store
+from eindecomp.tra.paging.schedule import Fetch, Keep, Read, Run, Store
 from eindecomp.tra.paging.waits import with_waits
 from eindecomp.tra.paging.workload import Begins
 
@@ -26,7 +26,7 @@ def issue(
 
 
 def _in_order(workload: Workload, placement: Placement, staging: Staging) -> Iterator[Action]:
-    """After every task what it has made and must leave, then what its end makes room for.
+    """After every task what is kept, what it has made and must leave, what its end makes room for.
 
     What has no bytes stays where it is.
     """
@@ -40,6 +40,10 @@ def _in_order(workload: Workload, placement: Placement, staging: Staging) -> Ite
     for number in range(START, len(workload.tasks)):
         if number > START:
             yield _run(workload, placement, number)
+        for renews, tensor in placement.renewals.get(number, {}).items():
+            if nbytes := workload.tensors[tensor].nbytes:
+                offset, into = placement.offsets[number][tensor], placement.resident[renews]
+                yield Keep(tensor, offset, nbytes, renews, into)
         for tensor in stores.get(number, ()):
             if nbytes := workload.tensors[tensor].nbytes:
                 yield Store(tensor, placement.stores[tensor], nbytes)

@@ -97,7 +97,7 @@ def _refuse(workload: Workload, sizes: Sequence[int], arena: int, resident: Sequ
     """Raise an error if a task's tensors do not fit in the arena beside the resident ones."""
     for number in resident:
         tensor = workload.tensors[number]
-        if tensor.made or not tensor.lasting:
+        if not tensor.may_stay:
             raise PlanError(f"{tensor.name}: differs from run to run, so it cannot be resident")
     available = arena - sum(sizes[number] for number in resident)
     task, needed = largest_task(workload, sizes, resident)

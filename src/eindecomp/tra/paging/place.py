@@ -36,6 +36,10 @@ class Arrival:
 class Placement:
     """Where tensors lie, task by task."""
 
+    resident: Mapping[int, int]
+    """The offsets of those that stay."""
+    renewals: Mapping[int, Mapping[int, int]]
+    """By task, which tensors are kept when it has ended, each by the resident that it renews."""
     arrivals: list[Arrival] = field(default_factory=list[Arrival])
     """In the order in which they are fetched."""
     stores: dict[int, int] = field(default_factory=dict[int, int])
@@ -58,7 +62,8 @@ def place(
     """
     placer = _Placer(workload, sizes, arena, resident, links)
     for number, task in enumerate(workload.tasks):
-        placer.place_task(number, task.reads, task.writes)
+        kept = placer.placement.renewals.get(number, {})
+        placer.place_task(number, (*task.reads, *kept.values()), task.writes)
     placer.place_task(len(workload.tasks), workload.left, ())
     return placer.placement
 
@@ -78,7 +83,14 @@ class _Placer:
         self.sizes = sizes
         self.resident = resident
         self.arena = Arena(sum(sizes[number] for number in resident), arena)
-        self.placement = Placement()
+        self.placement = Placement(resident, workload.renewals(resident))
+        self.uses = [*workload.uses]
+        """For every tensor the tasks that use it, or by whose end it is kept."""
+        self.kept: set[int] = set()
+        for task, renewals in self.placement.renewals.items():
+            self.kept.update(renewals.values())
+            for number in renewals.values():
+                self.uses[number] = tuple(sorted({*self.uses[number], task}))
         self.at: dict[int, int] = {}
         """The offsets of the tensors that are in the arena and needed again."""
         self.used = [0] * len(sizes)
@@ -127,7 +139,7 @@ class _Placer:
     def _fetch(self, task: int, number: int, offset: int) -> Arrival:
         """Put a tensor in a free window; what a task has made comes back after it is stored."""
         if number in self.placement.stores:
-            self.arena.settle(self.workload.uses[number][0])
+            self.arena.settle(self.uses[number][0])
         self._enter(number, offset)
         self.clock.fetch(self.fetch_seconds[number])
         return Arrival(number, offset, min(self.arena.settled, task - 1))
@@ -170,7 +182,7 @@ class _Placer:
         seconds = self.fetch_seconds[number]
         if number not in self.placement.stores:
             seconds += self.store_seconds[number]
-        return seconds / (self.workload.uses[number][self.used[number]] - task)
+        return seconds / (self.uses[number][self.used[number]] - task)
 
     def _pack(self, task: int, own: Sequence[int], writes: Sequence[int]) -> list[Arrival]:
         """Lay a task's tensors side by side, where free bytes are enough but lie scattered.
@@ -200,10 +212,13 @@ class _Placer:
         for number in own:
             self.used[number] += 1
             self.free_by[number] = max(self.free_by[number], task)
-            if number in writes and self.workload.tensors[number].ends is Ends.HOST:
+            if number in writes and self._ends_on_host(number):
                 self._store(number, self.at[number])
-            if self.used[number] == len(self.workload.uses[number]):
+            if self.used[number] == len(self.uses[number]):
                 self.arena.release(self.at.pop(number), self.sizes[number], self.free_by[number])
+
+    def _ends_on_host(self, number: int) -> bool:
+        return self.workload.tensors[number].ends is Ends.HOST and number not in self.kept
 
     def _drop(self, number: int) -> None:
         """A tensor leaves its window; if a task has made it, it is on the host by then."""
@@ -216,7 +231,7 @@ class _Placer:
         """A tensor that has been made goes to the host, once."""
         if number not in self.placement.stores:
             self.placement.stores[number] = offset
-            made = self.workload.uses[number][0]
+            made = self.uses[number][0]
             done = self.clock.store(made, self.store_seconds[number])
             self.free_by[number] = max(self.free_by[number], done)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from eindecomp.tra.paging.schedule import Fetch
 from eindecomp.tra.paging.simulate import simulate
-from eindecomp.tra.paging.workload import Begins
+from eindecomp.tra.paging.workload import Begins, Ends
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links, Workload
@@ -88,31 +88,38 @@ class _Trials:
         return self.scores[chosen]
 
     def _bound(self, resident: set[int]) -> float:
-        """No run takes less: all tasks compute, and all else that they read comes once."""
+        """No run takes less: all tasks compute, and all else comes and goes once."""
         workload = self.best.workload
         absent = [
             tensor
             for tensor in workload.tensors
             if not tensor.made and workload.uses[tensor.number] and tensor.number not in resident
         ]
+        kept = {workload.tensors[number].renewed_by for number in resident}
+        leaving = [
+            tensor
+            for tensor in workload.tensors
+            if tensor.made and tensor.ends is Ends.HOST and tensor.number not in kept
+        ]
         on_disk = sum(tensor.nbytes for tensor in absent if tensor.begins is Begins.DISK)
         return max(
             sum(task.seconds for task in workload.tasks),
             sum(tensor.nbytes for tensor in absent) / self.links.to_gpu,
+            sum(tensor.nbytes for tensor in leaving) / self.links.to_host,
             on_disk / self.links.from_disk,
         )
 
 
 def _orders(schedule: Schedule) -> Iterator[list[int]]:
-    """Orders in which tensors may be kept; those that the first task reads always come first.
+    """Orders in which tensors may stay; those that the first task reads always come first.
 
     Evenly spread, so that the link has the same head start everywhere; those on disk first, where
     others are not; as they are used; and those first that are fetched most often, where some are
     fetched more often than others.
     """
     uses = schedule.workload.uses
-    lasting = [t.number for t in schedule.workload.tensors if t.lasting and not t.made]
-    first_used = sorted((n for n in lasting if uses[n]), key=lambda number: uses[number][0])
+    may_stay = [t.number for t in schedule.workload.tensors if t.may_stay]
+    first_used = sorted((n for n in may_stay if uses[n]), key=lambda number: uses[number][0])
     if not first_used:
         return
     start = uses[first_used[0]][0]
@@ -162,13 +169,17 @@ def fitting(
 
 
 def largest_task(
-    workload: Workload, sizes: Sequence[int], without: Container[int] = ()
+    workload: Workload, sizes: Sequence[int], resident: Collection[int] = ()
 ) -> tuple[str, int]:
-    """The task whose tensors take most bytes, and these, without some tensors."""
-    used = [(task.name, task.tensors) for task in workload.tasks]
+    """The task whose tensors take most bytes beside the resident ones, and these."""
+    kept = workload.renewals(resident)
+    used = [
+        (task.name, {*task.tensors, *kept.get(place, {}).values()})
+        for place, task in enumerate(workload.tasks)
+    ]
     return max(
         (
-            (name, sum(sizes[number] for number in tensors if number not in without))
+            (name, sum(sizes[number] for number in tensors if number not in resident))
             for name, tensors in [*used, ("the end of the run", workload.left)]
         ),
         key=lambda found: found[1],

@@ -67,7 +67,20 @@ class Store:
     stream = TO_HOST
 
 
-Action = Read | Fetch | Run | Store
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A tensor that a task has made goes to the window of the resident that it renews."""
+
+    tensor: int
+    offset: int
+    nbytes: int
+    renews: int
+    into: int
+    waits: tuple[int, ...] = ()
+    stream = COMPUTE
+
+
+Action = Read | Fetch | Run | Store | Keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +105,7 @@ class Schedule:
     """Bytes of the arena."""
     staging: Staging
     resident: tuple[Window, ...]
-    """What is loaded once, before the first run, and stays."""
+    """What is loaded before the first run and stays, or is renewed by every run."""
     actions: tuple[Action, ...]
     left: tuple[Window, ...]
     """Where tensors that end on the GPU lie from the end of a run until the next one begins."""
@@ -113,6 +126,12 @@ class Schedule:
     def resident_bytes(self) -> int:
         """The bytes of tensors that stay in the arena between runs."""
         return sum(self.workload.tensors[window.tensor].nbytes for window in self.resident)
+
+    @property
+    def renewed(self) -> dict[int, int]:
+        """The residents that a run renews, each with the tensor that is in its window then."""
+        found = {w.tensor: self.workload.tensors[w.tensor].renewed_by for w in self.resident}
+        return {number: new for number, new in found.items() if new is not None}
 
     @property
     def on_host(self) -> tuple[int, ...]:
@@ -154,7 +173,7 @@ class Schedule:
         yield "action", "stream", "does", "on", "where", "bytes", "waits for"
         for window in self.resident:
             tensor = self.workload.tensors[window.tensor]
-            yield "", "", "keep", tensor.name, f"@{window.offset:,}", f"{tensor.nbytes:,}", ""
+            yield "", "", "stay", tensor.name, f"@{window.offset:,}", f"{tensor.nbytes:,}", ""
         for place, action in enumerate(self.actions):
             waits = " ".join(map(str, action.waits))
             kind = type(action).__name__.lower()
@@ -185,6 +204,9 @@ class Schedule:
                 return tensor.name, f"{source}@{offset + start:,}", size
             case Store(offset=offset):
                 return tensor.name, f"@{offset:,}", size
+            case Keep(offset=offset, renews=renews, into=into):
+                old = self.workload.tensors[renews].name
+                return tensor.name, f"@{offset:,} -> {old}@{into:,}", size
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.paging.schedule import STREAMS, Fetch, Read, Run, Store
+from eindecomp.tra.paging.schedule import STREAMS, Fetch, Keep, Read, Run, Store
 
 if TYPE_CHECKING:
     from eindecomp.tra.paging.schedule import Action, Schedule
@@ -64,6 +64,8 @@ def _seconds(schedule: Schedule, action: Action, links: Links) -> float:
             return links.latency + action.nbytes / links.to_host
         case Read():
             return links.latency + action.nbytes / links.from_disk
+        case Keep():
+            return links.latency + action.nbytes / links.within_gpu
 
 
 def _name(schedule: Schedule, action: Action) -> str:

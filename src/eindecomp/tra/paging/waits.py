@@ -11,7 +11,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.paging.schedule import STREAMS, Fetch, Read, Run, Store
+from eindecomp.tra.paging.schedule import STREAMS, Fetch, Keep, Read, Run, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,6 +73,9 @@ class _Memory:
             case Store():
                 self.copies[action.tensor] = _Cell(number)
                 return self._read(number, action.stream, action.offset, action.nbytes)
+            case Keep(offset=offset, nbytes=nbytes):
+                needed = self._read(number, action.stream, offset, nbytes)
+                return needed | self._write(number, action.into, nbytes)
             case Run():
                 return self._run(number, action)
 

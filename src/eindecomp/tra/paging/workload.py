@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Begins(Enum):
@@ -40,6 +45,11 @@ class Paged:
     ends: Ends = Ends.NOWHERE
     lasting: bool = True
     """Whether every run finds the same contents on the host or the disk: it may be resident."""
+    renewed_by: int | None = None
+    """The tensor that a run makes and that the next run reads in the place of this one, if any.
+
+    If this one is resident, the other one is kept in its window and need not end on the host.
+    """
 
     def __post_init__(self) -> None:
         if self.nbytes < 0:
@@ -49,6 +59,11 @@ class Paged:
     def made(self) -> bool:
         """Whether a task writes it."""
         return self.begins is Begins.MADE
+
+    @property
+    def may_stay(self) -> bool:
+        """Whether it may be resident: its window has what a run reads when that begins."""
+        return not self.made and (self.lasting or self.renewed_by is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +101,7 @@ class Workload:
         for tensor in self.tensors:
             if tensor.number not in there:
                 raise PlanError(f"{tensor.name}: no task writes it")
+        self._check_renewed()
 
     def _check(self, task: Task, there: set[int]) -> None:
         if any(not 0 <= number < len(self.tensors) for number in task.tensors):
@@ -100,6 +116,36 @@ class Workload:
                 raise PlanError(
                     f"{task.name}: writes {self.tensors[number].name}, which is there already"
                 )
+
+    def _check_renewed(self) -> None:
+        seen: set[int] = set()
+        for tensor in self.tensors:
+            number = tensor.renewed_by
+            if number is None:
+                continue
+            if tensor.made or tensor.lasting or tensor.ends is not Ends.NOWHERE:
+                raise PlanError(f"{tensor.name}: only what runs are given anew can be renewed")
+            new = self.tensors[number] if 0 <= number < len(self.tensors) else tensor
+            if not new.made or new.ends is not Ends.HOST or number in seen:
+                raise PlanError(f"{tensor.name}: {new.name} is not a result of its own")
+            if new.nbytes != tensor.nbytes:
+                raise PlanError(
+                    f"{tensor.name}: has {tensor.nbytes:,} bytes, but {new.name} {new.nbytes:,}"
+                )
+            seen.add(number)
+
+    def renewals(self, resident: Iterable[int]) -> dict[int, dict[int, int]]:
+        """By task, which tensors are kept when it has ended, each by the resident that it renews.
+
+        That is when they are made and all tasks have run that read what they renew.
+        """
+        found: dict[int, dict[int, int]] = {}
+        for number in resident:
+            new = self.tensors[number].renewed_by
+            if new is not None:
+                last = max((self.uses[new][0], *self.uses[number][-1:]))
+                found.setdefault(last, {})[number] = new
+        return found
 
     @cached_property
     def uses(self) -> tuple[tuple[int, ...], ...]:
@@ -134,9 +180,11 @@ class Links:
     to_host: float
     from_disk: float
     latency: float = 0.0
+    within_gpu: float = inf
+    """From one window of the arena to another."""
 
     def __post_init__(self) -> None:
-        if min(self.to_gpu, self.to_host, self.from_disk) <= 0 or self.latency < 0:
+        if min(self.to_gpu, self.to_host, self.from_disk, self.within_gpu) <= 0 or self.latency < 0:
             raise PlanError(f"links need bandwidths above zero and no negative latency: {self}")
 
 
