@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from weakref import ref
 
+from eindecomp.engines.remembered import Remembered
 from eindecomp.engines.stored_inputs import open_stored
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, suggest
@@ -34,8 +34,8 @@ class Executable:
         self.plan, self.engine = plan, engine
         self._inputs = {vertex.name: vertex for vertex in plan.graph.inputs}
         self._stored: Callable[[Any, Vertex], Any] = getattr(engine, "stored", to_stored)
-        self._seen: dict[str, ref[Tensor]] = {}
-        """The tensor of this engine that was last taken for each input: it fits."""
+        self._taken = Remembered(len(self._inputs))
+        """The tensors of this engine that were taken for inputs: they fit."""
         self._prepared = engine.prepare(plan)
         self._closed = False
 
@@ -55,7 +55,7 @@ class Executable:
         if on_event is not None and not callable(on_event):
             raise InputError(f"on_event is a function that takes an event, not {on_event!r}")
         if not donate:
-            arrays, scalars = check_inputs(self.plan.graph, inputs, self._read, self._inputs)
+            arrays, scalars = check_inputs(self.plan.graph, inputs, self._read_all, self._inputs)
             return self._prepared.run(arrays, scalars, (), on_event)
         given_up: list[Tensor] = []
         for name in donate:
@@ -63,7 +63,7 @@ class Executable:
             if not isinstance(given, Tensor):
                 raise InputError(f"{name!r} cannot be donated: it is not a tensor on the devices")
             given_up.append(given)
-        arrays, scalars = check_inputs(self.plan.graph, inputs, self._read, self._inputs)
+        arrays, scalars = check_inputs(self.plan.graph, inputs, self._read_all, self._inputs)
         # A tensor of another engine has been gathered: its memory is of no use here.
         own = [name for name in dict.fromkeys(donate) if isinstance(arrays[name], Tensor)]
         result = self._prepared.run(arrays, scalars, own, on_event)
@@ -113,6 +113,18 @@ class Executable:
         if self._closed:
             raise InputError("this executable was closed")
 
+    def _read_all(self, given: Sequence[Any], vertices: Sequence[Vertex]) -> Sequence[Any]:
+        """What was given for all inputs; tensors that were taken before fit again."""
+        found, taken = [*given], self._taken
+        for place in taken.changed(given):
+            found[place] = self._read(given[place], vertices[place])
+            if found[place] is given[place] and isinstance(given[place], Tensor):
+                taken.note(place, given[place])
+        for tensor in found:
+            if isinstance(tensor, Tensor) and tensor.data is None:
+                tensor.held()  # says that it is gone
+        return found
+
     def _read(self, given: Any, vertex: Vertex) -> Any:
         """What was given for an input: a tensor of this engine, or an array that fits."""
         if not isinstance(given, Tensor):
@@ -120,9 +132,6 @@ class Executable:
                 given = open_stored(given, vertex.name)
             return self._stored(given, vertex)
         given.held()
-        seen = self._seen.get(vertex.name)
-        if seen is not None and seen() is given:
-            return given
         if given.shape != vertex.shape or given.dtype != vertex.dtype:
             of = f"of shape {vertex.shape} and {vertex.dtype}"
             raise InputError(
@@ -130,7 +139,6 @@ class Executable:
             )
         if given.engine != self.engine.name:
             return to_stored(given.numpy(), vertex)
-        self._seen[vertex.name] = ref(given)
         return given
 
     def __enter__(self) -> Self:

@@ -138,7 +138,7 @@ def test_values_are_those_of_the_reference_whoever_has_them(seed, room, moves):
     players.check()
 
 
-@pytest.mark.parametrize(("share", "least"), [(4, 1.0), (0.8, 0.4), (0.4, 0.03)])
+@pytest.mark.parametrize(("share", "least"), [(4, 1.0), (0.8, 0.3), (0.4, 0.03)])
 def test_a_step_of_training_keeps_what_it_can(share, least):
     """In what it keeps, neither the old state comes nor the new one goes."""
     graph = models.ffnn(BATCH, FEATURES, HIDDEN, CLASSES, optimizer="adam")

@@ -65,7 +65,7 @@ class Capture:
             tile: arrays if tile in fixed else tuple(_like(array) for array in arrays)
             for tile, arrays in values.items()
         }
-        self._fixed = [(tile, self._read[tile]) for tile in fixed]
+        self._fixed = [(tile, self._read[tile][0]) for tile in fixed]
         self._copied = [tile for tile in values if tile not in fixed]
         self._fill(values, scalars)
         device = resident.ready.libraries[0].device
@@ -82,7 +82,7 @@ class Capture:
     def fits(self, values: Values) -> bool:
         """Whether what was taken to stay is where it was."""
         return all(
-            (array := values[tile][0]) is own[0] or array.data_ptr() == own[0].data_ptr()
+            (array := values[tile][0]) is own or array.data_ptr() == own.data_ptr()
             for tile, own in self._fixed
         )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from operator import call
+from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
+from eindecomp.engines.remembered import Remembered
 from eindecomp.engines.tensor import Tensor
 from eindecomp.tra.tiles.ops import Kind
 
@@ -30,41 +32,43 @@ class Loads:
         loads = [op.into for op in tiled.ops if op.kind is Kind.LOAD]
         self.names = {tile: tiled.tiles[tile].tensor for tile in loads}
         """The input of each tile."""
-        self._blocks: dict[int, tuple[ref[Tensor], ref[torch.Tensor]]] = {}
-        """The block of each tile, and the tensor that it was found in."""
+        self._tiles, self._known = loads, Remembered(len(loads))
+        """The tiles, and the tensors in which their blocks were found."""
+        self._blocks: list[Callable[[], torch.Tensor | None]] = [lambda: None] * len(loads)
         self._places: dict[int, tuple[tuple[Tiling, ...], Place | None]] = {}
-        """Where in a tensor the block of a tile was found, and the layouts that it had."""
+        """Where in a tensor each block was found, and the layouts that it had."""
 
     def find(self, inputs: Mapping[str, Any], tiles: Collection[int] | None = None) -> Values:
         """The blocks of tiles, by default of all, where their readers are."""
         placed: dict[str, Tensor] = {}
-        found: Values = {}
-        blocks = self._blocks
-        for number in self.names if tiles is None else tiles:
-            name = self.names[number]
-            given = inputs[name]
-            known = blocks.get(number)
-            # What is given again and again, as weights are, is looked for once.
-            if known is not None and known[0]() is given and (block := known[1]()) is not None:
-                found[number] = (block,)
+        given = [inputs[name] for name in self.names.values()]
+        # What is given again and again, as weights are, is looked for once.
+        blocks = [*map(call, self._blocks)]
+        gone = (place for place, block in enumerate(blocks) if block is None)
+        for place in {*self._known.changed(given), *gone}:
+            tile, tensor = self._tiles[place], given[place]
+            if tiles is not None and tile not in tiles:
                 continue
-            if not isinstance(given, Tensor):
+            if not isinstance(tensor, Tensor):
+                name = self.names[tile]
                 if name not in placed:
-                    placed[name] = self.place(name, given)
-                given = placed[name]
-            found[number] = (self._block(number, given),)
-        return found
+                    placed[name] = self.place(name, tensor)
+                tensor = placed[name]
+            blocks[place] = self._block(place, tensor)
+        found = cast("Values", dict(zip(self._tiles, zip(blocks), strict=True)))
+        return found if tiles is None else {tile: found[tile] for tile in tiles}
 
-    def _block(self, number: int, given: Tensor) -> torch.Tensor:
+    def _block(self, load: int, given: Tensor) -> torch.Tensor:
         """A tile's block of a tensor; those that lie alike have it in the same place."""
-        tile, held, place = self.tiled.tiles[number], given.held(), None
+        tile, held, place = self.tiled.tiles[self._tiles[load]], given.held(), None
         if given.mesh is self.tiled.program.mesh:
-            tilings, place = self._places.get(number, ((), None))
+            tilings, place = self._places.get(load, ((), None))
             if tilings is not given.tilings and tilings != given.tilings:
                 place = self.memories.find(held, given.mesh, tile.box, tile.memory)
-                self._places[number] = given.tilings, place
+                self._places[load] = given.tilings, place
         block = None if place is None else [*held.values()][place.layout][place.device]
         if block is None or block.device != self.memories.libraries[tile.memory].device:
             block = self.memories.block(held, given.mesh, tile.box, tile.memory)
-        self._blocks[number] = ref(given), ref(block)
+        self._known.note(load, given)
+        self._blocks[load] = ref(block)
         return block
