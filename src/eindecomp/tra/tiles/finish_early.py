@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.tiles.ops import Kind
 
 if TYPE_CHECKING:
@@ -49,8 +48,6 @@ def _only_outputs_follow(tiled: TileProgram) -> set[int]:
     """The tiles of maps of elements from which nothing is computed but such tiles of outputs."""
     found = {op.into for op in tiled.ops}
     for op in reversed(tiled.ops):
-        vertex = tiled.program.graph[tiled.tiles[op.into].tensor].op
-        maps = op.kind is Kind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
-        if not maps or op.into not in found:
+        if not tiled.maps(op) or op.into not in found:
             found -= {op.into, *op.sources}
     return found

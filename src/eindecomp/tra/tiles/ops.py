@@ -7,6 +7,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.boxes import Box, shape_of, show_box, volume
 
 if TYPE_CHECKING:
@@ -132,6 +133,11 @@ class TileProgram:
     def kept(self) -> frozenset[int]:
         """The tiles that outputs lie in."""
         return frozenset(block.tile for blocks in self.outputs.values() for block in blocks)
+
+    def maps(self, op: TileOp) -> bool:
+        """Whether an operation computes each element from those with the same indices."""
+        vertex = self.program.graph[self.tiles[op.into].tensor].op
+        return op.kind is Kind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
 
     def __str__(self) -> str:
         lines: list[str] = []

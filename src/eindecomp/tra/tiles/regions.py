@@ -83,7 +83,7 @@ def _made_again(tiled: TileProgram) -> dict[int, TileOp]:
         if op.into in once:
             continue
         made = tiled.tiles[op.into]
-        whole = made.types[0].kind in "biu" and _maps(tiled, op)
+        whole = made.types[0].kind in "biu" and tiled.maps(op)
         if op.kind is Kind.FILL or (whole and {*op.sources} <= loads | {*found}):
             found[op.into] = op
     return found
@@ -138,7 +138,7 @@ def _held(
 
     What is mapped from elements to elements and only read so is never written to memory.
     """
-    stored = {tile for op in ops if not _maps(tiled, op) for tile in (op.into, *op.sources)}
+    stored = {tile for op in ops if not tiled.maps(op) for tile in (op.into, *op.sources)}
     last = {tile: number for number, op in enumerate(ops) for tile in op.sources}
     inner = most = 0
     gone: dict[int, int] = defaultdict(int)
@@ -150,11 +150,6 @@ def _held(
         most = max(most, inner)
         inner -= gone[number]
     return most + sum(tiled.tiles[tile].nbytes for tile in crossing)
-
-
-def _maps(tiled: TileProgram, op: TileOp) -> bool:
-    vertex = tiled.program.graph[tiled.tiles[op.into].tensor].op
-    return op.kind is Kind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
 
 
 def _within(
