@@ -177,3 +177,26 @@ def test_no_stream_is_faster_than_its_work(seed, room, latency):
     assert timeline.seconds >= max(map(timeline.busy, timeline.spans)) * (1 - 1e-9)
     alone = make_schedule(workload, links, arena, Staging(700, 2), resident=())
     assert timeline.seconds <= simulate(alone, links).seconds
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    room=st.sampled_from([0, 3, 50]),
+    share=st.sampled_from([0.5, 0.9]),
+)
+def test_while_both_directions_carry_each_keeps_its_share_of_speed(seed, room, share):
+    workload = renewing(random_workload(seed), seed)
+    alone, links = Links(1e9, 5e8, 1e8), Links(1e9, 5e8, 1e8, both=share)
+    arena = least_arena(workload) + room * ALIGNMENT
+    schedule = make_schedule(workload, alone, arena, Staging(700, 2))
+    timeline = simulate(schedule, links)
+    to_gpu, to_host = timeline.spans[TO_GPU], timeline.spans[TO_HOST]
+    for spans, others, pace in ((to_gpu, to_host, 1e9), (to_host, to_gpu, 5e8)):
+        for span in spans:
+            together = sum(
+                max(0.0, min(span.end, other.end) - max(span.begin, other.begin))
+                for other in others
+            )
+            carried = pace * (span.end - span.begin - (1 - share) * together)
+            assert carried == pytest.approx(schedule.actions[span.action].nbytes)
+    assert timeline.seconds >= simulate(schedule, alone).seconds * (1 - 1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,7 @@ from eindecomp.tra.tiles.lookups import is_computed, lookups_of
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held
 from eindecomp.tra.tiles.ops import Kind
+from eindecomp.tra.tiles.region_order import while_there
 from eindecomp.tra.tiles.regions import regions_of
 from strategies import graphs
 
@@ -103,6 +105,8 @@ def test_regions_are_complete_and_in_order(graph, devices, memories, inputs, roo
     if room is not None:
         tiled = finish_early(tiled)
     regions = regions_of(tiled, room=room)
+    if room is not None:
+        regions = while_there(tiled, regions)
     there = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
     done = set(there)
     for number, region in enumerate(regions):
@@ -158,6 +162,24 @@ def test_updates_follow_their_gradients():
     at = order.index("grad_W2")
     assert set(order[at + 1 : at + 4]) == {"new_W2_mean", "new_W2_square", "new_W2"}
     assert order.index("grad_W1") > at + 3
+    assert order.index("grad_H") > at + 3
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_what_reads_a_weight_follows_while_it_is_there(devices):
+    step = models.ffnn(8, 64, 32, 64, optimizer="adam")
+    strategy = {"labels": {"c": ["c"], "*": ["h"]}}
+    tiled = finish_early(tiled_of(step, devices, "one", strategy=strategy))
+    regions = while_there(tiled, regions_of(tiled, 1, room=10**9))
+    readers = defaultdict(list)
+    for region in regions:
+        for tile in region.reads:
+            if tiled.tiles[tile].tensor == "W2":
+                readers[tile].append(region.number)
+    assert len(readers) == devices
+    for numbers in readers.values():
+        _, *backward = numbers
+        assert backward == [backward[0], backward[0] + 1]
 
 
 INDICES = """

@@ -42,6 +42,7 @@ from eindecomp.tra.program.tiling import Tiling, uncut
 from eindecomp.tra.tiles.finish_early import finish_early
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held, possible_views
+from eindecomp.tra.tiles.region_order import while_there
 from eindecomp.tra.tiles.regions import held_by, regions_of
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class TorchProgram:
             self.tiled = finish_early(self.tiled)
             unmade = unmade_tiles(self.tiled)
             regions = regions_of(self.tiled, 1, room=room, unmade=unmade)
+            regions = while_there(self.tiled, regions)
             if strict:
                 _check_room(self.tiled, regions, room, unmade)
         self.ready = ready = ReadyRegions(self.tiled, regions, libraries, engine.fuse)

@@ -91,7 +91,7 @@ FULL = Sizes(
     disk_limit="8GB",
     disk_bytes=16 * 10**9,
     training=Training(
-        {"batch": 1024, "features": 32768, "hidden": 8192, "classes": 32768}, "4GB", 4
+        {"batch": 1024, "features": 32768, "hidden": 8192, "classes": 32768}, "4GB", 8
     ),
     join=8192,
 )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.paging.schedule import STREAMS, Fetch, Keep, Read, Run, Store
+from eindecomp.tra.paging.schedule import STREAMS, TO_GPU, TO_HOST, Fetch, Keep, Read, Run, Store
 
 if TYPE_CHECKING:
     from eindecomp.tra.paging.schedule import Action, Schedule
     from eindecomp.tra.paging.workload import Links
+
+_LINK = {TO_GPU, TO_HOST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +44,36 @@ class Timeline:
 
 def simulate(schedule: Schedule, links: Links) -> Timeline:
     """Carry out a schedule's actions in their streams, each when all it waits for has ended."""
-    spans: dict[str, list[Span]] = {stream: [] for stream in STREAMS}
-    free: dict[str, float] = dict.fromkeys(STREAMS, 0.0)
-    ends: list[float] = []
+    waiting: dict[str, deque[int]] = {stream: deque() for stream in STREAMS}
     for number, action in enumerate(schedule.actions):
-        begin = max([free[action.stream], *(ends[wait] for wait in action.waits)])
-        end = begin + _seconds(schedule, action, links)
-        free[action.stream] = end
-        ends.append(end)
-        spans[action.stream].append(Span(number, _name(schedule, action), begin, end))
-    done = {stream: tuple(found) for stream, found in spans.items()}
-    return Timeline(max(free.values()), done)
+        waiting[action.stream].append(number)
+    spans: dict[str, list[Span]] = {stream: [] for stream in STREAMS}
+    begun: dict[str, tuple[int, float]] = {}
+    until: dict[str, float] = {}
+    ended = [False] * len(schedule.actions)
+    now, stretch = 0.0, 1.0
+    while True:
+        for stream, queue in waiting.items():
+            if queue and stream not in begun:
+                action = schedule.actions[queue[0]]
+                if all(ended[wait] for wait in action.waits):
+                    begun[stream] = queue.popleft(), now
+                    slower = stretch if stream in _LINK else 1.0
+                    until[stream] = now + slower * _seconds(schedule, action, links)
+        wanted = 1 / links.both if begun.keys() >= _LINK else 1.0
+        if wanted != stretch:  # both directions carry from now on, or no longer
+            for stream in _LINK & begun.keys():
+                until[stream] = now + (until[stream] - now) * wanted / stretch
+            stretch = wanted
+        if not begun:
+            break
+        stream = min(until, key=lambda stream: until[stream])
+        now = until.pop(stream)
+        number, begin = begun.pop(stream)
+        ended[number] = True
+        name = _name(schedule, schedule.actions[number])
+        spans[stream].append(Span(number, name, begin, now))
+    return Timeline(now, {stream: tuple(found) for stream, found in spans.items()})
 
 
 def _seconds(schedule: Schedule, action: Action, links: Links) -> float:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Gather, ScatterAdd
 from eindecomp.lang.einsum import EinSum
+from eindecomp.tra.tiles.finish_early import finishing
 from eindecomp.tra.tiles.lookups import is_computed, lookups_of
 from eindecomp.tra.tiles.ops import Kind
 
@@ -57,9 +58,10 @@ def regions_of(
     are the tiles that take none within a region.
     """
     again = _made_again(tiled)
+    finish = () if room is None else finishing(tiled)
     ranges = [
         [*_needed(again, ops), *ops]
-        for found in _ranges(tiled, again, least, most)
+        for found in _ranges(tiled, again, finish, least, most)
         for ops in ([found] if room is None else _within(tiled, again, found, room, unmade))
     ]
     last = _last_reads(ranges)
@@ -113,11 +115,15 @@ def _last_reads(ranges: Sequence[Sequence[TileOp]]) -> dict[int, int]:
 
 
 def _ranges(
-    tiled: TileProgram, again: Collection[int], least: int, most: int
+    tiled: TileProgram,
+    again: Collection[int],
+    finish: Collection[int],
+    least: int,
+    most: int,
 ) -> Iterator[list[TileOp]]:
     """The operations of each region, without those that every region does for itself."""
     for stretch in _stretches(tiled, again):
-        for part in _cut(tiled, stretch, least, most):
+        for part in _cut(tiled, stretch, finish, least, most):
             by_device: dict[int, list[TileOp]] = defaultdict(list)
             for ops in part:
                 for op in ops:
@@ -235,14 +241,18 @@ def _crosses(tiled: TileProgram, op: TileOp) -> bool:
     return any(tiled.tiles[tile].memory != memory for tile in op.sources)
 
 
-def _cut(tiled: TileProgram, stretch: list[Row], least: int, most: int) -> Iterator[list[Row]]:
-    """A stretch in parts between which little crosses."""
+def _cut(
+    tiled: TileProgram, stretch: list[Row], finish: Collection[int], least: int, most: int
+) -> Iterator[list[Row]]:
+    """A stretch in parts between which little crosses, and not what is only to be finished."""
     crossing = _crossing(tiled, stretch)
     start = 0
     for end in range(1, len(stretch) + 1):
         tensors, _ = crossing[end - 1]
         part = stretch[start:end]
-        if end == len(stretch) or (tensors <= 1 and _is_worth(tiled, part, least)):
+        unfinished = all(op.into in finish for row in stretch[end - 1 : end + 1] for op in row)
+        cut = tensors <= 1 and not unfinished and _is_worth(tiled, part, least)
+        if end == len(stretch) or cut:
             yield from _halved(stretch[start:end], [b for _, b in crossing[start:end]], most)
             start = end
 
