@@ -36,6 +36,9 @@ class Executable:
         self._stored: Callable[[Any, Vertex], Any] = getattr(engine, "stored", to_stored)
         self._taken = Remembered(len(self._inputs))
         """The tensors of this engine that were taken for inputs: they fit."""
+        places = {name: place for place, name in enumerate(self._inputs)}
+        self._tied = {places[name]: result for name, result in plan.tie.items()}
+        """By an input's place the result that it is in the next run."""
         self._prepared = engine.prepare(plan)
         self._closed = False
 
@@ -56,7 +59,7 @@ class Executable:
             raise InputError(f"on_event is a function that takes an event, not {on_event!r}")
         if not donate:
             arrays, scalars = check_inputs(self.plan.graph, inputs, self._read_all, self._inputs)
-            return self._prepared.run(arrays, scalars, (), on_event)
+            return self._expect_ties(self._prepared.run(arrays, scalars, (), on_event))
         given_up: list[Tensor] = []
         for name in donate:
             given = inputs.get(name)
@@ -69,6 +72,13 @@ class Executable:
         result = self._prepared.run(arrays, scalars, own, on_event)
         for tensor in given_up:
             tensor.release()
+        return self._expect_ties(result)
+
+    def _expect_ties(self, result: Result) -> Result:
+        """Take results for the inputs that they are in the next run: they fit."""
+        if self._tied:
+            tensors = result.tensors
+            self._taken.note_all({place: tensors[name] for place, name in self._tied.items()})
         return result
 
     def run_checked(self, arrays: Mapping[str, Any]) -> Result:

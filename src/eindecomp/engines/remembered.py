@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _NOBODY = object()
 
@@ -37,3 +37,8 @@ class Remembered:
     def note(self, place: int, given: Any) -> None:
         """Remember what was given at a place."""
         self._refs[place] = ref(given)
+
+    def note_all(self, given: Mapping[int, Any]) -> None:
+        """Remember what was given, or will be next, at each of some places."""
+        for place, known in zip(given, map(ref, given.values()), strict=True):
+            self._refs[place] = known

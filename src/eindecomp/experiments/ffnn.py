@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from eindecomp.engines.engine import Engine
+    from eindecomp.engines.executable import Executable
     from eindecomp.experiments.measure import Peer, Way
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.space.strategy import GivenStrategy
@@ -118,6 +119,7 @@ class Training:
         self.batches = list(islice(data.batches(), _BATCHES))
         self.state = initial(graph)
         self.losses: dict[str, list[float]] = {}
+        self.executables: dict[str, Executable] = {}
 
     @contextmanager
     def ours(self, strategies: Mapping[str, GivenStrategy | None]) -> Generator[list[Contender]]:
@@ -128,6 +130,7 @@ class Training:
                 own = carried(self.graph)
                 plan = make_plan(self.graph, self.devices, strategy=strategy, tie=own)
                 executable = stack.enter_context(compile_plan(plan, self.engine))
+                self.executables[name] = executable
                 loop = Loop(self.graph, executable, own, self.lr, "loss", self.state, [])
                 way = self._noting(name, loop.take)
                 found.append(Contender(name, "strategy" if found else "ours", way, plan))

@@ -102,7 +102,7 @@ class Graph:
     @property
     def outputs(self) -> tuple[Vertex, ...]:
         """The vertices whose arrays the user gets."""
-        return tuple(self._vertices[name] for name in self._outputs)
+        return tuple(map(self._vertices.__getitem__, self._outputs))
 
     @property
     def ties(self) -> Mapping[str, str]:

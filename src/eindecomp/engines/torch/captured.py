@@ -7,12 +7,13 @@ taken to stay; others are copied to where the captured run reads them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from eindecomp.engines.torch.resident import Resident
 
@@ -32,7 +33,7 @@ class Captures:
     _capture: Capture | None = None
     _is_worth: bool = False
 
-    def run(self, values: Values, scalars: Sequence[Tensor]) -> Values | None:
+    def run(self, values: Values, scalars: Mapping[str, Any]) -> Values | None:
         """The tiles that are kept; None if the run must be carried out in the usual way."""
         if self._capture is not None:
             if self._capture.fits(values):
@@ -57,16 +58,17 @@ class Capture:
         self,
         resident: Resident,
         values: Values,
-        scalars: Sequence[Tensor],
+        scalars: Mapping[str, Any],
         fixed: Collection[int],
     ) -> None:
-        self._scalars = [scalar.clone() for scalar in scalars]
+        self._scalars = resident.ready.scalars(scalars)[0]
         self._read: Values = {
             tile: arrays if tile in fixed else tuple(_like(array) for array in arrays)
             for tile, arrays in values.items()
         }
-        self._fixed = [(tile, self._read[tile][0]) for tile in fixed]
-        self._copied = [tile for tile in values if tile not in fixed]
+        self._fixed = {tile: self._read[tile][0] for tile in fixed}
+        copied = [tile for tile in values if tile not in fixed]
+        self._copied = _by_type({tile: self._read[tile] for tile in copied})
         self._fill(values, scalars)
         device = resident.ready.libraries[0].device
         beside = torch.cuda.Stream(device)
@@ -78,43 +80,54 @@ class Capture:
         with torch.cuda.graph(self._graph):
             made = resident.carry_out(dict(self._read), [self._scalars])
         self._made = {tile: made[tile] for tile in resident.ready.tiled.kept}
+        self._copied_out = _by_type(self._made)
 
     def fits(self, values: Values) -> bool:
         """Whether what was taken to stay is where it was."""
-        return all(
-            (array := values[tile][0]) is own or array.data_ptr() == own.data_ptr()
-            for tile, own in self._fixed
-        )
+        given = [values[tile][0] for tile in self._fixed]
+        if all(map(is_, given, self._fixed.values())):
+            return True
+        return [array.data_ptr() for array in given] == [
+            own.data_ptr() for own in self._fixed.values()
+        ]
 
-    def run(self, values: Values, scalars: Sequence[Tensor]) -> Values:
+    def run(self, values: Values, scalars: Mapping[str, Any]) -> Values:
         """Launch all kernels; what comes out is copied, since the next run overwrites it."""
         self._fill(values, scalars)
         self._graph.replay()
         copies = {
             tile: tuple(_like(array) for array in arrays) for tile, arrays in self._made.items()
         }
-        _copy_all(
-            [array for arrays in copies.values() for array in arrays],
-            [array for arrays in self._made.values() for array in arrays],
-        )
+        for places, made in self._copied_out:
+            _COPY_ALL(_taken(copies, places), made)
         return copies
 
-    def _fill(self, values: Values, scalars: Sequence[Tensor]) -> None:
-        targets = [array for tile in self._copied for array in self._read[tile]]
-        sources = [array for tile in self._copied for array in values[tile]]
-        _copy_all([*targets, *self._scalars], [*sources, *scalars])
+    def _fill(self, values: Values, scalars: Mapping[str, Any]) -> None:
+        for scalar, number in zip(self._scalars, scalars.values(), strict=True):
+            scalar.fill_(number)
+        for places, own in self._copied:
+            _COPY_ALL(own, _taken(values, places))
 
 
-def _copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copy many tensors in few launches: those of one type together."""
-    copy: Any = vars(torch)["_foreach_copy_"]  # it has no public name
-    pairs: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-    for target, source in zip(targets, sources, strict=True):
-        own = pairs.setdefault(target.dtype, ([], []))
-        own[0].append(target)
-        own[1].append(source)
-    for group in pairs.values():
-        copy(*group)
+_COPY_ALL: Any = vars(torch)["_foreach_copy_"]  # it has no public name
+"""Copies many tensors of one type in few launches."""
+Places = list[tuple[int, int]]
+"""Arrays, each by its tile and its place among those of the tile."""
+
+
+def _by_type(values: Values) -> list[tuple[Places, list[Tensor]]]:
+    """All arrays, those of one type together, with their places."""
+    found: dict[torch.dtype, tuple[Places, list[Tensor]]] = {}
+    for tile, arrays in values.items():
+        for number, array in enumerate(arrays):
+            places, own = found.setdefault(array.dtype, ([], []))
+            places.append((tile, number))
+            own.append(array)
+    return [*found.values()]
+
+
+def _taken(values: Values, places: Places) -> list[Tensor]:
+    return [values[tile][number] for tile, number in places]
 
 
 def _like(array: Tensor) -> Tensor:

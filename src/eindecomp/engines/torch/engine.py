@@ -194,7 +194,7 @@ class TorchProgram:
         A region is one function: all that it computes is told to begin and to end with it.
         """
         memory = self.runner.memory if isinstance(self.runner, Paging) else None
-        for given in inputs.values():  # before this run has its turn: others wait for theirs
+        for given in self.loads.new(inputs):  # before this run has its turn: others wait for theirs
             leave_arena(given, but=memory)
         with self._alone if memory is None else memory.turn():
             return self._run(inputs, scalars, donated, on_event)
@@ -225,6 +225,8 @@ class TorchProgram:
             for step, count in self.program.moving:
                 record.moved(step, count)
         made = {name: self._output(name, values) for name in self.program.outputs}
+        if isinstance(self.runner, Resident):
+            self.loads.expect({name: made[new] for name, new in self.tie.items() if new in made})
         peak = self._peak()
         self.ready.synchronize()  # only now: the device needs none of this
         predicted = None if self.schedule is None else self.schedule.seconds

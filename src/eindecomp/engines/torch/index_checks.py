@@ -10,6 +10,7 @@ from eindecomp.engines.blocks import block_of
 from eindecomp.engines.record import naming
 from eindecomp.engines.tensor import Tensor
 from eindecomp.graph.ops import Fill
+from eindecomp.kernels.cpu.moves import check_index as check_array
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.moves import check_index
 from eindecomp.lang.scalar import used_scalars
@@ -40,7 +41,11 @@ class IndexChecks:
         for lookup in self._lookups:
             tile = self._tiled.tiles[lookup.op.into]
             with naming(self._tiled.program.graph[tile.tensor], tile.box, lookup.op.device):
-                check_index(self._indices(lookup, inputs, scalars), lookup.rows)
+                index = self._indices(lookup, inputs, scalars)
+                if isinstance(index, torch.Tensor):
+                    check_index(index, lookup.rows)
+                else:
+                    check_array(index, lookup.rows)
         # Fills are the same in every run unless they depend on its scalars.
         self._lookups = [lookup for lookup in self._lookups if not self._is_constant(lookup)]
 
@@ -53,16 +58,16 @@ class IndexChecks:
 
     def _indices(
         self, lookup: Lookup, inputs: Mapping[str, Any], scalars: Mapping[str, Any]
-    ) -> torch.Tensor:
-        op, box, host = self._op(lookup), lookup.index.box, TorchLibrary("cpu")
+    ) -> Any:
+        op, box = self._op(lookup), lookup.index.box
         if isinstance(op, Fill):
-            return host.filled(op, box, scalars, self._tiled.program.graph.scalars)
+            return TorchLibrary("cpu").filled(op, box, scalars, self._tiled.program.graph.scalars)
         given = inputs[self._tiled.tiles[lookup.index.tile].tensor]
         if isinstance(given, Tensor):
             return self._memories.block(given.held(), given.mesh, box, 0)
         if isinstance(given, torch.Tensor):
             return given[within(box, _whole(given))]
-        return host.from_numpy(block_of(given, box))
+        return block_of(given, box)
 
 
 def has_filled_indices(tiled: TileProgram) -> bool:

@@ -58,6 +58,17 @@ class Loads:
         found = cast("Values", dict(zip(self._tiles, zip(blocks), strict=True)))
         return found if tiles is None else {tile: found[tile] for tile in tiles}
 
+    def new(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """What was not given in the last run."""
+        given = [inputs[name] for name in self.names.values()]
+        return [given[place] for place in self._known.changed(given)]
+
+    def expect(self, tensors: Mapping[str, Tensor]) -> None:
+        """Look for blocks in what the next run will likely be given for inputs."""
+        for place, name in enumerate(self.names.values()):
+            if name in tensors:
+                self._block(place, tensors[name])
+
     def _block(self, load: int, given: Tensor) -> torch.Tensor:
         """A tile's block of a tensor; those that lie alike have it in the same place."""
         tile, held, place = self.tiled.tiles[self._tiles[load]], given.held(), None

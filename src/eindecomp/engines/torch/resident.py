@@ -38,14 +38,13 @@ class Resident:
 
         `heard` tells of every region.
         """
-        given = self.ready.scalars(scalars)
         if self._captures is None or heard is not None:
-            return self.carry_out(values, given, heard)
-        made = self._captures.run(values, given[0])
+            return self.carry_out(values, self.ready.scalars(scalars), heard)
+        made = self._captures.run(values, scalars)
         if made is not None:
             return made
         start = perf_counter()
-        made = self.carry_out(values, given)
+        made = self.carry_out(values, self.ready.scalars(scalars))
         launched = perf_counter() - start
         self.ready.synchronize()
         self._runs += 1

@@ -43,8 +43,10 @@ def training(setting: Setting) -> Findings:
         setting.taken()
         ours[0].way()  # torch is gone: what is taken now is ours
         after = setting.taken()
+        schedule = steps.executables[name].schedule
     known: dict[str, Any] = {}
     if setting.on_gpu:
+        known["predicted"] = None if schedule is None else schedule.seconds
         peak, reserved = after.most - before.now, after.most_reserved - before.reserved
         known["memory"] = Memory(parse_bytes(sizes.limit), peak, reserved)
     to_gpu, to_host = link_speeds(setting.device)
