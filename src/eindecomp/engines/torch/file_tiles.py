@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_READERS = 4  # a disk is at its best when it is asked for several things at once
+_READERS = 8  # a disk is at its best when it is asked for several things at once
 _SHARE = 4 << 20  # bytes below which one reader is enough
 _RUN = 4 << 10  # bytes in a row below which asking for each takes longer than copying them
 
