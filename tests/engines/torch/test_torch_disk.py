@@ -210,3 +210,34 @@ def test_a_file_that_is_no_longer_there_is_not_read(happens, tmp_path):
     assert found is None or found.file.path == str(tmp_path / "old.npy")
     (tmp_path / "old.npy").unlink()
     assert mapped_from(tensor) is None
+
+
+@pytest.mark.parametrize("kept", [{}, {"host_memory": 0}])
+def test_a_file_that_was_written_anew_is_read_anew(kept, tmp_path):
+    graph = ed.parse("input X[i: 4, j: 512], W[j, k: 512]\nY[i,k] <- sum X[i,j] * W[j,k]\noutput Y")
+    x, path = np.ones((4, 512), np.float32), tmp_path / "W.npy"
+    options = {"device": "cpu", "gpu_memory": "80MiB", **kept}
+    with ed.compile(ed.plan(graph, 1), "torch", **options) as executable:
+        for value in (1, 2):
+            np.save(path, np.full((512, 512), value, np.float32))
+            placed = executable.place({"W": path})
+            assert (executable({"X": x, **placed})["Y"] == 512 * value).all()
+            del placed
+
+
+@pytest.mark.parametrize("kept", [{}, {"host_memory": 0}])
+def test_bytes_of_a_file_are_read_as_each_type(kept, tmp_path):
+    graph = ed.parse(
+        "input I[i: 512, j: 512] int32, F[i, j] float32\n"
+        "A[i,j] <- I[i,j] + 1\nB[i,j] <- F[i,j] * 2\noutput A, B"
+    )
+    path = tmp_path / "both.bin"
+    (np.arange(512 * 512, dtype=np.int32) + 10**9).tofile(path)
+    shape = (512, 512)
+    given = {
+        name: np.memmap(path, dtype, "r", shape=shape)
+        for name, dtype in (("I", np.int32), ("F", np.float32))
+    }
+    options = {"device": "cpu", "gpu_memory": "80MiB", **kept}
+    with ed.compile(ed.plan(graph, 1), "torch", **options) as executable:
+        agree(executable(executable.place(given)), ed.evaluate(graph, given), 0)

@@ -89,6 +89,37 @@ def test_what_no_cut_makes_fit_is_refused_with_what_is_missing():
     agree(found, ed.evaluate(graph, arrays), 0)
 
 
+@pytest.mark.parametrize("limit", [NOTHING - 10_000_000, NOTHING, NOTHING + 5000])
+def test_what_is_missing_is_enough(limit):
+    plan = ed.plan(ed.parse(MATMUL), 1)
+    asked = {"device": "cpu", "finer": False}
+    with pytest.raises(ArenaTooSmallError) as error:
+        ed.compile(plan, "torch", gpu_memory=limit, **asked)
+    missing = error.value.missing
+    arrays = arrays_for(plan.graph)
+    found = ed.run(plan, arrays, "torch", gpu_memory=limit + missing, **asked)
+    agree(found, ed.evaluate(plan.graph, arrays), 1e-4)
+    with pytest.raises(ArenaTooSmallError):
+        ed.compile(plan, "torch", gpu_memory=limit + missing - 512, **asked)
+
+
+def test_regions_of_many_small_tensors_fit_where_each_operation_does():
+    names = [f"B{k}" for k in range(40)]
+    lines = [f"H{k}[i] <- {f'H{k - 1}' if k else 'X'}[i] * B{k}[i]" for k in range(40)]
+    text = f"input X[i: 16], {'[i], '.join(names)}[i]\n" + "\n".join(lines) + "\noutput H39"
+    plan = ed.plan(ed.parse(text), 1, rewrite=False)
+    arrays = arrays_for(plan.graph)
+    found = ed.run(plan, arrays, "torch", device="cpu", gpu_memory=NOTHING + 3 * 512, finer=False)
+    agree(found, ed.evaluate(plan.graph, arrays), 1e-4)
+
+
+def test_no_more_is_taken_than_all_tensors_need():
+    plan = ed.plan(ed.parse(MATMUL), 1)
+    with ed.compile(plan, "torch", device="cpu", gpu_memory="1000000TB") as executable:
+        found = executable(arrays_for(plan.graph))
+        assert found.stats.peak_memory == executable.schedule.arena == 3 * 256 * 256 * 4
+
+
 def test_executables_of_one_engine_share_its_arena():
     """Each finds its placed weights where it left them, or brings them again."""
     engine = TorchEngine(device="cpu", gpu_memory=NOTHING + (1 << 20))

@@ -140,9 +140,12 @@ def test_values_are_those_of_the_reference_whoever_has_them(seed, room, moves):
     players.check()
 
 
-@pytest.mark.parametrize(("share", "least"), [(4, 1.0), (0.8, 0.3), (0.4, 0.03)])
-def test_a_step_of_training_keeps_what_it_can(share, least):
-    """In what it keeps, neither the old state comes nor the new one goes: that is faster."""
+@pytest.mark.parametrize(("share", "most"), [(4, 0.2), (0.8, 0.75), (0.4, 0.95)])
+def test_a_step_of_training_keeps_what_it_can(share, most):
+    """In what it keeps, neither the old state comes nor the new one goes: that is faster.
+
+    Its tensors move in at most this share of the time that they take where nothing is kept.
+    """
     graph = models.ffnn(BATCH, FEATURES, HIDDEN, CLASSES, optimizer="adam")
     data = models.Synthetic(BATCH, FEATURES, CLASSES, nonzeros=6)
     state = models.initial(graph, seed=1)
@@ -158,14 +161,17 @@ def test_a_step_of_training_keeps_what_it_can(share, least):
     assert schedule is not None
     check_schedule(schedule)
     kept = {a.tensor: a.renews for a in schedule.actions if isinstance(a, Keep)}
-    assert sum(schedule.workload.tensors[new].nbytes for new in kept) >= least * STATE
+    if share >= 2:
+        assert sum(schedule.workload.tensors[new].nbytes for new in kept) >= STATE
     assert kept.keys().isdisjoint(a.tensor for a in schedule.actions if isinstance(a, Store))
     fetched = {a.tensor for a in schedule.actions if isinstance(a, Fetch)}
     assert fetched.isdisjoint(kept.values())
-    tensors_anew = tuple(replace(each, renewed_by=None) for each in schedule.workload.tensors)
-    nothing_kept = replace(schedule.workload, tensors=tensors_anew)
-    without = make_schedule(nothing_kept, SLOW, schedule.arena, schedule.staging)
-    assert schedule.seconds < without.seconds
+    only_moved = tuple(replace(each, seconds=0.0) for each in schedule.workload.tasks)
+    workload = replace(schedule.workload, tasks=only_moved)
+    tensors_anew = tuple(replace(each, renewed_by=None) for each in workload.tensors)
+    kept_or_not = workload, replace(workload, tensors=tensors_anew)
+    seconds = [make_schedule(each, SLOW, schedule.arena).seconds for each in kept_or_not]
+    assert seconds[0] < most * seconds[1]
     assert not any(lies_in_arena(tensor) for tensor in tensors.values())
 
 

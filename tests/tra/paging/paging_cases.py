@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from eindecomp.tra.paging.make import ALIGNMENT
 from eindecomp.tra.paging.workload import Begins, Ends, Links, Paged, Task, Workload
+from eindecomp.tra.windows import ALIGNMENT
 
 MB = 10**6
 FAST = Links(to_gpu=55e9, to_host=50e9, from_disk=5e9)

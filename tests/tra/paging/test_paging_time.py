@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from paging_cases import FAST, MB, layers, least_arena, random_workload, renewing, training
 
 from eindecomp.tra.paging.check import check_schedule
-from eindecomp.tra.paging.make import ALIGNMENT, make_schedule
+from eindecomp.tra.paging.make import make_schedule
 from eindecomp.tra.paging.schedule import COMPUTE, DISK, TO_GPU, TO_HOST, Fetch, Keep, Read, Store
 from eindecomp.tra.paging.simulate import simulate
 from eindecomp.tra.paging.workload import Begins, Ends, Links, Paged, Staging, Task, Workload
+from eindecomp.tra.windows import ALIGNMENT
 
 UNIT = ALIGNMENT
 SLOW = Links(to_gpu=UNIT, to_host=UNIT / 2, from_disk=UNIT / 4, latency=0.5)

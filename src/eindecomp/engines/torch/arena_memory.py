@@ -10,6 +10,7 @@ from weakref import ref
 import torch
 
 from eindecomp.engines.tensor import Tensor as EngineTensor
+from eindecomp.engines.torch.devices import empty_on
 from eindecomp.engines.torch.host_memory import typed
 from eindecomp.errors import InputError, RunError
 
@@ -57,7 +58,7 @@ class ArenaMemory:
             self.regions.clear()
         if self._memory is None or len(self._memory) != nbytes:
             self.free()
-            self._memory = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+            self._memory = empty_on(self.device, nbytes)
         self.user = user
         return self._memory, known
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,27 @@ def devices_of(given: str | Sequence[str] | None) -> tuple[torch.device, ...]:
     if not names:
         raise InputError("device is one of torch's devices or several, not none")
     return tuple(device_of(name, "torch") for name in names)
+
+
+def check_memory(device: torch.device, limit: int) -> None:
+    """Refuse a limit on what is taken of a GPU that is more than it has."""
+    if device.type == "cuda":
+        properties: Any = torch.cuda.get_device_properties(device)
+        total = int(properties.total_memory)
+        if limit > total:
+            raise InputError(f"gpu_memory is {limit:,} bytes, but {device} has {total:,}")
+
+
+def empty_on(device: torch.device, nbytes: int) -> torch.Tensor:
+    """So many bytes of a device, of any contents."""
+    try:
+        return torch.empty(nbytes, dtype=torch.uint8, device=device)
+    except torch.OutOfMemoryError:
+        free, _ = torch.cuda.mem_get_info(device)
+        raise RunError(
+            f"gpu_memory asks for {nbytes:,} bytes of {device}, of which {free:,} are free: "
+            "others use the rest"
+        ) from None
 
 
 def start_measuring(libraries: Sequence[TorchLibrary]) -> None:

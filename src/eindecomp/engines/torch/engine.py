@@ -20,7 +20,12 @@ from eindecomp.engines.torch.attention_calls import unmade_tiles
 from eindecomp.engines.torch.blocks import NAME, Memories, own_memory
 from eindecomp.engines.torch.cut_attention import attend_in_shares
 from eindecomp.engines.torch.cut_finer import made_to_fit
-from eindecomp.engines.torch.devices import devices_of, measured_peak, start_measuring
+from eindecomp.engines.torch.devices import (
+    check_memory,
+    devices_of,
+    measured_peak,
+    start_measuring,
+)
 from eindecomp.engines.torch.disk_tier import HostCopies
 from eindecomp.engines.torch.given import as_given, as_tensor
 from eindecomp.engines.torch.heard import Heard
@@ -88,6 +93,8 @@ class TorchEngine:
             if device is not None:
                 raise InputError("gpu_memory limits one GPU: name it by `device`")
             self.torch_devices = self.torch_devices[:1]
+        if self.limit is not None:
+            check_memory(next(iter(self.torch_devices)), self.limit)
         if host_memory is not None and self.limit is None:
             raise InputError("host_memory goes with gpu_memory: without it nothing is paged")
         on_gpu = any(each.type == "cuda" for each in self.torch_devices)

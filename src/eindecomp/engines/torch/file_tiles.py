@@ -39,6 +39,7 @@ class FileTile:
     strides: tuple[int, ...]
     """In bytes."""
     itemsize: int
+    dtype: torch.dtype
     mapped: torch.Tensor = field(compare=False, repr=False)
     """The same in mapped memory, of which every access may have to wait for the disk."""
 
@@ -141,5 +142,6 @@ def file_tile(tensor: torch.Tensor) -> FileTile | None:
         tuple(tensor.shape),
         tuple(stride * item for stride in tensor.stride()),
         item,
+        tensor.dtype,
         tensor,
     )

@@ -23,7 +23,8 @@ class OpenFile:
     """A file that is open for reading as long as this lives."""
 
     path: str
-    inode: int
+    version: tuple[int, int, int]
+    """Its number on its disk, its size, and when it was last changed."""
     number: int = field(compare=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +50,7 @@ class _Area(NamedTuple):
     path: str
 
 
-_OPEN: WeakValueDictionary[tuple[str, int], OpenFile] = WeakValueDictionary()
+_OPEN: WeakValueDictionary[tuple[str, tuple[int, int, int]], OpenFile] = WeakValueDictionary()
 
 
 def mapped_from(tensor: torch.Tensor) -> FilePlace | None:
@@ -99,13 +100,18 @@ def _was_changed(area: _Area) -> bool:
 
 def _opened(path: str, inode: int) -> OpenFile | None:
     """The file of a path, if it is still the one that was mapped."""
-    known = _OPEN.get((path, inode))
-    if known is not None:
-        return known
     with suppress(OSError):
-        found = OpenFile(path, inode, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        told = os.fstat(found.number)
+        known = _OPEN.get((path, _version(os.stat(path))))
+        if known is not None and known.version[0] == inode:
+            return known
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        told = os.fstat(number)
+        found = OpenFile(path, _version(told), number)
         if stat.S_ISREG(told.st_mode) and told.st_ino == inode:
-            _OPEN[path, inode] = found
+            _OPEN[path, found.version] = found
             return found
     return None
+
+
+def _version(told: os.stat_result) -> tuple[int, int, int]:
+    return told.st_ino, told.st_size, told.st_mtime_ns

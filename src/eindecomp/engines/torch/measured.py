@@ -22,6 +22,7 @@ _TURNS = 3
 _BUSY = 0.3  # seconds for which a GPU is kept busy to see at which clock it stays
 _MOST_TURNS = 300
 _LINK = 64 << 20  # bytes that are copied to measure a link
+_COPIES = 24  # of which the fastest counts: others may use the link or the host's memory meanwhile
 
 
 class RegionCost(NamedTuple):
@@ -126,7 +127,7 @@ def measure_links(device: torch.device) -> Links:
 
     def speed(*copies: tuple[torch.Tensor, torch.Tensor]) -> float:
         work = partial(_copy_at_once, copies, device)
-        return _LINK / min(seconds_of(work, device) for _ in range(4))
+        return _LINK / min(seconds_of(work, device) for _ in range(_COPIES))
 
     to_gpu, to_host, within_gpu = speed((gpu, host)), speed((back, other)), speed((other, gpu))
     both = min(1.0, speed((gpu, host), (back, other)) / min(to_gpu, to_host))

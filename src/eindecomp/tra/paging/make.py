@@ -14,14 +14,12 @@ from eindecomp.tra.paging.residents import fastest, largest_task
 from eindecomp.tra.paging.schedule import Schedule, Window
 from eindecomp.tra.paging.simulate import simulate
 from eindecomp.tra.paging.workload import Staging
+from eindecomp.tra.windows import ALIGNMENT, window_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.tra.paging.workload import Links, Workload
-
-ALIGNMENT = 512
-"""Every window begins at a multiple of so many bytes."""
 
 
 class ArenaTooSmallError(PlanError):
@@ -32,8 +30,9 @@ class ArenaTooSmallError(PlanError):
         self.needed = needed
         self.available = available
         super().__init__(
-            f"{task}: its tensors take {needed:,} bytes at once, but there are {available:,} bytes "
-            f"for tensors on the GPU: {self.missing:,} bytes are missing"
+            f"{task}: its tensors take {needed:,} bytes at once, but beside torch's own memory the "
+            f"limit leaves {max(0, available):,} bytes for tensors on the GPU: "
+            f"{self.missing:,} bytes are missing"
         )
 
     def __reduce__(self) -> tuple[type, tuple[str, int, int]]:
@@ -46,14 +45,17 @@ class ArenaTooSmallError(PlanError):
 
 
 def arena_bytes(workload: Workload, memory: int | str, margin: int | str = 0) -> int:
-    """What a memory limit leaves for tensors, beside the largest workspace and a margin."""
+    """What a memory limit leaves for tensors, beside the largest workspace and a margin.
+
+    If that is less than nothing, so many bytes are missing for those alone.
+    """
     left = parse_bytes(memory) - workload.workspace - parse_bytes(margin)
-    return max(0, left) // ALIGNMENT * ALIGNMENT
+    return left // ALIGNMENT * ALIGNMENT
 
 
 def check_arena(workload: Workload, arena: int) -> None:
     """Raise an error if the tensors of one task do not fit in an arena of so many bytes."""
-    _refuse(workload, [_rounded(tensor.nbytes) for tensor in workload.tensors], arena, ())
+    _refuse(workload, [window_bytes(tensor.nbytes) for tensor in workload.tensors], arena, ())
 
 
 def make_schedule(
@@ -63,14 +65,15 @@ def make_schedule(
     staging: Staging | None = None,
     resident: Sequence[int] | None = None,
 ) -> Schedule:
-    """The schedule of a workload in an arena of so many bytes.
+    """The schedule of a workload in an arena of so many bytes, or of fewer where all fit in them.
 
     Which tensors are resident is chosen by prediction unless they are given.
     """
     arena = arena // ALIGNMENT * ALIGNMENT
-    sizes = [_rounded(tensor.nbytes) for tensor in workload.tensors]
+    sizes = [window_bytes(tensor.nbytes) for tensor in workload.tensors]
     staging = staging or Staging()
     _refuse(workload, sizes, arena, ())
+    arena = min(arena, sum(sizes))
 
     def make(resident: Sequence[int]) -> Schedule:
         at = _side_by_side(sizes, resident)
@@ -109,8 +112,3 @@ def _side_by_side(sizes: Sequence[int], resident: Sequence[int]) -> dict[int, in
     """The offsets of the resident tensors, from the arena's beginning."""
     ends = accumulate((sizes[number] for number in resident), initial=0)
     return dict(zip(resident, ends, strict=False))
-
-
-def _rounded(nbytes: int) -> int:
-    """The bytes of a window: at least one unit, so that no two begin at one place."""
-    return max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT

@@ -8,7 +8,6 @@ they are.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -54,15 +53,12 @@ def finishing(tiled: TileProgram) -> set[int]:
     """
     mapped = _only_outputs_follow(tiled)
     found = set(mapped)
-    readers: dict[int, set[int]] = defaultdict(set)
     for op in reversed(tiled.ops):
-        read_by = readers[op.into]
+        read_by = tiled.readers[op.into]
         own = {t for t in read_by if tiled.tiles[t].tensor == tiled.tiles[op.into].tensor}
         inner = op.kind is not Kind.LOAD and op.into not in tiled.kept and read_by
         if inner and mapped >= read_by - own and found >= own:
             found.add(op.into)
-        for tile in op.sources:
-            readers[tile].add(op.into)
     return found
 
 

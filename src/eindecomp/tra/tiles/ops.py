@@ -134,6 +134,15 @@ class TileProgram:
         """The tiles that outputs lie in."""
         return frozenset(block.tile for blocks in self.outputs.values() for block in blocks)
 
+    @cached_property
+    def readers(self) -> tuple[frozenset[int], ...]:
+        """For each tile those that are made from it."""
+        found: list[set[int]] = [set() for _ in self.tiles]
+        for op in self.ops:
+            for tile in op.sources:
+                found[tile].add(op.into)
+        return tuple(map(frozenset, found))
+
     def maps(self, op: TileOp) -> bool:
         """Whether an operation computes each element from those with the same indices."""
         vertex = self.program.graph[self.tiles[op.into].tensor].op

@@ -19,6 +19,7 @@ from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.tiles.finish_early import finishing
 from eindecomp.tra.tiles.lookups import is_computed, lookups_of
 from eindecomp.tra.tiles.ops import Kind
+from eindecomp.tra.windows import window_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -150,12 +151,12 @@ def _held(
     gone: dict[int, int] = defaultdict(int)
     for number, op in enumerate(ops):
         if op.into in stored and op.into not in crossing and op.into not in unmade:
-            size = tiled.tiles[op.into].nbytes
+            size = window_bytes(tiled.tiles[op.into].nbytes)
             inner += size
             gone[last.get(op.into, number)] += size
         most = max(most, inner)
         inner -= gone[number]
-    return most + sum(tiled.tiles[tile].nbytes for tile in crossing)
+    return most + sum(window_bytes(tiled.tiles[tile].nbytes) for tile in crossing)
 
 
 def _within(
@@ -167,7 +168,7 @@ def _within(
 ) -> Iterator[list[TileOp]]:
     """The operations of a region in as few parts as greed finds whose tiles fit in some bytes."""
     own = {op.into for op in ops}
-    later = {t for op in tiled.ops if op.into not in own for t in op.sources if t in own}
+    later = {tile for tile in own if not own.issuperset(tiled.readers[tile])}
 
     def taken(part: list[TileOp]) -> int:
         made = {op.into for op in part}
@@ -288,7 +289,7 @@ def _crossing(tiled: TileProgram, stretch: list[Row]) -> list[tuple[int, int]]:
 def _read_outside(tiled: TileProgram, stretch: list[Row]) -> set[int]:
     """The tiles of a stretch that operations outside it read."""
     own = {op.into for row in stretch for op in row}
-    return {t for op in tiled.ops if op.into not in own for t in op.sources if t in own}
+    return {tile for tile in own if not own.issuperset(tiled.readers[tile])}
 
 
 def _is_worth(tiled: TileProgram, part: list[Row], least: int) -> bool:
