@@ -168,6 +168,8 @@ def test_outputs_are_written_without_a_copy(tmp_path):
             "bad.npy is no .npz file: it does not begin as one",
         ),
         (["-p", "2", "--inputs", "missing.npz"], 1, "missing.npz"),
+        (["-p", "2", "--inputs", "/dev/zero"], 1, "/dev/zero is no regular file"),
+        (["-p", "2", "--inputs", "X=/dev/zero"], 1, "/dev/zero is no regular file"),
         (["-p", "2", "--random", "-o", "z.npy"], 2, "into one .npz file, not z.npy"),
         (["-p", "2", "--random", "-o", "z", "--trace", "./z"], 2, "cannot both be written to z"),
         (["-p", "2", "--inputs", "one.npy"], 1, "one.npy holds one array: say which input it is"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
 from pathlib import Path
@@ -110,6 +111,19 @@ def test_files_that_cannot_be_read_are_named(place, message, tmp_path):
     plan = ed.plan(ed.parse(MATMUL), 2)
     with pytest.raises(ed.InputError, match=message):
         ed.run(plan, {"X": str(tmp_path / place), "Y": np.zeros((8, 4))})
+
+
+@pytest.mark.parametrize("engine", ["threads", "apart", TORCH])
+@pytest.mark.parametrize("kind", ["npy", "zarr", "safetensors"])
+def test_only_regular_files_are_read(kind, engine, tmp_path):
+    if kind == "zarr":
+        pytest.importorskip("zarr", reason="zarr is not installed")
+    (tmp_path / f"zero.{kind}").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / f"pipe.{kind}")
+    plan = ed.plan(ed.parse(MATMUL), 2)
+    for name in (f"zero.{kind}", f"pipe.{kind}"):
+        with pytest.raises(ed.InputError, match=rf"input 'X': .*{name} is no regular file"):
+            ed.run(plan, {"X": tmp_path / name, "Y": np.zeros((8, 4))}, engine)
 
 
 def test_without_zarr_the_error_says_what_is_missing(tmp_path, monkeypatch):

@@ -33,6 +33,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from eindecomp.experiments.gpu import tables  # noqa: E402
 from eindecomp.experiments.gpu.sizes import QUICK  # noqa: E402
 from eindecomp.experiments.gpu.weight_block import WeightBlock  # noqa: E402
+from eindecomp.experiments.peers.ceiling import run_ceiling  # noqa: E402
 
 PROGRAM = """
 print("register 0 4.8 s")
@@ -187,6 +188,9 @@ def test_a_case_that_fails_is_told_and_the_others_are_kept(
         (("gpu", "--quick", "--engine", "apart"), "measures the engine 'torch', not 'apart'"),
         (("chain", "--quick", "--only", "decode"), "are for gpu, not for chain"),
         (("gpu", "--quick", "--ceiling", "nowhere.py"), "there is no program nowhere.py"),
+        (("gpu", "--quick", "--only", "joins", "--ceiling", "nowhere.py"), "there is no program"),
+        (("gpu", "--quick", "--option", "gpu_memory=8GB"), "has no use for --option gpu_memory"),
+        (("gpu", "--quick", "--option", "device=cpu,cpu"), "measures one device, not cpu,cpu"),
         (("gpu", "--from", __file__), "is no record of an experiment"),
         (("gpu", "--option", "device=cpu"), "bench gpu needs a GPU"),
     ],
@@ -198,12 +202,34 @@ def test_what_is_refused(arguments: tuple[object, ...], message: str, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_program_that_prints_no_time_is_refused(tmp_path: Path) -> None:
-    program = tmp_path / "silent.py"
-    program.write_text("print('no card here')")
-    ran = bench("gpu", "--quick", "--ceiling", program, "-o", tmp_path)
-    assert ran.status == 1
-    assert "printed no time of a prompt; it said: no card here" in ran.told
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("print('no card here')", "it printed no time of a prompt; it said: no card here"),
+        ("print('no card')\nraise SystemExit(3)", "it ended with status 3; it said: no card"),
+        ("raise SystemExit(3)", "it ended with status 3; it said: nothing"),
+    ],
+)
+def test_a_program_that_fails_is_absent_with_the_reason(
+    code: str, reason: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "failing.py"
+    program.write_text(code)
+    options = ("--only", "resident/2x16", "--ceiling", program)
+    ran = bench("gpu", "--quick", *options, "-o", tmp_path)
+    assert ran.status == 0, ran.told
+    reasons = {row["name"]: row["absent"] for row in rows_of(tmp_path)}
+    assert reasons["failing.py, on its own"] == reason
+    assert f"failing.py, on its own is absent: {reason}" in ran.shown
+
+
+def test_times_that_a_failing_program_printed_count(tmp_path: Path) -> None:
+    program = tmp_path / "failing.py"
+    program.write_text(f"{PROGRAM}\nraise SystemExit(3)")
+    found = run_ceiling(program)
+    assert found.resident == {"2x16": 0.003}
+    assert found.failure is not None
+    assert "it ended with status 3" in found.failure
 
 
 def test_weights_lie_side_by_side_and_layers_are_pieces_of_them() -> None:

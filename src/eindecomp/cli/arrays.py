@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
 
-from eindecomp.engines.stored_inputs import KINDS, check_start, npy_array, open_stored, reading
+from eindecomp.engines.stored_inputs import (
+    KINDS,
+    check_regular,
+    check_start,
+    npy_array,
+    open_stored,
+    reading,
+)
 from eindecomp.errors import InputError, suggest
 
 if TYPE_CHECKING:
@@ -47,6 +54,7 @@ def _stored(name: str, text: str) -> Any:
 
 
 def _npz_arrays(path: Path) -> dict[str, Array]:
+    check_regular(path)
     with reading(path, ".npz"), path.open("rb") as opened:
         if opened.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
             raise InputError(f"{path} holds one array: say which input it is, as X={path}")

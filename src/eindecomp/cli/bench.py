@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first, options_from
 from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.request import Json
 from eindecomp.errors import InputError
@@ -22,7 +22,7 @@ from eindecomp.experiments.show import brief, show
 from eindecomp.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from eindecomp.engines.engine import Engine
     from eindecomp.experiments import Findings
@@ -67,6 +67,8 @@ def bench(
         return
     if experiment != "gpu" and (only or ceiling):
         raise InputError(f"--only and --ceiling are for gpu, not for {experiment}")
+    if experiment == "gpu":
+        _check_options(option or ())
     runner = engine_from("torch" if (experiment, engine) == ("gpu", "threads") else engine, option)
     _check_writable(output, experiment)
     drawn = _can_draw(required=experiment != "gpu")
@@ -88,6 +90,18 @@ def bench(
     findings = _measured(run, quick, runner)
     if is_first(runner):
         _finish(recorded(findings), output, json, drawn=drawn)
+
+
+def _check_options(texts: Sequence[str]) -> None:
+    """Refuse options of the engine that the tables of `gpu` set themselves."""
+    given = options_from(texts)
+    if others := [name for name in given if name != "device"]:
+        raise InputError(
+            f"bench gpu has no use for --option {others[0]}: it takes device, and each table says "
+            "what else the engine is given"
+        )
+    if "," in str(given.get("device", "")):
+        raise InputError(f"bench gpu measures one device, not {given['device']}")
 
 
 def _check_writable(output: Path, experiment: str) -> None:

@@ -41,6 +41,7 @@ def open_stored(place: str | Path, name: str) -> Any:
         raise InputError(f"input {name!r}: {quote(text, 200)} is no file of {', '.join(KINDS)}")
     try:
         if kind == ".safetensors":
+            check_regular(path)
             return open_tensor(path, within)
         if kind == ".zarr":
             return _zarr_array(path, within, is_named=bool(mark))
@@ -56,12 +57,19 @@ def open_stored(place: str | Path, name: str) -> Any:
 
 def npy_array(path: Path) -> Array:
     """The array of a `.npy` file, memory-mapped."""
+    check_regular(path)
     if zipfile.is_zipfile(path):
         raise InputError(f"{path} holds arrays by name: give it alone, as --inputs {path}")
     with reading(path, ".npy"):
         with path.open("rb") as opened:
             check_start(path, opened, MAGIC_PREFIX, ".npy")
         return open_memmap(path, mode="r")
+
+
+def check_regular(path: Path) -> None:
+    """Refuse devices and pipes, which have no end, and folders; what is missing is for others."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no regular file, and only those are read as inputs")
 
 
 def check_start(path: Path, opened: IO[bytes], start: bytes, what: str) -> None:
@@ -89,6 +97,8 @@ def _zarr_array(path: Path, name: str, *, is_named: bool) -> Any:
     zarr = extra("zarr")
     if not path.exists():
         raise InputError(f"there is no {path}")
+    if not path.is_dir():
+        check_regular(path)
     with reading(path, ".zarr"):
         found = zarr.open(path, mode="r")
         if isinstance(found, zarr.Group):

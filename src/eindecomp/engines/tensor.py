@@ -45,7 +45,11 @@ class Tensor:
         return self.gather(self.held())
 
     def array(self) -> Any:
-        """The whole tensor as one array of the engine's own kind, where it lies if it does so."""
+        """The whole tensor as one array of the engine's own kind.
+
+        Where it lies in one piece that is the tensor's own memory, otherwise a copy: do not write
+        to it, and copy what must outlast the tensor.
+        """
         return self.numpy() if self.own is None else self.own(self.held())
 
     def held(self) -> Any:

@@ -195,6 +195,21 @@ def test_compiled():
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_hidden_keys_of_a_share_do_not_matter(bad, way):
+    """By our own kernel, which values of another size than keys choose on CPUs."""
+    graph = ed.parse(text_of("length", "float32", d=5))
+    given = numbers_for(graph, "float32") | {"n": np.array([3, 7], np.int32)}
+    given["K"][:, :, 7:] = bad
+    wanted = ed.evaluate(graph, given)["O"]
+    assert np.isfinite(wanted).all()
+    for devices, strategy in ((1, None), (2, ["t"])):
+        plan = ed.plan(graph, devices, strategy=strategy)
+        found = ed.run(plan, given, "torch", **WAYS[way])["O"]
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_queries_that_are_cut_see_all_keys_by_one_call(way):
     """What comes from other devices does not come in the middle."""
     graph = GRAPHS["prefill"](small(2))

@@ -133,6 +133,7 @@ def test_types_of_torch_are_taken(dtype):
         (torch.zeros(4, 5), r"input X\[i,j\] has shape \(4, 6\), got \(4, 5\)"),
         (torch.zeros(4, 6, dtype=torch.complex64), "would lose information"),
         (torch.zeros(4, 6).to_sparse(), r"input X\[i,j\] is sparse: make it dense first"),
+        (torch.zeros(4, 6, device="meta"), r"input X\[i,j\] is a tensor on .* 'meta'"),
     ],
 )
 def test_what_does_not_fit_is_refused(array, message):

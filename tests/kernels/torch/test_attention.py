@@ -130,6 +130,50 @@ def test_labels_in_any_order(name: str) -> None:
             np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
+def attend_to(text: str, **arrays: Any) -> list[tuple[Any, Any, Any]]:
+    """What each backend finds for float32 inputs, and what the graph says in float64."""
+    graph = parse(text)
+    (attention,) = find_attention(graph)
+    tensors = {name: torch.as_tensor(x) for name, x in arrays.items()}
+    tile = PartTile(tensors["K"], tensors["V"], mask=tensors.get("M"))
+    with np.errstate(invalid="ignore"):
+        exact = evaluate(parse(text.replace("float32", "float64")), arrays)["O"]
+    return [
+        (backend, kernels.attend(attention, tensors["Q"], [tile], backend=backend).numpy(), exact)
+        for backend in kernels.backends(attention, tensors["Q"], [tile])
+    ]
+
+
+@given(st.floats(1, 1e18), st.integers(1, 5), st.integers(1, 4))
+def test_large_scores(size: float, keys: int, values: int) -> None:
+    """Equal scores weigh the same, however large they are."""
+    text = (
+        f"input Q[s: 1, e: 2] float32, K[t: {keys}, e] float32, V[t, d: {values}] float32\n"
+        "O[s,d] <- attention[t,e](Q[s,e], K[t,e], V[t,d])\noutput O"
+    )
+    q, k = np.full((1, 2), size, np.float32), np.full((keys, 2), size, np.float32)
+    v = np.arange(keys * values, dtype=np.float32).reshape(keys, values)
+    for _, found, exact in attend_to(text, Q=q, K=k, V=v):
+        np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3e38])
+def test_hidden_keys_do_not_matter(bad: float) -> None:
+    """A mask hides whatever a key is, and a row that sees only scores of -∞ is NaN."""
+    text = (
+        "input Q[s: 3, e: 2] float32, K[t: 4, e] float32, V[t, d: 3] float32, M[s, t] bool\n"
+        "T[s,t] <- sum Q[s,e] * K[t,e]\nU[s,t] <- where(M[s,t], T[s,t], -inf)\n"
+        "P[s,t] <- softmax[t] U[s,t]\nO[s,d] <- sum P[s,t] * V[t,d]\noutput O"
+    )
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.random(shape, np.float32) for shape in ((3, 2), (4, 2), (4, 3)))
+    k[2] = bad
+    seen = np.array([[1, 1, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]], bool)
+    for backend, found, exact in attend_to(text, Q=q, K=k, V=v, M=seen):
+        assert backend is Backend.MATH
+        np.testing.assert_allclose(found, exact, rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 @pytest.mark.parametrize(("latest", "length", "size"), [(0, 0, 8), (3, 13, 5), (5, 21, 8)])
 def test_stored_and_latest_keys(dtype: str, latest: int, length: int, size: int) -> None:
@@ -245,8 +289,7 @@ def test_triangles_of_flash_attention(offset: int, sizes: dict[str, int]) -> Non
         rows, keys = q.shape[2], k.shape[2]
         assert 0 < rows <= keys or not causal
         seen = lower.seen_up_to(rows, keys, keys - rows if causal else keys, q.device)
-        bias = torch.zeros(rows, keys, dtype=q.dtype).masked_fill(~seen, -torch.inf)
-        return lower._math(q, k, v, scale, bias, causal=False)
+        return lower.compute(Backend.MATH, q, k, v, scale, seen=seen)
 
     def chosen(*_: object) -> tuple[Any, ...]:
         return (Backend.FLASH,)

@@ -84,8 +84,8 @@ class TorchEngine:
         finer: bool = True,
     ) -> None:
         self.torch_devices = devices_of(device)
-        for name, given in (("fuse", fuse), ("finer", finer)):
-            if given not in (None, True, False):
+        for name, given in (("fuse", False if fuse is None else fuse), ("finer", finer)):
+            if not isinstance(given, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InputError(f"{name} is True or False, not {given!r}")
         self.finer = finer
         self.limit = None if gpu_memory is None else parse_bytes(gpu_memory)

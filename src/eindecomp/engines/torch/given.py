@@ -26,6 +26,8 @@ def as_given(given: Any, vertex: Vertex) -> Any:
         given = torch.from_dlpack(given)
     if given.layout != torch.strided:
         raise InputError(f"input {vertex} is sparse: make it dense first")
+    if given.is_meta:
+        raise InputError(f"input {vertex} is a tensor on torch's device 'meta', without numbers")
     if tuple(given.shape) != vertex.shape:
         raise InputError(f"input {vertex} has shape {vertex.shape}, got {tuple(given.shape)}")
     wanted = torch_type(vertex.dtype)

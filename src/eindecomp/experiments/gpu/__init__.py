@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.engine import find_engine
 from eindecomp.errors import InputError
+from eindecomp.experiments.peers.ceiling import check_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +37,8 @@ def gpu(
     runner: Any = find_engine(engine) if isinstance(engine, str) else engine
     if runner.name != "torch":
         raise InputError(f"bench gpu measures the engine 'torch', not {runner.name!r}")
+    if ceiling is not None:
+        check_program(ceiling)
     device = runner.torch_devices[0]
     if not quick and device.type != "cuda":
         raise InputError(

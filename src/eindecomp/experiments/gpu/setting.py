@@ -198,7 +198,8 @@ def beyond(
     name = f"{setting.ceiling.program}, on its own"
     seconds = getattr(setting.ceiling, kind).get(str(prompt))
     if seconds is None:
-        return [Timed(case, name, "peer", absent="it printed no time of this prompt")]
+        told = setting.ceiling.failure or "it printed no time of this prompt"
+        return [Timed(case, name, "peer", absent=told)]
     return [replace(floor(case, name, seconds, rows), kind="peer")]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Timer
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError
@@ -24,6 +25,8 @@ class Ceiling:
     """Seconds that it took to read so many sequences of so many tokens."""
 
     program: str
+    failure: str | None = None
+    """Why it did not print all that it would have."""
     resident: dict[str, float] = field(default_factory=dict[str, float])
     streamed: dict[str, float] = field(default_factory=dict[str, float])
 
@@ -42,12 +45,17 @@ class Ceiling:
                 found[f"{batch}x{tokens}"] = float(milliseconds) / 1e3
 
 
-def run_ceiling(program: Path) -> Ceiling:
-    """Run a program and read the lines that it prints; it is stopped if it takes too long."""
+def check_program(program: Path) -> None:
+    """Refuse a program that is not there."""
     if not program.is_file():
         raise InputError(f"--ceiling: there is no program {program}")
+
+
+def run_ceiling(program: Path) -> Ceiling:
+    """Run a program and read the lines that it prints; it is stopped if it takes too long."""
     found = Ceiling(program.name)
     lines: list[str] = []
+    start = perf_counter()
     command = [sys.executable, "-u", str(program)]
     with subprocess.Popen(  # noqa: S603 - the user named it
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -57,8 +65,15 @@ def run_ceiling(program: Path) -> Ceiling:
         for line in process.stdout or ():
             lines.append(line)
             found.take(line)
+        status = process.wait()
         clock.cancel()
-    if not found.resident and not found.streamed:
-        said = "".join(lines[-3:]).strip() or "nothing"
-        raise InputError(f"--ceiling: {program} printed no time of a prompt; it said: {said}")
-    return found
+    if status == 0 and (found.resident or found.streamed):
+        return found
+    said = " / ".join(line.strip() for line in lines[-3:]) or "nothing"
+    if status == 0:
+        ended = "it printed no time of a prompt"
+    elif perf_counter() - start >= _PATIENCE:
+        ended = f"it was stopped after {_PATIENCE:.0f} s"
+    else:
+        ended = f"it ended with status {status}"
+    return replace(found, failure=f"{ended}; it said: {said}")

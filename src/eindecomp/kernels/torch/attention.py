@@ -6,8 +6,9 @@ reductions by maximum and sum, `rescale` make the whole. All are functional and 
 
 A row that no key counts for is NaN, as 0/0 is where the graph's own vertices are computed; as a
 part it weighs nothing: it is 0 and its log-sum-exp is -∞. Scores are not rounded to the type of the
-queries, exponentials only before they are multiplied by values: results are as exact as the
-vertices' own, or more so, but not the same bit by bit.
+queries, exponentials only before they are multiplied by values. A log-sum-exp is rounded like a
+score: if scores are as large as x, parts weigh more or less than they should by about x · 6e-8 of
+their weight in float32, which is much for scores of millions.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from eindecomp.kernels.torch.attention_backends import Backend, compute, faster,
 from eindecomp.kernels.torch.attention_layout import lay_out, row_labels, tile_sizes
 from eindecomp.kernels.torch.attention_tiles import (
     PartTile,
-    as_bias,
     causal_offset,
+    conditions,
     is_causal,
     key_counts,
     may_hide_all,
-    score_bias,
+    seeing_rows,
 )
 
 if TYPE_CHECKING:
@@ -121,11 +122,12 @@ def attend_partial(
     elif offset is not None:
         out, lse = _up_to_diagonal(backend, *operands, part.scale, offset)
     else:
-        bias, seen = score_bias(layout, part, q, tile, start)
-        out, lse = compute(backend, *operands, part.scale, bias, causal=False)
-        if seen is not None:
-            out = torch.where(seen, out, 0)
-            lse = torch.where(seen.squeeze(-1), lse, -torch.inf)
+        bias, seen = conditions(layout, part, q, tile, start)
+        out, lse = compute(backend, *operands, part.scale, bias, seen)
+        rows = seeing_rows(bias, seen)
+        if rows is not None:
+            out = torch.where(rows, out, 0)
+            lse = torch.where(rows.squeeze(-1), lse, -torch.inf)
     return layout.result(out), layout.rows(lse)
 
 
@@ -226,7 +228,7 @@ def _up_to_diagonal(
         seen = slice(None, full + offset)
         found.append(_triangle(backend, q[:, :, first:full], k[:, :, seen], v[:, :, seen], scale))
     if rows > full:
-        found.append(compute(backend, q[:, :, full:], k, v, scale, None, causal=False))
+        found.append(compute(backend, q[:, :, full:], k, v, scale))
     if len(found) == 1:
         return found[0]
     return torch.cat([out for out, _ in found], 2), torch.cat([lse for _, lse in found], 2)
@@ -236,12 +238,12 @@ def _triangle(backend: Backend, q: Tensor, k: Tensor, v: Tensor, scale: float) -
     """Queries of which the last sees all keys, the one before it all but the last, and so on."""
     rows, keys = q.shape[2], k.shape[2]
     if rows == 1:
-        return compute(backend, q, k, v, scale, None, causal=False)
+        return compute(backend, q, k, v, scale)
     if rows == keys or backend in (Backend.FLASH, Backend.CUDNN):
         chosen = backend if rows == keys else Backend.FLASH
-        return compute(chosen, q, k, v, scale, None, causal=True)
+        return compute(chosen, q, k, v, scale, causal=True)
     seen = seen_up_to(rows, keys, keys - rows, q.device)
-    return compute(backend, q, k, v, scale, as_bias(seen, q)[None, None], causal=False)
+    return compute(backend, q, k, v, scale, seen=seen[None, None])
 
 
 def _nothing(q: Tensor, v: Tensor, rows: int) -> Partial:

@@ -54,14 +54,20 @@ def compute(
     k: Tensor,
     v: Tensor,
     scale: float,
-    bias: Tensor | None,
+    bias: Tensor | None = None,
+    seen: Tensor | None = None,
     *,
-    causal: bool,
+    causal: bool = False,
 ) -> Outcome:
     """Attention and the log-sum-exp; a causal one lets the last query see all keys.
 
-    With fewer queries than keys only `FLASH` does that. A row without any key is undefined.
+    With fewer queries than keys only `FLASH` does that. A row without any key is undefined. Where
+    `seen` is False a key is hidden. Kernels of torch's add -∞ to its score: NaN and ∞ stay NaN.
     """
+    if backend is Backend.MATH:
+        return _math(q, k, v, scale, bias, seen, causal=causal)
+    if seen is not None:
+        bias = _as_bias(seen, q) if bias is None else bias.masked_fill(~seen, -torch.inf)
     match backend:
         case Backend.FLASH:
             return _flash(q, k, v, scale, causal=causal)
@@ -69,17 +75,15 @@ def compute(
             return _cudnn(q, k, v, scale, causal=causal)
         case Backend.EFFICIENT:
             return _efficient(q, k, v, scale, bias, causal=causal)
-        case Backend.CPU:
-            return _cpu(q, k, v, scale, bias, causal=causal)
         case _:
-            return _math(q, k, v, scale, bias, causal=causal)
+            return _cpu(q, k, v, scale, bias, causal=causal)
 
 
 def faster(q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool) -> Backend:
     """Whether cuDNN or FlashAttention takes less time for operands like these."""
 
     def way(backend: Backend) -> Callable[[Tensor, Tensor, Tensor], Outcome]:
-        return lambda q, k, v: compute(backend, q, k, v, scale, None, causal=causal)
+        return lambda q, k, v: compute(backend, q, k, v, scale, causal=causal)
 
     if 0 in (q.numel(), k.numel()):
         return Backend.FLASH
@@ -130,7 +134,14 @@ def _cpu(
 
 
 def _math(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None, *, causal: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    bias: Tensor | None,
+    seen: Tensor | None,
+    *,
+    causal: bool,
 ) -> Outcome:
     wide = torch.promote_types(q.dtype, torch.float32)
     batch, heads, rows, size = q.shape
@@ -138,20 +149,25 @@ def _math(
     folded = q.reshape(batch, shared, heads // shared * rows, size).to(wide)
     scores = (folded @ k.to(wide).mT * scale).reshape(batch, heads, rows, keys)
     if causal:
-        hidden = seen_up_to(rows, keys, 0, q.device).logical_not()
-        scores = scores.masked_fill(hidden, -torch.inf)
+        seen = seen_up_to(rows, keys, 0, q.device)
     if bias is not None:
         scores = scores + bias
-    lse = scores.logsumexp(-1)
-    weights = (scores - lse.unsqueeze(-1)).exp()
+    if seen is not None:
+        scores = scores.masked_fill(~seen, -torch.inf)
+    weights = scores.softmax(-1)
     product = weights.reshape(batch, shared, heads // shared * rows, keys) @ v.to(wide)
-    return product.reshape(batch, heads, rows, v.shape[3]).to(q.dtype), lse
+    return product.reshape(batch, heads, rows, v.shape[3]).to(q.dtype), scores.logsumexp(-1)
 
 
 def seen_up_to(queries: int, keys: int, offset: int, device: torch.device) -> Tensor:
     """Where key index <= query index + offset."""
     rows = torch.arange(queries, device=device).unsqueeze(1) + offset
     return torch.arange(keys, device=device) <= rows
+
+
+def _as_bias(seen: Tensor, q: Tensor) -> Tensor:
+    """What hides keys when it is added to scores, in the type of the queries."""
+    return torch.zeros_like(seen, dtype=q.dtype).masked_fill(~seen, -torch.inf)
 
 
 def dense(x: Tensor) -> Tensor:

@@ -66,24 +66,25 @@ def may_hide_all(part: KeyPart, tile: PartTile, start: int) -> bool:
     return mask.kind is not MaskKind.CAUSAL or mask.offset + start < tile.start
 
 
-def score_bias(
+def conditions(
     layout: Layout, part: KeyPart, q: Tensor, tile: PartTile, start: int
 ) -> tuple[Tensor | None, Tensor | None]:
-    """What is added to the scores, and which rows see a key, both [batch, heads, queries, …]."""
-    mask = _mask(layout, part, q, tile, start)
+    """What is added to the scores, and which keys are seen, both [batch, heads, queries, keys]."""
     bias = None
     if part.bias is not None:
         if tile.bias is None:
             raise InputError(f"the scores {part.scores!r} are biased, but no bias is given")
         labels = condition_labels(layout.attention, part, part.bias)
         bias = layout.condition(part, labels, tile.bias).to(q.dtype)
-    if bias is None:
-        if mask is None:
-            return None, None
-        return as_bias(mask, q), mask.any(-1, keepdim=True)
-    if mask is not None:
-        bias = bias.masked_fill(~mask, -torch.inf)
-    return bias, (bias > -torch.inf).any(-1, keepdim=True)
+    return bias, _mask(layout, part, q, tile, start)
+
+
+def seeing_rows(bias: Tensor | None, seen: Tensor | None) -> Tensor | None:
+    """Which rows see a key, [batch, heads, queries, 1], where biases or masks may hide all."""
+    if bias is not None:
+        kept = bias != -torch.inf
+        seen = kept if seen is None else kept & seen
+    return None if seen is None else seen.any(-1, keepdim=True)
 
 
 def _mask(layout: Layout, part: KeyPart, q: Tensor, tile: PartTile, start: int) -> Tensor | None:
@@ -105,11 +106,6 @@ def _mask(layout: Layout, part: KeyPart, q: Tensor, tile: PartTile, start: int) 
         return (index < tile.length)[None, None, None]
     labels = condition_labels(layout.attention, part, mask.length)
     return index < layout.condition(part, labels, tile.length)
-
-
-def as_bias(seen: Tensor, q: Tensor) -> Tensor:
-    """What hides keys when it is added to scores, in the type of the queries."""
-    return torch.zeros_like(seen, dtype=q.dtype).masked_fill(~seen, -torch.inf)
 
 
 def key_counts(layout: Layout, part: KeyPart, q: Tensor, tile: PartTile) -> Tensor | None:
