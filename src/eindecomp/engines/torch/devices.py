@@ -29,8 +29,7 @@ def devices_of(given: str | Sequence[str] | None) -> tuple[torch.device, ...]:
 def check_memory(device: torch.device, limit: int) -> None:
     """Refuse a limit on what is taken of a GPU that is more than it has."""
     if device.type == "cuda":
-        properties: Any = torch.cuda.get_device_properties(device)
-        total = int(properties.total_memory)
+        _, total = torch.cuda.mem_get_info(device)
         if limit > total:
             raise InputError(f"gpu_memory is {limit:,} bytes, but {device} has {total:,}")
 
