@@ -1,0 +1,1 @@
+"""Plans as one compiled function of JAX over a mesh of its devices."""

@@ -1,0 +1,1 @@
+"""Models of other frameworks in, plans as those frameworks understand them out."""

@@ -1,0 +1,1 @@
+"""Functions of JAX in, shardings out."""

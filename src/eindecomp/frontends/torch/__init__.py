@@ -1,0 +1,1 @@
+"""Modules of PyTorch in, placements of DTensor out."""

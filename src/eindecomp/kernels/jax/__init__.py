@@ -1,0 +1,1 @@
+"""Tiles of vertices computed by JAX, inside a traced function."""
