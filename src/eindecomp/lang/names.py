@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
+DOTTED = re.compile(r"[^\W\d]\w*(\.\w+)*")
 OPERATOR_WORDS = frozenset({"and", "or", "not", "in"})
 CONSTANTS: Mapping[str, bool | float] = {
     "inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "false": False,
@@ -30,10 +31,12 @@ def check_name(name: str, what: str) -> str:
     """Return `name` if it can name a `what` ('tensor', 'scalar', …) in the text syntax."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ExpressionError(f"{name!r} cannot name a {what}: a name is a string")
-    if not _is_identifier(name):
+    dots = what == "tensor"
+    if not _is_identifier(name, DOTTED if dots else IDENTIFIER):
+        more = ", of a tensor also several such words with dots between" if dots else ""
         raise ExpressionError(
             f"{name[:MAX_LENGTH]!r} cannot name a {what}: a name is a letter or underscore, "
-            f"then letters, digits and underscores, {MAX_LENGTH} at most"
+            f"then letters, digits and underscores, {MAX_LENGTH} at most{more}"
         )
     if name in KEYWORDS:
         raise ExpressionError(f"{name!r} cannot name a {what}: it is a word of the language")
@@ -48,5 +51,5 @@ def check_label(label: str) -> str:
     return label
 
 
-def _is_identifier(name: str) -> bool:
-    return len(name) <= MAX_LENGTH and IDENTIFIER.fullmatch(name) is not None
+def _is_identifier(name: str, form: re.Pattern[str] = IDENTIFIER) -> bool:
+    return len(name) <= MAX_LENGTH and form.fullmatch(name) is not None
