@@ -1,0 +1,190 @@
+"""Arrays as an operation needs them: dimensions split, merged, dropped, or one axis each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import GraphError
+from eindecomp.frontends.numbers import typed_number
+from eindecomp.frontends.views import Factor, View, common_factors, size_of
+from eindecomp.graph.ops import Reshape, Slice
+from eindecomp.lang.scalar import Arg
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.frontends.record import Record
+    from eindecomp.frontends.views import Dim
+
+
+def without_axis(record: Record, array: View, place: int) -> View:
+    """The same with a dimension of size 1 that is no axis of the vertex any more."""
+    for factor in array.dims[place]:
+        if factor.axis is not None:
+            array = at_index(record, array, factor.axis, 0)
+    return replace(array, dims=(*array.dims[:place], (), *array.dims[place + 1 :]))
+
+
+def at_index(record: Record, array: View, axis: int, index: int) -> View:
+    """The view with an axis of its vertex fixed at an index: it is in no dimension any more."""
+    vertex = record.graph[array.vertex]
+    kept = [k for k in range(len(vertex.shape)) if k != axis]
+    ranges = tuple(index if k == axis else None for k in _all(vertex.shape))
+    op = Slice(tuple(f"l{k}" for k in kept), ranges)
+    classes = record.dims(vertex.name)
+    made = record.add(op, [vertex.name], {f"l{k}": classes[k] for k in kept})
+    place = {old: new for new, old in enumerate(kept)}
+    dims = tuple(
+        tuple(f if f.axis is None else Factor(f.size, place[f.axis]) for f in dim if f.axis != axis)
+        for dim in array.dims
+    )
+    return replace(array, vertex=made.vertex, dims=dims)
+
+
+def _all(items: Sequence[object]) -> range:
+    return range(len(items))
+
+
+def split(record: Record, array: View, place: int, sizes: Sequence[int]) -> View:
+    """The same with a dimension made of factors of these sizes, outermost first.
+
+    Where a factor of it reaches over an end of those, it becomes one axis first.
+    """
+    dim = array.dims[place]
+    if tuple(f.size for f in dim) == tuple(sizes):
+        return array
+    if common_factors([dim, tuple(map(Factor, sizes))]) != tuple(sizes):
+        return split(record, merged(record, array, place), place, sizes)
+    shares = _shares(dim, sizes)
+    for k in reversed(range(len(dim))):
+        array = _split_factor(record, array, place, k, shares[k])
+    return array
+
+
+def _shares(dim: Dim, sizes: Sequence[int]) -> list[list[int]]:
+    """The sizes into which each factor of a dimension is split."""
+    rest = list(sizes)
+    found: list[list[int]] = []
+    for factor in dim:
+        own: list[int] = []
+        while prod(own) < factor.size:
+            own.append(rest.pop(0))
+        found.append(own)
+    return found
+
+
+def _split_factor(record: Record, array: View, place: int, at: int, sizes: Sequence[int]) -> View:
+    if len(sizes) < 2:
+        return array
+    dim = array.dims[place]
+    axis = dim[at].axis
+    if axis is None:
+        new = (*dim[:at], *map(Factor, sizes), *dim[at + 1 :])
+        return replace(array, dims=(*array.dims[:place], new, *array.dims[place + 1 :]))
+    vertex = record.graph[array.vertex]
+    own = tuple(f"l{axis}p{k}" for k in range(len(sizes)))
+    before = tuple(own if k == axis else (f"l{k}",) for k in _all(vertex.shape))
+    after = tuple((label,) for group in before for label in group)
+    known = dict(zip(own, sizes, strict=True))
+    known |= {f"l{k}": size for k, size in enumerate(vertex.shape) if k != axis}
+    op = Reshape(before, after, tuple((label, known[label]) for (label,) in after))
+    classes = record.dims(vertex.name)
+    made = record.add(op, [vertex.name], {f"l{k}": c for k, c in enumerate(classes) if k != axis})
+    parts = record.dims(made.vertex)[axis : axis + len(sizes)]
+    record.names.split(classes[axis], parts)
+
+    def moved(f: Factor) -> Dim:
+        if f.axis is None or f.axis < axis:
+            return (f,)
+        if f.axis > axis:
+            return (Factor(f.size, f.axis + len(sizes) - 1),)
+        return tuple(Factor(size, axis + k) for k, size in enumerate(sizes))
+
+    dims = tuple(tuple(g for f in dim for g in moved(f)) for dim in array.dims)
+    return replace(array, vertex=made.vertex, dims=dims)
+
+
+def merged(record: Record, array: View, place: int) -> View:
+    """The same with a dimension that is one axis."""
+    array = in_order(record, array)
+    if len(array.dims[place]) == 1:
+        return array
+    vertex = record.graph[array.vertex]
+    groups: list[tuple[str, ...]] = []
+    for k, dim in enumerate(array.dims):
+        labels = tuple(f"l{factor.axis}" for factor in dim)
+        groups += [labels] if k == place else [(label,) for label in labels]
+    before = tuple((f"l{k}",) for k in _all(vertex.shape))
+    sizes = tuple((f"l{k}", size) for k, size in enumerate(vertex.shape))
+    classes = {f"l{k}": c for k, c in enumerate(record.dims(vertex.name))}
+    made = record.add(Reshape(before, tuple(groups), sizes), [vertex.name], classes)
+    axes = iter(_all(groups))
+    dims = tuple(
+        (Factor(size_of(dim), next(axes)),)
+        if k == place
+        else tuple(Factor(factor.size, next(axes)) for factor in dim)
+        for k, dim in enumerate(array.dims)
+    )
+    return replace(array, vertex=made.vertex, dims=dims)
+
+
+def in_order(record: Record, array: View) -> View:
+    """The same without repetition: at least one axis a dimension, in the order they are shown."""
+    dims = tuple(dim or (Factor(1),) for dim in array.dims)
+    flat = [factor for dim in dims for factor in dim]
+    if array.number is not None:
+        made = record.fill([f.size for f in flat], typed_number(array.number, array.dtype))
+    elif [f.axis for f in flat] == [*_all(record.graph[array.vertex].shape)]:
+        return replace(array, dims=dims)
+    else:
+        output = tuple(f"o{k}" for k in _all(flat))
+        of = {f.axis: label for f, label in zip(flat, output, strict=True) if f.axis is not None}
+        labels = tuple(of[axis] for axis in range(len(of)))
+        sizes = {label: f.size for f, label in zip(flat, output, strict=True)}
+        made = record.einsum(output, [(array.vertex, labels)], Arg(0), None, sizes)
+    axes = iter(_all(flat))
+    dims = tuple(tuple(Factor(f.size, next(axes)) for f in dim) for dim in dims)
+    return replace(array, vertex=made.vertex, dims=dims, number=None)
+
+
+def settled(record: Record, array: View) -> View:
+    """The same as a vertex of its own shape: every dimension is one axis, in order."""
+    array = in_order(record, array)
+    for place in range(len(array.dims)):
+        array = merged(record, array, place)
+    return array
+
+
+def reshaped(record: Record, array: View, shape: Sequence[int]) -> View:
+    """The same elements, in the same order, in another shape."""
+    if prod(array.shape) != prod(shape):
+        raise GraphError(f"an array of shape {array.shape} does not reshape to {tuple(shape)}")
+    if not prod(shape):
+        nothing = tuple((Factor(size),) for size in shape)
+        return View("", nothing, array.dtype, 0)
+    flat = tuple(f for dim in array.dims for f in dim)
+    long = tuple(f for f in flat if f.size != 1)
+    ones = tuple(f for f in flat if f.size == 1 and f.axis is not None)
+    one = replace(array, dims=(long, ones))
+    wanted = [size for size in shape if size != 1]
+    sizes = common_factors([long, tuple(map(Factor, wanted))])
+    one = split(record, one, 0, wanted if sizes is None else sizes)
+    return _regrouped(record, one, shape)
+
+
+def _regrouped(record: Record, one: View, shape: Sequence[int]) -> View:
+    """Dimensions of a shape from factors that fit it, and axes of size 1, kept or dropped."""
+    factors, ones = list(one.dims[0]), list(one.dims[1])
+    dims: list[Dim] = []
+    for size in shape:
+        own: list[Factor] = []
+        while prod(f.size for f in own) < size:
+            own.append(factors.pop(0))
+        dims.append(tuple(own or ones[:1]))
+        ones = ones if own else ones[1:]
+    array = replace(one, dims=(*dims, tuple(ones)))
+    while array.dims[-1]:
+        array = at_index(record, array, array.dims[-1][0].axis or 0, 0)
+    return replace(array, dims=array.dims[:-1])

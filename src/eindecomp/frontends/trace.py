@@ -1,0 +1,205 @@
+"""`Trace`: a graph made from operations on arrays without labels, as frameworks record them.
+
+An importer calls a method for every operation that it finds. Arrays are views of vertices
+(`views.py`); an operation aligns them dimension by dimension, and only where dimensions are cut
+differently is a vertex reshaped (`join.py`, `arrange.py`). Labels get their names in the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from eindecomp.frontends import arrange, moves, views
+from eindecomp.frontends.finish import finished
+from eindecomp.frontends.join import Read, joined
+from eindecomp.frontends.numbers import cast_number, typed_number
+from eindecomp.frontends.record import Record
+from eindecomp.graph.checks import join_of
+from eindecomp.lang import dtypes
+from eindecomp.lang.scalar import Arg, call, replace_args
+from eindecomp.lang.scalar_types import type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from eindecomp.frontends.views import View
+    from eindecomp.graph.graph import Graph
+    from eindecomp.lang.monoid import Monoid
+    from eindecomp.lang.scalar import Expr, Number
+
+
+class Trace:
+    """Adds vertices for operations on arrays, and ends as a graph.
+
+    >>> trace = Trace()
+    >>> x, y = trace.input("x", (2, 1), "float32"), trace.input("y", (3,), "float32")
+    >>> z = trace.map("x * y", x, trace.cast(y, "float64"))
+    >>> z.shape, z.dtype
+    ((2, 3), dtype('float64'))
+    """
+
+    def __init__(self) -> None:
+        self._record = Record()
+
+    def begin(self, stem: str) -> None:
+        """Call the vertices that come next by this name, with numbers."""
+        self._record.stem = stem
+
+    def vote(self, array: View, names: Sequence[str | None], strength: int = 2) -> None:
+        """Suggest names for dimensions: 1 is a guess, 2 what an operation knows, 3 a fact."""
+        self._record.vote(array, names, strength)
+
+    def finish(self, outputs: Mapping[str, View], keep: Collection[str] = ()) -> Graph:
+        """The graph that computes these outputs, with the inputs in `keep` even if unused."""
+        return finished(self._record, outputs, keep)
+
+    # Arrays from nothing
+
+    def input(self, name: str, shape: Sequence[int], dtype: object) -> View:
+        """An array that the user gives."""
+        return self._record.input(name, shape, dtype)
+
+    def number(self, value: Number, dtype: object, shape: Sequence[int] = ()) -> View:
+        """One number, as often as a shape has elements."""
+        dims = tuple((views.Factor(size),) if size != 1 else () for size in shape)
+        to = dtypes.dtype(dtype)
+        return views.View("", dims, to, cast_number(value, to))
+
+    def fill(self, shape: Sequence[int], value: Expr) -> View:
+        """An array made from its indices, which `value` reads as inputs."""
+        return self._record.fill(shape, value)
+
+    def iota(self, size: int, dtype: object, start: Number = 0, step: Number = 1) -> View:
+        """The numbers from `start` on in steps, as many as `size`."""
+        value: Expr = Arg(0)
+        value = value if step == 1 else call("mul", value, step)
+        value = value if start == 0 else call("add", value, start)
+        return self.cast(self.fill((size,), value), dtype)
+
+    # Element by element, and aggregations
+
+    def map(self, join: str | Expr, *arrays: View, dtype: object = None) -> View:
+        """A function of elements; arrays broadcast as in NumPy, the result is cast to `dtype`."""
+        rank = max((len(array.dims) for array in arrays), default=0)
+        reads = [Read(array, tuple(range(rank - len(array.dims), rank))) for array in arrays]
+        return self.einsum(reads, range(rank), join, None, dtype)
+
+    def reduce(
+        self,
+        array: View,
+        axes: Sequence[int],
+        agg: str | Monoid,
+        *,
+        join: str | Expr | None = None,
+        keep: bool = False,
+        dtype: object = None,
+    ) -> View:
+        """An aggregation over dimensions, which go, or are kept with size 1."""
+        rank = len(array.dims)
+        gone = {axis % rank for axis in axes}
+        kept = [axis for axis in range(rank) if axis not in gone]
+        made = self.einsum([Read(array, tuple(range(rank)))], kept, join, agg, dtype)
+        return views.with_ones(made, sorted(gone)) if keep else made
+
+    def einsum(
+        self,
+        reads: Sequence[Read],
+        output: Sequence[int],
+        join: str | Expr | None = None,
+        agg: str | Monoid | None = "sum",
+        dtype: object = None,
+    ) -> View:
+        """An EinSum over symbols: equal ones are aligned, those not in `output` are aggregated."""
+        expr = join_of(join, len(reads), (), ())
+        if dtype is not None and agg is None:
+            expr = self._typed(expr, reads, dtypes.dtype(dtype))
+        made = joined(self._record, reads, output, expr, agg)
+        return made if dtype is None else self.cast(made, dtype)
+
+    def _typed(self, expr: Expr, reads: Sequence[Read], dtype: dtypes.DType) -> Expr:
+        """The expression with a cast, where it is of another type."""
+        by = [
+            Arg(k) if r.array.number is None else typed_number(r.array.number, r.array.dtype)
+            for k, r in enumerate(reads)
+        ]
+        found = type_of(replace_args(expr, by), [r.array.dtype for r in reads], {})
+        return expr if found == dtype else call(dtype.name, expr)
+
+    def cast(self, array: View, dtype: object) -> View:
+        """The same values in another type."""
+        to = dtypes.dtype(dtype)
+        if array.dtype == to:
+            return array
+        if array.number is not None:
+            return replace(array, dtype=to, number=cast_number(array.number, to))
+        return self.map(call(to.name, Arg(0)), array)
+
+    # The same elements otherwise
+
+    def transpose(self, array: View, order: Sequence[int]) -> View:
+        """Its dimensions in another order."""
+        return replace(array, dims=tuple(array.dims[k] for k in order))
+
+    def unsqueeze(self, array: View, place: int) -> View:
+        """A dimension of size 1 more."""
+        return views.with_ones(array, [place])
+
+    def squeeze(self, array: View, places: Sequence[int]) -> View:
+        """Without dimensions of size 1."""
+        for place in sorted(places, reverse=True):
+            array = arrange.without_axis(self._record, array, place)
+            array = replace(array, dims=(*array.dims[:place], *array.dims[place + 1 :]))
+        return array
+
+    def expand(self, array: View, shape: Sequence[int]) -> View:
+        """Dimensions of size 1, and new ones in front, repeated up to a shape."""
+        lacking = len(shape) - len(array.dims)
+        for place, size in enumerate(shape):
+            own = place - lacking
+            if own >= 0 and size != 1 and views.size_of(array.dims[own]) == 1:
+                array = arrange.without_axis(self._record, array, own)
+        return views.expanded(array, shape)
+
+    def reshape(self, array: View, shape: Sequence[int]) -> View:
+        """The same elements in the same order in another shape."""
+        return arrange.reshaped(self._record, array, shape)
+
+    # Elements moved
+
+    def slice(self, array: View, place: int, start: int, stop: int, step: int = 1) -> View:
+        """The elements from `start` to `stop` along a dimension; a step may be negative."""
+        if step == 1:
+            return moves.sliced(self._record, array, place, start, stop)
+        count = len(range(start, stop, step))
+        return self.take(array, place, self.iota(count, "int64", start, step))
+
+    def index(self, array: View, place: int, index: int) -> View:
+        """What lies at one index along a dimension, which goes."""
+        part = moves.sliced(self._record, array, place, index, index + 1)
+        return self.squeeze(part, [place])
+
+    def concat(self, arrays: Sequence[View], place: int) -> View:
+        """Arrays one after another along a dimension."""
+        return moves.concatenated(self._record, arrays, place)
+
+    def take(self, table: View, place: int, index: View) -> View:
+        """What lies at indices along a dimension, which those of the index replace."""
+        return moves.gathered(self._record, table, place, index)
+
+    def take_along(
+        self, table: View, place: int, index: View, shared: Sequence[tuple[int, int]]
+    ) -> View:
+        """The same where some dimensions of table and index are the same."""
+        return moves.gathered(self._record, table, place, index, shared)
+
+    def scatter_add(
+        self,
+        source: View,
+        index: View,
+        place: int,
+        size: int,
+        shared: Sequence[tuple[int, int]],
+    ) -> View:
+        """Rows summed into zeros at indices along a new dimension of `size`, at `place`."""
+        return moves.added_at(self._record, source, index, place, size, shared)
