@@ -75,3 +75,23 @@ def test_a_monoid_object_prints_with_its_declaration() -> None:
     g.einsum("i->", x, join="x", agg=MAX, name="M")
     assert str(g).splitlines()[0] == "monoid hypot(x; y) = sqrt(x**2 + y**2) identity 0"
     assert ed.parse(str(g)) == g
+
+
+def test_tensors_with_dots_in_their_names_read_back() -> None:
+    text = (
+        "input layers.0.w[i: 4, j: 6]\n"
+        "input x.0[i: 4]\n"
+        "y.1[j] <- sum layers.0.w[i,j] * x.0[i]\n"
+        "y.1.i_j[j: 6] <- fill j\n"
+        "best[] <- first_max.0 (y.1[j], y.1.i_j[j])\n"
+        "output best"
+    )
+    graph = ed.parse(text)
+    assert str(graph).splitlines()[-6:] == text.splitlines()
+    assert ed.parse(str(graph)) == graph
+
+
+@pytest.mark.parametrize("text", ["input a.[i: 3]", "input a..b[i: 3]", "scalar a.b", "input .a[]"])
+def test_dots_stand_between_words_of_tensors_only(text: str) -> None:
+    with pytest.raises(ed.TextError):
+        ed.parse(text)
