@@ -116,19 +116,22 @@ def copies_of_move(mesh: Mesh, held: Tiling, wanted: Tiling) -> list[Copy]:
     return found
 
 
-def copies_of_reduction(mesh: Mesh, partial: Tiling, shares: Tiling, axes: int) -> list[Copy]:
-    """The parts of every device's share, one after another in the order of their devices."""
+def copies_of_reduction(
+    mesh: Mesh, partial: Tiling, shares: Tiling, axes: int, width: int
+) -> list[Copy]:
+    """The parts of every device's share, one after another in the order of their devices.
+
+    Arrays have two dimensions more than a part: which one it is, and `width` numbers of a state.
+    """
     before, after = lying(mesh, partial), lying(mesh, shares)
     found: list[Copy] = []
     for device, box in enumerate(after.boxes):
         if not volume(box):
             continue
-        zeros = (0,) * len(box)
+        zeros, shape = (0,) * len(box), (1, width, *shape_of(box))
         for place, member in enumerate(group_along(mesh, axes, device)):
             taken = lows_within(box, before.boxes[member])
-            found.append(
-                Copy(member, device, (0, *taken), (place, *zeros), (1, *shape_of(box)))
-            )
+            found.append(Copy(member, device, (0, 0, *taken), (place, 0, *zeros), shape))
     return found
 
 

@@ -15,6 +15,7 @@ from eindecomp.engines.jax.copies import (
     lying,
     rounds_of,
 )
+from eindecomp.lang.dtypes import BFLOAT16
 from eindecomp.planner.space.cut import bits_of
 from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.program.patterns import Exchanged, Gathered, Pattern
@@ -34,6 +35,14 @@ if TYPE_CHECKING:
 
 def move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array) -> jax.Array:
     """A device's block in another tiling."""
+    if x.dtype != BFLOAT16:
+        return _move(here, pattern, held, wanted, x)
+    # As bits: on a CPU XLA would send a bfloat16 as a float32.
+    bits = lax.bitcast_convert_type(x, np.uint16)
+    return lax.bitcast_convert_type(_move(here, pattern, held, wanted, bits), BFLOAT16)
+
+
+def _move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array) -> jax.Array:
     before, after = lying(here.mesh, held), lying(here.mesh, wanted)
     if before.is_even and after.is_even:
         match pattern:
@@ -97,25 +106,31 @@ def copy_in_rounds(
 
 
 def add_up(
-    here: Here, partial: Tiling, home: Tiling, axes: int, split: int, x: jax.Array
+    here: Here, partial: Tiling, home: Tiling, axes: int, split: int, x: jax.Array, whole: bool
 ) -> jax.Array | None:
-    """The sum of partial results, whole on all devices that hold it; None where pieces differ.
+    """The sum of partial results, None where pieces differ; XLA decides in which order it adds.
 
-    XLA decides in which order it adds.
+    It is a device's share or, with `whole`, all that a device holds: an all-reduce moves as much as
+    the reduce-scatter and the all-gather that it stands for.
     """
     before, after = lying(here.mesh, partial), lying(here.mesh, home)
+    shares = lying(here.mesh, Tiling(home.cut, split))
     pairs = list(zip(partial.cut, home.cut, strict=True))
     gained = [new.axes[len(old.axes) :] for old, new in pairs]
     nests = all(new.axes[: len(old.axes)] == old.axes for old, new in pairs)
     scattered = sum(bits_of(own) for own in gained)
-    if not (before.is_even and after.is_even and nests and scattered == axes & ~split):
+    is_even = before.is_even and after.is_even and (whole or shares.is_even)
+    if not (is_even and nests and scattered == axes & ~split):
         return None
     for dimension, own in enumerate(gained):
         if own:
             names = here.names(own)
             x = lax.psum_scatter(x, names, scatter_dimension=dimension, tiled=True)
+    if split and whole:
+        return lax.psum(x, here.names(_listed(here, split)))
     if split:
-        x = lax.psum(x, here.names(_listed(here, split)))
+        longest, names = int(np.argmax(after.shape)), here.names(_listed(here, split))
+        return lax.psum_scatter(x, names, scatter_dimension=longest, tiled=True)
     return x
 
 
@@ -127,8 +142,16 @@ def combine_shares(
     states: States,
     combine: Callable[[States, States], States],
 ) -> States:
-    """The combined states of every device's share, taken in the order of the devices."""
-    received = [_collected(here, partial, shares, axes, x) for x in states]
+    """The combined states of every device's share, taken in the order of the devices.
+
+    The numbers of a state travel together where they have one type: else XLA would leave out
+    those that no result is made of.
+    """
+    if len({x.dtype for x in states}) == 1:
+        together = _collected(here, partial, shares, axes, jnp.stack(states))
+        received = [together[:, k] for k in range(len(states))]
+    else:
+        received = [_collected(here, partial, shares, axes, x[None])[:, 0] for x in states]
     total = tuple(x[0] for x in received)
     for place in range(1, received[0].shape[0]):
         total = combine(total, tuple(x[place] for x in received))
@@ -138,16 +161,20 @@ def combine_shares(
 def _collected(
     here: Here, partial: Tiling, shares: Tiling, axes: int, x: jax.Array
 ) -> jax.Array:
-    """What all members of a group have of a device's share, one after another."""
-    mesh, after = here.mesh, lying(here.mesh, shares)
+    """What all members of a group have of a device's share, one after another.
+
+    The first dimension of `x`, and the second of what comes out, are a state's numbers.
+    """
+    mesh, after, width = here.mesh, lying(here.mesh, shares), x.shape[0]
     places = _places_alike(here, partial, shares, axes)
     if places is not None:
         names = here.names(_listed(here, axes))
-        blocks = jnp.stack([here.taken(x, place, after.shape) for place in places])
+        shape = (width, *after.shape)
+        blocks = jnp.stack([here.taken(x, (0, *place), shape) for place in places])
         return lax.all_to_all(blocks, names, 0, 0, tiled=True)
-    copies = copies_of_reduction(mesh, partial, shares, axes)
+    copies = copies_of_reduction(mesh, partial, shares, axes, width)
     count = len(group_along(mesh, axes, 0))
-    return copy_in_rounds(here, copies, x[None], (count, *after.shape))
+    return copy_in_rounds(here, copies, x[None], (count, width, *after.shape))
 
 
 def _places_alike(

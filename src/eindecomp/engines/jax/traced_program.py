@@ -157,9 +157,12 @@ class TracedProgram:
         partial, home = (buffers[k].tiling for k in (step.source, step.into))
         states = self.arrays[step.source]
         if kernel.sums and len(states) == 1:
-            total = add_up(self.here, partial, home, step.axes, step.split, states[0])
+            # What is rounded when it is finished travels rounded to those who hold it, too.
+            whole = buffers[step.source].types == buffers[step.into].types
+            total = add_up(self.here, partial, home, step.axes, step.split, states[0], whole)
             if total is not None:
-                self.whole.add(step.into)
+                if whole:
+                    self.whole.add(step.into)
                 self.arrays[step.into] = (kernel.finished((total,)),)
                 return
         shares = Tiling(home.cut, step.split)
