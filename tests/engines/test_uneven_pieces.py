@@ -15,7 +15,12 @@ from eindecomp.engines.apart.engine import ApartEngine
 from eindecomp.engines.threads.engine import ThreadsEngine
 from strategies import graphs
 
-ENGINES = {"threads": ThreadsEngine(workers=4), "apart": ApartEngine(), "torch": "torch", "jax": "jax"}
+ENGINES = {
+    "threads": ThreadsEngine(workers=4),
+    "apart": ApartEngine(),
+    "torch": "torch",
+    "jax": "jax",
+}
 every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX])
 no_compiler = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])  # quick to prepare
 PIECES = st.sampled_from(["even", "ceil"])

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from eindecomp.engines.jax.here import Here
 from eindecomp.engines.jax.hlo import Collectives, count_collectives
 from eindecomp.engines.jax.layouts import Layout
 from eindecomp.engines.jax.moves import move
-from eindecomp.engines.jax.here import Here
 from eindecomp.engines.jax.traced_program import TracedProgram, looks_up
 from eindecomp.kernels.point_program import scalar_type
 from eindecomp.tra.program.patterns import pattern_of
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from jax.sharding import Mesh as JaxMesh
 
-    from eindecomp.lang.dtypes import DType
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Compute
     from eindecomp.tra.program.tiling import Tiling
@@ -120,7 +119,9 @@ class CompiledProgram:
                     scalars, self.made_for.program.graph.scalars.values(), strict=True
                 )
             ]
-            return jax.block_until_ready(self.call(*typed, *arrays))
+            found: list[jax.Array] = self.call(*typed, *arrays)
+            jax.block_until_ready(found)
+            return found
 
     @cached_property
     def collectives(self) -> Collectives:

@@ -91,15 +91,14 @@ def rounds_of(copies: Iterable[Copy]) -> list[Round]:
 def _without_clashes(copies: Sequence[Copy]) -> list[Round]:
     rounds: list[tuple[list[Copy], set[int], set[int]]] = []
     for copy in copies:
-        for taken, sources, targets in rounds:
-            if copy.source not in sources and copy.target not in targets:
-                break
-        else:
-            taken, sources, targets = [], set[int](), set[int]()
-            rounds.append((taken, sources, targets))
-        taken.append(copy)
-        sources.add(copy.source)
-        targets.add(copy.target)
+        free = (own for own in rounds if copy.source not in own[1] and copy.target not in own[2])
+        chosen = next(free, None)
+        if chosen is None:
+            chosen = (list[Copy](), set[int](), set[int]())
+            rounds.append(chosen)
+        chosen[0].append(copy)
+        chosen[1].add(copy.source)
+        chosen[2].add(copy.target)
     return [Round(taken[0].shape, tuple(taken)) for taken, _, _ in rounds]
 
 

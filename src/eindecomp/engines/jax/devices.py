@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ def ask_for_cpu_devices(count: int) -> None:
     try:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:
-        found = len(jax.devices("cpu"))
+        found = len(_devices("cpu"))
         if found < count:
             raise InputError(
                 f"JAX has started with {found} CPU devices and cannot have {count} now: "
@@ -32,9 +32,7 @@ def ask_for_cpu_devices(count: int) -> None:
             ) from None
 
 
-def mesh_of_devices(
-    mesh: Mesh, platform: str | None, devices: Sequence[jax.Device] | None
-) -> JaxMesh:
+def mesh_of_devices(mesh: Mesh, platform: str | None, devices: Sequence[Any] | None) -> JaxMesh:
     """The plan's mesh, of the first devices that JAX has or of those that were named."""
     found = [*devices] if devices is not None else _devices(platform)
     if len(found) < mesh.devices:
@@ -51,8 +49,8 @@ def mesh_of_devices(
     return JaxMesh(chosen.reshape(sizes), names)
 
 
-def _devices(platform: str | None) -> list[jax.Device]:
+def _devices(platform: str | None) -> list[Any]:
     try:
-        return jax.devices(platform)
+        return [*cast("list[Any]", jax.devices(platform))]
     except RuntimeError as error:
         raise InputError(f"JAX has no devices of platform {platform!r}: {error}") from error

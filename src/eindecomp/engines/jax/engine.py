@@ -59,7 +59,7 @@ class JaxEngine:
     def __init__(
         self,
         platform: str | None = None,
-        devices: Sequence[jax.Device] | None = None,
+        devices: Sequence[Any] | None = None,
         precision: str = "highest",
         cpu_devices: int | None = None,
     ) -> None:
@@ -141,7 +141,7 @@ class JaxProgram:
     ) -> list[jax.Array]:
         try:
             made = [*compiled([*scalars.values()], arrays)]
-        except jax.errors.JaxRuntimeError as error:
+        except RuntimeError as error:  # of XLA, such as that memory is short
             raise RunError(f"XLA: {error}") from error
         if self.made_for.lookups:
             self._check_indices(made.pop())

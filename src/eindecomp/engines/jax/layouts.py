@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from eindecomp.lang.dtypes import DType
     from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
@@ -103,10 +104,10 @@ class Layout:
         return block_of(given, tuple(own.indices(size)[:2] for own, size in sizes))
 
     def _stacked_block(self, given: Any, index: Any) -> Array:
-        device = index[0].indices(self.mesh.devices)[0]
+        device: int = index[0].indices(self.mesh.devices)[0]
         own = lying(self.mesh, self.tiling)
         block = np.zeros(own.shape, self.dtype)
-        box = own.boxes[device]
+        box: Box = own.boxes[device]
         if volume(box):
             block[tuple(slice(0, size) for size in shape_of(box))] = block_of(given, box)
         return block[None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     States = tuple[jax.Array, ...]
 
+collectives: Any = lax
+"""JAX does not say what the types of these are."""
+
 
 def move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array) -> jax.Array:
     """A device's block in another tiling."""
@@ -48,26 +51,24 @@ def _move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Arr
         match pattern:
             case Gathered(axes, ()):
                 longest = int(np.argmax(after.shape))
-                return lax.all_gather(x, here.names(axes), axis=longest, tiled=True)
+                return collectives.all_gather(x, here.names(axes), axis=longest, tiled=True)
             case Gathered():
                 return _gather(here, pattern, held, wanted, x)
             case Exchanged(axes, source, target) if _cuts_target(held, wanted, pattern):
                 x = _cut_first(here, held, wanted, {source, target}, x)
                 names = here.names(axes)
-                return lax.all_to_all(x, names, target, source, tiled=True)
+                return collectives.all_to_all(x, names, target, source, tiled=True)
             case _:
                 pass
     return copy_in_rounds(here, copies_of_move(here.mesh, held, wanted), x, after.shape)
 
 
-def _gather(
-    here: Here, pattern: Gathered, held: Tiling, wanted: Tiling, x: jax.Array
-) -> jax.Array:
+def _gather(here: Here, pattern: Gathered, held: Tiling, wanted: Tiling, x: jax.Array) -> jax.Array:
     x = _cut_first(here, held, wanted, {*pattern.dimensions}, x)
     for dimension in dict.fromkeys(pattern.dimensions):
         places = zip(pattern.axes, pattern.dimensions, strict=True)
         axes = [axis for axis, own in places if own == dimension]
-        x = lax.all_gather(x, here.names(axes), axis=dimension, tiled=True)
+        x = collectives.all_gather(x, here.names(axes), axis=dimension, tiled=True)
     return x
 
 
@@ -99,7 +100,7 @@ def copy_in_rounds(
         taken = {copy.source: copy.taken_from for copy in each.copies}
         block = here.taken(x, here.place(taken, x.ndim), each.shape)
         if not each.is_local:
-            block = lax.ppermute(block, here.mesh.names, each.pairs)
+            block = collectives.ppermute(block, here.mesh.names, each.pairs)
         put = {copy.target: copy.put_at for copy in each.copies}
         made = here.put(made, block, here.place(put, x.ndim), [*put])
     return made
@@ -125,12 +126,12 @@ def add_up(
     for dimension, own in enumerate(gained):
         if own:
             names = here.names(own)
-            x = lax.psum_scatter(x, names, scatter_dimension=dimension, tiled=True)
+            x = collectives.psum_scatter(x, names, scatter_dimension=dimension, tiled=True)
     if split and whole:
-        return lax.psum(x, here.names(_listed(here, split)))
+        return collectives.psum(x, here.names(_listed(here, split)))
     if split:
         longest, names = int(np.argmax(after.shape)), here.names(_listed(here, split))
-        return lax.psum_scatter(x, names, scatter_dimension=longest, tiled=True)
+        return collectives.psum_scatter(x, names, scatter_dimension=longest, tiled=True)
     return x
 
 
@@ -158,9 +159,7 @@ def combine_shares(
     return total
 
 
-def _collected(
-    here: Here, partial: Tiling, shares: Tiling, axes: int, x: jax.Array
-) -> jax.Array:
+def _collected(here: Here, partial: Tiling, shares: Tiling, axes: int, x: jax.Array) -> jax.Array:
     """What all members of a group have of a device's share, one after another.
 
     The first dimension of `x`, and the second of what comes out, are a state's numbers.
@@ -171,7 +170,7 @@ def _collected(
         names = here.names(_listed(here, axes))
         shape = (width, *after.shape)
         blocks = jnp.stack([here.taken(x, (0, *place), shape) for place in places])
-        return lax.all_to_all(blocks, names, 0, 0, tiled=True)
+        return collectives.all_to_all(blocks, names, 0, 0, tiled=True)
     copies = copies_of_reduction(mesh, partial, shares, axes, width)
     count = len(group_along(mesh, axes, 0))
     return copy_in_rounds(here, copies, x[None], (count, width, *after.shape))

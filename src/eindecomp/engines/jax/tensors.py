@@ -111,10 +111,8 @@ class Placing:
             self._layouts[name, tiling] = self.made_for.layout(name, tiling)
         return self._layouts[name, tiling]
 
-    def tensors(
-        self, made: Sequence[jax.Array], inputs: Mapping[str, Any]
-    ) -> dict[str, Tensor]:
-        """The outputs: what was made, in the order of the program's, and inputs that are outputs."""
+    def tensors(self, made: Sequence[jax.Array], inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The outputs: what was made, in the program's order, and inputs that are outputs."""
         buffers, outputs = self.program.buffers, self.program.outputs
         arrays = dict(zip(outputs, made, strict=True))
         found: dict[str, Tensor] = {}

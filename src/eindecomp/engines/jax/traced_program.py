@@ -114,9 +114,7 @@ class TracedProgram:
     def _operand(self, read: Read) -> _Operand:
         buffer, mesh = self.program.buffers[read.buffer], self.program.mesh
         held, wanted = lying(mesh, buffer.tiling), lying(mesh, Tiling(read.cut))
-        places = {
-            k: lows_within(box, held.boxes[k]) for k, box in enumerate(wanted.boxes)
-        }
+        places = {k: lows_within(box, held.boxes[k]) for k, box in enumerate(wanted.boxes)}
         [x] = self.arrays[read.buffer]
         start = self.here.place(places, x.ndim)
         return _Operand(self.here, x, start, wanted.boxes)
@@ -135,7 +133,8 @@ class TracedProgram:
         def branch(key: tuple[Any, ...]) -> Callable[[], Any]:
             return lambda: call.on_tile(*key)
 
-        return lax.switch(chosen, [branch(key) for key in kinds])
+        control: Any = lax
+        return control.switch(chosen, [branch(key) for key in kinds])
 
     @cached_property
     def _compared(self) -> set[str]:

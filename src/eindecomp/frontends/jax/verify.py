@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from eindecomp.engines.jax.engine import JaxEngine
@@ -25,18 +25,18 @@ def verify(plan: Plan, platform: str | None = None) -> Verification:
 def compare(planned: Mapping[str, int], collectives: Collectives) -> Verification:
     """Collectives beside the bytes that are planned for each vertex."""
     counted: Counter[str] = Counter()
-    kinds: dict[str, Counter[str]] = {}
+    kinds: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for each in collectives.all:
         name = each.vertex or OTHER
         counted[name] += each.bytes
-        kinds.setdefault(name, Counter())[each.kind] += each.times
+        kinds[name][each.kind] += each.times
     return Verification(
         tuple(
             Verified(
                 name,
                 planned.get(name, 0),
                 counted[name],
-                ", ".join(f"{count} {kind}" for kind, count in kinds.get(name, {}).items()),
+                ", ".join(f"{count} {kind}" for kind, count in kinds[name].items()),
             )
             for name in dict.fromkeys((*planned, *kinds))
         )

@@ -59,8 +59,8 @@ def _to_integer(x: jax.Array, to: DType) -> jax.Array:
     whole = jnp.trunc(x)
     inside = jnp.where((whole >= low) & (whole < end), whole, 0)
     found = lax.convert_element_type(inside, to)
-    found = jnp.where(whole >= end, to.type(limits.max), found)
-    return jnp.where(whole < low, to.type(limits.min), found)
+    found = jnp.where(whole >= end, literal(int(limits.max), to), found)
+    return jnp.where(whole < low, literal(int(limits.min), to), found)
 
 
 def _to_odd(x: jax.Array) -> jax.Array:
@@ -106,8 +106,9 @@ def _as_arrays(args: Sequence[Any], of: DType) -> list[jax.Array]:
 def _where(test: Any, x: Any, y: Any) -> jax.Array:
     [test] = _as_arrays([test], np.dtype(bool))
     types = [z.dtype for z in (x, y) if isinstance(z, jax.Array)]
-    of = types[0] if types else np.result_type(*(np.min_scalar_type(z) for z in (x, y)), x, y)
-    return jnp.where(test, *_as_arrays([x, y], of))
+    of: DType = types[0] if types else np.asarray(NUMPY["where"](True, x, y)).dtype
+    x, y = _as_arrays([x, y], of)
+    return jnp.where(test, x, y)
 
 
 def _floor_divide(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -185,6 +186,15 @@ def _gelu(x: jax.Array) -> jax.Array:
     return x * (0.5 * lax.erfc(x * -math.sqrt(0.5)))
 
 
+def _relu(x: jax.Array) -> jax.Array:
+    return jnp.maximum(x, jnp.zeros((), x.dtype))
+
+
+def _silu(x: jax.Array) -> jax.Array:
+    return x * lax.logistic(x)
+
+
+_where_elements: Any = jnp.where
 _FUNCTIONS: Mapping[str, Function] = {
     "or": jnp.logical_or,
     "and": jnp.logical_and,
@@ -207,11 +217,11 @@ _FUNCTIONS: Mapping[str, Function] = {
     "sign": jnp.sign,
     "min": jnp.minimum,
     "max": jnp.maximum,
-    "where": jnp.where,
+    "where": _where_elements,
     "real": jnp.real,
     "imag": jnp.imag,
     "conj": jnp.conj,
-    "relu": lambda x: jnp.maximum(x, jnp.zeros((), x.dtype)),
+    "relu": _relu,
     "exp": jnp.exp,
     "log": jnp.log,
     "sqrt": jnp.sqrt,
@@ -221,7 +231,7 @@ _FUNCTIONS: Mapping[str, Function] = {
     "tanh": jnp.tanh,
     "erf": lax.erf,
     "sigmoid": lax.logistic,
-    "silu": lambda x: x * lax.logistic(x),
+    "silu": _silu,
     "gelu": _gelu,
 }
 JAX: Mapping[str, Function] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from eindecomp.lang.einsum import Labels
 
 
+_jnp: Any = jnp
+"""JAX does not say what the types of some functions are."""
+
+
 def distinct(x: jax.Array, labels: Labels) -> tuple[jax.Array, Labels]:
     """The diagonal along every label that stands twice, so that each stands once."""
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
-            x = jnp.diagonal(x, 0, first, second)
+            x = _jnp.diagonal(x, 0, first, second)
             labels = (*(t for k, t in enumerate(labels) if k not in (first, second)), label)
     return x, labels
 
