@@ -46,6 +46,12 @@ _REDUCERS: Mapping[str, Callable[..., Any]] = {
     "any": lax.bitwise_or,
     "all": lax.bitwise_and,
 }
+_SHORT = 16
+"""The longest sum that is taken element by element, unless matrices are wide."""
+_WIDE = 64
+"""The shortest side of matrices that are multiplied however short the sum is."""
+_MATRIX = 2**12
+"""Elements of a matrix from which its product with a vector is a matrix product."""
 
 
 class EinSumKernel:
@@ -226,17 +232,39 @@ class EinSumKernel:
         outside = [own for k, (_, own) in enumerate(terms) if k not in _leaves(tree)]
         needed = dict.fromkeys((*kept, *(label for own in outside for label in own)))
         (a, left), (b, right) = (self._multiplied_tree(t, terms, kept, held) for t in tree)
-        both = {*left, *right}
-        order = tuple(label for label in needed if label in both)
-        names = {label: k for k, label in enumerate(dict.fromkeys((*left, *right)))}
+        order = tuple(label for label in needed if label in {*left, *right})
         if a.dtype != b.dtype or a.dtype not in LOW_PRECISION:
             a, b = cast(a, held), cast(b, held)
+        if not _is_matrix_product((a, left), (b, right), order):
+            space = tuple(dict.fromkeys((*order, *left, *right)))
+            joined = aligned(cast(a, held), left, space) * aligned(cast(b, held), right, space)
+            axes = tuple(range(len(order), len(space)))
+            return lax.reduce(joined, np.zeros((), held), lax.add, axes), order
+        names = {label: k for k, label in enumerate(dict.fromkeys((*left, *right)))}
         spec = [[names[label] for label in own] for own in (left, right, order)]
         found = jnp.einsum(
             a, spec[0], b, spec[1], spec[2],
             precision=self.precision, preferred_element_type=held,
         )  # fmt: skip
         return found, order
+
+
+def _is_matrix_product(a: Labelled, b: Labelled, kept: Labels) -> bool:
+    """Whether matrices are worth it, rather than a multiplication that is fused with a sum."""
+    (x, left), (y, right) = a, b
+    sizes = dict(zip(left, x.shape, strict=True)) | dict(zip(right, y.shape, strict=True))
+    rows, columns, length = (
+        prod(sizes[label] for label in part)
+        for part in (
+            {*kept} & {*left} - {*right},
+            {*kept} & {*right} - {*left},
+            {*left} & {*right} - {*kept},
+        )
+    )
+    short, long = sorted((rows, columns))
+    if length <= _SHORT:
+        return short >= _WIDE and length > 1
+    return short > 1 or long * length >= _MATRIX
 
 
 def _leaves(tree: Tree) -> set[int]:
