@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import jax_devices  # noqa: F401 - before JAX starts
 import numpy as np
 import pytest
 from agreement import agree, arrays_for
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
+import jax_devices  # noqa: F401 - before JAX starts
 from eindecomp.graph.rewrites.remove_dead import remove_dead
 
 ENGINE = "jax"
@@ -126,9 +126,7 @@ def test_functions_of_complex_numbers():
 
 def test_nothing_is_computed_that_no_output_needs():
     """XLA leaves out what a plan without rewrites would compute for nobody."""
-    graph = ed.parse(
-        "input X[i: 8, j: 8]\nA[i] <- sum X[i,j]\nB[j] <- sum X[i,j]\noutput B"
-    )
+    graph = ed.parse("input X[i: 8, j: 8]\nA[i] <- sum X[i,j]\nB[j] <- sum X[i,j]\noutput B")
     arrays = arrays_for(graph)
     plan = ed.plan(graph, 4, strategy=["j"], rewrite=False)
     found = ed.run(plan, arrays, ENGINE)
