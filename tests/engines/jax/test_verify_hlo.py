@@ -40,20 +40,12 @@ BY_HAND = {
 }
 
 
-def compiled(function, mesh, *shapes, spec=PartitionSpec()):
+def compiled(function, mesh, shape):
     """A function of what each device has, compiled."""
-    mapped = jax.shard_map(
-        function,
-        mesh=mesh,
-        in_specs=spec,
-        out_specs=PartitionSpec(mesh.axis_names),
-        check_vma=False,
-    )
-    given = [
-        jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, spec))
-        for shape in shapes
-    ]
-    return jax.jit(mapped).lower(*given).compile()
+    none, all_axes = PartitionSpec(), PartitionSpec(mesh.axis_names)
+    mapped = jax.shard_map(function, mesh=mesh, in_specs=none, out_specs=all_axes, check_vma=False)
+    given = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, none))
+    return jax.jit(mapped).lower(given).compile()
 
 
 @pytest.fixture(scope="module")
