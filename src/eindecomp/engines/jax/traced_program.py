@@ -53,7 +53,6 @@ class TracedProgram:
     arrays: dict[int, States] = field(default_factory=dict[int, "States"])
     indices: list[jax.Array] = field(default_factory=list[jax.Array])
     """For every vertex that looks up rows: the least index, the largest, and how many rows."""
-
     whole: set[int] = field(default_factory=set[int])
     """Buffers whose shares have been put together already."""
 
@@ -104,10 +103,8 @@ class TracedProgram:
         own = lying(self.program.mesh, self.program.buffers[step.into].tiling)
         operands = [None if read is None else self._operand(read) for read in step.reads]
         call = _Call(kernel, operands, tuple(self.scalars.values()), own.shape, step.is_partial)
-        found = self._by_shape(call, own.boxes)
-        if step.vertex in self._compared:
-            found = lax.optimization_barrier(found)
-        self.arrays[step.into], index = found
+        found, index = self._by_shape(call, own.boxes)
+        self.arrays[step.into] = self._once(step.vertex, found)
         if index is not None:
             self.indices.append(index)
 
@@ -136,13 +133,16 @@ class TracedProgram:
         control: Any = lax
         return control.switch(chosen, [branch(key) for key in kinds])
 
+    def _once(self, vertex: str, found: States) -> States:
+        """What was computed for a vertex, so that no reader computes it anew and rounds otherwise.
+
+        That is for tensors that are compared with each other: x might differ from the maximum of x.
+        """
+        return lax.optimization_barrier(found) if vertex in self._compared else found
+
     @cached_property
     def _compared(self) -> set[str]:
-        """The tensors whose elements some join compares with each other's.
-
-        XLA may compute an element anew for every reader, and round otherwise: x would differ from
-        the maximum of x. These are computed once.
-        """
+        """The tensors whose elements some join compares with each other's."""
         found: set[str] = set()
         for vertex in self.program.graph.vertices.values():
             if isinstance(vertex.op, EinSum) and any(map(_compares, values(vertex.op.join))):
@@ -162,11 +162,11 @@ class TracedProgram:
             if total is not None:
                 if whole:
                     self.whole.add(step.into)
-                self.arrays[step.into] = (kernel.finished((total,)),)
+                self.arrays[step.into] = self._once(step.vertex, (kernel.finished((total,)),))
                 return
         shares = Tiling(home.cut, step.split)
         total = combine_shares(self.here, partial, shares, step.axes, states, kernel.combined)
-        self.arrays[step.into] = (kernel.finished(total),)
+        self.arrays[step.into] = self._once(step.vertex, (kernel.finished(total),))
 
     def _gather_shares(self, step: AllGather) -> None:
         if step.buffer in self.whole:
