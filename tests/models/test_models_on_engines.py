@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import RAY, TORCH, without_torch
+from agreement import JAX, RAY, TORCH, without_torch
 
 import eindecomp as ed
 from eindecomp import models
@@ -37,7 +37,7 @@ def gathered(monkeypatch):
     return names
 
 
-@pytest.mark.parametrize("other", ["apart", TORCH])
+@pytest.mark.parametrize("other", ["apart", TORCH, JAX])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_training_is_the_same_on_every_engine(optimizer, other):
     threads, apart = (train(optimizer=optimizer, engine=name) for name in ("threads", other))

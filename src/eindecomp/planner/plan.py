@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.decision import Decision, Layouts
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.strategy import GivenStrategy, StrategyForm
+    from eindecomp.planner.verification import Verification
 
 
 T = TypeVar("T")
@@ -182,6 +183,13 @@ class Plan:
     def compare(self, strategies: Mapping[str, GivenStrategy] | None = None) -> Comparison:
         """This plan against the strategies that apply to its graph, or against those given."""
         return from_above("show.compare").compare(self, strategies)
+
+    def verify_jax(self, platform: str | None = None) -> Verification:
+        """Compile the plan by JAX and set what its collectives move beside what was planned.
+
+        JAX must have the plan's number of devices, such as virtual ones on the CPU.
+        """
+        return from_above("frontends.jax.verify").verify(self, platform)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file."""
