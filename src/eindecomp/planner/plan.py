@@ -183,6 +183,18 @@ class Plan:
         """This plan against the strategies that apply to its graph, or against those given."""
         return from_above("show.compare").compare(self, strategies)
 
+    def to_dtensor(self, device_mesh: Any = None) -> Any:
+        """Its placements for PyTorch's DTensor, a `DTensorPlan`; on a `DeviceMesh` if given."""
+        return from_above("frontends.torch.dtensor").to_dtensor(self, device_mesh)
+
+    def to_jax(self, mesh: Any = None) -> Any:
+        """Its shardings for JAX, a `JaxPlan`, over a mesh of its axes, which is made if need be."""
+        return from_above("frontends.jax.shardings").to_jax(self, mesh)
+
+    def verify_torch(self, device: str = "cuda") -> Any:
+        """What DTensor moves under its placements beside what was planned, vertex by vertex."""
+        return from_above("frontends.torch.verify").verify_torch(self, device)
+
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file."""
         from_above("store.plan_file").save(self, path)
