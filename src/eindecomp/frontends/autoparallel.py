@@ -20,7 +20,7 @@ VERSION = 1
 
 def autoparallel_file(found: PlacedPlan) -> dict[str, Any]:
     """The file as JSON values, for nodes that have the names of the graph's vertices."""
-    mesh = found.plan.mesh
+    mesh = found.mesh
     placements: dict[str, Any] = {}
     for name, vertex in found.plan.graph.vertices.items():
         match vertex.op:

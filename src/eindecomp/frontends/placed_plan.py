@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eindecomp.frontends.coarse import as_planned
 from eindecomp.frontends.layouts import layouts_of, vertex_cuts, widened
 from eindecomp.frontends.names import qualified
 from eindecomp.frontends.placements import REDUCE_OPS, Pending, placed
@@ -14,11 +15,12 @@ from eindecomp.lang.einsum import EinSum
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eindecomp.frontends.layouts import VertexCuts
+    from eindecomp.frontends.coarse import Coarse
     from eindecomp.frontends.placements import Places
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.cut import Axes, Cut
+    from eindecomp.planner.space.mesh import Mesh
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class PlacedPlan:
     """Where tensors lie, and how vertices read their operands and make their results."""
 
     plan: Plan
+    mesh: Mesh
+    """The plan's mesh, or one that has several of its axes as one."""
     layouts: Mapping[str, tuple[Places, ...]]
     """Of every input and result: where it lies, then the layouts it is copied to."""
     operands: Mapping[str, tuple[Places | None, ...]]
@@ -42,12 +46,13 @@ class PlacedPlan:
         return {qualified(each.name): self.layouts[each.name][0] for each in self.plan.graph.inputs}
 
 
-def placed_plan(plan: Plan) -> PlacedPlan:
+def placed_plan(plan: Plan, on: Coarse | None = None) -> PlacedPlan:
     """The placements of a plan; one that DTensor cannot express is refused with the reason."""
-    graph, mesh = plan.graph, plan.mesh
+    graph = plan.graph
+    on = as_planned(plan) if on is None else on
 
     def places(name: str, cut: Cut) -> Places:
-        return placed(mesh, cut, graph[name].shape, name)
+        return placed(on.mesh, on.cut(cut), graph[name].shape, name)
 
     layouts = {
         name: tuple(places(name, cut) for cut in cuts) for name, cuts in layouts_of(plan).items()
@@ -62,15 +67,13 @@ def placed_plan(plan: Plan) -> PlacedPlan:
         )
         reduce_op = reduce_op_of(graph[name]) if cuts.summed else ""
         if reduce_op is not None:
-            made[name] = as_made(places(name, cuts.made), cuts, reduce_op)
-    return PlacedPlan(plan, layouts, operands, made)
+            made[name] = as_made(places(name, cuts.made), on.axes(cuts.summed), reduce_op)
+    return PlacedPlan(plan, on.mesh, layouts, operands, made)
 
 
-def as_made(tile: Places, cuts: VertexCuts, reduce_op: str) -> Places:
+def as_made(tile: Places, summed: Axes, reduce_op: str) -> Places:
     """The placements of a tile, with partial results along the axes that are summed."""
-    return tuple(
-        Pending(reduce_op) if axis in cuts.summed else own for axis, own in enumerate(tile)
-    )
+    return tuple(Pending(reduce_op) if axis in summed else own for axis, own in enumerate(tile))
 
 
 def reduce_op_of(vertex: Vertex) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -191,9 +191,12 @@ class Plan:
         """Its shardings for JAX, a `JaxPlan`, over a mesh of its axes, which is made if need be."""
         return from_above("frontends.jax.shardings").to_jax(self, mesh)
 
-    def verify_torch(self, device: str = "cuda") -> Any:
-        """What DTensor moves under its placements beside what was planned, vertex by vertex."""
-        return from_above("frontends.torch.verify").verify_torch(self, device)
+    def verify_torch(self, device: str = "cuda", shape: Sequence[int] | None = None) -> Any:
+        """What DTensor moves under its placements beside what was planned, a `Verification`.
+
+        On a device mesh of the given shape, or of the fewest dimensions that the plan allows.
+        """
+        return from_above("frontends.torch.verify").verify_torch(self, device, shape)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file."""

@@ -12,6 +12,7 @@ from torch.distributed.tensor.placement_types import Placement, _StridedShard
 
 from eindecomp.errors import InputError, PlanError, suggest
 from eindecomp.frontends.autoparallel import autoparallel_file
+from eindecomp.frontends.coarse import coarsest, of_shape
 from eindecomp.frontends.placed_plan import PlacedPlan, placed_plan
 from eindecomp.frontends.placements import Pending, Replicated, Sharded
 from eindecomp.frontends.tensor_parallel import Style, styles_of, tp_plan
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from eindecomp.frontends.placements import Placed, Places
     from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.mesh import Mesh
 
 Placements = tuple[Placement, ...]
 """One placement for each dimension of the device mesh."""
@@ -41,6 +43,19 @@ class DTensorPlan:
     def plan(self) -> Plan:
         """The plan that this is the form of."""
         return self.placed.plan
+
+    @property
+    def mesh_dims(self) -> dict[str, int]:
+        """The dimensions of the mesh that placements are for, without those of size 1."""
+        return _dims(self.placed.mesh)
+
+    @property
+    def fewest_dims(self) -> dict[str, int]:
+        """Those of the device mesh on which DTensor moves least, where inseparable axes are one.
+
+        `init_device_mesh` takes them as its shape and its names.
+        """
+        return _dims(coarsest(self.plan).mesh)
 
     @cached_property
     def placements(self) -> dict[str, Placements]:
@@ -85,8 +100,7 @@ class DTensorPlan:
         found = iter([torch_placement(own) for own in places])
         if self.device_mesh is None:
             return tuple(found)
-        sizes = self.device_mesh.shape
-        return tuple(Replicate() if size == 1 else next(found) for size in sizes)
+        return tuple(Replicate() if size == 1 else next(found) for size in self.device_mesh.shape)
 
     def distribute(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, DTensor]:
         """Distribute tensors, by their names in the graph or their qualified names."""
@@ -120,21 +134,17 @@ class DTensorPlan:
 
 
 def to_dtensor(plan: Plan, device_mesh: DeviceMesh | None = None) -> DTensorPlan:
-    """The placements of a plan, on a device mesh of its shape if one is given."""
-    if device_mesh is not None:
-        given, own = tuple(device_mesh.shape), plan.mesh.sizes
-        if tuple(size for size in given if size > 1) != own:
-            names = device_mesh.mesh_dim_names or ("unnamed",) * len(given)
-            raise PlanError(
-                f"the plan is for a mesh of {_shape(plan.mesh.names, own)}, the device mesh is "
-                f"{_shape(names, given)}"
-            )
-    return DTensorPlan(placed_plan(plan), device_mesh)
+    """The placements of a plan, on a device mesh of its shape if one is given.
+
+    Dimensions of size 1 may be added, and axes that the plan never keeps apart may be one.
+    """
+    if device_mesh is None:
+        return DTensorPlan(placed_plan(plan))
+    return DTensorPlan(placed_plan(plan, of_shape(plan, device_mesh.shape)), device_mesh)
 
 
-def _shape(names: tuple[str, ...], sizes: tuple[int, ...]) -> str:
-    axes = ", ".join(f"{name}: {size}" for name, size in zip(names, sizes, strict=True))
-    return f"({axes})"
+def _dims(mesh: Mesh) -> dict[str, int]:
+    return dict(zip(mesh.names, mesh.sizes, strict=True))
 
 
 def torch_placement(own: Placed) -> Placement:
