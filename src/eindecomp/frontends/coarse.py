@@ -72,9 +72,9 @@ def coarsest(plan: Plan) -> Coarse:
 def of_shape(plan: Plan, sizes: Sequence[int]) -> Coarse:
     """The mesh of a given shape, refused where the plan keeps axes apart that would be one."""
     wanted = [size for size in sizes if size > 1]
-    begins = {0, *accumulate(wanted, lambda one, other: one * other)}
-    inside = [1, *accumulate(plan.mesh.sizes, lambda one, other: one * other)]
-    starts = [k == 0 or inside[k] in begins for k in range(len(plan.mesh.sizes))]
+    ends = {prod(wanted[:k]) for k in range(len(wanted))}
+    sizes_before = [prod(plan.mesh.sizes[:axis]) for axis in range(len(plan.mesh.sizes))]
+    starts = [before in ends for before in sizes_before]
     merged = _merged(plan.mesh, starts)
     if list(merged.mesh.sizes) != wanted:
         raise PlanError(f"the plan is for a mesh of {_words(plan.mesh)}, not of {tuple(sizes)}")

@@ -92,7 +92,7 @@ def to_jax(plan: Plan, mesh: Mesh | None = None) -> JaxPlan:
 
 
 def _mesh_of(plan: Plan) -> Mesh:
-    devices = jax.devices()
+    devices: list[Any] = jax.devices()  # pyright: ignore[reportUnknownVariableType]
     if len(devices) < plan.devices:
         raise PlanError(
             f"the plan is for {plan.devices} devices, JAX has {len(devices)}: give a mesh, or for "

@@ -6,10 +6,10 @@ the next; what is computed in between is up to whoever calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -19,7 +19,6 @@ from eindecomp.frontends.placed_plan import as_made, reduce_op_of
 from eindecomp.frontends.placements import Replicated, Sharded, placed
 from eindecomp.frontends.torch.dtensor import torch_placement
 from eindecomp.kernels.torch.dtypes import torch_type
-from eindecomp.tra.boxes import within
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -30,7 +29,6 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
 )
-from eindecomp.tra.program.tiling import box_on
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     from eindecomp.frontends.placements import Placed, Places
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.cut import Cut
-    from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.buffers import Buffer
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Step
@@ -51,16 +48,26 @@ Blocks = tuple[DTensor, ...]
 """A buffer: one tensor, or those of partial results that are tuples."""
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """Makes what this device has of tensors, as plain tensors of the mesh's device."""
+class Maker(Protocol):
+    """Makes what a device has of tensors, as plain tensors; cuts are those of the device mesh."""
 
-    load: Callable[[str, Box], Tensor]
-    """Its block of an input, or of a fill."""
-    compute: Callable[[Compute, Sequence[Tensor | None], Sequence[Box | None], Box], list[Tensor]]
-    """Its tile of a vertex from its blocks of the operands, which lie at the given boxes."""
-    combine: Callable[[str, list[Tensor]], Tensor]
-    """The result from partial ones of the group: one tensor each, stacked along dimension 0."""
+    def load(self, tensor: str, cut: Cut) -> Tensor:
+        """The block of an input or a fill."""
+        ...
+
+    def part(self, block: Tensor, held: Cut, wanted: Cut) -> Tensor:
+        """What is wanted of a block, which may be more than that."""
+        ...
+
+    def compute(
+        self, step: Compute, operands: Sequence[Tensor | None], made: Cut
+    ) -> Sequence[Tensor]:
+        """The tile of a vertex, or the state of its share of the aggregation."""
+        ...
+
+    def combine(self, vertex: str, states: Sequence[Tensor]) -> Tensor:
+        """The result from all states of a group, which are stacked along dimension 0."""
+        ...
 
 
 @dataclass
@@ -70,7 +77,6 @@ class Running:
     plan: Plan
     mesh: DeviceMesh
     maker: Maker
-    device: int
     on: Coarse
     """The mesh of the plan's axes that the device mesh is."""
     program: Program = field(init=False)
@@ -110,7 +116,7 @@ class Running:
 
     def _load(self, buffer: Buffer) -> None:
         cut = self._widened(buffer.tensor, self.on.cut(buffer.tiling.cut))
-        block = self.maker.load(buffer.tensor, self._box(cut))
+        block = self.maker.load(buffer.tensor, cut)
         self.held[buffer.number] = (self._dtensor(buffer.tensor, block, self._home(buffer)),)
 
     def _moved(self, source: int, wanted: Places) -> Blocks:
@@ -123,8 +129,7 @@ class Running:
             None if read is None or cut is None else self._operand(source, read.buffer, cut)
             for source, read, cut in zip(vertex.inputs, step.reads, own.reads, strict=True)
         ]
-        boxes = [None if cut is None else self._box(cut) for cut in own.reads]
-        made = self.maker.compute(step, operands, boxes, self._box(own.made))
+        made = self.maker.compute(step, operands, own.made)
         reduce_op = reduce_op_of(vertex) if step.is_partial else ""
         tile = self._placed(vertex.name, own.made)
         if reduce_op is not None:
@@ -141,8 +146,7 @@ class Running:
     def _operand(self, source: str, buffer: int, cut: Cut) -> Tensor:
         """The block that a vertex reads, of which DTensor may hold more than is wanted."""
         [wide] = self._moved(buffer, self._placed(source, cut))
-        held = self._box(self._widened(source, cut))
-        return wide.to_local()[within(self._box(cut), held)]
+        return self.maker.part(wide.to_local(), self._widened(source, cut), cut)
 
     def _reduce(self, step: ReduceScatter) -> None:
         buffer = self.program.buffers[step.into]
@@ -170,9 +174,6 @@ class Running:
 
     def _home(self, buffer: Buffer) -> Places:
         return self._placed(buffer.tensor, self.on.cut(buffer.tiling.cut))
-
-    def _box(self, cut: Cut) -> Box:
-        return box_on(self.on.mesh, cut, self.device)
 
     def _dtensor(self, tensor: str, block: Tensor, places: Places) -> DTensor:
         return self._of_shape(self.plan.graph[tensor].shape, block, places)

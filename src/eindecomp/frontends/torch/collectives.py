@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C._distributed_c10d import (
+    _resolve_process_group,  # pyright: ignore[reportPrivateUsage] - the only way from name to group
+)
 from torch.distributed import get_world_size
-from torch.distributed.distributed_c10d import _resolve_process_group
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -88,7 +90,8 @@ def _collective(space: str, name: str, args: Any) -> Collective:
 
 
 def _group(given: Any) -> Any:
-    return _resolve_process_group(given) if isinstance(given, str) else given
+    """A process group, which may be given by its name."""
+    return given if hasattr(given, "size") else _resolve_process_group(given)
 
 
 def _received(kind: str, devices: int, nbytes: int, world: int) -> int:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-from torch.distributed.tensor.placement_types import Placement, _StridedShard
+from torch.distributed.tensor.placement_types import (
+    Placement,
+    _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
+)
 
 from eindecomp.errors import InputError, PlanError, suggest
 from eindecomp.frontends.autoparallel import autoparallel_file

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 
 def reason(running: Running, step: Step, planned: int, collectives: Sequence[Collective]) -> str:
     """Why the collectives of a step do not move what was planned."""
-    match step:
-        case ReduceScatter() | AllGather():
-            vertex = running.plan.graph[step.vertex]
-            if reduce_op_of(vertex) is None:
-                return "DTensor cannot reduce by this aggregation: partial results are gathered"
+    reduces = isinstance(step, ReduceScatter | AllGather)
+    if reduces and reduce_op_of(running.plan.graph[step.vertex]) is None:
+        return "DTensor cannot reduce by this aggregation: partial results are gathered"
     found = list(dict.fromkeys(_causes(running, step, collectives)))
     return ", ".join(found) or _told(step, planned, collectives)
 

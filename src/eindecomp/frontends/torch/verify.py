@@ -21,7 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.coarse import coarsest, of_shape
-from eindecomp.frontends.torch.carry_out import Maker, Running
+from eindecomp.frontends.torch.carry_out import Running
 from eindecomp.frontends.torch.collectives import Collective, Recorder
 from eindecomp.frontends.torch.reasons import reason
 from eindecomp.graph.state_types import state_types
@@ -29,6 +29,7 @@ from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.show.words import render
 from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
+from eindecomp.tra.program.tiling import box_on
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from eindecomp.frontends.coarse import Coarse
+    from eindecomp.lang.dtypes import DType
     from eindecomp.planner.plan import Plan
-    from eindecomp.tra.boxes import Box
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.tra.program.steps import Step
 
 _WIDTH = 110
@@ -170,7 +173,7 @@ def _quiet() -> Generator[None]:
 
 
 def _verified(plan: Plan, mesh: DeviceMesh, on: Coarse) -> Verification:
-    running = Running(plan, mesh, _without_elements(plan), 0, on)
+    running = Running(plan, mesh, _WithoutElements(plan, on.mesh), on)
     program = running.program
     found: list[Counted] = []
     with Recorder() as recorder:
@@ -196,24 +199,28 @@ def _vertex_of(step: Step) -> str:
             raise AssertionError(f"{step} moves nothing")
 
 
-def _without_elements(plan: Plan) -> Maker:
-    """Tensors that have a shape and a type only."""
+@dataclass(frozen=True, slots=True)
+class _WithoutElements:
+    """Makes tensors that have a shape and a type only: those of the first device."""
 
-    def load(tensor: str, box: Box) -> Tensor:
-        return _empty(box, torch_type(plan.graph[tensor].dtype))
+    plan: Plan
+    mesh: Mesh
 
-    def compute(
-        step: Compute, _operands: Sequence[object], _boxes: Sequence[object], box: Box
-    ) -> list[Tensor]:
-        vertex = plan.graph[step.vertex]
-        types = state_types(plan.graph, vertex) if step.is_partial else (vertex.dtype,)
-        return [_empty(box, torch_type(each)) for each in types]
+    def load(self, tensor: str, cut: Cut) -> Tensor:
+        return self._empty(cut, self.plan.graph[tensor].dtype)
 
-    def combine(vertex: str, states: list[Tensor]) -> Tensor:
-        return states[0][0].to(torch_type(plan.graph[vertex].dtype))
+    def part(self, block: Tensor, held: Cut, wanted: Cut) -> Tensor:
+        return block if held == wanted else block.new_empty(shape_of(box_on(self.mesh, wanted, 0)))
 
-    return Maker(load, compute, combine)
+    def compute(self, step: Compute, operands: Sequence[object], made: Cut) -> list[Tensor]:
+        del operands
+        vertex = self.plan.graph[step.vertex]
+        types = state_types(self.plan.graph, vertex) if step.is_partial else (vertex.dtype,)
+        return [self._empty(made, each) for each in types]
 
+    def combine(self, vertex: str, states: Sequence[Tensor]) -> Tensor:
+        return states[0][0].to(torch_type(self.plan.graph[vertex].dtype))
 
-def _empty(box: Box, of: torch.dtype) -> Tensor:
-    return torch.empty(shape_of(box), dtype=of, device="meta")
+    def _empty(self, cut: Cut, dtype: DType) -> Tensor:
+        shape = shape_of(box_on(self.mesh, cut, 0))
+        return torch.empty(shape, dtype=torch_type(dtype), device="meta")
