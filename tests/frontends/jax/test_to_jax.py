@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-jax = pytest.importorskip("jax")
+pytest.importorskip("jax")
 
+import jax
 import jax.numpy as jnp
-import jax_devices
 from agreement import arrays_for
 from jax.sharding import AxisType, PartitionSpec
 from random_graphs import random_graph
 
 import eindecomp as ed
+import jax_devices
 from eindecomp.frontends.layouts import layouts_of
 from eindecomp.tra.program.tiling import box_on
 

@@ -1,4 +1,4 @@
-"""`plan.verify_torch()`: DTensor carries out plans, and moves what was planned or it is said why."""
+"""`plan.verify_torch()`: DTensor carries out plans, and where it moves more, it is said why."""
 
 from __future__ import annotations
 

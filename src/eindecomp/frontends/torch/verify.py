@@ -72,21 +72,10 @@ class Verification:
     @property
     def rows(self) -> tuple[Counted, ...]:
         """One row for each vertex, and for each input that is copied to a second layout."""
-        found: list[Counted] = []
-        for vertex in self.vertices:
-            own = [step for step in self.steps if step.vertex == vertex]
-            collectives = tuple(each for step in own for each in step.collectives)
-            reasons = dict.fromkeys(step.reason for step in own if step.reason)
-            found.append(
-                Counted(
-                    vertex,
-                    sum(step.planned for step in own),
-                    sum(step.counted for step in own),
-                    collectives,
-                    "; ".join(reasons),
-                )
-            )
-        return tuple(found)
+        steps: dict[str, list[Counted]] = {vertex: [] for vertex in self.vertices}
+        for step in self.steps:
+            steps[step.vertex].append(step)
+        return tuple(_together(vertex, own) for vertex, own in steps.items())
 
     @property
     def planned(self) -> int:
@@ -122,6 +111,17 @@ class Verification:
             f"({shape})"
         )
         return render(_WIDTH, table, Text(total)).strip("\n")
+
+
+def _together(vertex: str, steps: Sequence[Counted]) -> Counted:
+    """All steps of a vertex as one row."""
+    return Counted(
+        vertex,
+        sum(step.planned for step in steps),
+        sum(step.counted for step in steps),
+        tuple(each for step in steps for each in step.collectives),
+        "; ".join(dict.fromkeys(step.reason for step in steps if step.reason)),
+    )
 
 
 def verify_torch(
