@@ -63,6 +63,16 @@ def test_autoparallel_and_tp_plan(plan):
     assert json.loads(run(plan, "--to", "tp-plan").stdout) == {"W1": "colwise", "W2": "rowwise"}
 
 
+def test_axes_that_are_never_apart_are_one_dimension(tmp_path):
+    plan = planned(tmp_path, "-p", "8", "--strategy", "f")
+    apart = json.loads(run(plan, "--to", "dtensor").stdout)
+    assert (len(apart["mesh"]), apart["placements"]["H"]) == (3, ["Shard(1)"] * 3)
+    found = json.loads(run(plan, "--to", "dtensor", "--fewest-dims").stdout)
+    assert (found["mesh"], found["placements"]["H"]) == ({"axis0_axis1_axis2": 8}, ["Shard(1)"])
+    file = json.loads(run(plan, "--to", "autoparallel", "--fewest-dims").stdout)
+    assert file["mesh_shape"] == [8]
+
+
 def test_a_file_is_written(plan, tmp_path):
     path = tmp_path / "placements.json"
     shown = run(plan, "--to", "dtensor", "-o", str(path), "--json")

@@ -25,6 +25,13 @@ def export(
             "or the tp_plan of Hugging Face"
         ),
     ],
+    fewest_dims: Annotated[
+        bool,
+        typer.Option(
+            "--fewest-dims",
+            help="for DTensor: make one mesh dimension of axes that the plan never keeps apart",
+        ),
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="write the JSON to this file")
     ] = None,
@@ -40,7 +47,7 @@ def export(
         found = ask.read(file)
         if not isinstance(found, bytes):
             raise PlanError(f"{ask.name_of(file)} is a graph: plan it first, with -o plan.json")
-        made = exported(from_json(found, ask.name_of(file)), to)
+        made = exported(from_json(found, ask.name_of(file)), to, fewest=fewest_dims)
         written = orjson.dumps(made, option=0 if json else orjson.OPT_INDENT_2)
     if output is not None:
         write_whole(output, written)

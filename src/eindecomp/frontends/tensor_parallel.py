@@ -69,13 +69,22 @@ def tp_plan(plan: Plan) -> dict[str, str]:
         if style.kind == "sequence_parallel":
             continue
         word = _huggingface(style)
-        pattern = re.sub(r"\.\d+(?=\.|$)", ".*", layer)
+        pattern = of_any_number(layer)
         other, before = found.setdefault(pattern, (layer, word))
         if before != word:
             raise PlanError(
                 f"a tp_plan cuts equal layers alike, but {other} is {before} and {layer} {word}"
             )
     return {pattern: word for pattern, (_, word) in found.items()}
+
+
+def of_any_number(layer: str) -> str:
+    """A layer's name with `*` for its number among equal ones, as Hugging Face writes it.
+
+    >>> of_any_number("model.layers.12.self_attn.q_proj")
+    'model.layers.*.self_attn.q_proj'
+    """
+    return re.sub(r"\.\d+(?=\.|$)", ".*", layer)
 
 
 def _huggingface(style: Style) -> str:

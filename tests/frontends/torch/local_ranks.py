@@ -45,17 +45,19 @@ def blocks_of(dtensor):
     return [block.numpy() for _, block in sorted(local._local_tensors.items())]
 
 
-class LocalMaker:
-    """Computes on every rank with the kernels of torch."""
+class KernelMaker:
+    """Computes with the kernels of torch, on one rank or on all that live here."""
 
-    def __init__(self, plan, mesh, arrays):
+    def __init__(self, plan, mesh, arrays, rank=None):
         self.graph, self.mesh, self.arrays = plan.graph, mesh, arrays
+        self.ranks = range(mesh.devices) if rank is None else [rank]
+        self.together = LocalTensor if rank is None else lambda blocks: blocks[rank]
         self.library = TorchLibrary()
         self.scalars = [arrays[name] for name in self.graph.scalars]
 
     def each(self, make):
         with maybe_disable_local_tensor_mode():
-            return LocalTensor({rank: make(rank) for rank in range(self.mesh.devices)})
+            return self.together({rank: make(rank) for rank in self.ranks})
 
     def load(self, tensor, cut):
         op = self.graph[tensor].op
@@ -94,8 +96,10 @@ class LocalMaker:
             return out
 
         with maybe_disable_local_tensor_mode():
-            tiles = [tile(rank) for rank in range(self.mesh.devices)]
-        return [LocalTensor(dict(enumerate(each))) for each in zip(*tiles, strict=True)]
+            tiles = {rank: tile(rank) for rank in self.ranks}
+        return [
+            self.together({rank: tiles[rank][k] for rank in self.ranks}) for k in range(len(types))
+        ]
 
     def combine(self, vertex, states):
         kernel = self.library.kernel(self.graph, self.graph[vertex])
@@ -120,7 +124,7 @@ def run_over_dtensors(plan, arrays, on=None):
     """The outputs of a plan that DTensor carries out, as every rank has them after gathering."""
     on = coarsest(plan) if on is None else on
     with all_ranks(on.mesh.sizes) as mesh:
-        running = Running(plan, mesh, LocalMaker(plan, on.mesh, arrays), on)
+        running = Running(plan, mesh, KernelMaker(plan, on.mesh, arrays), on)
         for _ in running.steps():
             pass
         outputs = {name: each.full_tensor() for name, each in running.outputs.items()}

@@ -29,6 +29,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 import eindecomp as ed
 from eindecomp.frontends.layouts import layouts_of
 from eindecomp.frontends.placements import placed
+from eindecomp.frontends.tensor_parallel import of_any_number
 from eindecomp.frontends.torch.dtensor import torch_placement
 from eindecomp.planner.space.cut import Span
 from eindecomp.planner.space.mesh import Mesh
@@ -198,7 +199,10 @@ def test_autoparallel_reads_the_placements_as_pytorch_writes_them():
 
 
 def test_a_megatron_plan_is_a_tp_plan():
-    from transformers.distributed.tensor_parallel import ALL_PARALLEL_STYLES
+    from transformers.distributed.tensor_parallel import (
+        ALL_PARALLEL_STYLES,
+        replace_layer_number_by_wildcard,
+    )
 
     config = replace(ed.models.llama.CONFIGS["7B"], layers=1)
     graph = ed.models.llama.prefill_graph(config, 1, 2048)
@@ -208,6 +212,8 @@ def test_a_megatron_plan_is_a_tp_plan():
         name: found[name] for name in found if name.startswith("W")
     }
     assert set(found.values()) <= set(ALL_PARALLEL_STYLES.keys())
+    for name in ("model.layers.3.mlp.up_proj", "h.11", "lm_head", "blocks.0.w1"):
+        assert of_any_number(name) == replace_layer_number_by_wildcard(name)
 
 
 def test_other_plans_are_no_tp_plans_and_say_where():

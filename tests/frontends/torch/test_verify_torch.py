@@ -98,9 +98,10 @@ def test_every_difference_has_a_reason(seed, mesh, inputs, pieces):
     seed=st.integers(0, 2**32),
     mesh=st.sampled_from(MESHES[:3]),
     inputs=st.sampled_from(["free", "sharded"]),
+    pieces=st.sampled_from(["even", "ceil"]),
     coarse=st.booleans(),
 )
-def test_dtensor_computes_what_the_plan_computes(seed, mesh, inputs, coarse):
+def test_dtensor_computes_what_the_plan_computes(seed, mesh, inputs, pieces, coarse):
     with precise():
         graph = random_graph(seed, tree=False, moves=True)
     arrays = arrays_for(graph, seed)
@@ -108,7 +109,8 @@ def test_dtensor_computes_what_the_plan_computes(seed, mesh, inputs, coarse):
         wanted = ed.evaluate(graph, arrays)
     except ed.InputError:
         assume(False)  # an index is out of range
-    plan = ed.plan(graph, mesh=mesh, inputs=inputs, pieces="even", rewrite=False, time_limit=5)
+    plan = ed.plan(graph, mesh=mesh, inputs=inputs, pieces=pieces, rewrite=False, time_limit=5)
+    expressible(plan)
     found = run_over_dtensors(plan, arrays, None if coarse else as_planned(plan))
     agree(found, {name: wanted[name] for name in found}, 1e-6)
 
@@ -143,6 +145,30 @@ def test_a_wrong_device_or_shape_is_refused():
         plan.verify_torch("tpu")
     with pytest.raises(ed.PlanError, match=r"mesh of \(axis0: 2, axis1: 2, axis2: 2\), not of"):
         plan.verify_torch(shape=(2, 3))
+
+
+X = torch.ones(8, dtype=torch.float32)
+IN_PLACE = [
+    (lambda: dist.broadcast(X, 0), "broadcast", 3 * 32),
+    (lambda: dist.all_reduce(X), "all-reduce", 2 * 3 * 32),
+    (lambda: dist.all_gather([X] * 4, X), "all-gather", 4 * 3 * 32),
+    (lambda: dist.all_to_all_single(X, X), "all-to-all", 3 * 32),
+    (lambda: dist.scatter(X[:2], [X[:2]] * 4, 0), "scatter", 3 * 8),
+]
+
+
+@pytest.mark.parametrize(("issue", "kind", "nbytes"), IN_PLACE, ids=[row[1] for row in IN_PLACE])
+def test_collectives_that_others_issue_are_counted_too(issue, kind, nbytes):
+    with pretended_group(4), Recorder() as recorder:
+        issue()
+        dist.barrier()
+    [found] = recorder.take()
+    assert (found.kind, found.devices, found.nbytes) == (kind, 4, nbytes)
+
+
+def test_a_collective_that_cannot_be_counted_is_refused():
+    with pretended_group(4), Recorder(), pytest.raises(ed.RunError, match="c10d::reduce_"):
+        dist.reduce(X, 0)
 
 
 WAYS = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch._C._distributed_c10d import (
     _resolve_process_group,  # pyright: ignore[reportPrivateUsage] - the only way from name to group
 )
-from torch.distributed import get_world_size
+from torch.distributed import ProcessGroup, get_world_size
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from eindecomp.errors import RunError
 
@@ -32,9 +32,20 @@ _KINDS = {
     "broadcast_": "broadcast",
 }
 """What functional collectives are called."""
-_SPACES = ("c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
-_STILL = ("wait_tensor", "_wrap_tensor_autograd", "mesh_get_process_group")
+_SPACES = ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
+_STILL = ("wait_tensor", "_wrap_tensor_autograd", "mesh_get_process_group", "barrier")
 """Operators of the same families that move nothing."""
+_IN_PLACE = {
+    "allgather_": ("all-gather", 1, 2),
+    "_allgather_base_": ("all-gather", 1, 2),
+    "_reduce_scatter_base_": ("reduce-scatter", 1, 2),
+    "allreduce_": ("all-reduce", 0, 1),
+    "alltoall_base_": ("all-to-all", 1, 2),
+    "broadcast_": ("broadcast", 0, 1),
+    "scatter_": ("scatter", 0, 2),
+}
+"""Collectives that write into given tensors: what they are, where the tensor is that each rank
+gives (of a scatter, gets), and where the group is, among their arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +84,20 @@ class Recorder(TorchDispatchMode):
         if DTensor in types:
             return NotImplemented  # which does what it does to local tensors, seen here after
         space, name = func._schema.name.split("::")
-        if space == "c10d" or (space in _SPACES and name not in _STILL):
+        if space in _SPACES and name not in _STILL:
             self.collectives.append(_collective(space, name, args))
         return func(*args, **(kwargs or {}))
 
 
 def _collective(space: str, name: str, args: Any) -> Collective:
-    if space == "c10d" or name not in _KINDS:
+    if space == "c10d" and name in _IN_PLACE:
+        kind, tensor, place = _IN_PLACE[name]
+        gives, devices = args[tensor], ProcessGroup.unbox(args[place]).size()
+    elif space != "c10d" and name in _KINDS:
+        kind, gives, devices = _KINDS[name], args[0], _group(args[-1]).size()
+    else:
         raise RunError(f"cannot count what the collective {space}::{name} moves")
-    kind = _KINDS[name]
-    group = _group(args[-1])
-    devices = group.size()
-    tensors: list[torch.Tensor] = args[0] if isinstance(args[0], list) else [args[0]]
-    nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    nbytes = sum(each.nbytes for each in tree_leaves(gives))
     return Collective(kind, devices, _received(kind, devices, nbytes, get_world_size()))
 
 
