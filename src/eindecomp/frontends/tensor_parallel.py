@@ -112,7 +112,12 @@ def styles_of(plan: Plan) -> dict[str, Style]:
         elif (weight := _norm_weight(plan.graph, vertex)) is not None:
             style = _norm(plan, vertex, weight, own)
         if style is not None:
-            found[style.layer] = style
+            before = found.setdefault(style.layer, style)
+            if before.kind != style.kind:
+                raise PlanError(
+                    f"the plan is not tensor parallel: the weight {style.layer}, which several "
+                    f"layers share, is {before.kind} in one and {style.kind} in {name}"
+                )
     if not any(style.kind != "sequence_parallel" for style in found.values()):
         raise PlanError("the plan is not tensor parallel: no layer's weight is cut")
     return found
@@ -243,7 +248,9 @@ def _norm_weight(graph: Graph, vertex: Vertex) -> int | None:
     vectors = (
         k
         for k, source in enumerate(vertex.inputs)
-        if isinstance(graph[source].op, Input) and op.inputs[k] == op.output[-1:]
+        if isinstance(graph[source].op, Input)
+        and op.inputs[k] == op.output[-1:]
+        and not qualified(source).endswith(".bias")
     )
     return next(vectors, None)
 

@@ -85,6 +85,8 @@ def test_arrays_are_put_where_the_plan_wants_them():
     np.testing.assert_allclose(np.asarray(made), wanted, rtol=1e-5, atol=1e-6)
     with pytest.raises(ed.InputError, match="no tensor 'W'"):
         found.put({"W": np.zeros(3)})
+    with pytest.raises(ed.InputError, match=r"X has the shape \(8, 16\) in the plan, not"):
+        found.put({"X": np.zeros(3)})
 
 
 @pytest.mark.parametrize("strategy", [["j"], ["i"], ["k"]])

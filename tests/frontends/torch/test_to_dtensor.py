@@ -179,6 +179,8 @@ def test_tensors_are_distributed():
         }
         with pytest.raises(ed.InputError, match="no tensor 'W3'"):
             found.distribute({"W3": torch.ones(2)})
+        with pytest.raises(ed.InputError, match=r"W1 has the shape \(128, 32\) in the plan"):
+            found.distribute({"W1": torch.ones(32, 128)})
 
 
 def test_autoparallel_reads_the_placements_as_pytorch_writes_them():
@@ -219,6 +221,18 @@ def test_a_megatron_plan_is_a_tp_plan():
 def test_other_plans_are_no_tp_plans_and_say_where():
     plan = ed.plan(ed.parse(MLP), mesh={"tp": 4}, strategy=["s"])
     with pytest.raises(ed.PlanError, match=r"not tensor parallel at H: its weight W1.*cuts s 4"):
+        plan.to_dtensor().tp_plan()
+
+
+def test_a_weight_that_layers_share_is_cut_one_way():
+    text = """
+    input X[s: 64, a: 32], W[f: 32, a]
+    H[s,f] <- sum X[s,a] * W[f,a]
+    Y[s,o] <- sum relu(H[s,f]) * W[f,o]
+    output Y
+    """
+    plan = ed.plan(ed.parse(text), mesh={"tp": 4}, strategy=["f"])
+    with pytest.raises(ed.PlanError, match="W, which several layers share, is colwise in one"):
         plan.to_dtensor().tp_plan()
 
 

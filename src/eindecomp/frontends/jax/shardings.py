@@ -10,8 +10,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from eindecomp.errors import InputError, PlanError, suggest
+from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.layouts import layouts_of, vertex_cuts, widened
+from eindecomp.frontends.names import check_given
 from eindecomp.frontends.partition_specs import partition_spec
 
 if TYPE_CHECKING:
@@ -62,9 +63,7 @@ class JaxPlan:
 
     def put(self, arrays: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Put arrays on the devices, where the plan wants them."""
-        for name in arrays:
-            if name not in self.shardings:
-                raise InputError(f"the plan has no tensor {name!r}{suggest(name, self.shardings)}")
+        check_given(self.plan.graph, arrays, {name: name for name in self.shardings})
         wanted = {name: self.shardings[name] for name in arrays}
         return jax.device_put(dict(arrays), wanted)
 

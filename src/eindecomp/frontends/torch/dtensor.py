@@ -13,9 +13,10 @@ from torch.distributed.tensor.placement_types import (
     _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
 )
 
-from eindecomp.errors import InputError, PlanError, suggest
+from eindecomp.errors import PlanError
 from eindecomp.frontends.autoparallel import autoparallel_file
 from eindecomp.frontends.coarse import coarsest, of_shape
+from eindecomp.frontends.names import check_given, qualified
 from eindecomp.frontends.placed_plan import PlacedPlan, placed_plan
 from eindecomp.frontends.placements import Pending, Replicated, Sharded
 from eindecomp.frontends.tensor_parallel import Style, styles_of, tp_plan
@@ -109,12 +110,11 @@ class DTensorPlan:
         """Distribute tensors, by their names in the graph or their qualified names."""
         if self.device_mesh is None:
             raise PlanError("to distribute tensors, say over which device_mesh: to_dtensor(mesh)")
-        known = self.weights | self.placements
-        for name in tensors:
-            if name not in known:
-                raise InputError(f"the plan has no tensor {name!r}{suggest(name, known)}")
+        known = {qualified(each.name): each.name for each in self.plan.graph.inputs}
+        known |= {name: name for name in self.placements}
+        check_given(self.plan.graph, tensors, known)
         return {
-            name: distribute_tensor(tensor, self.device_mesh, known[name])
+            name: distribute_tensor(tensor, self.device_mesh, self.placements[known[name]])
             for name, tensor in tensors.items()
         }
 
