@@ -166,6 +166,16 @@ def test_axes_that_are_never_apart_are_one_dimension():
         assert plan.to_dtensor(ranks).placements["W1"] == (Shard(0), Shard(0))
 
 
+def test_a_mesh_is_made_of_all_ranks():
+    plan = ed.plan(ed.parse(MLP), 8, strategy=["f"])
+    with pytest.raises(ed.PlanError, match="for 8 devices, the process group has 0 ranks"):
+        plan.to_dtensor().make_mesh("cpu")
+    with all_ranks((8,)):
+        mesh = plan.to_dtensor().make_mesh("cpu")
+        assert dict(zip(mesh.mesh_dim_names, mesh.shape, strict=True)) == {"axis0_axis1_axis2": 8}
+        assert plan.to_dtensor(mesh).placements["W1"] == (Shard(0),)
+
+
 def test_tensors_are_distributed():
     plan = ed.plan(ed.parse(MLP), mesh={"tp": 4}, strategy=["f"])
     with pytest.raises(ed.PlanError, match="over which device_mesh"):

@@ -66,6 +66,24 @@ def test_on_a_mesh_of_more_dimensions_all_to_alls_become_all_gathers():
     assert row.reason in " ".join(str(found).split())
 
 
+def test_sums_that_all_devices_need_are_reduced_at_once():
+    graph = ed.parse("input X[i: 2, j: 4]\nZ[] <- sum X[i,j]\noutput Z")
+    plan = ed.plan(graph, mesh={"x": 2, "y": 4})
+    assert plan.parts["Z"] == {"i": 2, "j": 4}
+    found = plan.verify_torch()
+    assert len(found.mesh) == 2
+    assert found.matches
+    assert [str(each) for each in found.rows[0].collectives] == ["all-reduce of 8"]
+
+
+def test_what_is_rounded_before_it_is_gathered_moves_more_in_dtensor():
+    graph = ed.parse("input X[i: 8, j: 8] float16\nZ[i] <- sum X[i,j]\noutput Z")
+    found = ed.plan(graph, mesh={"x": 4}, pin={"Z": {}}, strategy=["j"]).verify_torch()
+    assert found.planned == 3 * 8 * (4 + 2)
+    assert found.counted == 3 * 8 * (4 + 4)
+    assert "as they are, the plan gathers float16" in found.rows[0].reason
+
+
 def test_gloo_has_no_all_to_all():
     plan = ed.plan(llama(), 8)
     assert plan.verify_torch("cuda").matches

@@ -152,7 +152,11 @@ class Running:
         buffer = self.program.buffers[step.into]
         vertex, own = self.plan.graph[step.vertex], self.cuts[step.vertex]
         home = self._home(buffer)
-        if reduce_op_of(vertex) is not None:
+        if (reduce_op := reduce_op_of(vertex)) is not None:
+            # What is scattered first is not summed in full by everyone.
+            whole = [axis for axis in own.summed if isinstance(home[axis], Replicated)]
+            scattered = as_made(home, tuple(whole), reduce_op)
+            self.held[step.source] = self._moved(step.source, scattered)
             [reduced] = self._moved(step.source, home)
             block = reduced.to_local().to(torch_type(vertex.dtype))
             self.held[step.into] = (self._dtensor(vertex.name, block, home),)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import torch
+import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.placement_types import (
     Placement,
@@ -20,11 +20,13 @@ from eindecomp.frontends.names import check_given, qualified
 from eindecomp.frontends.placed_plan import PlacedPlan, placed_plan
 from eindecomp.frontends.placements import Pending, Replicated, Sharded
 from eindecomp.frontends.tensor_parallel import Style, styles_of, tp_plan
+from eindecomp.frontends.torch.make_mesh import make_mesh
 from eindecomp.frontends.torch.module_plan import module_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from torch import Tensor
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor.parallel import ParallelStyle
 
@@ -60,6 +62,15 @@ class DTensorPlan:
         `init_device_mesh` takes them as its shape and its names.
         """
         return _dims(coarsest(self.plan).mesh)
+
+    def make_mesh(self, device_type: str) -> DeviceMesh:
+        """Make the device mesh of `fewest_dims` from the ranks of the process group, in order."""
+        ranks = dist.get_world_size() if dist.is_initialized() else 0
+        if ranks != self.plan.devices:
+            raise PlanError(
+                f"the plan is for {self.plan.devices} devices, the process group has {ranks} ranks"
+            )
+        return make_mesh(self.plan, coarsest(self.plan), device_type)
 
     @cached_property
     def placements(self) -> dict[str, Placements]:
@@ -106,7 +117,7 @@ class DTensorPlan:
             return tuple(found)
         return tuple(Replicate() if size == 1 else next(found) for size in self.device_mesh.shape)
 
-    def distribute(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, DTensor]:
+    def distribute(self, tensors: Mapping[str, Tensor]) -> dict[str, DTensor]:
         """Distribute tensors, by their names in the graph or their qualified names."""
         if self.device_mesh is None:
             raise PlanError("to distribute tensors, say over which device_mesh: to_dtensor(mesh)")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.frontends.layouts import widened
 from eindecomp.frontends.placed_plan import reduce_op_of
+from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.space.cut import pieces_by
 from eindecomp.tra.program.patterns import Exchanged
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
@@ -43,7 +44,11 @@ def _causes(running: Running, step: Step, collectives: Sequence[Collective]) -> 
     if any(span.units % pieces_by(mesh, span.axes) for _, cut in cuts for span in cut):
         yield "uneven pieces are padded"
     if isinstance(step, ReduceScatter | AllGather) and "all-reduce" in kinds:
-        yield "partial results are all-reduced, one dimension of the mesh after another"
+        vertex = graph[step.vertex]
+        if state_bytes(graph, vertex) != vertex.dtype.itemsize:
+            yield f"partial results are all-reduced as they are, the plan gathers {vertex.dtype}"
+        else:
+            yield "partial results are all-reduced, one dimension of the mesh after another"
 
 
 def _cuts(running: Running, step: Step) -> list[tuple[str, Cut]]:
@@ -71,4 +76,4 @@ def _told(step: Step, planned: int, collectives: Sequence[Collective]) -> str:
     what = (
         str(step.pattern) if isinstance(step, Move) else "reduction" if planned else "local block"
     )
-    return f"DTensor has no single collective for this {what} and goes by {how}"
+    return f"planned as {what}, DTensor goes by {how}"

@@ -17,12 +17,12 @@ import torch.distributed as dist
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
-from torch.distributed.device_mesh import DeviceMesh
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.coarse import coarsest, of_shape
 from eindecomp.frontends.torch.carry_out import Running
 from eindecomp.frontends.torch.collectives import Collective, Recorder
+from eindecomp.frontends.torch.make_mesh import make_mesh
 from eindecomp.frontends.torch.reasons import reason
 from eindecomp.graph.state_types import state_types
 from eindecomp.kernels.torch.dtypes import torch_type
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from torch import Tensor
+    from torch.distributed.device_mesh import DeviceMesh
 
     from eindecomp.frontends.coarse import Coarse
     from eindecomp.lang.dtypes import DType
@@ -135,12 +136,7 @@ def verify_torch(
         raise PlanError(f"the device is 'cuda' or 'cpu', not {device!r}")
     on = coarsest(plan) if shape is None else of_shape(plan, shape)
     with pretended_group(plan.devices), _quiet():
-        mesh = DeviceMesh(
-            device,
-            torch.arange(plan.devices).reshape(on.mesh.sizes or (1,)),
-            mesh_dim_names=on.mesh.names or ("axis0",),
-        )
-        return _verified(plan, mesh, on)
+        return _verified(plan, make_mesh(plan, on, device), on)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import torch.distributed as dist
 from agreement import agree, arrays_for
-from torch.distributed.device_mesh import init_device_mesh
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from local_ranks import KernelMaker
@@ -26,8 +25,7 @@ from eindecomp.tra.program.tiling import box_on
 def carried_out(path):
     """Check the blocks and the results of a plan; the bytes that its collectives moved."""
     rank, library, plan = dist.get_rank(), TorchLibrary(), ed.Plan.load(path)
-    dims = plan.to_dtensor().fewest_dims
-    mesh = init_device_mesh("cpu", tuple(dims.values()), mesh_dim_names=tuple(dims))
+    mesh = plan.to_dtensor().make_mesh("cpu")
     arrays = arrays_for(plan.graph)
     given = {v.name: library.from_numpy(arrays[v.name]) for v in plan.graph.inputs}
     for name, made in plan.to_dtensor(mesh).distribute(given).items():
