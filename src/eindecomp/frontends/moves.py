@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import GraphError
 from eindecomp.frontends.arrange import merged, settled, without_axis
 from eindecomp.frontends.formulas import as_formula, joined_ends, reindexed
-from eindecomp.frontends.views import Factor, View, has_axis, size_of
+from eindecomp.frontends.views import Factor, View, has_axis, size_of, transposed
 from eindecomp.graph.ops import Concat, Gather, ScatterAdd, Slice
 from eindecomp.lang.scalar import Arg, Call, Const, call, replace_args, used_args
 
@@ -59,15 +59,27 @@ def concatenated(record: Record, arrays: Sequence[View], place: int) -> View:
         return arrays[0]
     if (made := joined_ends(record, arrays, place)) is not None:
         return made
-    arrays = [settled(record, array) for array in arrays]
-    labels = tuple(f"l{k}" for k in range(len(arrays[0].dims)))
+    order = _order(arrays[0])
+    arrays = [settled(record, transposed(array, order)) for array in arrays]
+    place = order.index(place)
+    labels = tuple(f"l{k}" for k in range(len(order)))
     known: dict[str, int] = {}
     for array in arrays:
         for k, dim in enumerate(record.dims(array.vertex)):
             if k != place:
                 before = known.get(labels[k])
                 known[labels[k]] = dim if before is None else record.names.same(before, dim)
-    return record.add(Concat(labels, labels[place]), [a.vertex for a in arrays], known)
+    made = record.add(Concat(labels, labels[place]), [a.vertex for a in arrays], known)
+    return transposed(made, [order.index(k) for k in range(len(order))])
+
+
+def _order(array: View) -> list[int]:
+    """The dimensions in the order in which they lie in memory."""
+    axes = [next((f.axis for f in dim if f.axis is not None), None) for dim in array.dims]
+    ranks = {k: axis for k, axis in enumerate(axes) if axis is not None}
+    places = sorted(ranks)
+    by_axis = iter(sorted(places, key=ranks.__getitem__))
+    return [next(by_axis) if k in ranks else k for k in range(len(axes))]
 
 
 def gathered(
@@ -152,12 +164,13 @@ def added_at(
     place: int,
     size: int,
     shared: Sequence[tuple[int, int]],
+    kept: Sequence[int] = (),
 ) -> View:
     """Rows summed into an array of zeros, at given indices along a dimension of `size`.
 
     `shared` are pairs of a dimension of the source and one of the index that are the same: every
     dimension of the index is one of the source. The result has the dimensions of the source that
-    the index has not, and the new one at `place`; see `trace.scatter_add` for kept ones.
+    the index has not, those of `kept` that it has, and the new one at `place`.
     """
     source, index = settled(record, source), settled(record, index)
     rows = [f"t{k}" for k in range(len(source.dims))]
@@ -169,6 +182,6 @@ def added_at(
     known = dict(zip(rows, record.dims(source.vertex), strict=True))
     for label, dim in zip(own, record.dims(index.vertex), strict=True):
         known[label] = record.names.same(known[label], dim)
-    table = tuple(label for label in rows if label not in own)
+    table = tuple(label for k, label in enumerate(rows) if label not in own or k in kept)
     op = ScatterAdd(tuple(rows), tuple(own), table, place, "r")
     return record.add(op, [source.vertex, index.vertex], known, {"r": size})
