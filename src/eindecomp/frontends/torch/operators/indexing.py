@@ -80,13 +80,18 @@ def index(op: Operation, x: View, indices: Sequence[View | None]) -> View:
 
 def _looked_up(op: Operation, x: View, at: dict[int, View], rest: Sequence[int], rank: int) -> View:
     """The elements with the dimensions of the indices first, then the rest of x's."""
+    shape = (*next(iter(at.values())).shape, *(x.shape[k] for k in rest))
+    for k in sorted(at, reverse=True):
+        if (row := at[k].number) is not None:
+            x = op.trace.index(x, k, int(row.real))
+            at = {j - (j > k): i for j, i in at.items() if j != k}
+            rest = [j - (j > k) for j in rest]
     along = _aligned(op, x, at)
     others = [k for k in at if k not in along]
     kept = [*along, *rest]
     # Symbols 0 … rank - 1 are the dimensions of the indices, those after them the rest of x's.
     symbols = {**along, **{k: rank + n for n, k in enumerate(rest)}}
     output = [*range(rank), *(rank + n for n in range(len(rest)))]
-    shape = (*next(iter(at.values())).shape, *(x.shape[k] for k in rest))
     if not others:
         reads = [Read(x, tuple(symbols[k] for k in range(len(x.dims))))]
         return op.trace.expand(op.trace.einsum(reads, output, None, None), shape)
