@@ -35,12 +35,24 @@ def decomposed(node: fx.Node) -> tuple[fx.GraphModule, list[int]] | None:
         args, kwargs = _pytree.tree_unflatten(own, spec)
         return rule(*args, **kwargs)
 
-    with warnings.catch_warnings(), modes[0] if modes else torch.no_grad(), torch.no_grad():
+    given = [flat[k] for k in tensors]
+    mode = modes[0] if modes else torch.no_grad()
+    # Kernels of mkldnn would stand for whole layers.
+    plain = torch.backends.mkldnn.flags(enabled=False)
+    with warnings.catch_warnings(), mode, torch.no_grad(), plain:
         warnings.simplefilter("ignore")
-        made = make_fx(run)(*(flat[k] for k in tensors))
+        made = make_fx(run)(*given)
+        if any(map(changes, made.graph.nodes)):
+            made = make_fx(torch.func.functionalize(run))(*given)
     if any(each.target is node.target for each in made.graph.nodes):
         return None
     return made, tensors
+
+
+def changes(node: fx.Node) -> bool:
+    """Whether a node changes a tensor in place."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable and str(node.target) != "aten.detach_.default"
 
 
 def _rule(target: Any) -> Callable[..., Any] | None:

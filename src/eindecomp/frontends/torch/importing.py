@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
 from eindecomp.frontends.torch import operators  # noqa: F401 - which registers them
+from eindecomp.frontends.torch.decompose import changes
 from eindecomp.frontends.torch.interpreter import Interpreter
 from eindecomp.frontends.torch.names import input_name
 from eindecomp.frontends.torch.operation import own_type
@@ -69,7 +71,13 @@ class _Function(nn.Module):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.forward = function
+        self._function = function
+        if isinstance(function, FunctionType):
+            self.forward = function  # so that inputs are called as its parameters
+
+    def forward(self, *args: Any) -> Any:
+        """What the function returns."""
+        return self._function(*args)
 
 
 def _arguments(
@@ -99,14 +107,9 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             program = torch.export.export(module, args, kwargs, strict=False)
         except Exception as error:
             raise GraphError(f"torch.export cannot export the module: {error}") from error
-        if any(map(_changes, program.graph.nodes)):
+        if any(map(changes, program.graph.nodes)):
             program = program.run_decompositions({})
     return program
-
-
-def _changes(node: torch.fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable and str(node.target) != "aten.detach_.default"
 
 
 def _inputs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.torch.operators.shapes import pad_constant
+from eindecomp.frontends.torch.registry import operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,18 @@ def windows(
             index = op.trace.map("x + y", rows, op.trace.iota(size, "int64", 0, apart))
             x = op.trace.take(x, place, index)
     return x
+
+
+@operator("aten.unfold")
+def unfold(op: Operation, x: View, dimension: int, size: int, step: int) -> View:
+    """The windows along a dimension, what is in them last."""
+    if not x.dims:
+        return op.trace.unsqueeze(x, 0)
+    place = dimension % len(x.dims)
+    last = [*(k for k in range(len(x.dims)) if k != place), place]
+    seen = windows(op, op.trace.transpose(x, last), [size], [step], [1], [op.shape[place]])
+    order = [*range(place), len(last) - 1, *range(place, len(last) - 1), len(last)]
+    return op.trace.transpose(seen, order)
 
 
 def padded(op: Operation, x: View, around: Sequence[tuple[int, int]], value: Number = 0) -> View:
