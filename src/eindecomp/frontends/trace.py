@@ -8,6 +8,7 @@ differently is a vertex reshaped (`join.py`, `arrange.py`). Labels get their nam
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +45,8 @@ class Trace:
 
     def __init__(self) -> None:
         self._record = Record()
+        self.final_names: Mapping[str, str] = {}
+        """What vertices are called in the finished graph."""
 
     def begin(self, stem: str) -> None:
         """Call the vertices that come next by this name, with numbers."""
@@ -58,9 +61,20 @@ class Trace:
         """
         self._record.vote(array, names, strength)
 
+    @property
+    def count(self) -> int:
+        """How many vertices there are so far."""
+        return len(self._record.graph)
+
+    def since(self, count: int) -> tuple[str, ...]:
+        """The vertices that were added after so many, under their names of now."""
+        last = islice(reversed(self._record.graph.vertices), self.count - count)
+        return tuple(last)[::-1]
+
     def finish(self, outputs: Mapping[str, View], keep: Collection[str] = ()) -> Graph:
         """The graph that computes these outputs, with the inputs in `keep` even if unused."""
-        return finished(self._record, outputs, keep)
+        graph, self.final_names = finished(self._record, outputs, keep)
+        return graph
 
     # Arrays from nothing
 

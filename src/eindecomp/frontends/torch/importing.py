@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
@@ -54,16 +55,49 @@ def from_torch(
     out[b,f] <- relu(_0.linear_1[b,f])
     output out
     """
+    return import_module(module, example_inputs, example_kwargs).graph
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A graph with what it was made of."""
+
+    graph: Graph
+    program: ExportedProgram
+    views: Mapping[fx.Node, Any]
+    """What each node of the program is in the graph: views of vertices, or numbers."""
+    made: Mapping[fx.Node, tuple[str, ...]]
+    """The vertices that were added for each node."""
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    """Arguments like those of the example, with tensors on the meta device."""
+
+
+def import_module(
+    module: nn.Module | Callable[..., Any],
+    example_inputs: object = (),
+    example_kwargs: Mapping[str, Any] | None = None,
+) -> Imported:
+    """The graph of a module, and which of its vertices came of which operator."""
     own = module if isinstance(module, nn.Module) else _Function(module)
     args, kwargs = _arguments(example_inputs, example_kwargs)
     program = _exported(own, args, kwargs)
     trace = Trace()
     inputs, given = _inputs(trace, own, program)
-    found = Interpreter(trace).run(program.graph, inputs, program.graph_module)
+    interpreter = Interpreter(trace)
+    found = interpreter.run(program.graph, inputs, program.graph_module)
     outputs = _outputs(program, found, {*given})
     if (logits := outputs.get("logits")) is not None and logits.dims:
         trace.vote(logits, (*(None,) * (len(logits.dims) - 1), "v"))
-    return trace.finish(outputs, keep=given)
+    graph = trace.finish(outputs, keep=given)
+    names = trace.final_names
+
+    def final(view: View) -> View:
+        return replace(view, vertex=names[view.vertex]) if view.number is None else view
+
+    views = _pytree.tree_map_only(View, final, interpreter.values)
+    made = {n: tuple(names[each] for each in own) for n, own in interpreter.made.items()}
+    example = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
+    return Imported(graph, program, views, made, example)
 
 
 class _Function(nn.Module):

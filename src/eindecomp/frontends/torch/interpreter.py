@@ -36,6 +36,10 @@ class Interpreter:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
+        self.values: dict[fx.Node, Any] = {}
+        """What came of every node of the graph itself."""
+        self.made: dict[fx.Node, tuple[str, ...]] = {}
+        """The vertices that were added for it."""
         self._within: fx.Node | None = None
 
     def run(self, graph: fx.Graph, inputs: Mapping[str, Any], owner: Any) -> Any:
@@ -49,8 +53,13 @@ class Interpreter:
                     values[node] = self._attribute(owner, str(node.target))
                 case "call_function":
                     args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+                    before = self.trace.count
                     values[node] = self._call(node, args, kwargs)
+                    if self._within is None:
+                        self.made[node] = self.trace.since(before)
                 case "output":
+                    if self._within is None:
+                        self.values |= values
                     return fx.map_arg(node.args[0], values.__getitem__)
                 case _:
                     raise GraphError(f"a node {node.op} of torch.export is not imported: {node}")
