@@ -12,6 +12,7 @@ from eindecomp.frontends.torch.applying import Applied, apply
 from eindecomp.frontends.torch.collectives import Recorder
 from eindecomp.frontends.torch.dtensor import to_dtensor
 from eindecomp.frontends.torch.verify import Counted, Verification, pretended_mesh
+from eindecomp.frontends.torch.wishes import imported_names
 from eindecomp.frontends.views import View
 from eindecomp.tra.program.make import program_of
 
@@ -60,10 +61,12 @@ class _Rows:
     def __init__(self, plan: Plan, applied: Applied) -> None:
         self.imported = applied.imported
         self.planned = dict(program_of(plan).bytes_by_vertex)
-        self.row_of = {name: name for name in self.planned}
+        rows = {name: name for name in self.planned}
         for made in applied.imported.made.values():
             kept = [name for name in made if name in self.planned]
-            self.row_of |= dict.fromkeys(kept, kept[-1] if kept else "")
+            rows |= dict.fromkeys(made, kept[-1] if kept else "")
+        known = imported_names(plan.graph, applied.imported.graph)
+        self.row_of = rows | {name: rows[known[name]] or name for name in self.planned}
         self.found: dict[str, list[Collective]] = {}
         self.reasons: dict[str, list[str]] = {}
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eindecomp.frontends.placed_plan import PlacedPlan
     from eindecomp.frontends.placements import Places
     from eindecomp.frontends.torch.importing import Imported
+    from eindecomp.graph.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,14 @@ def wishes_of(imported: Imported, placed: PlacedPlan) -> dict[fx.Node, Wish]:
     first of those wants it.
     """
     graph = placed.plan.graph
+    known_as = imported_names(graph, imported.graph)
     readers: dict[str, list[tuple[str, Places]]] = defaultdict(list)
     for vertex in graph.vertices.values():
         for source, places in zip(
             vertex.inputs, placed.operands.get(vertex.name, ()), strict=False
         ):
             if places is not None:
-                readers[source].append((vertex.name, places))
+                readers[source].append((known_as[vertex.name], places))
     order = {name: k for k, name in enumerate(imported.graph)}
     found: dict[fx.Node, Wish] = {}
     for node, made in imported.made.items():
@@ -70,6 +72,19 @@ def wishes_of(imported: Imported, placed: PlacedPlan) -> dict[fx.Node, Wish]:
             wish = _wish(node, made, imported, placed, readers, order)
             found[node] = wish
             found |= dict(_before_views(wish, imported))
+    return found
+
+
+def imported_names(planned: Graph, imported: Graph) -> dict[str, str]:
+    """Under which name each vertex of a plan was imported.
+
+    One that rewriting has made is known by the first vertex that it was made for.
+    """
+    users = planned.users()
+    found: dict[str, str] = {}
+    for name in reversed([*planned]):
+        later = (found[user] for user in users[name])
+        found[name] = name if name in imported else next(later, name)
     return found
 
 
