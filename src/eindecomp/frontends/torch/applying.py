@@ -92,6 +92,8 @@ class Applied:
         self.device = torch.device(device or mesh.device_type)
         self.listener: Listener | None = None
         self._wishes = wishes_of(imported, plan.placed)
+        self._copies: dict[tuple[int, Placements], tuple[DTensor, DTensor]] = {}
+        """Tensors with their copies in a second layout, by the tensor's identity and the layout."""
         self._weights = {name: self._given(name, value) for name, value in weights.items()}
         for name, given in self._weights.items():
             self._settle(name, given)
@@ -99,11 +101,13 @@ class Applied:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module."""
         inputs = self._inputs(args, kwargs)
+        self._copies.clear()
         with torch.no_grad(), implicit_replication():
             found = self._run(
                 self.imported.program.graph, inputs, self.imported.program.graph_module
             )
             found = [self._ended(value) for value in found]
+        self._copies.clear()
         spec = self.imported.program.module_call_graph[0].signature
         return found if spec is None else _pytree.tree_unflatten(found, spec.out_spec)
 
@@ -213,14 +217,15 @@ class Applied:
             if found is not None:
                 return found, ""
         try:
-            return target(*args, **kwargs), ""
+            found = target(*args, **kwargs)
+            why = _misshapen(node, found)
         except (NotImplementedError, RuntimeError) as error:
-            why = str(error).strip().splitlines()[0]
+            found, why = None, str(error).strip().splitlines()[0]
+        if not why:
+            return found, ""
         args, kwargs = _pytree.tree_map_only(DTensor, _gathered, (args, kwargs))
-        found = target(*args, **kwargs)
-        return _pytree.tree_map_only(torch.Tensor, self._replicated, found), (
-            f"DTensor cannot do {target}: {why}"
-        )
+        found = _pytree.tree_map_only(torch.Tensor, self._replicated, target(*args, **kwargs))
+        return found, f"DTensor cannot do {target}: {why}"
 
     def _replicated(self, local: torch.Tensor) -> DTensor:
         places = (Replicate(),) * self.mesh.ndim
@@ -242,7 +247,14 @@ class Applied:
             places = self._placements(wanted.of_vertex)
             return value if places is None else FlatRows(moved(value.unmerged, places))
         places = self._placements(wanted.of_array)
-        return moved(value, places) if isinstance(value, DTensor) and places is not None else value
+        if places is None or not isinstance(value, DTensor):
+            return value
+        if len(self.plan.placed.layouts.get(wanted.view.vertex, ())) < 2:
+            return moved(value, places)
+        key = id(value), places
+        if key not in self._copies:  # the tensor is kept too, so that its identity stays its own
+            self._copies[key] = value, moved(value, places)
+        return self._copies[key][1]
 
     def _placements(self, places: Places | None) -> Placements | None:
         return None if places is None else self.plan.torch_placements(places)
@@ -257,6 +269,15 @@ class Applied:
             places = [Replicate() if each.is_partial() else each for each in value.placements]
             return value.redistribute(placements=places)
         return value
+
+
+def _misshapen(node: fx.Node, found: Any) -> str:
+    """What is wrong with the shapes of an operator's results, for rules of DTensor that err."""
+    expected = _pytree.tree_leaves(node.meta.get("val"))
+    for each, meta in zip(_pytree.tree_leaves(found), expected, strict=False):
+        if isinstance(each, DTensor) and each.shape != meta.shape:
+            return f"its rule makes a shape of {tuple(each.shape)}, not {tuple(meta.shape)}"
+    return ""
 
 
 def _gathered(tensor: DTensor) -> torch.Tensor:
