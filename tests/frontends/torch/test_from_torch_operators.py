@@ -205,7 +205,7 @@ INDEXING = {
     "negative": lambda x, k: (x[:, k[0] - 3], x[[0, 1], [-1, 2]]),
     "apart": lambda x, k: (x[k[0] % 2, :, k[0]], x[:, :, k], x[torch.arange(2), k[:, 0]]),
     "gather": lambda x, k: (x[0].gather(0, k), x[0].gather(1, k), torch.take_along_dim(x[0, :, :3], k, 0)),
-    "one_hot": lambda x, k: F.one_hot(k, 5),
+    "one_hot": lambda x, k: (F.one_hot(k, 5), x),
     "scatter_add": lambda x, k: (
         x[0].scatter_add(0, k, x[1]), torch.zeros(4, 4).scatter_add(1, k, x[1]),
     ),

@@ -140,7 +140,8 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         try:
             program = torch.export.export(module, args, kwargs, strict=False)
         except Exception as error:
-            raise GraphError(f"torch.export cannot export the module: {error}") from error
+            hint = "; pass use_cache=False" if "Cache" in str(error) else ""
+            raise GraphError(f"torch.export cannot export the module: {error}{hint}") from error
         if any(map(changes, program.graph.nodes)):
             program = program.run_decompositions({})
     return program
@@ -155,6 +156,7 @@ def _inputs(
     placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     found: dict[str, Any] = {}
     given: list[str] = []
+    weights: dict[str, View] = {}
     for spec in program.graph_signature.input_specs:
         name: str = spec.arg.name
         if hasattr(spec.arg, "value"):
@@ -178,7 +180,9 @@ def _inputs(
         found[name] = None if known is None or _is_meta(known) else trace.constant(to_numpy(known))
         if found[name] is None:
             own = input_name(first.get(id(tensor), target))
-            found[name] = trace.input(own, shape, dtype)
+            if own not in weights:  # else it is shared
+                weights[own] = trace.input(own, shape, dtype)
+            found[name] = weights[own]
             if tensor is None and known is not None:
                 CONSTANTS.setdefault(module, {})[own] = known
     return found, given
