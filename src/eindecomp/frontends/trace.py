@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from eindecomp.frontends.views import View
     from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr, Number
 
@@ -68,8 +69,8 @@ class Trace:
 
     def since(self, count: int) -> tuple[str, ...]:
         """The vertices that were added after so many, under their names of now."""
-        last = islice(reversed(self._record.graph.vertices), self.count - count)
-        return tuple(last)[::-1]
+        names = reversed(cast("dict[str, Vertex]", self._record.graph.vertices))
+        return tuple(islice(names, self.count - count))[::-1]
 
     def finish(self, outputs: Mapping[str, View], keep: Collection[str] = ()) -> Graph:
         """The graph that computes these outputs, with the inputs in `keep` even if unused."""

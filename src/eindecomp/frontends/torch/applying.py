@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import getitem
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx, nn
@@ -65,9 +65,10 @@ def _taken(value: torch.Tensor, mesh: DeviceMesh, places: Placements) -> DTensor
     return distribute_tensor(value, mesh, places, src_data_rank=None)
 
 
-def moved(tensor: DTensor, places: Placements) -> DTensor:
+def moved(tensor: torch.Tensor, places: Placements) -> DTensor:
     """A tensor brought to where it is wanted."""
-    return tensor if tensor.placements == places else tensor.redistribute(placements=places)
+    own = cast("DTensor", tensor)
+    return own if own.placements == places else own.redistribute(placements=places)
 
 
 class Applied:
@@ -147,7 +148,7 @@ class Applied:
             elif spec_of.kind is kinds.USER_INPUT:
                 found[node] = own
             else:
-                found[node] = program.constants[spec_of.target].to(self.device)
+                found[node] = cast("Any", program.constants[str(spec_of.target)]).to(self.device)
         return found
 
     def _checked(self, node: fx.Node, value: torch.Tensor) -> Given | DTensor:
@@ -177,7 +178,7 @@ class Applied:
         if name.rpartition(".")[0] in IGNORED:
             return None
         if name in INLINED:
-            args = fx.map_arg(node.args, values.__getitem__)
+            args = cast("tuple[Any, ...]", fx.map_arg(node.args, values.__getitem__))
             at = next(k for k, arg in enumerate(args) if isinstance(arg, fx.GraphModule))
             module: fx.GraphModule = args[at]
             names = [each for each in module.graph.nodes if each.op == "placeholder"]
@@ -234,7 +235,7 @@ class Applied:
     def _at_home(self, found: Any, wish: Wish) -> Any:
         """The results of an operator where the plan leaves them."""
         if isinstance(found, tuple | list):
-            several: Sequence[Any] = found  # pyright: ignore[reportUnknownVariableType]
+            several = cast("Sequence[Any]", found)
             pairs = zip(several, wish.results, strict=True)
             return [self._placed(each, wanted) for each, wanted in pairs]
         return self._placed(found, wish.results[0])

@@ -23,14 +23,14 @@ _VIEWS = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.defaul
 class FlatRows:
     """A matrix whose rows are all but the last dimension of a tensor."""
 
-    unmerged: DTensor
+    unmerged: torch.Tensor
 
-    def made(self) -> DTensor:
+    def made(self) -> torch.Tensor:
         """The matrix itself, for whoever needs it so."""
         return self.unmerged.reshape(-1, self.unmerged.shape[-1])
 
 
-def with_rows(name: str, args: Sequence[Any]) -> FlatRows | DTensor | None:
+def with_rows(name: str, args: Sequence[Any]) -> FlatRows | torch.Tensor | None:
     """What an operator yields where rows stay unmerged; None where it is not about rows."""
     match name, args:
         case "aten.addmm.default", (bias, FlatRows(rows), weight):
@@ -47,9 +47,8 @@ def with_rows(name: str, args: Sequence[Any]) -> FlatRows | DTensor | None:
 
 def _merges(tensor: DTensor, shape: Sequence[int]) -> bool:
     """Whether all dimensions but the last become one, of which an inner one is sharded."""
-    rows, last = prod(tensor.shape[:-1]), tensor.shape[-1]
+    *outer, last = map(int, tensor.shape)
+    rows = prod(outer)
     if tensor.ndim < 3 or list(shape) not in ([-1, last], [rows, last]):
         return False
-    return any(
-        isinstance(each, Shard) and 0 < each.dim < tensor.ndim - 1 for each in tensor.placements
-    )
+    return any(isinstance(each, Shard) and 0 < each.dim < len(outer) for each in tensor.placements)

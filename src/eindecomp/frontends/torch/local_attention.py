@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.nn.functional import scaled_dot_product_attention
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,17 +26,18 @@ _BATCH, _HEADS, _QUERIES = 0, 1, 2
 def local_attention(args: Sequence[Any], kwargs: Mapping[str, Any]) -> DTensor | None:
     """Scaled dot-product attention of DTensors; None where the operands are others."""
     query, key, value, *more = args
-    given = dict(zip(("attn_mask", "dropout_p", "is_causal"), more, strict=False)) | dict(kwargs)
+    names = ("attn_mask", "dropout_p", "is_causal")
+    given: dict[str, Any] = dict(zip(names, more, strict=False)) | dict(kwargs)
     if not isinstance(query, DTensor) or query.ndim != 4 or given.get("dropout_p"):
         return None
     mesh, causal = query.device_mesh, bool(given.get("is_causal"))
     own = tuple(_kept(each, causal) for each in query.placements)
     others = tuple(Replicate() if each == Shard(_QUERIES) else each for each in own)
     local = query.redistribute(placements=own).to_local()
-    pair = [_local(each, mesh, others) for each in (key, value)]
+    pair: list[Any] = [_local(each, mesh, others) for each in (key, value)]
     if given.get("attn_mask") is not None:
         given["attn_mask"] = _local(given["attn_mask"], mesh, own)
-    found = torch.nn.functional.scaled_dot_product_attention(local, *pair, **given)
+    found = scaled_dot_product_attention(local, *pair, **given)
     shape = torch.Size((*query.shape[:3], value.shape[3]))
     stride = torch.empty(shape, device="meta").stride()
     return DTensor.from_local(found, mesh, own, run_check=False, shape=shape, stride=stride)

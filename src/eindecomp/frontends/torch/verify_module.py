@@ -59,7 +59,7 @@ class _Rows:
     """
 
     def __init__(self, plan: Plan, applied: Applied) -> None:
-        self.imported = applied.imported
+        self.imported, self.device = applied.imported, applied.mesh.device_type
         self.planned = dict(program_of(plan).bytes_by_vertex)
         rows = {name: name for name in self.planned}
         for made in applied.imported.made.values():
@@ -83,8 +83,17 @@ class _Rows:
         if why:
             self.reasons.setdefault(row, []).append(why)
         elif collectives:
-            how = ", ".join(dict.fromkeys(str(each) for each in collectives))
-            self.reasons.setdefault(row, []).append(f"DTensor's own way for {node.target}: {how}")
+            self.reasons.setdefault(row, []).append(self._way(node, collectives))
+
+    def _way(self, node: fx.Node, collectives: tuple[Collective, ...]) -> str:
+        """What may make the collectives of an operator move another amount than was planned."""
+        kinds = {each.kind for each in collectives}
+        shape = getattr(node.meta.get("val"), "shape", ())
+        if self.device == "cpu" and kinds == {"all-gather"}:
+            return "gloo has no all-to-all: the tensor is gathered"
+        if any(size % each.devices for size in shape[1:] for each in collectives):
+            return "uneven pieces are padded"
+        return f"DTensor's own way for {node.target}"
 
     def ended(self) -> tuple[tuple[Counted, ...], tuple[str, ...]]:
         """The rows in which something moves, and the names of all."""
