@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from eindecomp.api.simulate import simulate
     from eindecomp.api.together import plan_together
     from eindecomp.engines.executable import Executable
+    from eindecomp.frontends.torch.importing import from_torch
+    from eindecomp.frontends.torch.weights import torch_weights
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.objectives import Objective
@@ -78,6 +80,7 @@ __all__ = [
     "einsum",
     "evaluate",
     "extend",
+    "from_torch",
     "grad",
     "load",
     "models",
@@ -89,6 +92,7 @@ __all__ = [
     "run",
     "simulate",
     "solve",
+    "torch_weights",
 ]
 
 _LATER = {
@@ -101,12 +105,14 @@ _LATER = {
     "compile": "api.compile",
     "cost": "planner.make",
     "einsum": "api.einsum",
+    "from_torch": "frontends.torch.importing",
     "models": "models",
     "plan": "planner.make",
     "plan_together": "api.together",
     "run": "api.run",
     "simulate": "api.simulate",
     "solve": "solve",
+    "torch_weights": "frontends.torch.weights",
 }
 
 

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
 
 
-def finished(record: Record, outputs: Mapping[str, View], keep: Collection[str] = ()) -> Graph:
-    """The graph, with what computes the outputs, and the inputs in `keep` even if unused."""
+def finished(
+    record: Record, outputs: Mapping[str, View], keep: Collection[str] = ()
+) -> tuple[Graph, dict[str, str]]:
+    """The graph, and what each vertex of the record is called in it.
+
+    It has what computes the outputs, and the inputs in `keep` even if unused.
+    """
     renamed: dict[str, str] = {}
     for name, array in outputs.items():
         renamed[_vertex_of(record, array, renamed)] = name
@@ -33,7 +38,7 @@ def finished(record: Record, outputs: Mapping[str, View], keep: Collection[str] 
         for vertex in record.graph.vertices.values()
         if vertex.name in used
     ]
-    return Graph.of(vertices, outputs, record.graph.scalars)
+    return Graph.of(vertices, outputs, record.graph.scalars), names
 
 
 def _vertex_of(record: Record, array: View, taken: Collection[str]) -> str:

@@ -133,7 +133,7 @@ def _check_chunks(mesh: Mesh, span: Span, dim: int, tensor: str) -> None:
         why = "blocks of several elements" if span.scale > 1 else "axes that are not in mesh order"
         raise PlanError(
             f"no placement cuts {where}, where the plan does: they are uneven, by {why}; plan with "
-            "pieces='even'" + (", or nesting='mesh'" if span.scale == 1 else "")
+            "pieces='even', or on a mesh of one axis: mesh={'x': n}"
         )
 
 

@@ -8,10 +8,14 @@ differently is a vertex reshaped (`join.py`, `arrange.py`). Labels get their nam
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from eindecomp.frontends import arrange, moves, views
 from eindecomp.frontends.finish import finished
+from eindecomp.frontends.formulas import as_formula, constant, formula
 from eindecomp.frontends.join import Read, joined
 from eindecomp.frontends.numbers import cast_number, typed_number
 from eindecomp.frontends.record import Record
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
     from eindecomp.frontends.views import View
     from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr, Number
 
@@ -41,18 +46,36 @@ class Trace:
 
     def __init__(self) -> None:
         self._record = Record()
+        self.final_names: Mapping[str, str] = {}
+        """What vertices are called in the finished graph."""
 
     def begin(self, stem: str) -> None:
         """Call the vertices that come next by this name, with numbers."""
         self._record.stem = stem
 
-    def vote(self, array: View, names: Sequence[str | None], strength: int = 2) -> None:
-        """Suggest names for dimensions: 1 is a guess, 2 what an operation knows, 3 a fact."""
+    def vote(
+        self, array: View, names: Sequence[str | tuple[str, ...] | None], strength: int = 2
+    ) -> None:
+        """Suggest names for dimensions: 1 is a guess, 2 what an operation knows, 3 a fact.
+
+        A tuple has names for the factors of a dimension that is a product.
+        """
         self._record.vote(array, names, strength)
+
+    @property
+    def count(self) -> int:
+        """How many vertices there are so far."""
+        return len(self._record.graph)
+
+    def since(self, count: int) -> tuple[str, ...]:
+        """The vertices that were added after so many, under their names of now."""
+        names = reversed(cast("dict[str, Vertex]", self._record.graph.vertices))
+        return tuple(islice(names, self.count - count))[::-1]
 
     def finish(self, outputs: Mapping[str, View], keep: Collection[str] = ()) -> Graph:
         """The graph that computes these outputs, with the inputs in `keep` even if unused."""
-        return finished(self._record, outputs, keep)
+        graph, self.final_names = finished(self._record, outputs, keep)
+        return graph
 
     # Arrays from nothing
 
@@ -68,7 +91,15 @@ class Trace:
 
     def fill(self, shape: Sequence[int], value: Expr) -> View:
         """An array made from its indices, which `value` reads as inputs."""
-        return self._record.fill(shape, value)
+        return formula(self._record, shape, value)
+
+    def constant(self, values: object) -> View | None:
+        """An array of known values as a formula of its indices, if a short one is found."""
+        return constant(self._record, np.asarray(values))
+
+    def formula(self, array: View) -> Expr | None:
+        """The elements of an array as a formula of its indices, if they depend on nothing else."""
+        return as_formula(self._record, array)
 
     def iota(self, size: int, dtype: object, start: Number = 0, step: Number = 1) -> View:
         """The numbers from `start` on in steps, as many as `size`."""
@@ -200,6 +231,10 @@ class Trace:
         place: int,
         size: int,
         shared: Sequence[tuple[int, int]],
+        kept: Sequence[int] = (),
     ) -> View:
-        """Rows summed into zeros at indices along a new dimension of `size`, at `place`."""
-        return moves.added_at(self._record, source, index, place, size, shared)
+        """Rows summed into zeros at indices along a new dimension of `size`, at `place`.
+
+        The result has the dimensions of the source that the index has not, and those in `kept`.
+        """
+        return moves.added_at(self._record, source, index, place, size, shared, kept)

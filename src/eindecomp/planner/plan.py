@@ -199,12 +199,25 @@ class Plan:
         """Its shardings for JAX, a `JaxPlan`, over a mesh of its axes, which is made if need be."""
         return from_above("frontends.jax.shardings").to_jax(self, mesh)
 
-    def verify_torch(self, device: str = "cuda", shape: Sequence[int] | None = None) -> Any:
+    def verify_torch(
+        self,
+        module: Any = None,
+        example_inputs: object = (),
+        *,
+        example_kwargs: Mapping[str, Any] | None = None,
+        device: str = "cuda",
+        shape: Sequence[int] | None = None,
+    ) -> Any:
         """What DTensor moves under its placements beside what was planned, a `Verification`.
 
-        On a device mesh of the given shape, or of the fewest dimensions that the plan allows.
+        Of its own program, or of the module that it is a plan of, with the example that was
+        imported. On GPUs, or "cpu": on a device mesh of the given shape, or of the fewest
+        dimensions that the plan allows. None of these devices need be there.
         """
-        return from_above("frontends.torch.verify").verify_torch(self, device, shape)
+        if module is None:
+            return from_above("frontends.torch.verify").verify_torch(self, device, shape)
+        verify = from_above("frontends.torch.verify_module").verify_module
+        return verify(self, module, example_inputs, example_kwargs, device, shape)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file."""

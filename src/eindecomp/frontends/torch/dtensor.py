@@ -26,11 +26,12 @@ from eindecomp.frontends.torch.module_plan import module_plan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import Tensor
+    from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor.parallel import ParallelStyle
 
     from eindecomp.frontends.placements import Placed, Places
+    from eindecomp.frontends.torch.applying import Applied
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.mesh import Mesh
 
@@ -81,7 +82,7 @@ class DTensorPlan:
     def layouts(self) -> dict[str, tuple[Placements, ...]]:
         """The same with the layouts that a tensor is copied to, if any, after that."""
         return {
-            name: tuple(self._torch(each) for each in found)
+            name: tuple(self.torch_placements(each) for each in found)
             for name, found in self.placed.layouts.items()
         }
 
@@ -89,7 +90,7 @@ class DTensorPlan:
     def operands(self) -> dict[str, tuple[Placements | None, ...]]:
         """How each vertex wants its operands; None for one whose elements are never read."""
         return {
-            name: tuple(None if own is None else self._torch(own) for own in found)
+            name: tuple(None if own is None else self.torch_placements(own) for own in found)
             for name, found in self.placed.operands.items()
         }
 
@@ -100,7 +101,7 @@ class DTensorPlan:
         Those of aggregations that DTensor does not know are not there.
         """
         return {
-            name: self._torch(found)
+            name: self.torch_placements(found)
             for name, found in self.placed.made.items()
             if any(isinstance(own, Pending) for own in found)
         }
@@ -108,9 +109,9 @@ class DTensorPlan:
     @cached_property
     def weights(self) -> dict[str, Placements]:
         """Where inputs lie by qualified name, as `distribute_tensor` takes them."""
-        return {name: self._torch(found) for name, found in self.placed.weights.items()}
+        return {name: self.torch_placements(found) for name, found in self.placed.weights.items()}
 
-    def _torch(self, places: Places) -> Placements:
+    def torch_placements(self, places: Places) -> Placements:
         """Placements on the device mesh, which may have dimensions of size 1 besides."""
         found = iter([torch_placement(own) for own in places])
         if self.device_mesh is None:
@@ -128,6 +129,20 @@ class DTensorPlan:
             name: distribute_tensor(tensor, self.device_mesh, self.placements[known[name]])
             for name, tensor in tensors.items()
         }
+
+    def apply(
+        self,
+        module: nn.Module,
+        example_inputs: object = None,
+        example_kwargs: Mapping[str, Any] | None = None,
+    ) -> Applied:
+        """The module that the plan's graph was imported from, to be called over the device mesh.
+
+        The example is the one that it was imported with.
+        """
+        from eindecomp.frontends.torch.applying import apply  # which needs this module
+
+        return apply(self, module, example_inputs, example_kwargs)
 
     @cached_property
     def styles(self) -> dict[str, Style]:

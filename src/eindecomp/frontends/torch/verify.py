@@ -132,11 +132,23 @@ def verify_torch(
 
     `shape` is that of the device mesh: by default the fewest dimensions that the plan allows.
     """
+    on = _mesh_of(plan, shape)
+    with pretended_mesh(plan, device, shape) as mesh:
+        return _verified(plan, mesh, on)
+
+
+def _mesh_of(plan: Plan, shape: Sequence[int] | None) -> Coarse:
+    return coarsest(plan) if shape is None else of_shape(plan, shape)
+
+
+@contextmanager
+def pretended_mesh(plan: Plan, device: str, shape: Sequence[int] | None) -> Generator[DeviceMesh]:
+    """A device mesh for a plan, of devices that are not there."""
     if device not in ("cuda", "cpu"):
         raise PlanError(f"the device is 'cuda' or 'cpu', not {device!r}")
-    on = coarsest(plan) if shape is None else of_shape(plan, shape)
+    on = _mesh_of(plan, shape)
     with pretended_group(plan.devices), _quiet():
-        return _verified(plan, make_mesh(plan, on, device), on)
+        yield make_mesh(plan, on, device)
 
 
 @contextmanager

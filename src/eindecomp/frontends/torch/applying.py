@@ -1,0 +1,335 @@
+"""`DTensorPlan.apply(module)`: the module itself over DTensors that lie as the plan says.
+
+The operators of the exported module run one after another, by DTensor's own rules. Before each, its
+operands are brought to where the plan wants them; after it, its result to where the plan leaves it.
+Where an operator has no rule, its operands are gathered, and that is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import getitem
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import fx, nn
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.distributed.tensor.experimental import implicit_replication
+from torch.utils import _pytree
+
+from eindecomp.errors import InputError, PlanError, RunError
+from eindecomp.frontends.torch import local_attention
+from eindecomp.frontends.torch.flat_rows import FlatRows, with_rows
+from eindecomp.frontends.torch.importing import import_module
+from eindecomp.frontends.torch.interpreter import IGNORED, INLINED
+from eindecomp.frontends.torch.names import input_name
+from eindecomp.frontends.torch.operation import torch_type
+from eindecomp.frontends.torch.weights import first_names, named_tensors
+from eindecomp.frontends.torch.wishes import Wanted, Wish, wishes_of
+from eindecomp.frontends.views import View
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from eindecomp.frontends.placements import Places
+    from eindecomp.frontends.torch.dtensor import DTensorPlan, Placements
+    from eindecomp.frontends.torch.importing import Imported
+
+Listener = Callable[[Wish | None, fx.Node, str], None]
+"""Is told after each operator: its wish, its node, and why it was run otherwise, if it was."""
+
+
+@dataclass
+class Given:
+    """An input or weight, in as many layouts as it is read in, which a free one has for nothing."""
+
+    value: torch.Tensor
+    mesh: DeviceMesh
+    home: Placements
+    is_free: bool
+    held: dict[Placements, DTensor] = field(default_factory=dict["Placements", DTensor])
+
+    def at(self, wanted: Placements | None) -> DTensor:
+        """The tensor where it is wanted; every device has all of it to take its part from."""
+        places = self.home if wanted is None or not self.is_free else wanted
+        if places not in self.held:
+            self.held[places] = _taken(self.value, self.mesh, places)
+        found = self.held[places]
+        return found if wanted is None else moved(found, wanted)
+
+
+def _taken(value: torch.Tensor, mesh: DeviceMesh, places: Placements) -> DTensor:
+    return distribute_tensor(value, mesh, places, src_data_rank=None)
+
+
+def moved(tensor: torch.Tensor, places: Placements) -> DTensor:
+    """A tensor brought to where it is wanted."""
+    own = cast("DTensor", tensor)
+    return own if own.placements == places else own.redistribute(placements=places)
+
+
+class Applied:
+    """A module whose tensors are distributed as a plan says: call it as the module.
+
+    Every rank calls it with the same arguments, whole tensors, and gets what the module returns
+    with a DTensor for each tensor: `full_tensor()` gathers it. Weights are taken from the module
+    when this is made: afterwards each rank holds its shards of them.
+    """
+
+    def __init__(
+        self,
+        plan: DTensorPlan,
+        imported: Imported,
+        weights: Mapping[str, torch.Tensor],
+        device: str | None = None,
+    ) -> None:
+        mesh = plan.device_mesh
+        if mesh is None:
+            raise PlanError("to apply a plan, say over which device_mesh: to_dtensor(mesh)")
+        self.plan, self.mesh, self.imported = plan, mesh, imported
+        self.device = torch.device(device or mesh.device_type)
+        self.listener: Listener | None = None
+        self._wishes = wishes_of(imported, plan.placed)
+        self._copies: dict[tuple[int, Placements], tuple[DTensor, DTensor]] = {}
+        """Tensors with their copies in a second layout, by the tensor's identity and the layout."""
+        self._weights = {name: self._given(name, value) for name, value in weights.items()}
+        for name, given in self._weights.items():
+            self._settle(name, given)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the module."""
+        inputs = self._inputs(args, kwargs)
+        self._copies.clear()
+        with torch.no_grad(), implicit_replication():
+            found = self._run(
+                self.imported.program.graph, inputs, self.imported.program.graph_module
+            )
+            found = [self._ended(value) for value in found]
+        self._copies.clear()
+        spec = self.imported.program.module_call_graph[0].signature
+        return found if spec is None else _pytree.tree_unflatten(found, spec.out_spec)
+
+    def _given(self, name: str, value: torch.Tensor) -> Given:
+        known = self.plan.placements
+        home = known.get(name, (Replicate(),) * self.mesh.ndim)
+        return Given(value, self.mesh, home, name not in self.plan.plan.given)
+
+    def _settle(self, name: str, given: Given) -> None:
+        """Take a weight's shards in all layouts that it is read in, and let go of the rest."""
+        for wish in self._wishes.values():
+            for source, wanted in wish.operands.items():
+                if source.op == "placeholder" and wanted.view.vertex == name:
+                    given.at(self._placements(wanted.of_array))
+        given.at(None)
+        given.value = given.held[given.home].to_local()
+
+    def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[fx.Node, Any]:
+        """The value of every placeholder."""
+        program = self.imported.program
+        flat, spec = _pytree.tree_flatten((tuple(args), dict(kwargs)))
+        expected = program.call_spec.in_spec
+        if expected is not None and spec != expected:
+            raise InputError("the arguments are not those of the example that was imported")
+        values = iter(flat)
+        found: dict[fx.Node, Any] = {}
+        placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+        kinds = torch.export.graph_signature.InputKind
+        for spec_of in program.graph_signature.input_specs:
+            node = placeholders[spec_of.arg.name]
+            view = self.imported.views[node]
+            own = next(values) if spec_of.kind is kinds.USER_INPUT else None
+            if isinstance(view, View) and view.vertex in self._weights:
+                found[node] = self._weights[view.vertex]
+            elif isinstance(own, torch.Tensor):
+                found[node] = self._checked(node, own)
+            elif spec_of.kind is kinds.USER_INPUT:
+                found[node] = own
+            else:
+                found[node] = cast("Any", program.constants[str(spec_of.target)]).to(self.device)
+        return found
+
+    def _checked(self, node: fx.Node, value: torch.Tensor) -> Given | DTensor:
+        view: View = self.imported.views[node]
+        if tuple(value.shape) != view.shape:
+            raise InputError(
+                f"{node.name} has shape {tuple(value.shape)}; the plan is for {view.shape}"
+            )
+        return value if isinstance(value, DTensor) else self._given(view.vertex, value)
+
+    def _run(self, graph: fx.Graph, inputs: Mapping[fx.Node, Any], owner: Any) -> Any:
+        values = dict(inputs)
+        for node in graph.nodes:
+            match node.op:
+                case "get_attr":
+                    values[node] = getattr(owner, str(node.target))
+                case "call_function":
+                    values[node] = self._call(node, values)
+                case "output":
+                    return fx.map_arg(node.args[0], values.__getitem__)
+                case _:
+                    pass
+        raise RunError("the exported graph has no output")
+
+    def _call(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+        name = str(node.target)
+        if name.rpartition(".")[0] in IGNORED:
+            return None
+        if name in INLINED:
+            args = cast("tuple[Any, ...]", fx.map_arg(node.args, values.__getitem__))
+            at = next(k for k, arg in enumerate(args) if isinstance(arg, fx.GraphModule))
+            module: fx.GraphModule = args[at]
+            names = [each for each in module.graph.nodes if each.op == "placeholder"]
+            return self._run(module.graph, dict(zip(names, args[at + 1 :], strict=True)), module)
+        wish = self._wishes.get(node)
+        args, kwargs = fx.map_arg(
+            (node.args, node.kwargs), lambda source: self._operand(source, values[source], wish)
+        )
+        found, why = self._computed(node, args, kwargs)
+        if wish is not None and wish.results:
+            found = self._at_home(found, wish)
+        if self.listener is not None:
+            self.listener(wish, node, why)
+        return found
+
+    def _operand(self, source: fx.Node, value: Any, wish: Wish | None) -> Any:
+        wanted = None if wish is None else wish.operands.get(source)
+        match value:
+            case Given():
+                return value.at(None if wanted is None else self._placements(wanted.of_array))
+            case DTensor() | FlatRows():
+                return self._placed(value, wanted)
+            case _:
+                return value
+
+    def _computed(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[Any, str]:
+        """What an operator returns, and why it was not run by DTensor's rules, if so."""
+        target: Any = node.target
+        args, kwargs = _pytree.tree_map_only(torch.device, lambda _: self.device, (args, kwargs))
+        if target is getitem:
+            return args[0][args[1]], ""
+        if (rows := with_rows(str(target), args)) is not None:
+            return rows, ""
+        args, kwargs = _pytree.tree_map_only(FlatRows, FlatRows.made, (args, kwargs))
+        if str(target) == local_attention.NAME:
+            found = local_attention.local_attention(args, kwargs)
+            if found is not None:
+                return found, ""
+        try:
+            found = target(*args, **kwargs)
+            why = _misshapen(node, found)
+        except (NotImplementedError, RuntimeError) as error:
+            found, why = None, str(error).strip().splitlines()[0]
+        if not why:
+            return found, ""
+        args, kwargs = _pytree.tree_map_only(DTensor, _gathered, (args, kwargs))
+        found = _pytree.tree_map_only(torch.Tensor, self._replicated, target(*args, **kwargs))
+        return found, f"DTensor cannot do {target}: {why}"
+
+    def _replicated(self, local: torch.Tensor) -> DTensor:
+        places = (Replicate(),) * self.mesh.ndim
+        return DTensor.from_local(local, self.mesh, places, run_check=False)
+
+    def _at_home(self, found: Any, wish: Wish) -> Any:
+        """The results of an operator where the plan leaves them."""
+        if isinstance(found, tuple | list):
+            several = cast("Sequence[Any]", found)
+            pairs = zip(several, wish.results, strict=True)
+            return [self._placed(each, wanted) for each, wanted in pairs]
+        return self._placed(found, wish.results[0])
+
+    def _placed(self, value: Any, wanted: Wanted | None) -> Any:
+        """A value where it is wanted; as it is where the plan says nothing."""
+        if wanted is None:
+            return value
+        if isinstance(value, FlatRows):
+            places = self._placements(wanted.of_vertex)
+            return value if places is None else FlatRows(moved(value.unmerged, places))
+        places = self._placements(wanted.of_array)
+        if places is None or not isinstance(value, DTensor):
+            return value
+        if len(self.plan.placed.layouts.get(wanted.view.vertex, ())) < 2:
+            return moved(value, places)
+        key = id(value), places
+        if key not in self._copies:  # the tensor is kept too, so that its identity stays its own
+            self._copies[key] = value, moved(value, places)
+        return self._copies[key][1]
+
+    def _placements(self, places: Places | None) -> Placements | None:
+        return None if places is None else self.plan.torch_placements(places)
+
+    def _ended(self, value: Any) -> Any:
+        """What the module returns, with nothing pending."""
+        if isinstance(value, FlatRows):
+            value = value.made()
+        if isinstance(value, Given):
+            value = value.at(None)
+        if isinstance(value, DTensor) and any(each.is_partial() for each in value.placements):
+            places = [Replicate() if each.is_partial() else each for each in value.placements]
+            return value.redistribute(placements=places)
+        return value
+
+
+def _misshapen(node: fx.Node, found: Any) -> str:
+    """What is wrong with the shapes of an operator's results, for rules of DTensor that err."""
+    expected = _pytree.tree_leaves(node.meta.get("val"))
+    for each, meta in zip(_pytree.tree_leaves(found), expected, strict=False):
+        if isinstance(each, DTensor) and each.shape != meta.shape:
+            return f"its rule makes a shape of {tuple(each.shape)}, not {tuple(meta.shape)}"
+    return ""
+
+
+def _gathered(tensor: DTensor) -> torch.Tensor:
+    return tensor.full_tensor()
+
+
+def apply(
+    plan: DTensorPlan,
+    module: nn.Module,
+    example_inputs: object = None,
+    example_kwargs: Mapping[str, Any] | None = None,
+    *,
+    device: str | None = None,
+) -> Applied:
+    """The module distributed as a plan of its graph says; on another device if that is given.
+
+    The example is the one that the graph was imported with; without it, one is made of the graph's
+    inputs, which are given by the names of the module's arguments.
+    """
+    imported = _imported(plan, module, example_inputs, example_kwargs)
+    first = {input_name(name) for name in first_names(module).values()}
+    tensors = {input_name(name): tensor for name, tensor in named_tensors(module)}
+    inputs = {vertex.name for vertex in imported.graph.inputs}
+    weights = {name: tensors[name] for name in first if name in inputs}
+    if device is not None:
+        weights = {name: tensor.detach().to(device) for name, tensor in weights.items()}
+    if device != "meta" and (
+        bare := [name for name, tensor in weights.items() if tensor.device.type == "meta"]
+    ):
+        raise InputError(f"{bare[0]!r} has no values: it is on the meta device")
+    return Applied(plan, imported, weights, device)
+
+
+def _imported(
+    plan: DTensorPlan, module: nn.Module, example: object, kwargs: Mapping[str, Any] | None
+) -> Imported:
+    """The module imported again; it must be the one that was planned."""
+    graph = plan.plan.graph
+    if example is None and kwargs is None:
+        weights = {input_name(name) for name, _ in named_tensors(module)}
+        kwargs = {
+            vertex.name: torch.empty(vertex.shape, dtype=torch_type(vertex.dtype), device="meta")
+            for vertex in graph.inputs
+            if vertex.name not in weights
+        }
+    imported = import_module(module, () if example is None else example, kwargs)
+    known = {vertex.name: (vertex.shape, vertex.dtype) for vertex in imported.graph.inputs}
+    for vertex in graph.inputs:
+        if known.get(vertex.name) != (vertex.shape, vertex.dtype):
+            raise InputError(
+                f"the plan is of another module: {vertex.name} of shape {vertex.shape} is an input "
+                "of its graph, but not of this module for these arguments"
+            )
+    return imported

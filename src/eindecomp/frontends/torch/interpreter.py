@@ -1,0 +1,175 @@
+"""Walking through an exported graph: every node becomes a view, or several."""
+
+from __future__ import annotations
+
+import operator as python_operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from eindecomp.errors import EinDecompError, GraphError
+from eindecomp.frontends.torch.decompose import changes, decomposed
+from eindecomp.frontends.torch.names import input_name
+from eindecomp.frontends.torch.operation import Meta, Operation, own_type
+from eindecomp.frontends.torch.place import module_path, place_of
+from eindecomp.frontends.torch.registry import call_operator, find_operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from eindecomp.frontends.trace import Trace
+
+INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+"""Operators of torch that run a graph of their own."""
+IGNORED = frozenset(
+    {
+        "aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar",
+        "aten.sym_constrain_range", "aten.sym_constrain_range_for_size",
+    }
+)  # fmt: skip
+"""Checks without a result."""
+
+
+class Interpreter:
+    """Imports graphs of torch into a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.values: dict[fx.Node, Any] = {}
+        """What came of every node of the graph itself."""
+        self.made: dict[fx.Node, tuple[str, ...]] = {}
+        """The vertices that were added for it."""
+        self._within: fx.Node | None = None
+
+    def run(self, graph: fx.Graph, inputs: Mapping[str, Any], owner: Any) -> Any:
+        """What a graph returns for inputs by the names of its placeholders."""
+        values: dict[fx.Node, Any] = {}
+        for node in graph.nodes:
+            match node.op:
+                case "placeholder":
+                    values[node] = inputs[node.name]
+                case "get_attr":
+                    values[node] = self._attribute(owner, str(node.target))
+                case "call_function":
+                    args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+                    before = self.trace.count
+                    values[node] = self._call(node, args, kwargs)
+                    if self._within is None:
+                        self.made[node] = self.trace.since(before)
+                    if changes(node):
+                        values[_changed(node)] = values[node]
+                case "output":
+                    if self._within is None:
+                        self.values |= values
+                    return fx.map_arg(node.args[0], values.__getitem__)
+                case _:
+                    raise GraphError(f"a node {node.op} of torch.export is not imported: {node}")
+        return None
+
+    def _attribute(self, owner: Any, target: str) -> Any:
+        """A graph to be inlined, or a tensor that a decomposition holds."""
+        found = owner
+        for part in target.split("."):
+            found = getattr(found, part)
+        if not isinstance(found, torch.Tensor):
+            return found
+        made = self.trace.constant(found.detach().cpu().numpy())
+        if made is None:
+            raise GraphError(f"a constant tensor of shape {tuple(found.shape)} is not imported")
+        return made
+
+    def _call(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        target: Any = node.target
+        if target is python_operator.getitem:
+            return args[0][args[1]]
+        name = str(target)
+        if name.rpartition(".")[0] in IGNORED:
+            return None
+        if name in INLINED:
+            return self._inline(args)
+        if not isinstance(target, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
+            return self._python(node, args, kwargs)
+        own, before = self._within is None, self._within
+        self._within = before or node
+        try:
+            return self._operate(node, target, args, kwargs)
+        except EinDecompError as error:
+            if own:
+                [message] = error.args
+                raise type(error)(f"{message}\n{place_of(node)}") from error
+            raise
+        finally:
+            self._within = before
+
+    def _operate(
+        self, node: fx.Node, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        name = str(target)
+        function = find_operator(name.replace("_.", ".") if changes(node) else name)
+        if function is None:
+            found = decomposed(node)
+            if found is None:
+                raise self._unknown(name)
+            graph, leaves = found
+            given = [*_leaves((args, kwargs))]
+            names = [each.name for each in graph.graph.nodes if each.op == "placeholder"]
+            pairs = dict(zip(names, (given[k] for k in leaves), strict=True))
+            return self.run(graph.graph, pairs, graph)
+        if self._within is node:
+            self.trace.begin(_stem(node, name))
+        op = Operation(name, self.trace, _metas(node))
+        return call_operator(function, op, target._schema, args, kwargs)
+
+    def _unknown(self, name: str) -> GraphError:
+        """The error that names an operator, and what torch makes it of that is not known either."""
+        asked = name if self._within is None else str(self._within.target)
+        through = "" if asked == name else f": it is made of {name}, which is not"
+        return GraphError(
+            f"operator {asked} is not imported{through}; register_torch_operator({asked!r}, "
+            "function) of eindecomp.frontends.torch.registry adds it"
+        )
+
+    def _inline(self, args: Sequence[Any]) -> Any:
+        at = next(k for k, arg in enumerate(args) if isinstance(arg, fx.GraphModule))
+        module: fx.GraphModule = args[at]
+        names = [each.name for each in module.graph.nodes if each.op == "placeholder"]
+        return self.run(module.graph, dict(zip(names, args[at + 1 :], strict=True)), module)
+
+    def _python(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Arithmetic of sizes."""
+        if callable(node.target) and all(isinstance(arg, int | float) for arg in args):
+            return node.target(*args, **kwargs)
+        raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
+
+
+def _changed(node: fx.Node) -> fx.Node:
+    """The node whose tensor a node changes in place, which no other must see."""
+    base = node.args[0]
+    if isinstance(base, fx.Node) and not any(map(_is_view, (base, *base.users))):
+        return base
+    raise GraphError(f"{node.target} changes a part of a tensor in place, which is not imported")
+
+
+def _is_view(node: fx.Node) -> bool:
+    returns: Any = getattr(getattr(node.target, "_schema", None), "returns", ())
+    return not changes(node) and any(each.alias_info is not None for each in returns)
+
+
+def _stem(node: fx.Node, name: str) -> str:
+    """A name for the vertices of a node: its module and operator."""
+    path, short = module_path(node), name.split(".")[1].strip("_")
+    return input_name(f"{path}.{short}" if path else short)
+
+
+def _metas(node: fx.Node) -> tuple[Meta, ...]:
+    tensors = [v for v in _leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
+    if any(not isinstance(size, int) for tensor in tensors for size in tensor.shape):
+        raise GraphError(f"the shape of the result of {node.target} depends on the data")
+    return tuple(Meta(tuple(tensor.shape), own_type(tensor.dtype)) for tensor in tensors)
+
+
+def _leaves(value: Any) -> Iterable[Any]:
+    from torch.utils import _pytree
+
+    return _pytree.tree_leaves(value, is_leaf=lambda x: x is None)

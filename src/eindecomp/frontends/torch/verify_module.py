@@ -1,0 +1,115 @@
+"""What DTensor moves when a module runs as a plan of its graph says, beside what was planned.
+
+The module runs on one device of a pretended group, on tensors without elements; DTensor issues the
+collectives of its operators and of the moves in between, and these are counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.frontends.torch.applying import Applied, apply
+from eindecomp.frontends.torch.collectives import Recorder
+from eindecomp.frontends.torch.dtensor import to_dtensor
+from eindecomp.frontends.torch.verify import Counted, Verification, pretended_mesh
+from eindecomp.frontends.torch.wishes import imported_names
+from eindecomp.frontends.views import View
+from eindecomp.tra.program.make import program_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import fx, nn
+
+    from eindecomp.frontends.torch.collectives import Collective
+    from eindecomp.frontends.torch.wishes import Wish
+    from eindecomp.planner.plan import Plan
+
+
+def verify_module(
+    plan: Plan,
+    module: nn.Module,
+    example_inputs: object,
+    example_kwargs: Mapping[str, Any] | None,
+    device: str,
+    shape: Sequence[int] | None,
+) -> Verification:
+    """Count what the module moves under the plan's placements, operator by operator."""
+    with pretended_mesh(plan, device, shape) as mesh:
+        applied = apply(
+            to_dtensor(plan, mesh), module, example_inputs, example_kwargs, device="meta"
+        )
+        rows = _Rows(plan, applied)
+        with Recorder() as recorder:
+
+            def listen(wish: Wish | None, node: fx.Node, why: str) -> None:
+                rows.note(wish, node, recorder.take(), why)
+
+            applied.listener = listen
+            args, kwargs = applied.imported.arguments
+            applied(*args, **kwargs)
+    names = (mesh.mesh_dim_names or (), mesh.shape)
+    return Verification(dict(zip(*names, strict=True)), *rows.ended())
+
+
+class _Rows:
+    """What was moved for each vertex of the plan.
+
+    An operator may be several vertices, such as those of an attention: they share a row.
+    """
+
+    def __init__(self, plan: Plan, applied: Applied) -> None:
+        self.imported, self.device = applied.imported, applied.mesh.device_type
+        self.planned = dict(program_of(plan).bytes_by_vertex)
+        rows = {name: name for name in self.planned}
+        for made in applied.imported.made.values():
+            kept = [name for name in made if name in self.planned]
+            rows |= dict.fromkeys(made, kept[-1] if kept else "")
+        known = imported_names(plan.graph, applied.imported.graph)
+        self.row_of = rows | {name: rows[known[name]] or name for name in self.planned}
+        self.found: dict[str, list[Collective]] = {}
+        self.reasons: dict[str, list[str]] = {}
+
+    def note(
+        self, wish: Wish | None, node: fx.Node, collectives: tuple[Collective, ...], why: str
+    ) -> None:
+        """Add what was moved for an operator."""
+        view = self.imported.views.get(node)
+        name = wish.vertex if wish is not None else ""
+        if not name and isinstance(view, View):
+            name = view.vertex
+        row = self.row_of.get(name, name or node.name)
+        self.found.setdefault(row, []).extend(collectives)
+        if why:
+            self.reasons.setdefault(row, []).append(why)
+        elif collectives:
+            self.reasons.setdefault(row, []).append(self._way(node, collectives))
+
+    def _way(self, node: fx.Node, collectives: tuple[Collective, ...]) -> str:
+        """What may make the collectives of an operator move another amount than was planned."""
+        kinds = {each.kind for each in collectives}
+        shape = getattr(node.meta.get("val"), "shape", ())
+        if self.device == "cpu" and kinds == {"all-gather"}:
+            return "gloo has no all-to-all: the tensor is gathered"
+        if any(size % each.devices for size in shape[1:] for each in collectives):
+            return "uneven pieces are padded"
+        return f"DTensor's own way for {node.target}"
+
+    def ended(self) -> tuple[tuple[Counted, ...], tuple[str, ...]]:
+        """The rows in which something moves, and the names of all."""
+        planned: dict[str, int] = {}
+        for name, nbytes in self.planned.items():
+            planned[self.row_of[name]] = planned.get(self.row_of[name], 0) + nbytes
+        rows: list[Counted] = []
+        names = tuple(dict.fromkeys([*planned, *self.found]))
+        for name in names:
+            moved = tuple(self.found.get(name, ()))
+            counted = sum(each.nbytes for each in moved)
+            own = planned.get(name, 0)
+            told = self.reasons.get(name) or [
+                "what was planned here is moved with another operator"
+            ]
+            reason = "; ".join(dict.fromkeys(told)) if counted != own else ""
+            if own or counted:
+                rows.append(Counted(name, own, counted, moved, reason))
+        return tuple(rows), names
