@@ -19,6 +19,7 @@ from eindecomp.cli import (
     calibrate,
     compare,
     explain,
+    importing,
     llama,
     plan,
     run,
@@ -73,6 +74,7 @@ for command in (
     cache.cache,
 ):
     app.command()(command)
+app.add_typer(importing.commands, name="import")
 
 
 def _show_version(wanted: bool) -> None:
