@@ -20,6 +20,7 @@ from eindecomp.cli import (
     compare,
     explain,
     export,
+    importing,
     llama,
     plan,
     run,
@@ -75,6 +76,7 @@ for command in (
     cache.cache,
 ):
     app.command()(command)
+app.add_typer(importing.commands, name="import")
 
 
 def _show_version(wanted: bool) -> None:

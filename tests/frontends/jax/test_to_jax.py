@@ -20,7 +20,7 @@ import jax_devices
 from eindecomp.frontends.layouts import layouts_of
 from eindecomp.tra.program.tiling import box_on
 
-assert len(jax.devices()) >= jax_devices.DEVICES
+assert len(jax.devices()) >= jax_devices.COUNT
 MESHES = [{"a": 4}, {"a": 3, "b": 4}, {"a": 2, "b": 2, "c": 2}, {"a": 6}, {"a": 2, "b": 3}]
 PRODUCT = """
 input X[i: 8, j: 16], Y[j, k: 24]

@@ -47,7 +47,7 @@ def with_rows(name: str, args: Sequence[Any]) -> FlatRows | torch.Tensor | None:
 
 def _merges(tensor: DTensor, shape: Sequence[int]) -> bool:
     """Whether all dimensions but the last become one, of which an inner one is sharded."""
-    *outer, last = map(int, tensor.shape)
+    *outer, last = (int(size) for size in tensor.shape)
     rows = prod(outer)
     if tensor.ndim < 3 or list(shape) not in ([-1, last], [rows, last]):
         return False

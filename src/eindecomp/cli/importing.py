@@ -1,0 +1,208 @@
+"""`eindecomp import torch | jax | hf`: a model of another framework as a graph."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import numpy as np
+import typer
+
+from eindecomp.cli import request as ask
+from eindecomp.cli.progress import interruptible, status_line
+from eindecomp.cli.texts import pairs_from
+from eindecomp.cli.user_code import blaming, find
+from eindecomp.errors import InputError
+from eindecomp.lang.dtypes import dtype
+from eindecomp.store.whole_file import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp.graph.graph import Graph
+
+commands = typer.Typer(
+    no_args_is_help=True, help="Turn a model of PyTorch or JAX into a graph (.ein)."
+)
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="write the graph to this file instead of printing it"),
+]
+_SHAPE = re.compile(r"(?:(?P<type>[a-z]\w*)\s*)?\[(?P<sizes>[\d,\s]*)\]|(?P<bare>\d+(?:,\d+)*)")
+
+
+@commands.command("torch")
+def torch_module(
+    factory: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FACTORY",
+            help="a function without arguments that returns a torch.nn.Module and its example "
+            "inputs: (module, args) or (module, args, kwargs)",
+        ),
+    ],
+    output: Output = None,
+    json: ask.Json = False,
+) -> None:
+    """Import a PyTorch module. This imports MODULE and calls FACTORY: it runs their code.
+
+    Weights on the meta device need no memory. Example: eindecomp import torch mymodel:make -o
+    model.ein
+    """
+
+    def make() -> Graph:
+        from eindecomp.frontends.torch.importing import from_torch
+
+        make_module = find(factory)
+        with blaming(factory):
+            made = _tuple(make_module())
+        if not 2 <= len(made) <= 3:
+            raise InputError(f"{factory} returns (module, args) or (module, args, kwargs)")
+        module, example, *more = made
+        with blaming(factory):
+            return from_torch(module, example, example_kwargs=more[0] if more else None)
+
+    _import(make, factory, output, json)
+
+
+@commands.command("jax")
+def jax_function(
+    function: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FUNCTION",
+            help="a function of arrays, whose shapes --shape gives; or one without arguments that "
+            "returns a function and its example arguments: (fn, x, y)",
+        ),
+    ],
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            metavar="x=float32[2,3]",
+            help="the type and shape of an argument; repeat it for several",
+        ),
+    ] = None,
+    output: Output = None,
+    json: ask.Json = False,
+) -> None:
+    """Import a JAX function. This imports MODULE and traces FUNCTION: it runs their code.
+
+    Example: eindecomp import jax mymodel:loss --shape w=float32[8,4] --shape x=float32[2,8]
+    """
+
+    def make() -> Graph:
+        from eindecomp.frontends.jax.importing import from_jax
+
+        fn = find(function)
+        with blaming(function):
+            fn, *args = _with_shapes(function, fn, shape or ())
+            return from_jax(fn, *args)
+
+    _import(make, function, output, json)
+
+
+@commands.command("hf")
+def hugging_face(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="a folder with a model's config.json")
+    ],
+    batch: Annotated[int, typer.Option(min=1, help="how many sequences or images")] = 1,
+    tokens: Annotated[int, typer.Option(min=1, help="how many tokens a sequence has")] = 128,
+    dtype: Annotated[
+        str | None, typer.Option(help="the type of the weights; by default the model's")
+    ] = None,
+    output: Output = None,
+    json: ask.Json = False,
+) -> None:
+    """Import a Hugging Face model from its config.json; weights are not read.
+
+    The model's code is that of the installed transformers package: none of DIR is run.
+    """
+
+    def make() -> Graph:
+        from eindecomp.frontends.torch.hugging_face import from_folder
+
+        return from_folder(folder, batch=batch, tokens=tokens, dtype=dtype)
+
+    _import(make, str(folder), output, json)
+
+
+def _import(make: Callable[[], Graph], what: str, output: Path | None, json: bool) -> None:
+    """Import, and write or print what came of it."""
+    if output is not None:
+        check_writable(output)
+    with interruptible("no graph yet"), status_line() as say:
+        say(f"importing {what}")
+        graph = make()
+        text = f"{graph}\n"
+    if output is not None:
+        write_whole(output, text.encode())
+    if json:
+        typer.echo(_as_json(graph))
+    elif output is not None:
+        inputs, outputs = len(graph.inputs), ", ".join(v.name for v in graph.outputs)
+        typer.echo(f"{len(graph)} vertices, {inputs} of them inputs; outputs: {outputs}")
+    else:
+        typer.echo(text, nl=False)
+
+
+def _as_json(graph: Graph) -> str:
+    import orjson
+
+    def tensors(vertices: Sequence[Any]) -> list[dict[str, object]]:
+        return [
+            {"name": v.name, "labels": v.labels, "shape": v.shape, "dtype": v.dtype.name}
+            for v in vertices
+        ]
+
+    found = {
+        "vertices": len(graph),
+        "inputs": tensors(graph.inputs),
+        "outputs": tensors(graph.outputs),
+        "text": str(graph),
+    }
+    return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+
+
+def _with_shapes(name: str, fn: Any, texts: Sequence[str]) -> tuple[Any, ...]:
+    """A function and its arguments: as it returns them itself, or of the shapes given."""
+    if not callable(fn):
+        raise InputError(f"{name} is not a function but {type(fn).__name__}")
+    parameters = inspect.signature(fn).parameters.values()
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
+    given = pairs_from("--shape", "x=float32[2,3]", texts)
+    if not needed and not given:
+        made = _tuple(fn())
+        if not made or not callable(made[0]):
+            raise InputError(f"{name} returns (function, argument, …)")
+        return made
+    if lacking := [each for each in needed if each not in given]:
+        raise InputError(f"{name}: no --shape is given for {', '.join(lacking)}")
+    if unknown := [each for each in given if each not in {p.name for p in parameters}]:
+        raise InputError(f"{name} has no parameter {unknown[0]!r}")
+    ordered = [p.name for p in parameters if p.name in given]
+    return fn, *(_array(each, given[each]) for each in ordered)
+
+
+def _array(name: str, text: str) -> NDArray[Any]:
+    """An array of zeros, in no memory, of a type and shape such as `float32[2,3]`, or `2,3`.
+
+    >>> found = _array("x", "int32[2, 3]")
+    >>> found.dtype, found.shape, _array("x", "4").dtype
+    (dtype('int32'), (2, 3), dtype('float32'))
+    """
+    if (found := _SHAPE.fullmatch(text)) is None:
+        raise typer.BadParameter(f"--shape is such as {name}=float32[2,3], not {name}={text}")
+    sizes = found["bare"] or found["sizes"] or ""
+    shape = tuple(int(n) for n in sizes.split(",") if n.strip())
+    return np.broadcast_to(np.zeros((), dtype(found["type"] or "float32")), shape)
+
+
+def _tuple(made: Any) -> tuple[Any, ...]:
+    """What a function of the user's returned, if that is a tuple; nothing otherwise."""
+    return cast("tuple[Any, ...]", made) if isinstance(made, tuple) else ()
