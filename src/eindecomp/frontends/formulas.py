@@ -97,7 +97,7 @@ def recognized(array: Array) -> Expr | None:
     if kind(dtype) is not Kind.INT:
         return None
     value: Expr | None = None
-    predicted = np.full((1,) * array.ndim, int(origin), np.int64)
+    predicted: Array = np.full((1,) * array.ndim, int(origin), np.int64)
     for axis, size in enumerate(array.shape):
         at = [0] * array.ndim
         at[axis] = min(1, size - 1)
@@ -175,7 +175,7 @@ def reindexed(
     if value is None:
         return None
     old = classes_of(record, array)
-    same = {by[k].index: old[k] for k in by if isinstance(by[k], Arg)}  # pyright: ignore[reportAttributeAccessIssue]
+    same = {index.index: old[k] for k, index in by.items() if isinstance(index, Arg)}
     classes = [same.get(k) for k in range(len(shape))]
     try:
         return formula(record, shape, replace_args(value, by), classes)

@@ -12,11 +12,12 @@ from torch import nn
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
-from eindecomp.frontends.torch import operators  # noqa: F401 - which registers them
+from eindecomp.frontends.torch import operators  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
 from eindecomp.frontends.torch.decompose import changes
 from eindecomp.frontends.torch.interpreter import Interpreter
 from eindecomp.frontends.torch.names import input_name
 from eindecomp.frontends.torch.operation import own_type
+from eindecomp.frontends.torch.rebuild import rebuilt_buffers
 from eindecomp.frontends.torch.weights import CONSTANTS, first_names, named_tensors, to_numpy
 from eindecomp.frontends.trace import Trace
 from eindecomp.frontends.views import View
@@ -121,12 +122,14 @@ def _inputs(
     kinds = torch.export.graph_signature.InputKind
     placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     found: dict[str, Any] = {}
+    rebuilt = rebuilt_buffers(module)
     given: list[str] = []
     weights: dict[str, View] = {}
     for spec in program.graph_signature.input_specs:
-        name: str = spec.arg.name
-        if hasattr(spec.arg, "value"):
-            found[name] = spec.arg.value
+        argument: Any = spec.arg
+        name: str = argument.name
+        if hasattr(argument, "value"):
+            found[name] = argument.value
             continue
         meta = placeholders[name].meta["val"]
         if not isinstance(meta, torch.Tensor):
@@ -142,7 +145,9 @@ def _inputs(
         target = str(spec.target)
         tensor = tensors.get(target)
         is_weight = spec.kind is kinds.PARAMETER or bool(spec.persistent)
-        known = None if is_weight else program.constants.get(target, tensor)
+        known: Any = None if is_weight else program.constants.get(target, tensor)
+        if known is not None and _is_meta(known):
+            known = rebuilt.get(target, known)
         found[name] = None if known is None or _is_meta(known) else trace.constant(to_numpy(known))
         if found[name] is None:
             own = input_name(first.get(id(tensor), target))
