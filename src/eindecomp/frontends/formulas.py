@@ -103,7 +103,8 @@ def recognized(array: Array) -> Expr | None:
         at[axis] = min(1, size - 1)
         step = int(array[tuple(at)]) - int(origin)
         along = [size if k == axis else 1 for k in range(array.ndim)]
-        predicted = predicted + np.arange(size).reshape(along) * step
+        numbers: Array = np.arange(0, size * step, step) if step else np.zeros(size, np.int64)
+        predicted = np.add(predicted, numbers.reshape(along))
         if step:
             term: Expr = Arg(axis) if step == 1 else call("mul", Arg(axis), step)
             value = term if value is None else call("add", value, term)
@@ -193,11 +194,14 @@ def joined_ends(record: Record, arrays: Sequence[View], place: int) -> View | No
     shape[place] = sum(array.shape[place] for array in arrays)
     end = shape[place]
     value: Expr | None = None
+    every: dict[int, Expr] = {k: Arg(k) for k in range(len(shape))}
+    if len({*arrays}) == 1:  # the same again and again
+        again = call("mod", Arg(place), arrays[0].shape[place])
+        return reindexed(record, arrays[0], shape, every | {place: again})
     try:
         for array, own in zip(reversed(arrays), reversed(values), strict=True):
             end -= array.shape[place]
-            by = {k: Arg(k) for k in range(len(shape))} | {place: call("sub", Arg(place), end)}
-            moved = replace_args(own, by)
+            moved = replace_args(own, every | {place: call("sub", Arg(place), end)})
             if value is None:
                 value = moved
             else:

@@ -384,8 +384,8 @@ def test_constants_are_formulas():
 def test_creation():
     check(
         lambda x: (
-            torch.zeros(2, 3) + x, torch.full((3,), 2.5) * x, torch.ones_like(x), torch.eye(3) @ x.T,
-
+            torch.zeros(2, 3) + x,
+            torch.full((3,), 2.5) * x, torch.ones_like(x), torch.eye(3) @ x.T,
             torch.arange(1, 7, 2), torch.linspace(0, 1, 5), x.new_full((2,), 3), torch.arange(3.0),
         ),
         r(2, 3),

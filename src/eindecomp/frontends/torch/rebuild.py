@@ -17,15 +17,18 @@ def rebuilt_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
     Hugging Face's models are, are made once more, on the CPU.
     """
     found: dict[str, torch.Tensor] = {}
-    for path, part in module.named_modules():
-        own = dict(part.named_buffers(recurse=False))
+    parts: list[tuple[str, Any]] = [*module.named_modules()]
+    for path, part in parts:
+        own: dict[str, torch.Tensor] = dict(part.named_buffers(recurse=False))
         on_meta = [name for name, buffer in own.items() if buffer.device.type == "meta"]
         config: Any = getattr(part, "config", None)
-        if config is None or not on_meta or any(True for _ in part.parameters()):
+        if config is None or not on_meta or [*part.parameters()]:
             continue
         try:
             with torch.device("cpu"), torch.random.fork_rng(devices=[]):
-                again = dict(type(part)(config).named_buffers(recurse=False))
+                again: dict[str, torch.Tensor] = dict(
+                    type(part)(config).named_buffers(recurse=False)
+                )
         except Exception:  # noqa: S112 - it takes more than a configuration
             continue
         for name in on_meta:
