@@ -103,8 +103,8 @@ def recognized(array: Array) -> Expr | None:
         at[axis] = min(1, size - 1)
         step = int(array[tuple(at)]) - int(origin)
         along = [size if k == axis else 1 for k in range(array.ndim)]
-        numbers: Array = np.arange(0, size * step, step) if step else np.zeros(size, np.int64)
-        predicted = np.add(predicted, numbers.reshape(along))
+        places = np.reshape(np.arange(size, dtype=np.int64), along)
+        predicted = np.add(predicted, np.multiply(places, step))
         if step:
             term: Expr = Arg(axis) if step == 1 else call("mul", Arg(axis), step)
             value = term if value is None else call("add", value, term)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Mapping
+from contextlib import contextmanager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from eindecomp.frontends.trace import Trace
 from eindecomp.frontends.views import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from torch.export import ExportedProgram
 
@@ -57,14 +59,27 @@ def from_torch(
     """
     own = module if isinstance(module, nn.Module) else _Function(module)
     args, kwargs = _arguments(example_inputs, example_kwargs)
-    program = _exported(own, args, kwargs)
     trace = Trace()
-    inputs, given = _inputs(trace, own, program)
-    found = Interpreter(trace).run(program.graph, inputs, program.graph_module)
+    with _without_collection():
+        program = _exported(own, args, kwargs)
+        inputs, given = _inputs(trace, own, program)
+        found = Interpreter(trace).run(program.graph, inputs, program.graph_module)
     outputs = _outputs(program, found, {*given})
     if (logits := outputs.get("logits")) is not None and logits.dims:
         trace.vote(logits, (*(None,) * (len(logits.dims) - 1), "v"))
     return trace.finish(outputs, keep=given)
+
+
+@contextmanager
+def _without_collection() -> Generator[None]:
+    """Collect no garbage for a while: exports make many small objects, nearly all of which stay."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Function(nn.Module):
