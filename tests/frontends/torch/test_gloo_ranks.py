@@ -38,13 +38,15 @@ def test_gloo_moves_what_was_counted_without_it(tmp_path):
         plan.save(path)
     job = run_command([*launch("torch", 4), str(SCRIPT), *map(str, paths)])
     assert job.status == 0, job.err
-    counted = [plan.verify_torch("cpu").counted for plan in plans]
+    counted = [plan.verify_torch(device="cpu").counted for plan in plans]
     assert json.loads(job.out) == counted
     assert all(counted[:3])
 
 
 @pytest.mark.parametrize("strategy", [["f"], ["s"]])
 def test_those_plans_move_what_was_planned(strategy):
-    found = ed.plan(ed.parse(MLP), 4, strategy=strategy, inputs="sharded").verify_torch("cpu")
+    found = ed.plan(ed.parse(MLP), 4, strategy=strategy, inputs="sharded").verify_torch(
+        device="cpu"
+    )
     assert found.matches
     assert found.planned > 0

@@ -86,8 +86,8 @@ def test_what_is_rounded_before_it_is_gathered_moves_more_in_dtensor():
 
 def test_gloo_has_no_all_to_all():
     plan = ed.plan(llama(), 8)
-    assert plan.verify_torch("cuda").matches
-    on_cpus = plan.verify_torch("cpu")
+    assert plan.verify_torch(device="cuda").matches
+    on_cpus = plan.verify_torch(device="cpu")
     more = [row for row in on_cpus if row.planned != row.counted]
     assert more
     assert all("gloo has no all-to-all" in row.reason for row in more)
@@ -160,7 +160,7 @@ def test_one_device_moves_nothing():
 def test_a_wrong_device_or_shape_is_refused():
     plan = ed.plan(ed.parse(MLP), 8)
     with pytest.raises(ed.PlanError, match="'cuda' or 'cpu', not 'tpu'"):
-        plan.verify_torch("tpu")
+        plan.verify_torch(device="tpu")
     with pytest.raises(ed.PlanError, match=r"mesh of \(axis0: 2, axis1: 2, axis2: 2\), not of"):
         plan.verify_torch(shape=(2, 3))
 

@@ -55,10 +55,11 @@ def changes(node: fx.Node) -> bool:
 
 def _rule(target: Any) -> Callable[..., Any] | None:
     """What defines an operator by others."""
-    from torch._decomp import decomposition_table
+    from torch import _decomp
 
-    if target in decomposition_table:
-        return decomposition_table[target]
+    table: Any = _decomp.decomposition_table  # pyright: ignore[reportUnknownVariableType]
+    if target in table:
+        return table[target]
     if not isinstance(target, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
         return None
     composite = torch._C.DispatchKey.CompositeImplicitAutograd  # pyright: ignore

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from contextlib import contextmanager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +15,18 @@ from torch import fx, nn
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
-from eindecomp.frontends.torch import operators  # noqa: F401 - which registers them
+from eindecomp.frontends.torch import operators  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
 from eindecomp.frontends.torch.decompose import changes
 from eindecomp.frontends.torch.interpreter import Interpreter
 from eindecomp.frontends.torch.names import input_name
 from eindecomp.frontends.torch.operation import own_type
+from eindecomp.frontends.torch.rebuild import rebuilt_buffers
 from eindecomp.frontends.torch.weights import CONSTANTS, first_names, named_tensors, to_numpy
 from eindecomp.frontends.trace import Trace
 from eindecomp.frontends.views import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from torch.export import ExportedProgram
 
@@ -80,11 +83,12 @@ def import_module(
     """The graph of a module, and which of its vertices came of which operator."""
     own = module if isinstance(module, nn.Module) else _Function(module)
     args, kwargs = _arguments(example_inputs, example_kwargs)
-    program = _exported(own, args, kwargs)
     trace = Trace()
-    inputs, given = _inputs(trace, own, program)
     interpreter = Interpreter(trace)
-    found = interpreter.run(program.graph, inputs, program.graph_module)
+    with _without_collection():
+        program = _exported(own, args, kwargs)
+        inputs, given = _inputs(trace, own, program)
+        found = interpreter.run(program.graph, inputs, program.graph_module)
     outputs = _outputs(program, found, {*given})
     if (logits := outputs.get("logits")) is not None and logits.dims:
         trace.vote(logits, (*(None,) * (len(logits.dims) - 1), "v"))
@@ -98,6 +102,18 @@ def import_module(
     made = {n: tuple(names[each] for each in own) for n, own in interpreter.made.items()}
     example = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
     return Imported(graph, program, views, made, example)
+
+
+@contextmanager
+def _without_collection() -> Generator[None]:
+    """Collect no garbage for a while: exports make many small objects, nearly all of which stay."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Function(nn.Module):
@@ -155,12 +171,14 @@ def _inputs(
     kinds = torch.export.graph_signature.InputKind
     placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     found: dict[str, Any] = {}
+    rebuilt = rebuilt_buffers(module)
     given: list[str] = []
     weights: dict[str, View] = {}
     for spec in program.graph_signature.input_specs:
-        name: str = spec.arg.name
-        if hasattr(spec.arg, "value"):
-            found[name] = spec.arg.value
+        argument: Any = spec.arg
+        name: str = argument.name
+        if hasattr(argument, "value"):
+            found[name] = argument.value
             continue
         meta = placeholders[name].meta["val"]
         if not isinstance(meta, torch.Tensor):
@@ -176,7 +194,9 @@ def _inputs(
         target = str(spec.target)
         tensor = tensors.get(target)
         is_weight = spec.kind is kinds.PARAMETER or bool(spec.persistent)
-        known = None if is_weight else program.constants.get(target, tensor)
+        known: Any = None if is_weight else program.constants.get(target, tensor)
+        if known is not None and _is_meta(known):
+            known = rebuilt.get(target, known)
         found[name] = None if known is None or _is_meta(known) else trace.constant(to_numpy(known))
         if found[name] is None:
             own = input_name(first.get(id(tensor), target))

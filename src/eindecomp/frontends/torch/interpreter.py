@@ -164,7 +164,8 @@ def _stem(node: fx.Node, name: str) -> str:
 
 def _metas(node: fx.Node) -> tuple[Meta, ...]:
     tensors = [v for v in _leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
-    if any(not isinstance(size, int) for tensor in tensors for size in tensor.shape):
+    sizes: list[Any] = [size for tensor in tensors for size in tensor.shape]
+    if any(not isinstance(size, int) for size in sizes):
         raise GraphError(f"the shape of the result of {node.target} depends on the data")
     return tuple(Meta(tuple(tensor.shape), own_type(tensor.dtype)) for tensor in tensors)
 
