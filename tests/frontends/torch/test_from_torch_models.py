@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_models import IDS, MODELS, made
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import eindecomp as ed
 from eindecomp.graph.ops import Fill
