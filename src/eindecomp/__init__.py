@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from eindecomp.api.simulate import simulate
     from eindecomp.api.together import plan_together
     from eindecomp.engines.executable import Executable
+    from eindecomp.frontends.jax.importing import from_jax, jax_inputs
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.objectives import Objective
@@ -78,7 +79,9 @@ __all__ = [
     "einsum",
     "evaluate",
     "extend",
+    "from_jax",
     "grad",
+    "jax_inputs",
     "load",
     "models",
     "monoid",
@@ -101,6 +104,8 @@ _LATER = {
     "compile": "api.compile",
     "cost": "planner.make",
     "einsum": "api.einsum",
+    "from_jax": "frontends.jax.importing",
+    "jax_inputs": "frontends.jax.importing",
     "models": "models",
     "plan": "planner.make",
     "plan_together": "api.together",

@@ -26,6 +26,7 @@ def finished(record: Record, outputs: Mapping[str, View], keep: Collection[str] 
         renamed[_vertex_of(record, array, renamed)] = name
     names = {name: _free(name, renamed) for name in record.graph if name not in renamed}
     names |= renamed
+    record.final = names
     labels = record.names.chosen()
     used = _used(record.graph, renamed, keep)
     vertices = [

@@ -93,12 +93,13 @@ def added_at(
     place: int,
     size: int,
     shared: Sequence[tuple[int, int]],
+    kept: Sequence[int] = (),
 ) -> View:
     """Rows summed into an array of zeros, at given indices along a dimension of `size`.
 
     `shared` are pairs of a dimension of the source and one of the index that are the same: every
     dimension of the index is one of the source. The result has the dimensions of the source that
-    the index has not, and the new one at `place`; see `trace.scatter_add` for kept ones.
+    the index has not, or that are `kept`, and the new one at `place`.
     """
     source, index = settled(record, source), settled(record, index)
     rows = [f"t{k}" for k in range(len(source.dims))]
@@ -110,6 +111,8 @@ def added_at(
     known = dict(zip(rows, record.dims(source.vertex), strict=True))
     for label, dim in zip(own, record.dims(index.vertex), strict=True):
         known[label] = record.names.same(known[label], dim)
-    table = tuple(label for label in rows if label not in own)
+    table = tuple(
+        label for k, label in enumerate(rows) if label not in own or k in kept
+    )
     op = ScatterAdd(tuple(rows), tuple(own), table, place, "r")
     return record.add(op, [source.vertex, index.vertex], known, {"r": size})

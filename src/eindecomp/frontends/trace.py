@@ -16,6 +16,7 @@ from eindecomp.frontends.join import Read, joined
 from eindecomp.frontends.numbers import cast_number, typed_number
 from eindecomp.frontends.record import Record
 from eindecomp.graph.checks import join_of
+from eindecomp.graph.ops import Fill
 from eindecomp.lang import dtypes
 from eindecomp.lang.scalar import Arg, call, replace_args
 from eindecomp.lang.scalar_types import type_of
@@ -54,6 +55,11 @@ class Trace:
         """The graph that computes these outputs, with the inputs in `keep` even if unused."""
         return finished(self._record, outputs, keep)
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What the vertices of views are called in the graph, once that is finished."""
+        return self._record.final
+
     # Arrays from nothing
 
     def input(self, name: str, shape: Sequence[int], dtype: object) -> View:
@@ -76,6 +82,11 @@ class Trace:
         value = value if step == 1 else call("mul", value, step)
         value = value if start == 0 else call("add", value, start)
         return self.cast(self.fill((size,), value), dtype)
+
+    def formula(self, array: View) -> Expr | None:
+        """The value of an array that is made from its indices, over the axes of its vertex."""
+        op = None if array.number is not None else self._record.graph[array.vertex].op
+        return op.value if isinstance(op, Fill) else None
 
     # Element by element, and aggregations
 
@@ -200,6 +211,10 @@ class Trace:
         place: int,
         size: int,
         shared: Sequence[tuple[int, int]],
+        kept: Sequence[int] = (),
     ) -> View:
-        """Rows summed into zeros at indices along a new dimension of `size`, at `place`."""
-        return moves.added_at(self._record, source, index, place, size, shared)
+        """Rows summed into zeros at indices along a new dimension of `size`, at `place`.
+
+        Dimensions of the source that the index has too are summed, unless they are `kept`.
+        """
+        return moves.added_at(self._record, source, index, place, size, shared, kept)

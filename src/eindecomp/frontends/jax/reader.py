@@ -1,0 +1,209 @@
+"""Reading a jaxpr equation by equation into a trace, jaxprs inside it in place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.extend import source_info_util
+from jax.extend.core import Literal
+
+from eindecomp.errors import EinDecompError, GraphError, suggest
+from eindecomp.frontends.jax import primitives
+from eindecomp.frontends.jax.registry import ELEMENTWISE, RULES, Equation
+from eindecomp.frontends.trace import Trace
+from eindecomp.frontends.views import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+primitives.load()
+
+Path = tuple[int, ...]
+"""The way to an equation: in turns which call of a jaxpr, and a place in it."""
+
+_RANDOM = ("random_", "rng_", "threefry2x32")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """An array whose values are known when the function is imported, and not all the same."""
+
+    array: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return tuple(self.array.shape)
+
+
+@dataclass(slots=True)
+class Reader:
+    """Adds to a trace what a jaxpr computes."""
+
+    trace: Trace = field(default_factory=Trace)
+    constants: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The arrays that the function brings with it, by the names of the inputs they become."""
+    made: dict[Path, tuple[View, ...]] = field(default_factory=dict[Path, tuple[View, ...]])
+    """The results of every equation that is not itself a jaxpr, by the way to it."""
+    pieces: dict[View, tuple[int, tuple[View, ...]]] = field(
+        default_factory=dict[View, tuple[int, tuple[View, ...]]]
+    )
+    """What arrays were concatenated from, and along which dimension."""
+    _path: list[int] = field(default_factory=list[int])
+    _calls: dict[Path, int] = field(default_factory=dict[Path, int])
+    _views: dict[int, tuple[Any, View]] = field(default_factory=dict[int, tuple[Any, View]])
+    _places: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
+
+    def inline(self, jaxpr: Any, arrays: Sequence[View | Known]) -> list[View]:
+        """The results of a jaxpr, closed or not."""
+        return [self._view(value) for value in self.read(jaxpr, arrays)]
+
+    def read(self, jaxpr: Any, arrays: Sequence[View | Known]) -> list[View | Known]:
+        """The results of a jaxpr, those as values that are known."""
+        closed = getattr(jaxpr, "jaxpr", jaxpr)
+        known: dict[Any, View | Known] = {}
+        for var, value in zip(closed.constvars, getattr(jaxpr, "consts", ()), strict=True):
+            known[var] = known_or_number(value)
+        known.update(zip(closed.invars, arrays, strict=True))
+
+        def value_of(atom: Any) -> View | Known:
+            return known_or_number(atom.val) if isinstance(atom, Literal) else known[atom]
+
+        self._enter()
+        for place, eqn in enumerate(closed.eqns):
+            self._path[-1] = place
+            results = self._results(eqn, [value_of(atom) for atom in eqn.invars])
+            known.update(zip(eqn.outvars, results, strict=True))
+        self._leave()
+        return [value_of(atom) for atom in closed.outvars]
+
+    def _enter(self) -> None:
+        """Step into a jaxpr: the way to an equation says which call it is in, and its place."""
+        way = tuple(self._path)
+        self._calls[way] = self._calls.get(way, -1) + 1
+        self._path += [self._calls[way], 0]
+
+    def _leave(self) -> None:
+        del self._path[-2:]
+
+    def _results(self, eqn: Any, values: list[View | Known]) -> Sequence[View | Known]:
+        """What an equation yields."""
+        name = eqn.primitive.name
+        if _is_known(eqn, values):
+            return _worked_out(eqn, values)
+        inner = primitives.inner_jaxpr(eqn)
+        if inner is not None:
+            return self.read(inner, values)
+        place, stem = self._place_of(eqn)
+        rule = RULES.get(name)
+        if rule is None:
+            raise GraphError(_unknown(name, place))
+        self.trace.begin(stem)
+        results = tuple(var.aval for var in eqn.outvars)
+        equation = Equation(name, eqn.params, results, place, self)
+        try:
+            made = rule(equation, *map(self._view, values))
+        except EinDecompError as error:
+            if place in str(error):
+                raise
+            raise GraphError(f"{name} at {place}: {error}") from error
+        found = (made,) if isinstance(made, View) else tuple(made)
+        self.made[tuple(self._path)] = found
+        return found
+
+    def _view(self, value: View | Known) -> View:
+        """An array that is known as an input of its own."""
+        if isinstance(value, View):
+            return value
+        found = self._views.get(id(value))
+        if found is None:
+            name = f"const_{len(self.constants)}"
+            self.constants[name] = np.asarray(value.array)
+            view = self.trace.input(name, value.shape, value.array.dtype)
+            found = self._views[id(value)] = (value, view)
+        return found[1]
+
+    def _place_of(self, eqn: Any) -> tuple[str, str]:
+        """Where an equation comes from in the user's source, and what to call its results."""
+        found = self._places.get(id(eqn))
+        if found is None:
+            place = source_info_util.summarize(eqn.source_info) or "an unknown place"
+            scopes = [*map(str, str(eqn.source_info.name_stack).split("/"))]
+            function = re.search(r"\((\S+)\)$", place)
+            words = [scopes[-1], function.group(1) if function else ""]
+            stem = next((word for word in map(_word, words) if word), "")
+            parts = [stem, eqn.primitive.name.replace("-", "_")]
+            found = self._places[id(eqn)] = (place, ".".join(filter(None, parts)))
+        return found
+
+
+def _word(text: str) -> str:
+    """The last plain name in a scope or the qualified name of a function, if it has one."""
+    words = re.findall(r"[A-Za-z_]\w*", text.split(".")[-1]) if "lambda" not in text else []
+    return words[-1] if words else ""
+
+
+def known_or_number(value: Any) -> View | Known:
+    """A value as one number repeated, or as it is where its elements differ."""
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+        return Known(value)
+    array = np.asarray(value)
+    if array.size and (array.size == 1 or (array == array.flat[0]).all()):
+        return Trace().number(array.flat[0].item(), array.dtype, array.shape)
+    return Known(value)
+
+
+def _is_known(eqn: Any, values: Sequence[View | Known]) -> bool:
+    """Whether an equation is worked out now: of numbers, or of known arrays that do not grow."""
+    name = eqn.primitive.name
+    if not values or primitives.inner_jaxpr(eqn) is not None or name in primitives.CONTROL:
+        return False
+    if any(isinstance(value, View) and value.number is None for value in values):
+        return False
+    if name in ELEMENTWISE or name not in RULES:
+        return True
+    after = sum(prod(var.aval.shape) for var in eqn.outvars)
+    before = sum(prod(v.shape) for v in values if isinstance(v, Known))
+    return after <= max(before, 1)
+
+
+def _worked_out(eqn: Any, values: Sequence[View | Known]) -> list[View | Known]:
+    """The results of an equation of known values, as JAX computes them."""
+    numbers = [v for v in values if isinstance(v, View)]
+    by_element = len(numbers) == len(values) and eqn.primitive.name in ELEMENTWISE
+    arrays = [
+        v.array
+        if isinstance(v, Known)
+        else jax.numpy.asarray(np.full(() if by_element else v.shape, v.number, v.dtype))
+        for v in values
+    ]
+    with jax.ensure_compile_time_eval():
+        made = eqn.primitive.bind(*arrays, **eqn.params)
+    results: Iterable[Any] = made if eqn.primitive.multiple_results else [made]
+    found = [known_or_number(result) for result in results]
+    if not by_element:
+        return found
+    return [
+        Trace().number(view.number, view.dtype, var.aval.shape)
+        for view, var in zip(found, eqn.outvars, strict=True)
+        if isinstance(view, View) and view.number is not None
+    ]
+
+
+def _unknown(name: str, place: str) -> str:
+    if name.startswith(_RANDOM):
+        return (
+            f"{name} at {place}: draws of random numbers are no part of a graph; draw them "
+            f"outside and pass them as an argument, or fix the key inside the function"
+        )
+    return (
+        f"the primitive {name!r} at {place} is unknown to the importer{suggest(name, RULES)}; "
+        f"add it by a function under @eindecomp.frontends.jax.registry.primitive({name!r})"
+    )
+
+
