@@ -6,17 +6,20 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import GraphError
+from eindecomp.errors import ExpressionError, GraphError
+from eindecomp.frontends.formulas import as_formula, classes_of, formula, reindexed, rewired
 from eindecomp.frontends.numbers import typed_number
+from eindecomp.frontends.record import whole
 from eindecomp.frontends.views import Factor, View, common_factors, size_of
-from eindecomp.graph.ops import Reshape, Slice
-from eindecomp.lang.scalar import Arg
+from eindecomp.graph.ops import Fill, Reshape, Slice
+from eindecomp.lang.scalar import Arg, Const, call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.frontends.record import Record
     from eindecomp.frontends.views import Dim
+    from eindecomp.lang.scalar import Expr
 
 
 def without_axis(record: Record, array: View, place: int) -> View:
@@ -31,6 +34,12 @@ def at_index(record: Record, array: View, axis: int, index: int) -> View:
     """The view with an axis of its vertex fixed at an index: it is in no dimension any more."""
     vertex = record.graph[array.vertex]
     kept = [k for k in range(len(vertex.shape)) if k != axis]
+    if isinstance(vertex.op, Fill):
+        by: dict[int, Expr] = {k: Arg(n) for n, k in enumerate(kept)}
+        shape = [vertex.shape[k] for k in kept]
+        made = reindexed(record, whole(vertex), shape, by | {axis: Const(index)})
+        if made is not None:
+            return rewired(array, made, {axis: (), **dict(zip(kept, made.dims, strict=True))})
     ranges = tuple(index if k == axis else None for k in _all(vertex.shape))
     op = Slice(tuple(f"l{k}" for k in kept), ranges)
     classes = record.dims(vertex.name)
@@ -84,6 +93,8 @@ def _split_factor(record: Record, array: View, place: int, at: int, sizes: Seque
         new = (*dim[:at], *map(Factor, sizes), *dim[at + 1 :])
         return replace(array, dims=(*array.dims[:place], new, *array.dims[place + 1 :]))
     vertex = record.graph[array.vertex]
+    if isinstance(vertex.op, Fill) and (found := _split_fill(record, array, axis, sizes)):
+        return found
     own = tuple(f"l{axis}p{k}" for k in range(len(sizes)))
     before = tuple(own if k == axis else (f"l{k}",) for k in _all(vertex.shape))
     after = tuple((label,) for group in before for label in group)
@@ -106,8 +117,30 @@ def _split_factor(record: Record, array: View, place: int, at: int, sizes: Seque
     return replace(array, vertex=made.vertex, dims=dims)
 
 
+def _split_fill(record: Record, array: View, axis: int, sizes: Sequence[int]) -> View | None:
+    """A fill with an axis split, as a fill."""
+    vertex = record.graph[array.vertex]
+    shape = [*vertex.shape[:axis], *sizes, *vertex.shape[axis + 1 :]]
+    index: Expr = Arg(axis)
+    for k, size in enumerate(sizes[1:], axis + 1):
+        index = call("add", call("mul", index, size), Arg(k))
+    more = len(sizes) - 1
+    by: dict[int, Expr] = {k: Arg(k if k < axis else k + more) for k in _all(vertex.shape)}
+    made = reindexed(record, whole(vertex), shape, by | {axis: index})
+    if made is None:
+        return None
+    place = {k: made.dims[k if k < axis else k + more] for k in _all(vertex.shape)}
+    parts = tuple(f for dim in made.dims[axis : axis + len(sizes)] for f in dim)
+    return rewired(array, made, place | {axis: parts})
+
+
 def merged(record: Record, array: View, place: int) -> View:
-    """The same with a dimension that is one axis."""
+    """The same with a dimension that is one axis, or only repeats."""
+    if (value := as_formula(record, array)) is not None and len(array.dims[place]) > 1:
+        try:
+            return formula(record, array.shape, value, classes_of(record, array))
+        except ExpressionError:
+            pass  # too long for one formula
     array = in_order(record, array)
     if len(array.dims[place]) == 1:
         return array
@@ -151,6 +184,8 @@ def in_order(record: Record, array: View) -> View:
 
 def settled(record: Record, array: View) -> View:
     """The same as a vertex of its own shape: every dimension is one axis, in order."""
+    for place, dim in enumerate(array.dims):
+        array = merged(record, array, place) if len(dim) > 1 else array
     array = in_order(record, array)
     for place in range(len(array.dims)):
         array = merged(record, array, place)

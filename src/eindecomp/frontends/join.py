@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError, GraphError
 from eindecomp.frontends.arrange import merged, split, without_axis
+from eindecomp.frontends.formulas import folded, formula
 from eindecomp.frontends.numbers import typed_number
 from eindecomp.frontends.views import Factor, View, common_factors, has_axis, size_of
 from eindecomp.graph.ops import Fill
-from eindecomp.lang.dtypes import INT64
+from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, call, replace_args
-from eindecomp.lang.simplify import simplify
+from eindecomp.lang.scalar_types import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,17 +63,55 @@ def joined(
         repeats = [f.size for s, dim in dims.items() if s not in output for f in dim if not f.label]
         join = _repeated(join, prod(repeats), agg)
     labels = tuple(f.label for symbol in output for f in dims[symbol] if f.label)
-    axes = {label: axis for axis, label in enumerate(labels)}
-    shown = tuple(tuple(Factor(f.size, axes.get(f.label)) for f in dims[s]) for s in output)
-    if agg is None and (made := _as_fill(record, reads, labels, join)) is not None:
-        return replace(made, dims=shown)
+    if not any(f.label for s, dim in dims.items() if s not in output for f in dim):
+        agg = _needless(agg, reads, join)
+    parts: dict[str, Dim] = {label: (Factor(0, axis),) for axis, label in enumerate(labels)}
+    made = _as_formula(record, reads, labels, join) if agg is None else None
+    if made is not None:
+        parts = dict(zip(labels, made.dims, strict=True))
+    else:
+        made = _einsum(record, reads, labels, join, agg)
+        if made.number is not None or made.dims:
+            found = folded(record, made)
+            parts = dict(zip(labels, found.dims, strict=True)) if found is not made else parts
+            made = found
+    shown = tuple(tuple(g for f in dims[s] for g in _shown(f, parts)) for s in output)
+    return replace(made, dims=shown)
+
+
+def _shown(part: _Part, parts: Mapping[str, Dim]) -> Dim:
+    """The factors of a result that a part of a symbol is."""
+    if not part.label:
+        return (Factor(part.size),)
+    return tuple(Factor(part.size, factor.axis) for factor in parts[part.label])
+
+
+def _einsum(
+    record: Record,
+    reads: Sequence[Read],
+    labels: tuple[str, ...],
+    join: Expr,
+    agg: str | Monoid | None,
+) -> View:
+    """The vertex, reading what is not a number."""
     real = [read for read in reads if read.array.number is None]
     place = iter(range(len(real)))
     by = [_number(read) if read.array.number is not None else Arg(next(place)) for read in reads]
     operands = [(read.array.vertex, _labels(read)) for read in real]
     join = replace_args(join, by)
-    made = record.einsum(labels, operands, join, agg) if real else record.fill((), join)
-    return replace(made, dims=shown)
+    return record.einsum(labels, operands, join, agg) if real else formula(record, (), join)
+
+
+def _needless(agg: str | Monoid | None, reads: Sequence[Read], join: Expr) -> str | Monoid | None:
+    """No aggregation where there is nothing to aggregate, unless it turns truth into numbers."""
+    name = agg if isinstance(agg, str) or agg is None else agg.name
+    if name in ("max", "min"):
+        return None
+    if name not in ("sum", "prod"):
+        return agg
+    by = [Arg(k) if r.array.number is None else _number(r) for k, r in enumerate(reads)]
+    found = type_of(replace_args(join, by), [read.array.dtype for read in reads], {})
+    return agg if kind(found) is Kind.BOOL else None
 
 
 def _number(read: Read) -> Expr:
@@ -173,10 +213,10 @@ def _labels(read: Read) -> tuple[str, ...]:
     return tuple(of[axis] for axis in range(len(of)))
 
 
-def _as_fill(
+def _as_formula(
     record: Record, reads: Sequence[Read], labels: tuple[str, ...], join: Expr
 ) -> View | None:
-    """The result as a fill, where all operands are: positions and masks stay formulas."""
+    """The result as a formula, where all operands are: positions and masks stay formulas."""
     by: list[Expr] = []
     shape = dict.fromkeys(labels, 1)
     classes: dict[str, list[int]] = {label: [] for label in labels}
@@ -193,12 +233,8 @@ def _as_fill(
         for label, size, dim in zip(own, vertex.shape, record.dims(vertex.name), strict=True):
             shape[label] = size
             classes[label].append(dim)
+    known = [reduce(record.names.same, dims) if dims else None for dims in classes.values()]
     try:
-        value = simplify(replace_args(join, by), [INT64] * len(labels))
+        return formula(record, [*shape.values()], replace_args(join, by), known)
     except ExpressionError:
         return None  # too long for one formula
-    made = record.fill([*shape.values()], value)
-    for label, dim in zip(labels, record.dims(made.vertex), strict=True):
-        for other in classes[label]:
-            record.names.same(dim, other)
-    return made

@@ -10,8 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from eindecomp.frontends import arrange, moves, views
 from eindecomp.frontends.finish import finished
+from eindecomp.frontends.formulas import as_formula, constant, formula
 from eindecomp.frontends.join import Read, joined
 from eindecomp.frontends.numbers import cast_number, typed_number
 from eindecomp.frontends.record import Record
@@ -74,7 +77,15 @@ class Trace:
 
     def fill(self, shape: Sequence[int], value: Expr) -> View:
         """An array made from its indices, which `value` reads as inputs."""
-        return self._record.fill(shape, value)
+        return formula(self._record, shape, value)
+
+    def constant(self, values: object) -> View | None:
+        """An array of known values as a formula of its indices, if a short one is found."""
+        return constant(self._record, np.asarray(values))
+
+    def formula(self, array: View) -> Expr | None:
+        """The elements of an array as a formula of its indices, if they depend on nothing else."""
+        return as_formula(self._record, array)
 
     def iota(self, size: int, dtype: object, start: Number = 0, step: Number = 1) -> View:
         """The numbers from `start` on in steps, as many as `size`."""

@@ -68,6 +68,10 @@ def _simplify(expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]) -
             except ExpressionError:  # a folded literal need not fit where the computation did
                 return expr
             after = _fold(before) if _is_literal(before) else _drop(before)
+            if FUNCTIONS[op].result is ResultKind.CAST and found == type_of(
+                before.args[0], args, scalars
+            ):
+                after = before.args[0]  # it is of that type already
             # Adding 0 turns −0.0 into 0.0, and 0 − x is 0.0 where −x is −0.0.
             is_signed = kind(found) >= Kind.FLOAT and _adds_zero(before)
             return after if not is_signed and type_of(after, args, scalars) == found else before
@@ -137,6 +141,10 @@ def _drop_repeated(call: Call) -> Expr:
             return x
         case Call("not", (Call("not", (x,)),)):
             return x
+        case Call("and", (Const(value), x) | (x, Const(value))):
+            return x if value else Const(False)
+        case Call("or", (Const(value), x) | (x, Const(value))):
+            return Const(True) if value else x
         case Call("where", (_, x, y)) if x == y:
             return x
         case Call("where", (Const(value), x, y)):

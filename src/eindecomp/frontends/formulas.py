@@ -1,0 +1,237 @@
+"""Arrays made from indices alone: positions, masks and constants, which stay formulas.
+
+Whatever is done to them, other than to combine them with data, makes a formula again: a fill, which
+every device makes for itself, or a number, if all elements are equal.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eindecomp.errors import ExpressionError
+from eindecomp.frontends.numbers import typed_number
+from eindecomp.frontends.views import Factor, View, size_of
+from eindecomp.graph.evaluate import compute
+from eindecomp.graph.ops import Fill
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import INT64, Kind, concrete, kind
+from eindecomp.lang.scalar import Arg, Const, call, replace_args, used_args
+from eindecomp.lang.scalar import size_of as nodes_of
+from eindecomp.lang.scalar_types import result_type
+from eindecomp.lang.simplify import simplify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eindecomp.frontends.record import Record
+    from eindecomp.frontends.views import Dim
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.lang.scalar import Expr
+
+    Array = np.ndarray[Any, Any]
+
+MOST_EVALUATED = 2**20
+"""How many elements are computed at most to find a plainer formula for them."""
+MOST_LISTED = 256
+"""How many different values a formula lists at most."""
+
+
+def formula(
+    record: Record, shape: Sequence[int], value: Expr, classes: Sequence[int | None] = ()
+) -> View:
+    """An array from a formula of its indices, repeated along those that do not matter.
+
+    `classes` are those of dimensions that are known. A formula that is too long raises an
+    ExpressionError.
+    """
+    value = replace_args(value, [Arg(k) if size != 1 else Const(0) for k, size in enumerate(shape)])
+    value = simplify(value, [INT64] * len(shape))
+    dtype = result_type(value, [INT64] * len(shape), {})
+    used = sorted(used_args(value))
+    sizes = [shape[k] for k in used]
+    value = replace_args(value, {k: Arg(n) for n, k in enumerate(used)})
+    plainer = _plainer(value, sizes, dtype)
+    if plainer is not None and len(kept := sorted(used_args(plainer))) < len(used):
+        used, sizes = [used[k] for k in kept], [sizes[k] for k in kept]
+        plainer = replace_args(plainer, {k: Arg(n) for n, k in enumerate(kept)})
+    value = value if plainer is None else plainer
+    axes = {k: n for n, k in enumerate(used)}
+    dims = tuple(() if size == 1 else (Factor(size, axes.get(k)),) for k, size in enumerate(shape))
+    if not used:
+        return View("", dims, dtype, evaluated((), value, dtype).item())
+    made = record.fill(sizes, value)
+    for k, own in zip(used, record.dims(made.vertex), strict=True):
+        if k < len(classes) and (known := classes[k]) is not None:
+            record.names.same(own, known)
+    return View(made.vertex, dims, dtype)
+
+
+def evaluated(shape: Sequence[int], value: Expr, dtype: DType) -> Array:
+    """The elements of a formula."""
+    labels = tuple(f"l{k}" for k in range(len(shape)))
+    with np.errstate(all="ignore"):
+        return compute(Vertex("T", Fill(labels, value), (), tuple(shape), dtype), [], {}, {})
+
+
+def _plainer(value: Expr, shape: Sequence[int], dtype: DType) -> Expr | None:
+    """A plainer formula of the same whole numbers or truth values, if one is found."""
+    if nodes_of(value) < 4 or kind(dtype) > Kind.INT or prod(shape) > MOST_EVALUATED:
+        return None
+    return recognized(evaluated(shape, value, dtype))
+
+
+def recognized(array: Array) -> Expr | None:
+    """The formula of an array, if it is linear in its indices; of fractions, if it is constant.
+
+    >>> print(recognized(np.array([[1, 3], [4, 6]])))
+    x * 3 + y * 2 + 1
+    """
+    dtype = np.dtype(array.dtype)
+    origin = array[(0,) * array.ndim]
+    if bool((array == origin).all()):
+        return typed_number(origin.item(), dtype)
+    if kind(dtype) is not Kind.INT:
+        return None
+    value: Expr | None = None
+    predicted = np.full((1,) * array.ndim, int(origin), np.int64)
+    for axis, size in enumerate(array.shape):
+        at = [0] * array.ndim
+        at[axis] = min(1, size - 1)
+        step = int(array[tuple(at)]) - int(origin)
+        along = [size if k == axis else 1 for k in range(array.ndim)]
+        predicted = predicted + np.arange(size).reshape(along) * step
+        if step:
+            term: Expr = Arg(axis) if step == 1 else call("mul", Arg(axis), step)
+            value = term if value is None else call("add", value, term)
+    if value is None or not np.array_equal(predicted, array):
+        return None
+    value = call("add", value, int(origin)) if origin else value
+    return value if dtype == INT64 else call(dtype.name, value)
+
+
+def constant(record: Record, array: Array) -> View | None:
+    """An array of known values as a formula, if there is one that is not too long.
+
+    >>> from eindecomp.frontends.record import Record
+    >>> record = Record()
+    >>> made = constant(record, np.array([[0.5, 0.25, 2.0]], "float32"))
+    >>> print(record.graph[made.vertex].op.value)
+    float32(where(x < 1, 0.5, where(x < 2, 0.25, 2.0)))
+    """
+    value = recognized(array) if array.size else None
+    if value is None and max(array.shape, default=0) == array.size <= MOST_LISTED:
+        along = array.shape.index(array.size)
+        value = call(array.dtype.name, _listed(array.reshape(-1).tolist(), along, 0))
+    return None if value is None else formula(record, array.shape, value)
+
+
+def _listed(values: list[Any], along: int, start: int) -> Expr:
+    """A choice among values by halving."""
+    if all(value == values[0] for value in values):
+        return Const(values[0])
+    half = len(values) // 2
+    low, high = _listed(values[:half], along, start), _listed(values[half:], along, start + half)
+    return call("where", call("lt", Arg(along), start + half), low, high)
+
+
+def as_formula(record: Record, array: View) -> Expr | None:
+    """The elements of an array as a formula of the indices of its dimensions, if they are one."""
+    if array.number is not None:
+        return typed_number(array.number, array.dtype)
+    vertex = record.graph[array.vertex]
+    if not isinstance(vertex.op, Fill):
+        return None
+    indices: dict[int, Expr] = {}
+    for k, dim in enumerate(array.dims):
+        inner = size_of(dim)
+        for n, factor in enumerate(dim):
+            inner //= factor.size
+            if factor.axis is not None:
+                index: Expr = Arg(k) if inner == 1 else call("floordiv", Arg(k), inner)
+                indices[factor.axis] = call("mod", index, factor.size) if n else index
+    value = replace_args(vertex.op.value, indices)
+    found = result_type(vertex.op.value, [INT64] * len(vertex.shape), {})
+    return value if concrete(found) == array.dtype else call(array.dtype.name, value)
+
+
+def classes_of(record: Record, array: View) -> list[int | None]:
+    """The class of every dimension that is one axis."""
+    if array.number is not None:
+        return [None] * len(array.dims)
+    own = record.dims(array.vertex)
+    axes = [dim[0].axis if len(dim) == 1 else None for dim in array.dims]
+    return [None if axis is None else own[axis] for axis in axes]
+
+
+def reindexed(
+    record: Record, array: View, shape: Sequence[int], by: Mapping[int, Expr]
+) -> View | None:
+    """A formula read at other indices: `by` gives those of its dimensions in terms of `shape`'s."""
+    value = as_formula(record, array)
+    if value is None:
+        return None
+    old = classes_of(record, array)
+    same = {by[k].index: old[k] for k in by if isinstance(by[k], Arg)}  # pyright: ignore[reportAttributeAccessIssue]
+    classes = [same.get(k) for k in range(len(shape))]
+    try:
+        return formula(record, shape, replace_args(value, by), classes)
+    except ExpressionError:
+        return None  # too long for one formula
+
+
+def joined_ends(record: Record, arrays: Sequence[View], place: int) -> View | None:
+    """Formulas one after another along a dimension."""
+    found = [as_formula(record, array) for array in arrays]
+    values = [value for value in found if value is not None]
+    if len(values) < len(found):
+        return None
+    shape = [*arrays[0].shape]
+    shape[place] = sum(array.shape[place] for array in arrays)
+    end = shape[place]
+    value: Expr | None = None
+    try:
+        for array, own in zip(reversed(arrays), reversed(values), strict=True):
+            end -= array.shape[place]
+            by = {k: Arg(k) for k in range(len(shape))} | {place: call("sub", Arg(place), end)}
+            moved = replace_args(own, by)
+            if value is None:
+                value = moved
+            else:
+                inside = call("lt", Arg(place), end + array.shape[place])
+                value = call("where", inside, moved, value)
+        return formula(record, shape, value or Const(0), classes_of(record, arrays[-1]))
+    except ExpressionError:
+        return None
+
+
+def folded(record: Record, made: View) -> View:
+    """What a vertex makes of formulas alone as a formula, where one is found for its elements."""
+    if made.number is not None:
+        return made
+    vertex = record.graph[made.vertex]
+    operands = [record.graph[name] for name in vertex.inputs]
+    known = all(isinstance(operand.op, Fill) for operand in operands)
+    if not operands or not known or _work(record, vertex) > MOST_EVALUATED:
+        return made
+    arrays = [compute(operand, [], {}, {}) for operand in operands]
+    value = recognized(compute(vertex, arrays, {}, {})) if prod(vertex.shape) else None
+    if value is None:
+        return made
+    found = formula(record, vertex.shape, value, record.dims(vertex.name))
+    return rewired(made, found, dict(enumerate(found.dims)))
+
+
+def _work(record: Record, vertex: Vertex) -> int:
+    return prod(record.graph.label_sizes(vertex).values())
+
+
+def rewired(array: View, made: View, place: Mapping[int, Dim]) -> View:
+    """A view of another vertex, `place` saying of which factors each old axis is made there."""
+    dims = tuple(
+        tuple(g for f in dim for g in ((f,) if f.axis is None else place[f.axis]))
+        for dim in array.dims
+    )
+    return View(made.vertex, dims, made.dtype, made.number)
