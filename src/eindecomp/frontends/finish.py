@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.arrange import settled
+from eindecomp.frontends.attention_names import name_attention
 from eindecomp.frontends.label_names import distinct
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import EinSum, Gather, Input, Reshape, ScatterAdd, relabel
@@ -27,6 +28,7 @@ def finished(record: Record, outputs: Mapping[str, View], keep: Collection[str] 
     names = {name: _free(name, renamed) for name in record.graph if name not in renamed}
     names |= renamed
     record.final = names
+    name_attention(record)
     labels = record.names.chosen()
     used = _used(record.graph, renamed, keep)
     vertices = [

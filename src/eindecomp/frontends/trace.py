@@ -19,7 +19,6 @@ from eindecomp.frontends.join import Read, joined
 from eindecomp.frontends.numbers import cast_number, typed_number
 from eindecomp.frontends.record import Record
 from eindecomp.graph.checks import join_of
-from eindecomp.graph.ops import Fill
 from eindecomp.lang import dtypes
 from eindecomp.lang.scalar import Arg, call, replace_args
 from eindecomp.lang.scalar_types import type_of
@@ -93,11 +92,6 @@ class Trace:
         value = value if step == 1 else call("mul", value, step)
         value = value if start == 0 else call("add", value, start)
         return self.cast(self.fill((size,), value), dtype)
-
-    def formula(self, array: View) -> Expr | None:
-        """The value of an array that is made from its indices, over the axes of its vertex."""
-        op = None if array.number is not None else self._record.graph[array.vertex].op
-        return op.value if isinstance(op, Fill) else None
 
     # Element by element, and aggregations
 

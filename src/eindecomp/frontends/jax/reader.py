@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 
 primitives.load()
 
-Path = tuple[int, ...]
+Way = tuple[int, ...]
 """The way to an equation: in turns which call of a jaxpr, and a place in it."""
 
+_OWN = str(Path(jax.__file__).parent)
 _RANDOM = ("random_", "rng_", "threefry2x32")
 
 
@@ -48,15 +50,17 @@ class Reader:
     trace: Trace = field(default_factory=Trace)
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
     """The arrays that the function brings with it, by the names of the inputs they become."""
-    made: dict[Path, tuple[View, ...]] = field(default_factory=dict[Path, tuple[View, ...]])
+    made: dict[Way, tuple[View, ...]] = field(default_factory=dict[Way, tuple[View, ...]])
     """The results of every equation that is not itself a jaxpr, by the way to it."""
     pieces: dict[View, tuple[int, tuple[View, ...]]] = field(
         default_factory=dict[View, tuple[int, tuple[View, ...]]]
     )
     """What arrays were concatenated from, and along which dimension."""
     _path: list[int] = field(default_factory=list[int])
-    _calls: dict[Path, int] = field(default_factory=dict[Path, int])
+    _calls: dict[Way, int] = field(default_factory=dict[Way, int])
     _views: dict[int, tuple[Any, View]] = field(default_factory=dict[int, tuple[Any, View]])
+    _outer: tuple[str, str] | None = None
+    """Where a function of JAX's own is used, while that is read."""
     _places: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
 
     def inline(self, jaxpr: Any, arrays: Sequence[View | Known]) -> list[View]:
@@ -98,7 +102,7 @@ class Reader:
             return _worked_out(eqn, values)
         inner = primitives.inner_jaxpr(eqn)
         if inner is not None:
-            return self.read(inner, values)
+            return self._read_inside(eqn, inner, values)
         place, stem = self._place_of(eqn)
         rule = RULES.get(name)
         if rule is None:
@@ -130,22 +134,36 @@ class Reader:
 
     def _place_of(self, eqn: Any) -> tuple[str, str]:
         """Where an equation comes from in the user's source, and what to call its results."""
+        place, word = self._outer or self._names_of(eqn)
+        return place, ".".join(filter(None, (word, eqn.primitive.name.replace("-", "_"))))
+
+    def _names_of(self, eqn: Any) -> tuple[str, str]:
+        """Where an equation comes from, and the scope or the function it is in."""
         found = self._places.get(id(eqn))
         if found is None:
             place = source_info_util.summarize(eqn.source_info) or "an unknown place"
-            scopes = [*map(str, str(eqn.source_info.name_stack).split("/"))]
-            function = re.search(r"\((\S+)\)$", place)
-            words = [scopes[-1], function.group(1) if function else ""]
-            stem = next((word for word in map(_word, words) if word), "")
-            parts = [stem, eqn.primitive.name.replace("-", "_")]
-            found = self._places[id(eqn)] = (place, ".".join(filter(None, parts)))
+            scope = str(eqn.source_info.name_stack).split("/")[-1]
+            function = re.search(r"\((?:\S*\.)?(\w+)\)$", place)
+            word = scope if scope.isidentifier() else function.group(1) if function else ""
+            found = self._places[id(eqn)] = (place, word)
         return found
 
+    def _read_inside(self, eqn: Any, inner: Any, values: list[View | Known]) -> list[View | Known]:
+        """The results of a jaxpr that an equation calls.
 
-def _word(text: str) -> str:
-    """The last plain name in a scope or the qualified name of a function, if it has one."""
-    words = re.findall(r"[A-Za-z_]\w*", text.split(".")[-1]) if "lambda" not in text else []
-    return words[-1] if words else ""
+        One of JAX's own functions is traced once for all its uses: its equations come from where
+        it is used.
+        """
+        own = _own_source(inner)
+        before, self._outer = self._outer, self._outer or (self._names_of(eqn) if own else None)
+        results = self.read(inner, values)
+        self._outer = before
+        return results
+
+def _own_source(jaxpr: Any) -> bool:
+    """Whether a jaxpr is that of a function of JAX's own."""
+    info = getattr(jaxpr, "jaxpr", jaxpr).debug_info
+    return str(info.func_filename or "").startswith(_OWN)
 
 
 def known_or_number(value: Any) -> View | Known:

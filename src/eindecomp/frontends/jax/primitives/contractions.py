@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.frontends.join import Read
 from eindecomp.frontends.jax.registry import Equation, primitive
-from eindecomp.lang.dtypes import dtype, widen
+from eindecomp.lang.dtypes import dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,39 +24,22 @@ def _dot_general(op: Equation, x: View, y: View) -> View:
     batch = [int(a) for a in of_left]
     gone = {int(a) for a in left} | {*batch}
     output = [*batch, *(s for s in first if s not in gone), *(s for s in second if s not in first)]
-    _vote(op, x, y, (first, tuple(second)), batch)
+    if not batch:
+        _vote(op, x, y, first, tuple(second))
     wanted = dtype(op.dtype)
-    if wanted != x.dtype and wanted != y.dtype and wanted == widen(x.dtype):
-        # Rounded once only, when the sum is complete.
-        x, y = op.trace.cast(x, wanted), op.trace.cast(y, wanted)
-    elif wanted not in (x.dtype, y.dtype):
+    if wanted not in (x.dtype, y.dtype):
+        # A sum in a wider type is not rounded to the operands' type first.
         x, y = op.trace.cast(x, wanted), op.trace.cast(y, wanted)
     return op.trace.einsum([Read(x, first), Read(y, tuple(second))], output, dtype=op.dtype)
 
 
-def _vote(
-    op: Equation,
-    x: View,
-    y: View,
-    symbols: tuple[tuple[int, ...], tuple[int, ...]],
-    batch: Sequence[int],
-) -> None:
-    """Suggest names: heads, queries and keys of an attention, features of a linear layer."""
-    first, second = symbols
-    contracted = {s for s in first if s in second and s not in batch}
-    free = [s for s in first if s not in second], [s for s in second if s not in first]
-    names: dict[int, str] = {}
-    if batch and len(contracted) == 1 and free[0] and free[1]:
-        strength = 2
-        leading = batch[0] == 0 and len(batch) > 1
-        names |= dict(zip(batch, ["b", "h", "g"] if leading else ["h", "g", "k"], strict=False))
-        names |= {s: "d" for s in contracted}
-        names |= {free[0][-1]: "s", free[1][-1]: "t"}
-    elif not batch and len(contracted) == 1 and len(free[1]) == 1:
-        strength = 1
-        names = dict(zip(free[0], ["b", "s"] if len(free[0]) == 2 else ["b"], strict=False))
-        names |= {s: "a" for s in contracted} | {free[1][0]: "f"}
-    else:
+def _vote(op: Equation, x: View, y: View, first: Sequence[int], second: Sequence[int]) -> None:
+    """Suggest names of a linear layer: what it contracts, its features, and what they are of."""
+    contracted = [s for s in first if s in second]
+    free, features = [s for s in first if s not in second], [s for s in second if s not in first]
+    if len(contracted) != 1 or len(features) != 1 or len(y.dims) != 2:
         return
-    op.trace.vote(x, [names.get(s) for s in first], strength)
-    op.trace.vote(y, [names.get(s) for s in second], strength)
+    names = dict(zip(free, ["b", "s"] if len(free) == 2 else ["b"], strict=False))
+    names |= {contracted[0]: "a", features[0]: "f"}
+    op.trace.vote(x, [names.get(s) for s in first], 1)
+    op.trace.vote(y, [names.get(s) for s in second], 1)

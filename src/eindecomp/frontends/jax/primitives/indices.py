@@ -10,6 +10,7 @@ import numpy as np
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import INT64
 from eindecomp.lang.numpy_backend import NUMPY
+from eindecomp.lang.scalar import Arg, replace_args, used_args
 from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ def columns(op: Equation, indices: View) -> list[View]:
 def counts_along(op: Equation, index: View) -> int | None:
     """The dimension along which an index is 0, 1, 2, … whatever the others are; None if none."""
     value = op.trace.formula(index)
-    held = [k for k, dim in enumerate(index.dims) if any(f.axis is not None for f in dim)]
-    if value is None or len(held) != 1 or len(index.dims[held[0]]) != 1:
+    if value is None or len(used := used_args(value)) != 1:
         return None
-    size = index.shape[held[0]]
-    explicit, _ = with_casts(value, [INT64], {})
+    (along,) = used
+    size = index.shape[along]
+    explicit, _ = with_casts(replace_args(value, {along: Arg(0)}), [INT64], {})
     found = np.broadcast_to(compile_scalar(explicit, 1, NUMPY)(np.arange(size)), (size,))
-    return held[0] if np.array_equal(found, np.arange(size)) else None
+    return along if np.array_equal(found, np.arange(size)) else None
 
 
 def arranged(op: Equation, array: View, axes: list[Axis], wanted: list[Axis]) -> View:
