@@ -18,6 +18,7 @@ from eindecomp.frontends.jax import primitives
 from eindecomp.frontends.jax.registry import ELEMENTWISE, RULES, Equation
 from eindecomp.frontends.trace import Trace
 from eindecomp.frontends.views import View
+from eindecomp.lang.names import KEYWORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -76,7 +77,7 @@ class Reader:
         known.update(zip(closed.invars, arrays, strict=True))
 
         def value_of(atom: Any) -> View | Known:
-            return known_or_number(atom.val) if isinstance(atom, Literal) else known[atom]
+            return _literal(atom) if isinstance(atom, Literal) else known[atom]
 
         self._enter()
         for place, eqn in enumerate(closed.eqns):
@@ -135,7 +136,8 @@ class Reader:
     def _place_of(self, eqn: Any) -> tuple[str, str]:
         """Where an equation comes from in the user's source, and what to call its results."""
         place, word = self._outer or self._names_of(eqn)
-        return place, ".".join(filter(None, (word, eqn.primitive.name.replace("-", "_"))))
+        stem = ".".join(filter(None, (word, eqn.primitive.name.replace("-", "_"))))
+        return place, f"{stem}_" if stem in KEYWORDS else stem
 
     def _names_of(self, eqn: Any) -> tuple[str, str]:
         """Where an equation comes from, and the scope or the function it is in."""
@@ -159,6 +161,11 @@ class Reader:
         results = self.read(inner, values)
         self._outer = before
         return results
+
+def _literal(atom: Any) -> View | Known:
+    """A literal, which may be a number of Python, in the type that it stands for."""
+    return known_or_number(np.asarray(atom.val, atom.aval.dtype))
+
 
 def _own_source(jaxpr: Any) -> bool:
     """Whether a jaxpr is that of a function of JAX's own."""

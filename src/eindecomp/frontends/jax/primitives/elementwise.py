@@ -53,7 +53,10 @@ _FORMULAS = {
     "tanh": "tanh(x)",
     "sinh": "tanh(x) * (exp(x) + exp(-x)) / 2",
     "cosh": "(exp(x) + exp(-x)) / 2",
-    "asinh": f"sign(x) * ({_log1p('abs(x) + x * x / (1 + sqrt(x * x + 1))')})",
+    "asinh": (
+        f"sign(x) * where(abs(x) > 1e9, log(abs(x)) + {log(2)!r}, "
+        f"{_log1p('abs(x) + x * x / (1 + sqrt(x * x + 1))')})"
+    ),
     "acosh": "log(x + sqrt(x - 1) * sqrt(x + 1))",
     "atanh": f"({_log1p('2 * x / (1 - x)')}) / 2",
     "logistic": "sigmoid(x)",

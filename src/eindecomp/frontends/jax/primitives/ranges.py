@@ -24,6 +24,8 @@ def _slice(op: Equation, x: View) -> View:
 def strided(op: Equation, x: View, place: int, start: int, stop: int, step: int) -> View:
     """Every so many elements of a range; of all groups of them one each where that is so."""
     size, count = x.shape[place], len(range(start, stop, step))
+    if not count:
+        return op.trace.number(0, x.dtype, (*x.shape[:place], 0, *x.shape[place + 1 :]))
     if step == 1 or count == 1:
         return op.trace.slice(x, place, start, start + count)
     if size % step or start >= step or count != size // step:
