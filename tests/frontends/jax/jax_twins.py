@@ -76,6 +76,10 @@ def layer_shapes(a=16, f=24, heads=4, kv_heads=2):
     }  # fmt: skip
 
 
+def layer_arguments(seq=6, a=16, f=24):
+    return _random(layer_shapes(a, f)), _random((2, seq, a), 1)
+
+
 def llama(params, tokens):
     x = params["embed"][tokens]
     for layer in params["layers"]:
@@ -95,7 +99,7 @@ def scanned_llama(params, tokens):
 
 
 def scanned_llama_arguments():
-    params, tokens = llama_arguments()
+    params, tokens = llama_arguments(vocab=16, seq=4)
     layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params["layers"])
     return params | {"layers": layers}, tokens
 

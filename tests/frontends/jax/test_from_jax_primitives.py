@@ -25,7 +25,7 @@ def same(fn, *args, rtol=2e-5, atol=2e-6):
     graph = ed.from_jax(fn, *args)
     assert ed.parse(str(graph)) == graph
     found = ed.evaluate(graph, ed.jax_inputs(fn, *args))
-    expected = jax.tree.leaves(fn(*args))
+    expected = jax.tree.leaves(jax.jit(fn)(*args))
     assert len(found) == len(expected)
     for name, wanted in zip((v.name for v in graph.outputs), expected, strict=True):
         value = found[name]
@@ -222,7 +222,7 @@ RUNNING = {
     "sort": lambda x: (jnp.sort(x, 0), jnp.sort(x.astype("int32")), jnp.sort(x, descending=True)),
     "argsort": lambda x: (jnp.argsort(x, 1), jnp.argsort(jnp.round(x), 1)),
     "two keys": lambda x: lax.sort((jnp.round(x), x * x, x), num_keys=2),
-    "top_k": lambda x: (*lax.top_k(x, 2), *lax.top_k(jnp.round(x) + 0.0, 3)),
+    "top_k": lambda x: (*lax.top_k(x, 2), *lax.top_k(x.astype("int32"), 3)),
     "median": lambda x: jnp.median(x, axis=1),
 }
 
@@ -308,7 +308,7 @@ CONVOLUTIONS = {
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions_and_pools(name):
-    same(CONVOLUTIONS[name], array(2, 4, 6, 7), array(6, 4, 3, 3), rtol=1e-4, atol=1e-4)
+    same(CONVOLUTIONS[name], array(1, 4, 5, 6), array(2, 4, 3, 3), rtol=1e-4, atol=1e-4)
 
 
 def _layer(carry, weights):
