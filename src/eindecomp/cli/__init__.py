@@ -1,4 +1,4 @@
-"""The command line: `eindecomp plan | run | explain | compare | simulate | solve | calibrate | …`.
+"""The command line: `eindecomp plan | run | explain | compare | export | simulate | solve | …`.
 
 Exit status 0 means success, 1 that the input was wrong (a message on standard error, no traceback),
 2 that the command was used wrongly, 130 that it was interrupted before it had a result.
@@ -19,6 +19,7 @@ from eindecomp.cli import (
     calibrate,
     compare,
     explain,
+    export,
     llama,
     plan,
     run,
@@ -64,6 +65,7 @@ for command in (
     plan.plan,
     run.run,
     explain.explain,
+    export.export,
     compare.compare,
     simulate.simulate,
     solve.solve,

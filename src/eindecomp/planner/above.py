@@ -1,7 +1,7 @@
 """What stands above the planner, loaded by name at its first use.
 
-`Plan` has methods that explain, compare, save and load it. What they do is in `show` and `store`,
-which import the planner; the planner imports neither.
+`Plan` has methods that explain, compare, save, load and export it. What they do is in `show`,
+`store` and `frontends`, which import the planner; the planner imports none of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def from_above(module: str) -> Any:
-    """A module of `show` or `store`.
+    """A module of `show`, `store` or `frontends`.
 
     >>> from_above("show.explain").__name__
     'eindecomp.show.explain'

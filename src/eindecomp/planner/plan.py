@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -182,6 +182,21 @@ class Plan:
     def compare(self, strategies: Mapping[str, GivenStrategy] | None = None) -> Comparison:
         """This plan against the strategies that apply to its graph, or against those given."""
         return from_above("show.compare").compare(self, strategies)
+
+    def to_dtensor(self, device_mesh: Any = None) -> Any:
+        """Its placements for PyTorch's DTensor, a `DTensorPlan`; on a `DeviceMesh` if given."""
+        return from_above("frontends.torch.dtensor").to_dtensor(self, device_mesh)
+
+    def to_jax(self, mesh: Any = None) -> Any:
+        """Its shardings for JAX, a `JaxPlan`, over a mesh of its axes, which is made if need be."""
+        return from_above("frontends.jax.shardings").to_jax(self, mesh)
+
+    def verify_torch(self, device: str = "cuda", shape: Sequence[int] | None = None) -> Any:
+        """What DTensor moves under its placements beside what was planned, a `Verification`.
+
+        On a device mesh of the given shape, or of the fewest dimensions that the plan allows.
+        """
+        return from_above("frontends.torch.verify").verify_torch(self, device, shape)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file."""

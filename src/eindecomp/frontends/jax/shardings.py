@@ -1,0 +1,111 @@
+"""`plan.to_jax()`: where the tensors of a plan lie, as shardings of JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from eindecomp.errors import InputError, PlanError, suggest
+from eindecomp.frontends.layouts import layouts_of, vertex_cuts, widened
+from eindecomp.frontends.partition_specs import partition_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.cut import Cut
+
+
+@dataclass(frozen=True)
+class JaxPlan:
+    """The sharding of every tensor that a plan names, over a mesh of its axes."""
+
+    plan: Plan
+    mesh: Mesh
+    layouts: Mapping[str, tuple[NamedSharding, ...]]
+    """Of every input and result: where it lies, then the layouts it is copied to."""
+    operands: Mapping[str, tuple[NamedSharding | None, ...]]
+    """How each vertex wants its operands, None for one whose elements are never read."""
+
+    @cached_property
+    def shardings(self) -> dict[str, NamedSharding]:
+        """Where inputs lie, or are wanted, and where results are left."""
+        return {name: found[0] for name, found in self.layouts.items()}
+
+    @property
+    def inputs(self) -> dict[str, NamedSharding]:
+        """Where inputs lie, as `in_shardings` of `jax.jit` takes them."""
+        return {each.name: self.shardings[each.name] for each in self.plan.graph.inputs}
+
+    @property
+    def outputs(self) -> dict[str, NamedSharding]:
+        """Where outputs are left, as `out_shardings` of `jax.jit` takes them; fills nowhere."""
+        names = (each.name for each in self.plan.graph.outputs)
+        return {name: self.shardings[name] for name in names if name in self.shardings}
+
+    @property
+    def out_shardings(self) -> dict[str, NamedSharding]:
+        """The `out_sharding` of each vertex that is computed."""
+        return {name: self.shardings[name] for name in self.plan.decisions}
+
+    def out_sharding(self, vertex: str) -> NamedSharding:
+        """Where the result of a vertex is left, as contractions in explicit mode must be told."""
+        known = self.out_shardings
+        if vertex not in known:
+            raise PlanError(f"the plan computes no vertex {vertex!r}{suggest(vertex, known)}")
+        return known[vertex]
+
+    def put(self, arrays: Mapping[str, Any]) -> dict[str, jax.Array]:
+        """Put arrays on the devices, where the plan wants them."""
+        for name in arrays:
+            if name not in self.shardings:
+                raise InputError(f"the plan has no tensor {name!r}{suggest(name, self.shardings)}")
+        wanted = {name: self.shardings[name] for name in arrays}
+        return jax.device_put(dict(arrays), wanted)
+
+
+def to_jax(plan: Plan, mesh: Mesh | None = None) -> JaxPlan:
+    """The shardings of a plan over a mesh, which is made of the first devices if none is given."""
+    own = _mesh_of(plan) if mesh is None else _checked(plan, mesh)
+    graph = plan.graph
+
+    def sharding(name: str, cut: Cut) -> NamedSharding:
+        spec = partition_spec(plan.mesh, cut, graph[name].shape, name)
+        return NamedSharding(own, PartitionSpec(*spec))
+
+    layouts = {
+        name: tuple(sharding(name, cut) for cut in cuts) for name, cuts in layouts_of(plan).items()
+    }
+    operands = {
+        name: tuple(
+            None if cut is None else sharding(source, widened(cut, graph[source].shape))
+            for source, cut in zip(graph[name].inputs, cuts.reads, strict=True)
+        )
+        for name, cuts in vertex_cuts(plan).items()
+    }
+    return JaxPlan(plan, own, layouts, operands)
+
+
+def _mesh_of(plan: Plan) -> Mesh:
+    devices: list[Any] = jax.devices()  # pyright: ignore[reportUnknownVariableType]
+    if len(devices) < plan.devices:
+        raise PlanError(
+            f"the plan is for {plan.devices} devices, JAX has {len(devices)}: give a mesh, or for "
+            f"virtual ones on the CPU set jax_num_cpu_devices before JAX starts"
+        )
+    return Mesh(np.array(devices[: plan.devices]).reshape(plan.mesh.sizes), plan.mesh.names)
+
+
+def _checked(plan: Plan, mesh: Mesh) -> Mesh:
+    """A mesh whose axes are the plan's, in the same order; others may have size 1."""
+    given = {str(name): int(size) for name, size in mesh.shape.items()}
+    wanted = dict(zip(plan.mesh.names, plan.mesh.sizes, strict=True))
+    used = {name: size for name, size in given.items() if size > 1}
+    if list(used.items()) != list(wanted.items()):
+        raise PlanError(f"the plan is for a mesh of {wanted}, the mesh given is {given}")
+    return mesh

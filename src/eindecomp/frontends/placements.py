@@ -1,0 +1,160 @@
+"""Cuts as DTensor's placements, one for each dimension of a device mesh.
+
+DTensor cuts a tensor along the dimensions of the mesh in their order, each cutting what those
+before have left into chunks of ⌈n/m⌉. Where the axes of a dimension nest in another order, an axis
+that comes first but lies inside others is *strided*: it cuts each of the chunks which those others
+will make, `split_factor` of them, and takes its part of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.errors import PlanError
+from eindecomp.frontends.layouts import has_window
+from eindecomp.planner.space.cut import is_plain, pieces_by
+from eindecomp.planner.space.pieces import CEIL, piece_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eindecomp.planner.space.cut import Cut, Span
+    from eindecomp.planner.space.mesh import Mesh
+
+    Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Sharded:
+    """Devices along this mesh dimension have chunks of a dimension of the tensor."""
+
+    dim: int
+    split_factor: int = 1
+
+    def __str__(self) -> str:
+        if self.split_factor == 1:
+            return f"Shard({self.dim})"
+        return f"_StridedShard({self.dim}, split_factor={self.split_factor})"
+
+    @property
+    def short(self) -> str:
+        """As DTensor abbreviates it."""
+        return (
+            f"S({self.dim})" if self.split_factor == 1 else f"_S({self.dim}, {self.split_factor})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Replicated:
+    """Devices along this mesh dimension have the same block."""
+
+    def __str__(self) -> str:
+        return "Replicate()"
+
+    @property
+    def short(self) -> str:
+        """As DTensor abbreviates it."""
+        return "R"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Devices along this mesh dimension have partial results that wait to be reduced."""
+
+    reduce_op: str = "sum"
+
+    def __str__(self) -> str:
+        return f"Partial({self.reduce_op!r})"
+
+    @property
+    def short(self) -> str:
+        """As DTensor abbreviates it."""
+        return f"P({self.reduce_op})"
+
+
+Placed = Sharded | Replicated | Pending
+"""What one dimension of the mesh does with a tensor."""
+Places = tuple[Placed, ...]
+REDUCE_OPS = {"sum": "sum", "prod": "product", "max": "max", "min": "min"}
+"""DTensor's words for aggregations; others it cannot leave pending."""
+
+
+def placed(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> Places:
+    """The placements that give every device the block that a cut gives it.
+
+    >>> from eindecomp.planner.space.cut import Span
+    >>> from eindecomp.planner.space.mesh import Mesh
+    >>> mesh = Mesh.of_axes({"x": 2, "y": 4})
+    >>> [str(each) for each in placed(mesh, (Span((1, 0), 8, 1, 0, 8),), (8,), "X")]
+    ['_StridedShard(0, split_factor=4)', 'Shard(0)']
+    """
+    check_plain(cut, shape, tensor)
+    found: list[Placed] = [Replicated() for _ in mesh.sizes]
+    for dim, span in enumerate(cut):
+        for k, axis in enumerate(span.axes):
+            outer_but_later = [a for a in span.axes[:k] if a > axis]
+            found[axis] = Sharded(dim, pieces_by(mesh, tuple(outer_but_later)))
+        if span.units % pieces_by(mesh, span.axes):
+            _check_chunks(mesh, span, dim, tensor)
+    return tuple(found)
+
+
+def check_plain(cut: Cut, shape: Sequence[int], tensor: str) -> None:
+    """Refuse a layout of which no framework can speak."""
+    if not is_plain(cut):
+        raise PlanError(
+            f"{tensor} lies along its diagonal: a mesh axis cuts two of its dimensions, which no "
+            "placement can say"
+        )
+    if has_window(cut, shape):
+        raise PlanError(f"devices hold a part of {tensor} only, which no placement can say")
+
+
+def _check_chunks(mesh: Mesh, span: Span, dim: int, tensor: str) -> None:
+    """Refuse a dimension that DTensor would cut at other places than the plan."""
+    size, parts = span.stop, pieces_by(mesh, span.axes)
+    where = f"dimension {dim} of {tensor}, {size} elements in {parts} parts"
+    if mesh.pieces != CEIL:
+        raise PlanError(
+            f"DTensor cuts {where}, into chunks of {-(-size // parts)}, the plan into pieces that "
+            "differ by at most one: plan with pieces='ceil', or pieces='even'"
+        )
+    in_mesh_order = list(span.axes) == sorted(span.axes)
+    if in_mesh_order and span.scale == 1:
+        return  # the rule of `ceil` is DTensor's
+    if any(not np.array_equal(ours, theirs) for ours, theirs in _pieces(mesh, span)):
+        why = "blocks of several elements" if span.scale > 1 else "axes that are not in mesh order"
+        raise PlanError(
+            f"no placement cuts {where}, where the plan does: they are uneven, by {why}; plan with "
+            "pieces='even'" + (", or nesting='mesh'" if span.scale == 1 else "")
+        )
+
+
+def _pieces(mesh: Mesh, span: Span) -> list[tuple[Ints, Ints]]:
+    """The indices of a dimension that each device has: in the plan, and in DTensor."""
+    found: list[tuple[Ints, Ints]] = []
+    sizes = [mesh.sizes[axis] for axis in span.axes]
+    for index, digits in enumerate(product(*map(range, sizes))):
+        low, high = piece_ends(mesh.pieces, span.units, sizes, index)
+        ours = np.arange(low * span.scale, high * span.scale)
+        theirs = np.arange(span.stop)
+        for axis, digit in sorted(zip(span.axes, digits, strict=True)):
+            outer = [a for a in span.axes[: span.axes.index(axis)] if a > axis]
+            factor = prod(mesh.sizes[a] for a in outer)
+            chunks = (_chunk(part, mesh.sizes[axis])[digit] for part in _chunk(theirs, factor))
+            theirs = np.concatenate(list(chunks))
+        found.append((ours, theirs))
+    return found
+
+
+def _chunk(indices: Ints, count: int) -> list[Ints]:
+    """As `torch.chunk`, with empty chunks where indices run out."""
+    step = max(-(-len(indices) // count), 1)
+    return [indices[k * step : (k + 1) * step] for k in range(count)]

@@ -1,0 +1,163 @@
+"""`plan.to_dtensor()`: where the tensors of a plan lie, as placements of PyTorch's DTensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.placement_types import (
+    Placement,
+    _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
+)
+
+from eindecomp.errors import InputError, PlanError, suggest
+from eindecomp.frontends.autoparallel import autoparallel_file
+from eindecomp.frontends.coarse import coarsest, of_shape
+from eindecomp.frontends.placed_plan import PlacedPlan, placed_plan
+from eindecomp.frontends.placements import Pending, Replicated, Sharded
+from eindecomp.frontends.tensor_parallel import Style, styles_of, tp_plan
+from eindecomp.frontends.torch.module_plan import module_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor.parallel import ParallelStyle
+
+    from eindecomp.frontends.placements import Placed, Places
+    from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.mesh import Mesh
+
+Placements = tuple[Placement, ...]
+"""One placement for each dimension of the device mesh."""
+
+
+@dataclass(frozen=True)
+class DTensorPlan:
+    """The placements of every tensor that a plan names, and what can be made of them."""
+
+    placed: PlacedPlan
+    device_mesh: DeviceMesh | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that this is the form of."""
+        return self.placed.plan
+
+    @property
+    def mesh_dims(self) -> dict[str, int]:
+        """The dimensions of the mesh that placements are for, without those of size 1."""
+        return _dims(self.placed.mesh)
+
+    @property
+    def fewest_dims(self) -> dict[str, int]:
+        """Those of the device mesh on which DTensor moves least, where inseparable axes are one.
+
+        `init_device_mesh` takes them as its shape and its names.
+        """
+        return _dims(coarsest(self.plan).mesh)
+
+    @cached_property
+    def placements(self) -> dict[str, Placements]:
+        """Where inputs lie, or are wanted, and where results are left."""
+        return {name: found[0] for name, found in self.layouts.items()}
+
+    @cached_property
+    def layouts(self) -> dict[str, tuple[Placements, ...]]:
+        """The same with the layouts that a tensor is copied to, if any, after that."""
+        return {
+            name: tuple(self._torch(each) for each in found)
+            for name, found in self.placed.layouts.items()
+        }
+
+    @cached_property
+    def operands(self) -> dict[str, tuple[Placements | None, ...]]:
+        """How each vertex wants its operands; None for one whose elements are never read."""
+        return {
+            name: tuple(None if own is None else self._torch(own) for own in found)
+            for name, found in self.placed.operands.items()
+        }
+
+    @cached_property
+    def partials(self) -> dict[str, Placements]:
+        """The partial results of vertices, before they are reduced to where the result lies.
+
+        Those of aggregations that DTensor does not know are not there.
+        """
+        return {
+            name: self._torch(found)
+            for name, found in self.placed.made.items()
+            if any(isinstance(own, Pending) for own in found)
+        }
+
+    @cached_property
+    def weights(self) -> dict[str, Placements]:
+        """Where inputs lie by qualified name, as `distribute_tensor` takes them."""
+        return {name: self._torch(found) for name, found in self.placed.weights.items()}
+
+    def _torch(self, places: Places) -> Placements:
+        """Placements on the device mesh, which may have dimensions of size 1 besides."""
+        found = iter([torch_placement(own) for own in places])
+        if self.device_mesh is None:
+            return tuple(found)
+        return tuple(Replicate() if size == 1 else next(found) for size in self.device_mesh.shape)
+
+    def distribute(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, DTensor]:
+        """Distribute tensors, by their names in the graph or their qualified names."""
+        if self.device_mesh is None:
+            raise PlanError("to distribute tensors, say over which device_mesh: to_dtensor(mesh)")
+        known = self.weights | self.placements
+        for name in tensors:
+            if name not in known:
+                raise InputError(f"the plan has no tensor {name!r}{suggest(name, known)}")
+        return {
+            name: distribute_tensor(tensor, self.device_mesh, known[name])
+            for name, tensor in tensors.items()
+        }
+
+    @cached_property
+    def styles(self) -> dict[str, Style]:
+        """The tensor-parallel style of each layer, by its qualified name."""
+        return styles_of(self.plan)
+
+    def tp_plan(self) -> dict[str, str]:
+        """The plan as Hugging Face's `tp_plan`, if it is one."""
+        return tp_plan(self.plan)
+
+    def parallelize_module_plan(self) -> dict[str, ParallelStyle]:
+        """The plan as `parallelize_module` takes it, if it is one."""
+        return module_plan(self.styles)
+
+    def autoparallel(self) -> dict[str, Any]:
+        """The placement file of PyTorch AutoParallel, as JSON values."""
+        return autoparallel_file(self.placed)
+
+
+def to_dtensor(plan: Plan, device_mesh: DeviceMesh | None = None) -> DTensorPlan:
+    """The placements of a plan, on a device mesh of its shape if one is given.
+
+    Dimensions of size 1 may be added, and axes that the plan never keeps apart may be one.
+    """
+    if device_mesh is None:
+        return DTensorPlan(placed_plan(plan))
+    return DTensorPlan(placed_plan(plan, of_shape(plan, device_mesh.shape)), device_mesh)
+
+
+def _dims(mesh: Mesh) -> dict[str, int]:
+    return dict(zip(mesh.names, mesh.sizes, strict=True))
+
+
+def torch_placement(own: Placed) -> Placement:
+    """A placement as PyTorch has it."""
+    match own:
+        case Sharded(dim, 1):
+            return Shard(dim)
+        case Sharded(dim, factor):
+            return _StridedShard(dim, split_factor=factor)
+        case Replicated():
+            return Replicate()
+        case Pending(reduce_op):
+            return Partial(reduce_op)
