@@ -1,9 +1,11 @@
-"""Virtual devices of JAX on the CPU: imported before JAX starts, as it fixes their number then."""
+"""JAX with virtual devices on the CPU, of which it must be told before it starts.
+
+Every test that uses JAX imports this module first; tests are collected before any of them runs.
+"""
 
 from __future__ import annotations
 
 import jax
 
-DEVICES = 12
-
-jax.config.update("jax_num_cpu_devices", DEVICES)
+COUNT = DEVICES = 16
+jax.config.update("jax_num_cpu_devices", COUNT)

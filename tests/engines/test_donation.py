@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import RAY, TORCH
+from agreement import JAX, RAY, TORCH
 
 import eindecomp as ed
 
 SIDE = 1024  # of arrays that are large enough to be kept for the next run
 DOUBLE = f"input W[i: {SIDE}, j: {SIDE}]\nnew_W[i,j] <- W[i,j] * 2\noutput new_W"
-ENGINES = ["threads", "apart", TORCH, RAY]
+ENGINES = ["threads", "apart", TORCH, JAX, RAY]
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import TORCH, agree, arrays_for
+from agreement import JAX, TORCH, agree, arrays_for
 from hypothesis import given
 from hypothesis import strategies as st
 from test_ops import OPS, SIZES, parse
@@ -14,14 +14,20 @@ from eindecomp.engines.apart.engine import ApartEngine
 from eindecomp.engines.threads.engine import ThreadsEngine
 from strategies import graphs
 
-ENGINES = {"threads": ThreadsEngine(workers=4), "apart": ApartEngine(), "torch": "torch"}
-every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])
+ENGINES = {
+    "threads": ThreadsEngine(workers=4),
+    "apart": ApartEngine(),
+    "torch": "torch",
+    "jax": "jax",
+}
+every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX])
+no_compiler = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])  # quick to prepare
 
 
 @pytest.mark.parametrize("devices", [1, 3, 8])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("op", OPS)
-@every_engine
+@no_compiler
 def test_each_kind(engine, op, sizes, devices):
     graph = parse(op, SIZES[sizes])
     arrays = arrays_for(graph)

@@ -11,7 +11,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from agreement import TORCH
+from agreement import JAX, TORCH
 from safetensors.numpy import save_file
 
 import eindecomp as ed
@@ -44,7 +44,7 @@ def store(kind, folder, name, array):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("engine", ["threads", "apart", TORCH])
+@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX])
 @pytest.mark.parametrize("dtype", [np.float32, np.int16])
 def test_files_are_as_good_as_arrays(kind, engine, dtype, tmp_path):
     graph = ed.parse(MATMUL)
@@ -113,7 +113,7 @@ def test_files_that_cannot_be_read_are_named(place, message, tmp_path):
         ed.run(plan, {"X": str(tmp_path / place), "Y": np.zeros((8, 4))})
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart", TORCH])
+@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX])
 @pytest.mark.parametrize("kind", ["npy", "zarr", "safetensors"])
 def test_only_regular_files_are_read(kind, engine, tmp_path):
     if kind == "zarr":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from agreement import RAY, TORCH, agree, arrays_for, precise
+from agreement import JAX, RAY, TORCH, agree, arrays_for, precise
 from hypothesis import given
 from hypothesis import strategies as st
 from random_graphs import random_step
@@ -11,7 +11,7 @@ from random_graphs import random_step
 import eindecomp as ed
 
 STEPS = 3
-every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])
+every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX])
 UPDATE = (
     "input W[i: 8, j: 6], X[b: 4, i]\nY[b,j] <- sum X[b,i] * W[i,j]\n"
     "new_W[i,j] <- sum W[i,j] + X[b,i] * Y[b,j]\noutput Y, new_W\ntie W <- new_W"
@@ -57,7 +57,7 @@ def test_runs_move_what_the_plan_costs_and_nothing_else(
         arrays |= {name: found[result] for name, result in tie.items()}
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
+@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX, RAY])
 @pytest.mark.parametrize("more", ["output W", "output Z\ntie V <- Z"])
 def test_tied_inputs_may_be_outputs_or_read_by_nobody(engine, more):
     extra = "input V[b: 4, j: 6]\nZ[b,j] <- Y[b,j] * 2\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import TORCH, agree, arrays_for, precise
+from agreement import JAX, TORCH, agree, arrays_for, precise
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from random_graphs import random_graph, random_step
@@ -15,8 +15,14 @@ from eindecomp.engines.apart.engine import ApartEngine
 from eindecomp.engines.threads.engine import ThreadsEngine
 from strategies import graphs
 
-ENGINES = {"threads": ThreadsEngine(workers=4), "apart": ApartEngine(), "torch": "torch"}
-every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])
+ENGINES = {
+    "threads": ThreadsEngine(workers=4),
+    "apart": ApartEngine(),
+    "torch": "torch",
+    "jax": "jax",
+}
+every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX])
+no_compiler = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])  # quick to prepare
 PIECES = st.sampled_from(["even", "ceil"])
 MESHES = [{"a": 4}, {"a": 3, "b": 4}, {"a": 2, "b": 2, "c": 2}, {"a": 6}, {"a": 2, "b": 3}]
 
@@ -56,7 +62,7 @@ def test_state_that_lives_on(engine, seed, mesh, pieces):
     runs(engine, graph, arrays_for(graph, seed), mesh=mesh, tie=tie, pieces=pieces)
 
 
-@every_engine
+@no_compiler
 @given(graph=graphs(), mesh=st.sampled_from(MESHES), pieces=PIECES)
 def test_graphs_of_every_kind(engine, graph, mesh, pieces):
     runs(engine, graph, arrays_for(graph), 1e-9, mesh=mesh, pieces=pieces)
@@ -65,7 +71,7 @@ def test_graphs_of_every_kind(engine, graph, mesh, pieces):
 @pytest.mark.parametrize("mesh", [{"a": 4}, {"a": 3, "b": 2}])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("op", OPS)
-@every_engine
+@no_compiler
 def test_each_kind(engine, op, sizes, mesh):
     graph = parse(op, SIZES[sizes])
     for rewrite in (True, False):
@@ -87,7 +93,7 @@ output S, P, A
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "float16", "bfloat16", "float32", "complex64"])
 @pytest.mark.parametrize("agg", ["sum", "prod", "max", "min"])
-@every_engine
+@no_compiler
 def test_the_share_of_a_device_that_has_none_of_a_sum_is_neutral(engine, agg, dtype):
     """One of four devices has none of five rows: 2, 2, 1 and 0."""
     if agg in ("max", "min") and dtype == "complex64":

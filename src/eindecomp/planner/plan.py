@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.decision import Decision, Layouts
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.strategy import GivenStrategy, StrategyForm
+    from eindecomp.planner.verification import Verification
 
 
 T = TypeVar("T")
@@ -197,6 +198,20 @@ class Plan:
         On a device mesh of the given shape, or of the fewest dimensions that the plan allows.
         """
         return from_above("frontends.torch.verify").verify_torch(self, device, shape)
+
+    def verify_jax(
+        self, fn: Any = None, *args: Any, platform: str | None = None, **kwargs: Any
+    ) -> Verification:
+        """Compile the plan by JAX and set what its collectives move beside what was planned.
+
+        Of a function that the plan's graph was imported from, and its arguments, that function is
+        compiled as `plan.to_jax().jit` does. JAX must have the plan's number of devices, such as
+        virtual ones on the CPU.
+        """
+        verify = from_above("frontends.jax.verify")
+        if fn is None:
+            return verify.verify(self, platform)
+        return verify.verify_function(self, fn, args, kwargs)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file."""

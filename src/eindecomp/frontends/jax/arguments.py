@@ -33,6 +33,12 @@ class Arguments:
     """Which leaves are arrays."""
     _tree: Any
 
+    @property
+    def static(self) -> tuple[str, str]:
+        """What else a function depends on, as a key: the leaves that are fixed, and the tree."""
+        fixed = [leaf for k, leaf in enumerate(self._leaves) if k not in self._places]
+        return repr(fixed), repr(self._tree)
+
     def call(self, fn: Callable[..., Any], arrays: Sequence[Leaf]) -> Any:
         """The function of these arrays and of the other arguments as they were given."""
         leaves = list(self._leaves)

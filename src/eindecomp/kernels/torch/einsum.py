@@ -16,16 +16,16 @@ from eindecomp.kernels.point_program import (
     numbered_program,
     scalar_type,
 )
+from eindecomp.kernels.terms import Product, product_of
 from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.kernels.torch.casts import cast
-from eindecomp.kernels.torch.dtypes import LOW, as_tensor, literal, torch_type
+from eindecomp.kernels.torch.dtypes import CARRIED, LOW, as_tensor, literal, torch_type
 from eindecomp.kernels.torch.functions import torch_functions
 from eindecomp.kernels.torch.fused import fused_join
 from eindecomp.kernels.torch.kernel import TorchKernel
 from eindecomp.kernels.torch.pieces import in_pieces, is_traced
 from eindecomp.kernels.torch.products import Labelled, contract
 from eindecomp.kernels.torch.reductions import is_builtin, reduce_builtin, reduce_tree
-from eindecomp.kernels.torch.terms import Product, product_of
 from eindecomp.kernels.torch.views import aligned, distinct, expanded, window
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import Kind, kind
@@ -35,7 +35,7 @@ from eindecomp.lang.scalar import from_values, used_args, used_scalars
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.kernels.torch.terms import Term
+    from eindecomp.kernels.terms import Term
     from eindecomp.kernels.torch.views import Box
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.scalar import Expr
@@ -95,6 +95,8 @@ class EinSumFunctions:
 
         A GPU has matrix products of floats only, and none that hold all sums of integers.
         """
+        if torch_type(self._program.state[0]) in CARRIED:
+            return None
         found = product_of(self.op, self._program, self.dtypes)
         is_exact = self.device.type == "cpu" or kind(self._program.state[0]) >= Kind.FLOAT
         return found if is_exact or len(self.op.inputs) > 2 else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.kernels.torch.dtypes import CARRIED, torch_type
 from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg, Call, Expr, used_args
@@ -51,7 +50,7 @@ def product_of(op: EinSum, program: PointProgram, types: Sequence[DType]) -> Pro
     A term that runs over labels of several inputs is as large as what it would be multiplied with,
     and nothing is gained.
     """
-    if op.agg != SUM or not op.aggregated or torch_type(program.state[0]) in CARRIED:
+    if op.agg != SUM or not op.aggregated:
         return None
     terms: list[Term] = []
     factors: list[Expr] = []

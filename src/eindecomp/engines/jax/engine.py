@@ -1,0 +1,212 @@
+"""`JaxEngine`: runs a plan as one function that XLA compiles for all devices.
+
+XLA fuses and overlaps what the plan says; what moves where is written into the function as explicit
+collectives, so that XLA decides nothing about it. What differs from other engines: sums over
+devices are added in an order that XLA's collectives choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from threading import Lock
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from eindecomp.engines.events import (
+    BytesMoved,
+    KernelCompiled,
+    RunStarted,
+    TaskFinished,
+    TaskStarted,
+)
+from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices
+from eindecomp.engines.jax.devices import ask_for_cpu_devices, mesh_of_devices
+from eindecomp.engines.jax.tensors import Arrays, Placing, as_given
+from eindecomp.engines.placing import placing_bytes
+from eindecomp.engines.record import naming
+from eindecomp.engines.result import Result, Stats
+from eindecomp.engines.tensor import Tensor
+from eindecomp.errors import InputError, RunError
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.memory import fullest
+
+if TYPE_CHECKING:
+    from eindecomp.engines.engine import Listener
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.plan import Plan
+
+NAME = "jax"
+PRECISIONS = ("highest", "default")
+PROGRAM = "program"
+"""What events call all that XLA has compiled into one."""
+
+
+class JaxEngine:
+    """Runs plans on JAX's devices, each of a plan's on one of its own.
+
+    `platform` is one of JAX's, such as "cpu", "gpu" or "tpu"; by default the best there is.
+    `devices` are some of its devices instead, in the order of the plan's. `precision` is that of
+    matrix products of float32: "highest", or "default" for whatever the platform does fastest.
+    `cpu_devices` asks JAX for so many virtual devices on the CPU, if it has not started yet.
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        platform: str | None = None,
+        devices: Sequence[Any] | None = None,
+        precision: str = "highest",
+        cpu_devices: int | None = None,
+    ) -> None:
+        if precision not in PRECISIONS:
+            raise InputError(f"precision is one of {', '.join(PRECISIONS)}, not {precision!r}")
+        if cpu_devices is not None:
+            ask_for_cpu_devices(cpu_devices)
+        self.platform, self.devices, self.precision = platform, devices, precision
+        self._made: dict[Any, JaxProgram] = {}
+        self._lock = Lock()
+
+    def prepare(self, plan: Plan) -> JaxProgram:
+        """Make a plan ready to run; equal plans are compiled once."""
+        program = program_of(plan)
+        key = (str(plan.graph), program.mesh, program.buffers, program.steps)
+        with self._lock:
+            if key not in self._made:
+                mesh = mesh_of_devices(program.mesh, self.platform, self.devices)
+                self._made[key] = JaxProgram(ForDevices(program, mesh, self.precision))
+            return self._made[key]
+
+    def stored(self, given: Any, vertex: Vertex) -> Any:
+        """What was given for an input: JAX's arrays stay where they are."""
+        return as_given(given, vertex)
+
+
+class JaxProgram:
+    """A program and what XLA has made of it."""
+
+    def __init__(self, made_for: ForDevices) -> None:
+        self.made_for, self.program = made_for, made_for.program
+        self.placing = Placing(NAME, made_for)
+        self._compiled: dict[tuple[int, ...], CompiledProgram] = {(): made_for.compile()}
+        buffers = [buffer for own in self.program.inputs.values() for buffer in own]
+        self._reads = [(buffer.tensor, buffer.tiling) for buffer in buffers]
+        self._lock = Lock()
+
+    @property
+    def compiled(self) -> CompiledProgram:
+        """What runs when nothing is donated."""
+        return self._compiled[()]
+
+    def place(self, name: str, given: Any) -> Tensor:
+        """Put an input on the devices, in the layouts that the plan wants."""
+        return self.placing.place(name, given)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        donated: Collection[str],
+        on_event: Listener | None,
+    ) -> Result:
+        """Call what was compiled; events tell of it as one task on every device."""
+        started = perf_counter()
+        devices = range(self.program.devices)
+        if on_event is not None:
+            on_event(RunStarted(len(devices)))
+            for device in devices:
+                on_event(TaskStarted(PROGRAM, "compute", device, device, 0.0))
+        found = {name: self.placing.arrays(name, given) for name, given in inputs.items()}
+        arrays = [found[name][tiling] for name, tiling in self._reads]
+        compiled = self._for(self._given_up(inputs, donated, arrays), on_event, started)
+        made = self._call(compiled, scalars, arrays)
+        seconds = perf_counter() - started
+        tensors = self.placing.tensors(made, inputs)
+        if on_event is not None:
+            for vertex, count in compiled.bytes_by_vertex.items():
+                if count:
+                    on_event(BytesMoved(vertex, "move", count, seconds))
+            for device in devices:
+                on_event(TaskFinished(PROGRAM, "compute", device, device, 0.0, seconds))
+        given = {name: each for name, each in inputs.items() if isinstance(each, Tensor)}
+        placed = sum(placing_bytes(self.program, name, each) for name, each in given.items())
+        return Result(tensors, lambda: self._stats(compiled, seconds, placed))
+
+    def _call(
+        self, compiled: CompiledProgram, scalars: Mapping[str, Any], arrays: Sequence[jax.Array]
+    ) -> list[jax.Array]:
+        try:
+            made = [*compiled([*scalars.values()], arrays)]
+        except RuntimeError as error:  # of XLA, such as that memory is short
+            raise RunError(f"XLA: {error}") from error
+        if self.made_for.lookups:
+            self._check_indices(made.pop())
+        return made
+
+    def _check_indices(self, ranges: jax.Array) -> None:
+        """Refuse indices out of range, which XLA does not."""
+        for shard in ranges.addressable_shards:
+            [found] = np.asarray(shard.data)
+            device = shard.index[0].indices(self.program.devices)[0]
+            for step, (low, high, rows) in zip(self.made_for.lookups, found, strict=True):
+                if low < 0 or high >= rows:
+                    vertex = self.program.graph[step.vertex]
+                    box = self.program.buffers[step.into].box(self.program.mesh, device)
+                    with naming(vertex, box, device):
+                        bad = low if low < 0 else high
+                        raise InputError(f"index {bad} is outside 0 to {rows - 1}")
+
+    def _given_up(
+        self, inputs: Mapping[str, Any], donated: Collection[str], arrays: Sequence[jax.Array]
+    ) -> tuple[int, ...]:
+        """The buffers whose memory nobody else has."""
+        if not donated:
+            return ()
+        times = {id(x): sum(x is y for y in arrays) for x in arrays}
+        own: list[int] = []
+        for (number, _), (name, _), x in zip(
+            self.made_for.inputs, self._reads, arrays, strict=True
+        ):
+            held = inputs[name].data if isinstance(inputs[name], Tensor) else None
+            is_own = isinstance(held, Arrays) and not held.is_shared
+            is_result = any(vertex.name == name for vertex in self.program.graph.outputs)
+            if name in donated and is_own and not is_result and times[id(x)] == 1:
+                own.append(number)
+        return tuple(own)
+
+    def _for(
+        self, donated: tuple[int, ...], on_event: Listener | None, started: float
+    ) -> CompiledProgram:
+        """The program that uses the memory of these buffers."""
+        with self._lock:
+            if donated not in self._compiled:
+                begun = perf_counter() - started
+                self._compiled[donated] = self.made_for.compile(donated)
+                if on_event is not None:
+                    ended = perf_counter() - started
+                    on_event(KernelCompiled(PROGRAM, 0, 0, begun, ended))
+            return self._compiled[donated]
+
+    @cached_property
+    def _peak(self) -> int:
+        return fullest(self.program).bytes
+
+    def _stats(self, compiled: CompiledProgram, seconds: float, placed: int) -> Stats:
+        moved = compiled.bytes_by_vertex
+        return Stats(
+            seconds,
+            self.program.operations,
+            sum(moved.values()),
+            moved,
+            self._peak,
+            self.program.tasks * self.program.devices,
+            workers=self.program.devices,
+            bytes_placed=placed,
+        )
+
+    def close(self) -> None:
+        """What was compiled stays with the engine, for equal plans."""

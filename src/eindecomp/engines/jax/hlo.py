@@ -1,0 +1,230 @@
+"""Counts what collectives move in a program that XLA has compiled, from its text.
+
+XLA calls its textual form HLO. What is counted are the bytes that all devices receive together, as
+the best known algorithms need: in a group of n devices, an all-gather brings each (n−1)/n of its
+result, a reduce-scatter n−1 times its result, an all-to-all (n−1)/n of its operand, an all-reduce,
+which is a reduce-scatter and an all-gather, 2(n−1)/n of its operand, and a permutation what it
+sends to others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
+SCOPE = "vertex."
+"""What the name of a vertex begins with in the names of operations."""
+
+_NAMED = re.compile(r"^\s*(?:ROOT )?%?[^\s=]+ = ")
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_ARRAY = re.compile(r"\b(pred|token|(?:bf|f|s|u|c)(\d+)\w*)\[([\d,<=]*)\]")
+_CALLED = re.compile(r"(calls|to_apply|body|true_computation|false_computation)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+_LISTED = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
+_IOTA = re.compile(r"replica_groups=\[(\d+),(\d+)\]<=")
+_PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
+_DEVICES = re.compile(r"(?:num_partitions|replica_count)=(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective of a compiled program."""
+
+    kind: str
+    """One of `KINDS`."""
+    bytes: int
+    """What all devices receive, each time it is carried out, times `times`."""
+    times: int
+    """How often: more than once in a loop."""
+    op_name: str
+    """What the program calls it, with all scopes."""
+
+    @property
+    def vertex(self) -> str | None:
+        """The vertex of a plan for which it is, where engine `jax` has made the program."""
+        scopes = [part for part in self.op_name.split("/") if part.startswith(SCOPE)]
+        return scopes[0].removeprefix(SCOPE) if scopes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """The collectives of a compiled program."""
+
+    all: tuple[Collective, ...]
+
+    @property
+    def bytes(self) -> int:
+        """What all devices receive."""
+        return sum(each.bytes for each in self.all)
+
+    @property
+    def by_kind(self) -> Mapping[str, int]:
+        """The bytes of each kind."""
+        return _summed((each.kind, each.bytes) for each in self.all)
+
+    @property
+    def by_vertex(self) -> Mapping[str | None, int]:
+        """The bytes for each vertex; None is for what no vertex was named for."""
+        return _summed((each.vertex, each.bytes) for each in self.all)
+
+
+def _summed(pairs: Any) -> dict[Any, int]:
+    found: Counter[Any] = Counter()
+    for key, count in pairs:
+        found[key] += count
+    return dict(found)
+
+
+def count_collectives(compiled: Any) -> Collectives:
+    """The collectives of a program: what `jax.jit(f).lower(…).compile()` gives, or its text.
+
+    >>> count_collectives('''
+    ... HloModule m, num_partitions=4
+    ... ENTRY %main (p: f32[8]) -> f32[32] {
+    ...   ROOT %g = f32[32]{0} all-gather(%p), replica_groups={{0,1,2,3}}, dimensions={0}
+    ... }''').bytes
+    384
+    """
+    text = compiled if isinstance(compiled, str) else compiled.as_text()
+    if not isinstance(text, str) or "HloModule" not in text:
+        raise InputError("collectives are counted in a compiled program of XLA, or in its text")
+    reader = _Reader(text)
+    return Collectives(tuple(reader.read(reader.entry, 1)))
+
+
+class _Reader:
+    """The computations of a program, by name."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: dict[str, list[str]] = {}
+        self.entry = ""
+        header, current = "", None
+        for line in text.splitlines():
+            if line.startswith("HloModule"):
+                header = line
+            elif (opened := _COMPUTATION.match(line)) is not None:
+                current = self.lines.setdefault(opened[2], [])
+                self.entry = opened[2] if opened[1] else self.entry
+            elif current is not None and " = " in line:
+                current.append(line)
+        self.devices = prod(int(count) for count in _DEVICES.findall(header))
+
+    def read(self, computation: str, times: int) -> Iterator[Collective]:
+        """The collectives of a computation and of all that it calls."""
+        for line in self.lines.get(computation, ()):
+            shape, op, rest = _parts(line)
+            kind = op.removesuffix("-start")
+            if kind in KINDS:
+                count = self._received(kind, _result(kind, op, shape), rest)
+                yield Collective(kind, times * count, times, _name(rest))
+                continue
+            if op.endswith("-done"):
+                continue
+            trips = _TRIPS.search(rest)
+            inside = times * (int(trips[1]) if op == "while" and trips else 1)
+            called = [name for _, name in _CALLED.findall(rest)]
+            for branches in _BRANCHES.findall(rest):
+                called += [name.strip(" %") for name in branches.split(",")]
+            for name in called:
+                yield from self.read(name, inside)
+
+    def _received(self, kind: str, size: int, rest: str) -> int:
+        """The bytes that all devices receive of a result of `size` bytes."""
+        if kind == "collective-permute":
+            pairs = _PAIRS.search(rest)
+            listed = re.findall(r"\{(\d+),(\d+)\}", pairs[1]) if pairs else []
+            return size * sum(source != target for source, target in listed)
+        return sum(_in_group(kind, n, size) for n in self._groups(rest))
+
+    def _groups(self, rest: str) -> list[int]:
+        """How many devices each group has."""
+        if (iota := _IOTA.search(rest)) is not None:
+            return [int(iota[2])] * int(iota[1])
+        if (listed := _LISTED.search(rest)) is None:
+            raise InputError(f"replica groups of an unknown form: {rest[:200]}")
+        groups = re.findall(r"\{([\d,]*)\}", listed[1])
+        return [own.count(",") + 1 for own in groups if own] or [self.devices]
+
+
+def _in_group(kind: str, n: int, size: int) -> int:
+    match kind:
+        case "reduce-scatter":
+            return n * (n - 1) * size
+        case "all-reduce":
+            return 2 * (n - 1) * size
+        case _:
+            return (n - 1) * size
+
+
+def _parts(line: str) -> tuple[str, str, str]:
+    """The shape of an operation's result, its name, and what follows that."""
+    named = _NAMED.match(line)
+    if named is None:
+        return "", "", ""
+    rest = line[named.end() :]
+    shape, rest = _until_closed(rest) if rest.startswith("(") else rest.split(" ", 1)
+    op, _, rest = rest.strip().partition("(")
+    return shape, op, rest
+
+
+def _until_closed(text: str) -> tuple[str, str]:
+    """A text in parentheses, and what follows it."""
+    depth = 0
+    for place, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if not depth:
+            return text[: place + 1], text[place + 1 :]
+    return text, ""
+
+
+def _result(kind: str, op: str, shape: str) -> int:
+    """The bytes of a collective's result on one device.
+
+    A `-start` gives its operands first, then results; only an all-reduce's gives results alone.
+    """
+    if op.endswith("-start") and kind != "all-reduce":
+        shape = _elements(shape)[1]
+    return sum(_bytes(*found) for found in _ARRAY.findall(shape))
+
+
+def _elements(shape: str) -> list[str]:
+    """The elements of a tuple's shape."""
+    found, depth = [""], 0
+    for sign in shape[1:-1]:
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += sign
+    return found
+
+
+def _bytes(name: str, bits: str, sides: str) -> int:
+    if name == "token":
+        return 0
+    width = 8 if name == "pred" else int(bits)
+    count = prod(int(side.lstrip("<=")) for side in sides.split(",")) if sides else 1
+    return -(-count * width // 8)
+
+
+def _name(rest: str) -> str:
+    found = _OP_NAME.search(rest)
+    if found is None:
+        return ""
+    # Letters beyond ASCII come as the bytes of their UTF-8, escaped.
+    escaped = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), found[1])
+    try:
+        return escaped.encode("latin-1").decode()
+    except UnicodeError:
+        return escaped

@@ -1,0 +1,133 @@
+"""How the blocks of a tensor lie in one array of JAX's, and how arrays come and go.
+
+Where a tiling cuts all of a tensor into equal blocks, the array is the tensor itself, sharded by
+the mesh's axes. Any other tiling (unequal or overlapping blocks, windows, shares) is an array with
+one dimension more, along which every device has its block, padded to the largest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding, PartitionSpec
+
+from eindecomp.engines.blocks import block_of
+from eindecomp.engines.jax.copies import lying
+from eindecomp.planner.space.cut import is_plain, pieces_by
+from eindecomp.tra.boxes import shape_of, volume
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh as JaxMesh
+
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.tra.boxes import Box
+    from eindecomp.tra.program.tiling import Tiling
+
+    Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One tiling of a tensor of a shape, as an array over the devices of a mesh."""
+
+    mesh: Mesh
+    devices: JaxMesh
+    tiling: Tiling
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def is_natural(self) -> bool:
+        """Whether the array is the tensor itself."""
+        cut = self.tiling.cut
+        return (
+            self.tiling.has_all(self.shape)
+            and not self.tiling.split
+            and is_plain(cut)
+            and all(span.units % pieces_by(self.mesh, span.axes) == 0 for span in cut)
+        )
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """Which axes cut which dimension of the array."""
+        names = self.mesh.names
+        if self.is_natural:
+            axes = (tuple(names[a] for a in span.axes) for span in self.tiling.cut)
+            return PartitionSpec(*(own or None for own in axes))
+        return PartitionSpec(names or None)
+
+    @property
+    def sharding(self) -> NamedSharding:
+        """How the array is sharded."""
+        return NamedSharding(self.devices, self.spec)
+
+    @property
+    def array_shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        if self.is_natural:
+            return self.shape
+        return (self.mesh.devices, *lying(self.mesh, self.tiling).shape)
+
+    @property
+    def traced(self) -> jax.ShapeDtypeStruct:
+        """The array without its elements."""
+        return jax.ShapeDtypeStruct(self.array_shape, self.dtype, sharding=self.sharding)
+
+    def block(self, array: jax.Array) -> jax.Array:
+        """A device's block, of its part of the array."""
+        return array if self.is_natural else array.squeeze(0)
+
+    def part(self, block: jax.Array) -> jax.Array:
+        """A device's part of the array, of its block."""
+        return block if self.is_natural else block[None]
+
+    def put(self, given: Any) -> jax.Array:
+        """The array of what was given for a tensor: NumPy's or JAX's, or stored and sliced."""
+        with jax.enable_x64(True):
+            alone = jax.process_count() == 1
+            if self.is_natural and alone and isinstance(given, np.ndarray | jax.Array):
+                return jax.device_put(given, self.sharding)
+            if isinstance(given, jax.Array):
+                given = gathered(given)
+            cut = self._natural_block if self.is_natural else self._stacked_block
+            return jax.make_array_from_callback(
+                self.array_shape, self.sharding, lambda index: cut(given, index), dtype=self.dtype
+            )
+
+    def _natural_block(self, given: Any, index: Any) -> Array:
+        sizes = zip(index, self.shape, strict=True)
+        return block_of(given, tuple(own.indices(size)[:2] for own, size in sizes))
+
+    def _stacked_block(self, given: Any, index: Any) -> Array:
+        device: int = index[0].indices(self.mesh.devices)[0]
+        own = lying(self.mesh, self.tiling)
+        block = np.zeros(own.shape, self.dtype)
+        box: Box = own.boxes[device]
+        if volume(box):
+            block[tuple(slice(0, size) for size in shape_of(box))] = block_of(given, box)
+        return block[None]
+
+    def gather(self, array: jax.Array) -> Array:
+        """The whole tensor as one array of NumPy's."""
+        found = gathered(array)
+        if self.is_natural:
+            return found
+        whole = np.empty(self.shape, self.dtype)
+        for block, box in zip(found, lying(self.mesh, self.tiling).boxes, strict=True):
+            if volume(box):
+                inside = tuple(slice(0, size) for size in shape_of(box))
+                whole[tuple(slice(low, high) for low, high in box)] = block[inside]
+        return whole
+
+
+def gathered(array: jax.Array) -> Array:
+    """All elements of an array; of one that other processes have parts of, all must ask."""
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return np.asarray(array)
+    with jax.enable_x64(True):
+        return np.asarray(multihost_utils.process_allgather(array, tiled=True))

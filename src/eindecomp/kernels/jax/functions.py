@@ -1,0 +1,240 @@
+"""Scalar functions as JAX computes them, element by element: `numpy_backend`'s, on traced arrays.
+
+An operand is an array or, where the expression has a literal, a Python number. Functions of numbers
+alone are NumPy's. Nothing here looks at elements, so that all of it can be traced; hence integers
+to negative powers are not refused, as NumPy does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from eindecomp.lang.dtypes import LOW_PRECISION, Kind, dtype, kind, type_names
+from eindecomp.lang.numpy_backend import NUMPY
+from eindecomp.lang.numpy_backend import cast as cast_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.lang.scalar import Number
+
+    Function = Callable[..., Any]
+
+
+def cast(x: jax.Array | Number, to: DType) -> jax.Array:
+    """Convert by the rule of `numpy_backend.cast`; a number becomes an array of no dimensions.
+
+    >>> import numpy as np
+    >>> cast(jnp.array([-1.5, 300.7, jnp.nan]), np.dtype("uint8")).tolist()
+    [0, 255, 0]
+    """
+    if not isinstance(x, jax.Array):
+        with np.errstate(all="ignore"):
+            return jnp.asarray(cast_number(x, to))
+    if x.dtype == to:
+        return x
+    if kind(x.dtype) is Kind.COMPLEX and kind(to) not in (Kind.BOOL, Kind.COMPLEX):
+        x = lax.real(x)
+    if kind(x.dtype) is Kind.FLOAT and kind(to) is Kind.INT:
+        return _to_integer(x, to)
+    if x.dtype == np.float64 and to in LOW_PRECISION:
+        x = _to_odd(x)
+    return x != 0 if kind(to) is Kind.BOOL else lax.convert_element_type(x, to)
+
+
+def _to_integer(x: jax.Array, to: DType) -> jax.Array:
+    """Truncated, and the nearest integer where the type's range ends; NaN is 0."""
+    x = x.astype(np.float32) if x.dtype in LOW_PRECISION else x
+    limits = np.iinfo(to.name)
+    low, end = float(limits.min), float(int(limits.max) + 1)
+    whole = jnp.trunc(x)
+    inside = jnp.where((whole >= low) & (whole < end), whole, 0)
+    found = lax.convert_element_type(inside, to)
+    found = jnp.where(whole >= end, literal(int(limits.max), to), found)
+    return jnp.where(whole < low, literal(int(limits.min), to), found)
+
+
+def _to_odd(x: jax.Array) -> jax.Array:
+    """A float64 as the float32 that rounds to the same low precision: inexact ones become odd.
+
+    XLA rounds twice on its way, first to float32, where a tie may come about that was none.
+    """
+    near = x.astype(np.float32)
+    back = near.astype(np.float64)
+    bits = lax.bitcast_convert_type(near, np.int32)
+    below = jnp.where(jnp.abs(back) > jnp.abs(x), bits - 1, bits)
+    odd = jnp.where((back == x) | (x != x), bits, below | 1)
+    return lax.bitcast_convert_type(odd, np.float32)
+
+
+def literal(value: Number, of: DType) -> jax.Array:
+    """A number of a type, as an array of no dimensions."""
+    with np.errstate(all="ignore"):
+        return jnp.asarray(np.asarray(value).astype(of))
+
+
+def _on_arrays(name: str, function: Function) -> Function:
+    def on_arrays(*args: Any) -> Any:
+        types = [x.dtype for x in args if isinstance(x, jax.Array)]
+        if not types:
+            with np.errstate(all="ignore"):
+                return np.asarray(NUMPY[name](*args)).item()
+        if name == "where":
+            return _where(*args)
+        if name == "pow" and isinstance(args[0], jax.Array):
+            found = _short_power(*args)
+            if found is not None:
+                return found
+        return function(*_as_arrays(args, types[0]))
+
+    return on_arrays
+
+
+def _as_arrays(args: Sequence[Any], of: DType) -> list[jax.Array]:
+    return [x if isinstance(x, jax.Array) else literal(x, of) for x in args]
+
+
+def _where(test: Any, x: Any, y: Any) -> jax.Array:
+    [test] = _as_arrays([test], np.dtype(bool))
+    types = [z.dtype for z in (x, y) if isinstance(z, jax.Array)]
+    of: DType = types[0] if types else np.asarray(NUMPY["where"](True, x, y)).dtype
+    x, y = _as_arrays([x, y], of)
+    return jnp.where(test, x, y)
+
+
+def _floor_divide(x: jax.Array, y: jax.Array) -> jax.Array:
+    if kind(x.dtype) is Kind.FLOAT:
+        return _floor_divide_floats(x, y)
+    trap = _divides_badly(y)
+    safe = jnp.where(trap, 1, y).astype(y.dtype)
+    rest, quotient = lax.rem(*_broadcast(x, safe)), lax.div(*_broadcast(x, safe))
+    if x.dtype.kind == "u":
+        return jnp.where(trap, 0, quotient).astype(x.dtype)
+    below = (rest != 0) & ((rest < 0) != (safe < 0))
+    found = jnp.where(below, quotient - 1, quotient)
+    return jnp.where(y == 0, 0, jnp.where(y == -1, -x, found)).astype(x.dtype)
+
+
+def _remainder(x: jax.Array, y: jax.Array) -> jax.Array:
+    if kind(x.dtype) is Kind.FLOAT:
+        return _remainder_floats(x, y)
+    trap = _divides_badly(y)
+    safe = jnp.where(trap, 1, y).astype(y.dtype)
+    rest = lax.rem(*_broadcast(x, safe))
+    if x.dtype.kind != "u":
+        rest = jnp.where((rest != 0) & ((rest < 0) != (safe < 0)), rest + safe, rest)
+    return jnp.where(trap, 0, rest).astype(x.dtype)
+
+
+def _divides_badly(y: jax.Array) -> jax.Array:
+    """Where dividing would trap: by 0, which gives 0, and the least number by −1."""
+    return y == 0 if y.dtype.kind == "u" else (y == 0) | (y == -1)
+
+
+def _broadcast(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    x, y = jnp.broadcast_arrays(x, y)
+    return x, y
+
+
+def _floor_divide_floats(x: jax.Array, y: jax.Array) -> jax.Array:
+    """As Python rounds: the quotient of what is left without the remainder."""
+    rest = lax.rem(*_broadcast(x, y))
+    exact = (x - rest) / y
+    exact = jnp.where((rest != 0) & ((y < 0) != (rest < 0)), exact - 1, exact)
+    whole = jnp.floor(exact)
+    whole = jnp.where(exact - whole > 0.5, whole + 1, whole)
+    whole = jnp.where(exact == 0, jnp.copysign(jnp.zeros_like(exact), x / y), whole)
+    return jnp.where(y == 0, x / y, whole)
+
+
+def _remainder_floats(x: jax.Array, y: jax.Array) -> jax.Array:
+    rest = lax.rem(*_broadcast(x, y))
+    found = jnp.where((rest < 0) != (y < 0), rest + y, rest)
+    return jnp.where(rest == 0, jnp.copysign(rest, y), found)
+
+
+def _short_power(x: jax.Array, y: Any) -> jax.Array | None:
+    """Small whole powers by multiplication; the power ½ as IEEE has it at −∞ and −0."""
+    if isinstance(y, jax.Array | complex):
+        return None
+    if y == 0.5 and kind(x.dtype) is Kind.FLOAT:
+        return jnp.sqrt(jnp.where(jnp.isinf(x) | (x == 0), jnp.abs(x), x))
+    return lax.integer_pow(x, int(y)) if y in (1, 2, 3, 4) else None
+
+
+def _power(x: jax.Array, y: jax.Array) -> jax.Array:
+    if kind(x.dtype) is not Kind.COMPLEX:
+        return jnp.power(x, y)
+    # Powers of 0 are NumPy's.
+    is_zero, zero = x == 0, jnp.zeros_like(x)
+    of_zero = jnp.where(jnp.real(y) > 0, zero, zero * math.nan)
+    of_zero = jnp.where(y == 0, jnp.ones_like(x), of_zero)
+    return jnp.where(is_zero, of_zero, jnp.power(jnp.where(is_zero, 1, x).astype(x.dtype), y))
+
+
+def _gelu(x: jax.Array) -> jax.Array:
+    """x Φ(x), exact in the tail, where 1 + erf would cancel."""
+    return x * (0.5 * lax.erfc(x * -math.sqrt(0.5)))
+
+
+def _relu(x: jax.Array) -> jax.Array:
+    return jnp.maximum(x, jnp.zeros((), x.dtype))
+
+
+def _silu(x: jax.Array) -> jax.Array:
+    return x * lax.logistic(x)
+
+
+_where_elements: Any = jnp.where
+_FUNCTIONS: Mapping[str, Function] = {
+    "or": jnp.logical_or,
+    "and": jnp.logical_and,
+    "not": jnp.logical_not,
+    "lt": jnp.less,
+    "le": jnp.less_equal,
+    "gt": jnp.greater,
+    "ge": jnp.greater_equal,
+    "eq": jnp.equal,
+    "ne": jnp.not_equal,
+    "add": jnp.add,
+    "sub": jnp.subtract,
+    "mul": jnp.multiply,
+    "div": jnp.true_divide,
+    "floordiv": _floor_divide,
+    "mod": _remainder,
+    "neg": jnp.negative,
+    "pow": _power,
+    "abs": jnp.abs,
+    "sign": jnp.sign,
+    "min": jnp.minimum,
+    "max": jnp.maximum,
+    "where": _where_elements,
+    "real": jnp.real,
+    "imag": jnp.imag,
+    "conj": jnp.conj,
+    "relu": _relu,
+    "exp": jnp.exp,
+    "log": jnp.log,
+    "sqrt": jnp.sqrt,
+    "rsqrt": lax.rsqrt,
+    "sin": jnp.sin,
+    "cos": jnp.cos,
+    "tanh": jnp.tanh,
+    "erf": lax.erf,
+    "sigmoid": lax.logistic,
+    "silu": _silu,
+    "gelu": _gelu,
+}
+JAX: Mapping[str, Function] = {
+    name: _on_arrays(name, function) for name, function in _FUNCTIONS.items()
+} | {name: partial(cast, to=dtype(name)) for name in type_names}
+"""The table for `compile_scalar`; it is for tracing with 64-bit types enabled."""
