@@ -16,12 +16,8 @@ import eindecomp as ed
 def test_a_twin_runs_as_planned_with_equal_results(name):
     fn, arguments = TWINS[name]
     args = arguments()
-    plan = ed.plan(ed.from_jax(fn, *args), devices=8)
-    try:
-        planned = plan.to_jax().jit(fn)
-    except ed.PlanError as error:
-        pytest.skip(str(error))
-    found = planned(*args)
+    plan = ed.plan(ed.from_jax(fn, *args), devices=4, pieces="even")
+    found = plan.to_jax().jit(fn)(*args)
     expected = jax.jit(fn)(*args)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     for value, wanted in zip(*map(jax.tree.leaves, (found, expected)), strict=True):

@@ -100,8 +100,7 @@ class _Constraints:
         names = [self.read.names.get(view.vertex, "") for view in views]
         known = next((name for name in names if name in self.specs), None)
         with jax.named_scope(SCOPE + known if known else eqn.primitive.name):
-            subfuns, params = eqn.primitive.get_bind_params(eqn.params)
-            made = eqn.primitive.bind(*subfuns, *values, **params)
+            made = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
             results: list[Any] = list(made) if eqn.primitive.multiple_results else [made]
             for k, (view, name) in enumerate(zip(views, names, strict=True)):
                 spec = self.specs.get(name)
