@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from eindecomp.api.together import plan_together
     from eindecomp.engines.executable import Executable
     from eindecomp.frontends.jax.importing import from_jax, jax_inputs
+    from eindecomp.frontends.torch.importing import from_torch
+    from eindecomp.frontends.torch.weights import torch_weights
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.objectives import Objective
@@ -80,6 +82,7 @@ __all__ = [
     "evaluate",
     "extend",
     "from_jax",
+    "from_torch",
     "grad",
     "jax_inputs",
     "load",
@@ -92,6 +95,7 @@ __all__ = [
     "run",
     "simulate",
     "solve",
+    "torch_weights",
 ]
 
 _LATER = {
@@ -106,12 +110,14 @@ _LATER = {
     "einsum": "api.einsum",
     "from_jax": "frontends.jax.importing",
     "jax_inputs": "frontends.jax.importing",
+    "from_torch": "frontends.torch.importing",
     "models": "models",
     "plan": "planner.make",
     "plan_together": "api.together",
     "run": "api.run",
     "simulate": "api.simulate",
     "solve": "solve",
+    "torch_weights": "frontends.torch.weights",
 }
 
 

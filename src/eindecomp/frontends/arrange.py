@@ -141,7 +141,8 @@ def merged(record: Record, array: View, place: int) -> View:
             return formula(record, array.shape, value, classes_of(record, array))
         except ExpressionError:
             pass  # too long for one formula
-    array = in_order(record, array)
+    if array.number is not None or any(f.axis is None for dim in array.dims for f in dim):
+        array = in_order(record, array)
     if len(array.dims[place]) == 1:
         return array
     vertex = record.graph[array.vertex]

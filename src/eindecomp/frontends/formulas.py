@@ -78,7 +78,8 @@ def evaluated(shape: Sequence[int], value: Expr, dtype: DType) -> Array:
 
 def _plainer(value: Expr, shape: Sequence[int], dtype: DType) -> Expr | None:
     """A plainer formula of the same whole numbers or truth values, if one is found."""
-    if nodes_of(value) < 4 or kind(dtype) > Kind.INT or prod(shape) > MOST_EVALUATED:
+    is_short = kind(dtype) is Kind.INT and nodes_of(value) < 4
+    if is_short or kind(dtype) > Kind.INT or prod(shape) > MOST_EVALUATED:
         return None
     return recognized(evaluated(shape, value, dtype))
 
@@ -202,7 +203,9 @@ def joined_ends(record: Record, arrays: Sequence[View], place: int) -> View | No
             else:
                 inside = call("lt", Arg(place), end + array.shape[place])
                 value = call("where", inside, moved, value)
-        return formula(record, shape, value or Const(0), classes_of(record, arrays[-1]))
+        classes = classes_of(record, arrays[-1])
+        classes[place] = None  # longer than that of any part
+        return formula(record, shape, value or Const(0), classes)
     except ExpressionError:
         return None
 

@@ -12,7 +12,7 @@ from eindecomp.frontends.arrange import merged, split, without_axis
 from eindecomp.frontends.formulas import folded, formula
 from eindecomp.frontends.numbers import typed_number
 from eindecomp.frontends.views import Factor, View, common_factors, has_axis, size_of
-from eindecomp.graph.ops import Fill
+from eindecomp.graph.ops import Fill, Input
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, call, replace_args
 from eindecomp.lang.scalar_types import type_of
@@ -56,7 +56,7 @@ def joined(
     """
     sizes = _sizes(reads, output)
     reads = [_without_ones(record, read, sizes) for read in reads]
-    factors = _factors(reads, sizes)
+    factors = _factors(record, reads, sizes)
     reads = [_refined(record, read, factors) for read in reads]
     dims = {symbol: _dim(symbol, size, reads, factors[symbol]) for symbol, size in sizes.items()}
     if agg is not None:
@@ -65,6 +65,8 @@ def joined(
     labels = tuple(f.label for symbol in output for f in dims[symbol] if f.label)
     if not any(f.label for s, dim in dims.items() if s not in output for f in dim):
         agg = _needless(agg, reads, join)
+    if agg is None:
+        labels = _as_they_lie(reads, labels)
     parts: dict[str, Dim] = {label: (Factor(0, axis),) for axis, label in enumerate(labels)}
     made = _as_formula(record, reads, labels, join) if agg is None else None
     if made is not None:
@@ -77,6 +79,14 @@ def joined(
             made = found
     shown = tuple(tuple(g for f in dims[s] for g in _shown(f, parts)) for s in output)
     return replace(made, dims=shown)
+
+
+def _as_they_lie(reads: Sequence[Read], labels: tuple[str, ...]) -> tuple[str, ...]:
+    """The labels in the order in which an operand with all of them has them in memory."""
+    for read in reads:
+        if read.array.number is None and {*(own := _labels(read))} == {*labels}:
+            return tuple(dict.fromkeys(own))
+    return labels
 
 
 def _shown(part: _Part, parts: Mapping[str, Dim]) -> Dim:
@@ -142,7 +152,9 @@ def _without_ones(record: Record, read: Read, sizes: Mapping[int, int]) -> Read:
     return replace(read, array=array)
 
 
-def _factors(reads: Sequence[Read], sizes: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+def _factors(
+    record: Record, reads: Sequence[Read], sizes: Mapping[int, int]
+) -> dict[int, tuple[int, ...]]:
     """Into which factors each symbol is cut, for all operands alike; none if all repeat."""
     found: dict[int, tuple[int, ...]] = {}
     for symbol, size in sizes.items():
@@ -151,9 +163,22 @@ def _factors(reads: Sequence[Read], sizes: Mapping[int, int]) -> dict[int, tuple
             found[symbol] = ()
         elif size == 1:
             found[symbol] = (1,)
+        elif any(_is_given(record, read, symbol) for read in reads):
+            found[symbol] = (size,)
         else:
             found[symbol] = common_factors([dim for dim in dims if dim]) or (size,)
     return found
+
+
+def _is_given(record: Record, read: Read, symbol: int) -> bool:
+    """Whether an operand is an input with a symbol as one axis, which is better not split.
+
+    Inputs may be wanted whole by every device: what is made of them would have to be moved there.
+    """
+    if read.array.number is not None or not isinstance(record.graph[read.array.vertex].op, Input):
+        return False
+    dims = [dim for own, dim in read.items if own == symbol]
+    return any(len(dim) == 1 and dim[0].axis is not None for dim in dims)
 
 
 def _refined(record: Record, read: Read, factors: Mapping[int, tuple[int, ...]]) -> Read:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _SECOND = {"s": "t", "t": "u", "i": "j", "j": "k", "k": "l"}
 _UNKNOWN = "n"
@@ -65,11 +65,9 @@ class LabelNames:
         for dim, parts in self._splits.items():
             products.setdefault(self._root(dim), parts)
         taken: dict[str, dict[int, str]] = defaultdict(dict)
-        roots = sorted({self._root(dim) for dim in range(len(self._parent))})
-        # Products come after all else: they are named after their factors.
-        for root in sorted(roots, key=lambda r: (self._strength(r) < 2 and r in products, r)):
+        for root in self._in_order(products):
             stem = self._stem(root)
-            if self._strength(root) < 2 and root in products:
+            if root in products and self._strength(root) < 2:
                 parts = [names.get(self._root(part), "") for part in products[root]]
                 stem = "_".join(parts) if all(parts) else stem
             by_size = taken[stem]
@@ -78,6 +76,16 @@ class LabelNames:
                 by_size[size] = stem if not by_size else f"{stem}{len(by_size) + 1}"
             names[root] = by_size[size]
         return [names[self._root(dim)] for dim in range(len(self._parent))]
+
+    def _in_order(self, products: Mapping[int, Sequence[int]]) -> Iterator[int]:
+        """All classes, products that are named after their factors after those."""
+        roots = sorted({self._root(dim) for dim in range(len(self._parent))})
+        waiting = {r for r in roots if r in products and self._strength(r) < 2}
+        yield from (root for root in roots if root not in waiting)
+        while waiting:
+            ready = [r for r in waiting if waiting.isdisjoint(map(self._root, products[r]))]
+            yield from sorted(ready or waiting)
+            waiting -= {*(ready or waiting)}
 
     def _strength(self, root: int) -> int:
         return -min(self._votes[root])[0] if self._votes.get(root) else 0

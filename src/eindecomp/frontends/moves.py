@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import GraphError
 from eindecomp.frontends.arrange import merged, settled, without_axis
 from eindecomp.frontends.formulas import as_formula, joined_ends, reindexed
-from eindecomp.frontends.views import Factor, View, has_axis, size_of
+from eindecomp.frontends.views import Factor, View, has_axis, size_of, transposed
 from eindecomp.graph.ops import Concat, Gather, ScatterAdd, Slice
 from eindecomp.lang.scalar import Arg, Call, Const, call, replace_args, used_args
 
@@ -59,15 +59,44 @@ def concatenated(record: Record, arrays: Sequence[View], place: int) -> View:
         return arrays[0]
     if (made := joined_ends(record, arrays, place)) is not None:
         return made
-    arrays = [settled(record, array) for array in arrays]
-    labels = tuple(f"l{k}" for k in range(len(arrays[0].dims)))
+    alike = [k for k in range(len(arrays[0].dims)) if k != place and _only_repeats(arrays, k)]
+    if alike:
+        return _around(record, arrays, place, alike)
+    order = _order(arrays[0])
+    arrays = [settled(record, transposed(array, order)) for array in arrays]
+    place = order.index(place)
+    labels = tuple(f"l{k}" for k in range(len(order)))
     known: dict[str, int] = {}
     for array in arrays:
         for k, dim in enumerate(record.dims(array.vertex)):
             if k != place:
                 before = known.get(labels[k])
                 known[labels[k]] = dim if before is None else record.names.same(before, dim)
-    return record.add(Concat(labels, labels[place]), [a.vertex for a in arrays], known)
+    made = record.add(Concat(labels, labels[place]), [a.vertex for a in arrays], known)
+    return transposed(made, [order.index(k) for k in range(len(order))])
+
+
+def _only_repeats(arrays: Sequence[View], place: int) -> bool:
+    return not any(has_axis(array.dims[place]) for array in arrays)
+
+
+def _around(record: Record, arrays: Sequence[View], place: int, alike: Sequence[int]) -> View:
+    """Arrays one after another, without the dimensions along which all only repeat."""
+    kept = [k for k in range(len(arrays[0].dims)) if k not in alike]
+    less = [replace(a, dims=tuple(a.dims[k] for k in kept)) for a in arrays]
+    made = concatenated(record, less, kept.index(place))
+    rest = dict(zip(kept, made.dims, strict=True))
+    dims = tuple(rest.get(k, dim) for k, dim in enumerate(arrays[0].dims))
+    return replace(made, dims=dims)
+
+
+def _order(array: View) -> list[int]:
+    """The dimensions in the order in which they lie in memory."""
+    axes = [next((f.axis for f in dim if f.axis is not None), None) for dim in array.dims]
+    ranks = {k: axis for k, axis in enumerate(axes) if axis is not None}
+    places = sorted(ranks)
+    by_axis = iter(sorted(places, key=ranks.__getitem__))
+    return [next(by_axis) if k in ranks else k for k in range(len(axes))]
 
 
 def gathered(
@@ -82,9 +111,11 @@ def gathered(
     The dimensions of the index take the place of the one that is looked up. `shared` are pairs of
     a dimension of the table and one of the index that are the same: those are the table's.
     """
-    plain = not shared and _taken(record, table, place, index)
-    if plain:
-        return plain
+    made = _formula_of(record, table, place, index, shared)
+    if made is None and not shared:
+        made = _range_of(record, table, place, index)
+    if made is not None:
+        return made
     table, index = settled(record, table), settled(record, index)
     rows = [f"t{k}" for k in range(len(table.dims))]
     own = [f"i{k}" for k in range(len(index.dims))]
@@ -101,33 +132,42 @@ def gathered(
     return record.add(op, [table.vertex, index.vertex], known)
 
 
-def _taken(record: Record, table: View, place: int, index: View) -> View | None:
-    """A lookup at indices that are a formula, where it is a range of the table or a formula."""
+def _formula_of(
+    record: Record, table: View, place: int, index: View, shared: Sequence[tuple[int, int]]
+) -> View | None:
+    """A lookup as a formula, where both the table and the indices are."""
+    at = as_formula(record, index)
+    if at is None or as_formula(record, table) is None:
+        return None
+    of_table = {mine: theirs for theirs, mine in shared}
+    new = [k for k in range(len(index.dims)) if k not in of_table]
+    after = len(new) - 1
+    where = {k: k if k < place else k + after for k in range(len(table.dims)) if k != place}
+    own: dict[int, Expr] = {k: Arg(place + n) for n, k in enumerate(new)}
+    own |= {mine: Arg(where[theirs]) for mine, theirs in of_table.items()}
+    shape = [*table.shape[:place], *(index.shape[k] for k in new), *table.shape[place + 1 :]]
+    by: dict[int, Expr] = {k: Arg(to) for k, to in where.items()}
+    return reindexed(record, table, shape, by | {place: replace_args(at, own)})
+
+
+def _range_of(record: Record, table: View, place: int, index: View) -> View | None:
+    """A lookup at one index, or at a range of them, as a slice of the table."""
     at = as_formula(record, index)
     if at is None or not all(index.shape):
         return None
-    rank, size = len(index.dims), table.shape[place]
+    dims = [(Factor(n),) if n != 1 else () for n in index.shape]
     if index.number is not None:
-        # Every element is the same row, which is repeated.
-        at_row = int(index.number.real)
-        row = without_axis(record, sliced(record, table, place, at_row, at_row + 1), place)
-        dims = tuple((Factor(n),) if n != 1 else () for n in index.shape)
-        return replace(row, dims=(*row.dims[:place], *dims, *row.dims[place + 1 :]))
-    shape = (*table.shape[:place], *index.shape, *table.shape[place + 1 :])
-    by: dict[int, Expr] = {k: Arg(k if k < place else k + rank - 1) for k in range(len(table.dims))}
-    by[place] = replace_args(at, [Arg(place + k) for k in range(rank)])
-    made = reindexed(record, table, shape, by)
-    if made is not None:
-        return made
+        row = int(index.number.real)
+        part = without_axis(record, sliced(record, table, place, row, row + 1), place)
+        return replace(part, dims=(*part.dims[:place], *dims, *part.dims[place + 1 :]))
     start = _range_start(at)
     axis = [k for k, dim in enumerate(index.dims) if has_axis(dim)]
     if start is None or len(axis) != 1 or used_args(at) != (axis[0],):
         return None
     stop = start + index.shape[axis[0]]
-    if not 0 <= start < stop <= size:
+    if not 0 <= start < stop <= table.shape[place]:
         return None
     part = sliced(record, table, place, start, stop)
-    dims = [(Factor(n),) if n != 1 else () for n in index.shape]
     dims[axis[0]] = part.dims[place]
     return replace(part, dims=(*part.dims[:place], *dims, *part.dims[place + 1 :]))
 
@@ -158,7 +198,7 @@ def added_at(
 
     `shared` are pairs of a dimension of the source and one of the index that are the same: every
     dimension of the index is one of the source. The result has the dimensions of the source that
-    the index has not, or that are `kept`, and the new one at `place`.
+    the index has not, those of `kept` that it has, and the new one at `place`.
     """
     source, index = settled(record, source), settled(record, index)
     rows = [f"t{k}" for k in range(len(source.dims))]
@@ -170,8 +210,6 @@ def added_at(
     known = dict(zip(rows, record.dims(source.vertex), strict=True))
     for label, dim in zip(own, record.dims(index.vertex), strict=True):
         known[label] = record.names.same(known[label], dim)
-    table = tuple(
-        label for k, label in enumerate(rows) if label not in own or k in kept
-    )
+    table = tuple(label for k, label in enumerate(rows) if label not in own or k in kept)
     op = ScatterAdd(tuple(rows), tuple(own), table, place, "r")
     return record.add(op, [source.vertex, index.vertex], known, {"r": size})

@@ -96,14 +96,18 @@ class Record:
                 local[label] = self.names.new(prod(sizes[part] for part in group))
                 self.names.split(local[label], [local[part] for part in group])
 
-    def vote(self, array: View, names: Sequence[str | None], strength: int = 2) -> None:
-        """Suggest names for the dimensions of an array, those that are one axis of its vertex."""
+    def vote(
+        self, array: View, names: Sequence[str | tuple[str, ...] | None], strength: int = 2
+    ) -> None:
+        """Suggest names for the dimensions of an array, or for the factors of one."""
         if array.number is not None:
             return
         classes = self.dims(array.vertex)
-        for dim, name in zip(array.dims, names, strict=True):
-            if name is not None and len(dim) == 1 and dim[0].axis is not None:
-                self.names.vote(classes[dim[0].axis], name, strength)
+        for dim, given in zip(array.dims, names, strict=True):
+            own = given if isinstance(given, tuple) else (given,)
+            for factor, name in zip(dim, own, strict=False):
+                if name is not None and len(dim) <= len(own) and factor.axis is not None:
+                    self.names.vote(classes[factor.axis], name, strength)
 
 
 def whole(vertex: Vertex) -> View:

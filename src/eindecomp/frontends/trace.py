@@ -49,8 +49,13 @@ class Trace:
         """Call the vertices that come next by this name, with numbers."""
         self._record.stem = stem
 
-    def vote(self, array: View, names: Sequence[str | None], strength: int = 2) -> None:
-        """Suggest names for dimensions: 1 is a guess, 2 what an operation knows, 3 a fact."""
+    def vote(
+        self, array: View, names: Sequence[str | tuple[str, ...] | None], strength: int = 2
+    ) -> None:
+        """Suggest names for dimensions: 1 is a guess, 2 what an operation knows, 3 a fact.
+
+        A tuple has names for the factors of a dimension that is a product.
+        """
         self._record.vote(array, names, strength)
 
     def finish(self, outputs: Mapping[str, View], keep: Collection[str] = ()) -> Graph:
@@ -220,6 +225,6 @@ class Trace:
     ) -> View:
         """Rows summed into zeros at indices along a new dimension of `size`, at `place`.
 
-        Dimensions of the source that the index has too are summed, unless they are `kept`.
+        The result has the dimensions of the source that the index has not, and those in `kept`.
         """
         return moves.added_at(self._record, source, index, place, size, shared, kept)

@@ -1,0 +1,218 @@
+"""`from_torch`: a module of PyTorch as a graph, through `torch.export`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree
+
+from eindecomp.errors import GraphError, InputError
+from eindecomp.frontends.torch import operators  # noqa: F401 - which registers them
+from eindecomp.frontends.torch.decompose import changes
+from eindecomp.frontends.torch.interpreter import Interpreter
+from eindecomp.frontends.torch.names import input_name
+from eindecomp.frontends.torch.operation import own_type
+from eindecomp.frontends.torch.weights import CONSTANTS, first_names, named_tensors, to_numpy
+from eindecomp.frontends.trace import Trace
+from eindecomp.frontends.views import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch.export import ExportedProgram
+
+    from eindecomp.graph.graph import Graph
+
+
+def from_torch(
+    module: nn.Module | Callable[..., Any],
+    example_inputs: object = (),
+    *,
+    example_kwargs: Mapping[str, Any] | None = None,
+) -> Graph:
+    """The graph that a module computes for inputs of the shapes and types of the example.
+
+    The example is a tensor, a tuple of arguments or a dict of keyword arguments; tensors on the
+    meta device will do, and so will a module there, which takes no memory. Parameters and buffers
+    are inputs under their qualified names, shared ones once; `torch_weights` gives their values.
+    Other inputs are called as the arguments of `forward`, and outputs as the keys of what it
+    returns, or `out`. Numbers and truth values among the arguments are fixed.
+
+    >>> import torch, eindecomp as ed
+    >>> module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU())
+    >>> print(ed.from_torch(module, torch.zeros(4, 3)))
+    input _0.weight[f: 8, n: 3]
+    input _0.bias[f: 8]
+    input _input[b: 4, n: 3]
+    _0.linear[b,f] <- sum _input[b,n] * _0.weight[f,n]
+    _0.linear_1[b,f] <- _0.linear[b,f] + _0.bias[f]
+    out[b,f] <- relu(_0.linear_1[b,f])
+    output out
+    """
+    own = module if isinstance(module, nn.Module) else _Function(module)
+    args, kwargs = _arguments(example_inputs, example_kwargs)
+    program = _exported(own, args, kwargs)
+    trace = Trace()
+    inputs, given = _inputs(trace, own, program)
+    found = Interpreter(trace).run(program.graph, inputs, program.graph_module)
+    outputs = _outputs(program, found, {*given})
+    if (logits := outputs.get("logits")) is not None and logits.dims:
+        trace.vote(logits, (*(None,) * (len(logits.dims) - 1), "v"))
+    return trace.finish(outputs, keep=given)
+
+
+class _Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self._function = function
+        if isinstance(function, FunctionType):
+            self.forward = function  # so that inputs are called as its parameters
+
+    def forward(self, *args: Any) -> Any:
+        """What the function returns."""
+        return self._function(*args)
+
+
+def _arguments(
+    example: object, more: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    match example:
+        case torch.Tensor():
+            return (example,), dict(more or {})
+        case Mapping():
+            return (), {**example, **(more or {})}  # pyright: ignore[reportUnknownVariableType]
+        case tuple() | list():
+            return tuple(example), dict(more or {})  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        case _:
+            raise InputError(
+                "the example inputs are a tensor, a tuple of arguments or a dict of keyword "
+                f"arguments, not a {type(example).__name__}"
+            )
+
+
+def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
+    """The graph of operators, without those that change tensors in place."""
+    if any(tensor.device.type == "meta" for _, tensor in named_tensors(module)):
+        args, kwargs = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            program = torch.export.export(module, args, kwargs, strict=False)
+        except Exception as error:
+            raise GraphError(f"torch.export cannot export the module: {error}") from error
+        if any(map(changes, program.graph.nodes)):
+            program = program.run_decompositions({})
+    return program
+
+
+def _inputs(
+    trace: Trace, module: nn.Module, program: ExportedProgram
+) -> tuple[dict[str, Any], list[str]]:
+    """The value of every placeholder, and the names of the inputs that are not weights."""
+    first, tensors = first_names(module), dict(named_tensors(module))
+    kinds = torch.export.graph_signature.InputKind
+    placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    found: dict[str, Any] = {}
+    given: list[str] = []
+    for spec in program.graph_signature.input_specs:
+        name: str = spec.arg.name
+        if hasattr(spec.arg, "value"):
+            found[name] = spec.arg.value
+            continue
+        meta = placeholders[name].meta["val"]
+        if not isinstance(meta, torch.Tensor):
+            found[name] = meta
+            continue
+        shape, dtype = _static(name, meta.shape), own_type(meta.dtype)
+        if spec.kind is kinds.USER_INPUT:
+            own = input_name(name)
+            given.append(own)
+            found[name] = trace.input(own, shape, dtype)
+            _vote(trace, found[name])
+            continue
+        target = str(spec.target)
+        tensor = tensors.get(target)
+        is_weight = spec.kind is kinds.PARAMETER or bool(spec.persistent)
+        known = None if is_weight else program.constants.get(target, tensor)
+        found[name] = None if known is None or _is_meta(known) else trace.constant(to_numpy(known))
+        if found[name] is None:
+            own = input_name(first.get(id(tensor), target))
+            found[name] = trace.input(own, shape, dtype)
+            if tensor is None and known is not None:
+                CONSTANTS.setdefault(module, {})[own] = known
+    return found, given
+
+
+def _is_meta(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "meta"
+
+
+def _static(name: str, shape: Sequence[Any]) -> tuple[int, ...]:
+    if any(not isinstance(size, int) for size in shape):
+        raise GraphError(f"input {name!r} has a shape that is not fixed: {tuple(shape)}")
+    return tuple(shape)
+
+
+def _vote(trace: Trace, array: View) -> None:
+    """Guess what the dimensions of an input are: batch, then sequence, or an image."""
+    match len(array.shape):
+        case 4:
+            trace.vote(array, ("b", "c", "y", "x"), 1)
+        case 3:
+            trace.vote(array, ("b", "s", None), 1)
+        case n if n:
+            trace.vote(array, ("b", *(None,) * (n - 1)), 1)
+        case _:
+            pass
+
+
+def _outputs(program: ExportedProgram, found: Any, taken: set[str]) -> dict[str, View]:
+    """The outputs under their names."""
+    kinds = torch.export.graph_signature.OutputKind
+    views: list[Any] = []
+    for spec, value in zip(program.graph_signature.output_specs, found, strict=True):
+        if spec.kind is kinds.USER_OUTPUT:
+            views.append(value)
+        else:
+            raise GraphError(
+                f"the module changes {spec.target!r} while it runs, which a graph cannot; put it "
+                "in evaluation mode first: module.eval()"
+            )
+    names = _output_names(program, len(views))
+    outputs: dict[str, View] = {}
+    for name, view in zip(names, views, strict=True):
+        if not isinstance(view, View):
+            continue  # a constant that the module returns
+        name = input_name(name)
+        while name in outputs or name in taken:
+            name += "_"
+        outputs[name] = view
+    if not outputs:
+        raise GraphError("the module returns no tensor")
+    return outputs
+
+
+def _output_names(program: ExportedProgram, count: int) -> list[str]:
+    """The keys of what a module returns, or `out`, with numbers where there are several."""
+    signature = program.module_call_graph[0].signature
+    if signature is None:
+        return [f"out_{k}" for k in range(count)]
+    paths: Any
+    tree = _pytree.tree_unflatten([*range(count)], signature.out_spec)
+    paths, _ = _pytree.tree_flatten_with_path(tree)
+    found = ["_".join(_key(key) for key in path) for path, _ in paths]
+    return ["out" if not name else f"out_{name}" if name[0].isdigit() else name for name in found]
+
+
+def _key(key: Any) -> str:
+    for attribute in ("key", "name", "idx"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)

@@ -1,0 +1,148 @@
+"""Walking through an exported graph: every node becomes a view, or several."""
+
+from __future__ import annotations
+
+import operator as python_operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from eindecomp.errors import EinDecompError, GraphError
+from eindecomp.frontends.torch.decompose import decomposed
+from eindecomp.frontends.torch.names import input_name
+from eindecomp.frontends.torch.operation import Meta, Operation, own_type
+from eindecomp.frontends.torch.place import module_path, place_of
+from eindecomp.frontends.torch.registry import call_operator, find_operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from eindecomp.frontends.trace import Trace
+
+INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+"""Operators of torch that run a graph of their own, and where its arguments begin."""
+IGNORED = frozenset(
+    {
+        "aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar",
+        "aten.sym_constrain_range", "aten.sym_constrain_range_for_size",
+    }
+)  # fmt: skip
+"""Checks without a result."""
+
+
+class Interpreter:
+    """Imports graphs of torch into a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._within: fx.Node | None = None
+
+    def run(self, graph: fx.Graph, inputs: Mapping[str, Any], owner: Any) -> Any:
+        """What a graph returns for inputs by the names of its placeholders."""
+        values: dict[fx.Node, Any] = {}
+        for node in graph.nodes:
+            match node.op:
+                case "placeholder":
+                    values[node] = inputs[node.name]
+                case "get_attr":
+                    values[node] = self._attribute(owner, str(node.target))
+                case "call_function":
+                    args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+                    values[node] = self._call(node, args, kwargs)
+                case "output":
+                    return fx.map_arg(node.args[0], values.__getitem__)
+                case _:
+                    raise GraphError(f"a node {node.op} of torch.export is not imported: {node}")
+        return None
+
+    def _attribute(self, owner: Any, target: str) -> Any:
+        """A graph to be inlined, or a tensor that a decomposition holds."""
+        found = owner
+        for part in target.split("."):
+            found = getattr(found, part)
+        if not isinstance(found, torch.Tensor):
+            return found
+        made = self.trace.constant(found.detach().cpu().numpy())
+        if made is None:
+            raise GraphError(f"a constant tensor of shape {tuple(found.shape)} is not imported")
+        return made
+
+    def _call(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        target: Any = node.target
+        if target is python_operator.getitem:
+            return args[0][args[1]]
+        name = str(target)
+        if name.rpartition(".")[0] in IGNORED:
+            return None
+        if name in INLINED:
+            return self._inline(name, args)
+        if not isinstance(target, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
+            return self._python(node, args, kwargs)
+        own, before = self._within is None, self._within
+        self._within = before or node
+        try:
+            return self._operate(node, target, args, kwargs)
+        except EinDecompError as error:
+            if own:
+                [message] = error.args
+                raise type(error)(f"{message}\n{place_of(node)}") from error
+            raise
+        finally:
+            self._within = before
+
+    def _operate(
+        self, node: fx.Node, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        name = str(target)
+        function = find_operator(name)
+        if function is None:
+            found = decomposed(node)
+            if found is None:
+                raise GraphError(
+                    f"operator {name} is not imported; register_torch_operator({name!r}, function) "
+                    "of eindecomp.frontends.torch.registry adds it"
+                )
+            graph, leaves = found
+            given = [*_leaves((args, kwargs))]
+            names = [each.name for each in graph.graph.nodes if each.op == "placeholder"]
+            pairs = dict(zip(names, (given[k] for k in leaves), strict=True))
+            return self.run(graph.graph, pairs, graph)
+        if self._within is node:
+            self.trace.begin(_stem(node, name))
+        op = Operation(name, self.trace, _metas(node))
+        return call_operator(function, op, target._schema, args, kwargs)
+
+    def _inline(self, name: str, args: Sequence[Any]) -> Any:
+        at = next(k for k, arg in enumerate(args) if isinstance(arg, fx.GraphModule))
+        if name == "wrap_with_autocast" and args[3 if at > 3 else 1]:
+            pass  # casts are nodes of the graph already
+        module: fx.GraphModule = args[at]
+        names = [each.name for each in module.graph.nodes if each.op == "placeholder"]
+        return self.run(module.graph, dict(zip(names, args[at + 1 :], strict=True)), module)
+
+    def _python(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Arithmetic of sizes."""
+        if callable(node.target) and all(isinstance(arg, int | float) for arg in args):
+            return node.target(*args, **kwargs)
+        raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
+
+
+def _stem(node: fx.Node, name: str) -> str:
+    """A name for the vertices of a node: its module and operator."""
+    path, short = module_path(node), name.split(".")[1].strip("_")
+    return input_name(f"{path}.{short}" if path else short)
+
+
+def _metas(node: fx.Node) -> tuple[Meta, ...]:
+    return tuple(
+        Meta(tuple(map(int, value.shape)), own_type(value.dtype))
+        for value in _leaves(node.meta.get("val"))
+        if isinstance(value, torch.Tensor)
+    )
+
+
+def _leaves(value: Any) -> Iterable[Any]:
+    from torch.utils import _pytree
+
+    return _pytree.tree_leaves(value, is_leaf=lambda x: x is None)

@@ -1,0 +1,106 @@
+"""Softmax and attention, as the patterns of graphs know them."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.frontends.join import Read
+from eindecomp.frontends.torch.operators.written import number
+from eindecomp.frontends.torch.registry import operator
+from eindecomp.lang.dtypes import BOOL
+
+if TYPE_CHECKING:
+    from eindecomp.frontends.torch.operation import Operation
+    from eindecomp.frontends.views import View
+
+
+def softmax_of(op: Operation, x: View, place: int, dtype: object) -> View:
+    """A softmax along a dimension, computed in float32 if x is of low precision."""
+    wide = op.wide(x)
+    most = op.trace.reduce(wide, [place], "max", keep=True)
+    powers = op.trace.map("exp(x - y)", wide, most)
+    summed = op.trace.reduce(powers, [place], "sum", keep=True)
+    return op.trace.map("x / y", powers, summed, dtype=dtype)
+
+
+@operator("aten.softmax", "aten._softmax", "aten._safe_softmax")
+def softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
+    """Exponentials over their sum."""
+    if not x.dims:
+        return op.trace.number(1, op.dtype)
+    return softmax_of(op, op.trace.cast(x, op.dtype), dim % len(x.dims), op.dtype)
+
+
+def log_sum_exp(op: Operation, x: View, place: int) -> tuple[View, View, View]:
+    """A tensor, its maximum, and the logarithm of its sum of exponentials less that."""
+    wide = op.wide(x)
+    most = op.trace.reduce(wide, [place], "max", keep=True)
+    powers = op.trace.map("exp(x - y)", wide, most)
+    return wide, most, op.trace.map("log(x)", op.trace.reduce(powers, [place], "sum", keep=True))
+
+
+@operator("aten.log_softmax", "aten._log_softmax")
+def log_softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
+    """The logarithm of a softmax."""
+    if not x.dims:
+        return op.trace.number(0, op.dtype)
+    parts = log_sum_exp(op, op.trace.cast(x, op.dtype), dim % len(x.dims))
+    return op.trace.map("x - y - z", *parts, dtype=op.dtype)
+
+
+@operator("aten.scaled_dot_product_attention")
+def attention(
+    op: Operation,
+    query: View,
+    key: View,
+    value: View,
+    attn_mask: View | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> View:
+    """The softmax of queries times keys, times values."""
+    if dropout_p:
+        raise op.refuse("draws random numbers for dropout; put the module in evaluation mode")
+    if enable_gqa and query.shape[-3] != key.shape[-3]:
+        times = query.shape[-3] // key.shape[-3]
+        key, value = (_shared(op, each, times) for each in (key, value))
+    rank = len(op.shape)
+    batch = tuple(range(rank - 2))
+    s, t, d, e = rank, rank + 1, rank + 2, rank + 3
+
+    def read(array: View, *last: int) -> Read:
+        return Read(array, (*batch[len(batch) + 2 - len(array.dims) :], *last))
+
+    products = op.trace.einsum([read(query, s, d), read(key, t, d)], (*batch, s, t))
+    by = 1 / sqrt(query.shape[-1]) if scale is None else scale
+    scores = op.trace.map(f"x * {number(float(by))}", op.wide(products))
+    scores = _masked(op, scores, attn_mask, is_causal)
+    weights = softmax_of(op, scores, rank - 1, op.dtype)
+    if rank == 4:
+        heads = "h" if len(key.dims[1]) == 1 else None  # else each is shared by some of the queries
+        for array in (query, key, value):
+            op.trace.vote(array, ("b", heads, "s", "d"))
+        op.trace.vote(products, ("b", ("h", "g"), None, None))
+    return op.trace.einsum([read(weights, s, t), read(value, t, e)], (*batch, s, e), dtype=op.dtype)
+
+
+def _shared(op: Operation, array: View, times: int) -> View:
+    """Heads that are each shared by several of the queries."""
+    *batch, heads, rows, width = array.shape
+    apart = op.trace.unsqueeze(array, len(batch) + 1)
+    wide = op.trace.expand(apart, (*batch, heads, times, rows, width))
+    return op.trace.reshape(wide, (*batch, heads * times, rows, width))
+
+
+def _masked(op: Operation, scores: View, mask: View | None, is_causal: bool) -> View:
+    if is_causal:
+        rows, columns = (op.trace.iota(size, "int64") for size in scores.shape[-2:])
+        mask = op.trace.map("y <= x", op.trace.unsqueeze(rows, 1), columns)
+    if mask is None or (mask.dtype == BOOL and mask.number is True):
+        return scores
+    if mask.dtype == BOOL:
+        return op.trace.map("where(x, y, -inf)", mask, scores)
+    return op.trace.map("x + y", scores, op.trace.cast(mask, scores.dtype))

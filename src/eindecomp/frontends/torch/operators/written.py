@@ -1,0 +1,51 @@
+"""Joins written with numbers of a call, and operators that are one join."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eindecomp.frontends.torch.registry import operator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eindecomp.frontends.torch.operation import Number, Operand, Operation
+    from eindecomp.frontends.views import View
+
+
+def number(value: Number) -> str:
+    """A number as a join writes it.
+
+    >>> number(-0.5), number(True)
+    ('(-0.5)', '(true)')
+    """
+    return f"({str(value).lower()})"
+
+
+EXPM1 = "where({x} > 1, exp({x}) - 1, tanh({x} / 2) * (exp(min({x}, 1)) + 1))"
+"""exp(x) - 1 without cancellation near 0: (e^x - 1) = tanh(x / 2) (e^x + 1)."""
+LOG1P = (
+    "where(1 + {x} == 1, {x}, "
+    "where(abs({x}) > 0.5, log(1 + {x}), log(1 + {x}) * ({x} / ((1 + {x}) - 1))))"
+)
+"""log(1 + x) near 0: what is lost in rounding 1 + x is made up for by the quotient."""
+
+
+def register_fractions(joins: Mapping[str, str]) -> None:
+    """Register functions of one tensor that yield fractions, of whole numbers too."""
+    for name, join in joins.items():
+
+        def imported(op: Operation, x: Operand, join: str = join) -> View:
+            return op.fraction(join, x)
+
+        operator(f"aten.{name}")(imported)
+
+
+def register_maps(joins: Mapping[str, str]) -> None:
+    """Register functions of one tensor that keep its kind."""
+    for name, join in joins.items():
+
+        def imported(op: Operation, x: Operand, join: str = join) -> View:
+            return op.map(join, x)
+
+        operator(f"aten.{name}")(imported)

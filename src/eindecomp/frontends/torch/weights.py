@@ -1,0 +1,71 @@
+"""The values of a module's parameters and buffers, as inputs of its graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from eindecomp.errors import InputError
+from eindecomp.frontends.torch.names import input_name
+from eindecomp.lang.dtypes import BFLOAT16
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from torch import nn
+
+    from eindecomp.graph.graph import Graph
+
+CONSTANTS: WeakKeyDictionary[nn.Module, dict[str, torch.Tensor]] = WeakKeyDictionary()
+"""The tensors that the code of an imported module holds, by the names of their inputs."""
+
+
+def torch_weights(module: nn.Module, graph: Graph) -> dict[str, Any]:
+    """The arrays for the inputs of an imported graph that are parameters and buffers of a module.
+
+    They share the module's memory; a module that was imported without values, on the meta device,
+    can be filled by another of the same kind.
+
+    >>> import torch, eindecomp as ed
+    >>> module = torch.nn.Linear(3, 2)
+    >>> graph = ed.from_torch(module, torch.zeros(4, 3))
+    >>> sorted(torch_weights(module, graph))
+    ['bias', 'weight']
+    """
+    known = {input_name(name): tensor for name, tensor in named_tensors(module)}
+    known |= CONSTANTS.get(module, {})
+    found: dict[str, Any] = {}
+    for vertex in graph.inputs:
+        if vertex.name in known:
+            tensor = known[vertex.name]
+            if tensor.device.type == "meta":
+                raise InputError(
+                    f"{vertex.name!r} has no values: it is on the meta device; load the module "
+                    "onto a device first"
+                )
+            found[vertex.name] = to_numpy(tensor)
+    return found
+
+
+def named_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """All parameters and buffers under all their names."""
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+def first_names(module: nn.Module) -> Mapping[int, str]:
+    """The first name of every parameter and buffer, by its identity."""
+    found: dict[int, str] = {}
+    for name, tensor in named_tensors(module):
+        found.setdefault(id(tensor), name)
+    return found
+
+
+def to_numpy(tensor: torch.Tensor) -> Any:
+    """A tensor's own memory as a NumPy array, where NumPy can see it."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(BFLOAT16)
+    return tensor.numpy()

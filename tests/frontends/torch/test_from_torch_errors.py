@@ -1,0 +1,108 @@
+"""What cannot be imported is named, with its place in the user's code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import eindecomp as ed
+from eindecomp.frontends.torch.names import input_name, qualified
+from eindecomp.frontends.torch.registry import OPERATORS, register_torch_operator
+
+
+class Inner(nn.Module):
+    def forward(self, x):
+        return torch.atan(x)  # the line that the error names
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.ModuleList([Inner()])
+
+    def forward(self, x):
+        return self.block[0](x * 2)
+
+
+def test_an_unknown_operator_is_named_with_its_line_and_module():
+    with pytest.raises(ed.GraphError) as error:
+        ed.from_torch(Outer(), torch.zeros(3))
+    message = str(error.value)
+    for part in ("aten.atan.default", "register_torch_operator", "the line that the error names",
+                 "test_from_torch_errors.py", "in module block.0"):  # fmt: skip
+        assert part in message
+
+
+def test_an_operator_can_be_added():
+    def half_turn(op, x):
+        return op.map("x / (1 + abs(x))", x)
+
+    register_torch_operator("aten.atan.default", half_turn)
+    try:
+        graph = ed.from_torch(Outer(), torch.zeros(3))
+    finally:
+        del OPERATORS["aten.atan.default"]
+    x = np.array([1, 2, 4], "float32")
+    np.testing.assert_allclose(ed.evaluate(graph, {"x": x})["out"], 2 * x / (1 + 2 * x), rtol=1e-6)
+
+
+REFUSED = {
+    "evaluation mode": (nn.Dropout(0.5).train(), (2, 3)),
+    "running statistics|changes": (nn.BatchNorm1d(3).train(), (2, 3)),
+    "ceil_mode": (nn.MaxPool2d(2, ceil_mode=True), (1, 1, 5, 5)),
+    "sizes that divide": (nn.AdaptiveAvgPool1d(2), (1, 2, 5)),
+    "transposed": (nn.ConvTranspose1d(2, 2, 3), (1, 2, 5)),
+    "random|not imported": (nn.RReLU().train(), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_is_refused_says_why(reason):
+    module, shape = REFUSED[reason]
+    with pytest.raises(ed.GraphError, match=reason):
+        ed.from_torch(module, torch.zeros(shape))
+
+
+def test_arguments_that_are_not_understood_are_not_overlooked():
+    function = lambda x: torch.round(x, decimals=2)  # noqa: E731
+    with pytest.raises(ed.GraphError, match=r"aten\.round\.decimals"):
+        ed.from_torch(function, torch.zeros(3))
+
+
+def test_shapes_that_depend_on_data_are_refused():
+    with pytest.raises(ed.GraphError):
+        ed.from_torch(lambda x: x[x > 0], torch.zeros(3))
+
+
+def test_examples_that_are_none_are_refused():
+    with pytest.raises(ed.InputError, match="example inputs"):
+        ed.from_torch(nn.Linear(2, 2), 3)
+
+
+def test_weights_on_the_meta_device_have_no_values():
+    with torch.device("meta"):
+        module = nn.Linear(3, 2)
+    graph = ed.from_torch(module, torch.zeros(4, 3))
+    with pytest.raises(ed.InputError, match="meta device"):
+        ed.torch_weights(module, graph)
+    real = nn.Linear(3, 2)
+    x = torch.randn(4, 3)
+    found = ed.evaluate(graph, {**ed.torch_weights(real, graph), "_input": x})["out"]
+    np.testing.assert_allclose(found, real(x).detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["0.weight", "_0.weight", "a.b", "size", "_size", "__1", "x_0"])
+def test_names_can_be_turned_back(name):
+    assert qualified(input_name(name)) == name
+    graph = ed.Graph()
+    graph.input(input_name(name), {"i": 2})
+
+
+def test_importing_eindecomp_imports_no_torch():
+    code = "import sys, eindecomp; dir(eindecomp); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own words
