@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import eindecomp as ed
+import jax_devices  # noqa: F401 - before JAX starts
 from eindecomp.frontends.jax.registry import RULES, primitive
 
 X = jax.ShapeDtypeStruct((4, 4), "float32")
@@ -83,7 +84,7 @@ def test_inputs_must_have_values():
 
 
 def test_a_function_without_arrays_is_refused():
-    refused(lambda x: None, match="returns no array")
+    refused(lambda _: None, match="returns no array")
 
 
 def test_an_index_out_of_range_is_an_error_when_it_runs():

@@ -16,6 +16,7 @@ from jax_twins import (
 )
 
 import eindecomp as ed
+import jax_devices  # noqa: F401 - before JAX starts
 
 
 def layer_loss(p, x):
@@ -59,7 +60,9 @@ def test_gradients_of_an_imported_loss_are_those_of_jax(name):
     both = ed.grad(graph, "out", wrt=weights)
     outputs = [v.name for v in both.outputs if v.name != "out"]
     found = ed.evaluate(both, ed.jax_inputs(loss, *args))
-    for output, expected in zip(outputs, jax.tree.leaves(jax.jit(jax.grad(loss))(*args)), strict=True):
+    for output, expected in zip(
+        outputs, jax.tree.leaves(jax.jit(jax.grad(loss))(*args)), strict=True
+    ):
         close(found[output], expected)
 
 

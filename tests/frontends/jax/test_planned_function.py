@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import jax_devices  # noqa: F401 - before JAX starts
-
 import jax
 import numpy as np
 import pytest
 from jax_twins import TWINS, layer_arguments, llama_layer
 
 import eindecomp as ed
+import jax_devices  # noqa: F401 - before JAX starts
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -31,7 +30,7 @@ def test_inputs_and_outputs_lie_where_the_plan_has_them():
     out = placed.jit(llama_layer)(*args)
     assert out.sharding.is_equivalent_to(placed.outputs["out"], out.ndim)
     with pytest.raises(ed.PlanError, match="not one of this function"):
-        placed.jit(lambda p, x: {"other": x})(*args)
+        placed.jit(lambda _, x: {"other": x})(*args)
 
 
 def test_collectives_of_the_function_are_set_beside_the_plan():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import source_info_util
 
@@ -16,8 +17,8 @@ from eindecomp.lang.names import KEYWORDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    Leaf = Any
 
+Leaf = Any
 
 source_info_util.register_exclusion(__file__)  # it calls the user's function, but is not theirs
 
@@ -57,18 +58,29 @@ def arguments_of(
     """
     given = (args, dict(kwargs))
     tops = _parameter_names(fn, len(args))
-    leaves, tree = jax.tree.flatten_with_path(given)
+    leaves, tree = _flattened(given)
     names: list[str] = []
     places: list[int] = []
     for place, (path, leaf) in enumerate(leaves):
         if not is_array(leaf):
             continue
-        top = tops[path[1].idx] if path[0].idx == 0 else str(path[1].key)
+        top: str = tops[path[1].idx] if path[0].idx == 0 else str(path[1].key)
         names.append(_free(dotted([top, *map(key_of, path[2:])]), names))
         places.append(place)
     values = tuple(leaf for _, leaf in leaves)
     arrays = tuple(values[place] for place in places)
     return Arguments(tuple(names), arrays, values, tuple(places), tree)
+
+
+def _flattened(tree: Any) -> tuple[list[tuple[tuple[Any, ...], Leaf]], Any]:
+    """The leaves of a pytree, each with the way to it, and the tree without them."""
+    flatten: Any = jax.tree.flatten_with_path
+    return flatten(tree)
+
+
+def is_key(dtype: Any) -> bool:
+    """Whether a type is one of JAX's own, which keys of random numbers have."""
+    return jnp.issubdtype(dtype, jax.dtypes.extended)
 
 
 def is_array(leaf: object) -> bool:
@@ -82,7 +94,7 @@ def output_names(tree: Any, taken: Iterable[str]) -> list[str]:
     while any(name.split(".")[0] == stem for name in taken):
         stem = f"{stem}_"
     names: list[str] = []
-    for path, _ in jax.tree.flatten_with_path(tree)[0]:
+    for path, _ in _flattened(tree)[0]:
         names.append(_free(dotted([stem, *map(key_of, path)]), names))
     return names
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class Places(Protocol):
     """What is done with the results of equations."""
 
-    def bind(self, way: Way, eqn: Any, values: Sequence[Any]) -> list[Any]: ...
+    def bind(self, way: Way, eqn: Any, values: Sequence[Any]) -> list[Any]:
+        """The results of an equation of values."""
+        ...
 
 
 def evaluate_jaxpr(jaxpr: Any, arrays: Sequence[Any], places: Places) -> list[Any]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.extend import source_info_util
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends.jax.arguments import Arguments, arguments_of, output_names
+from eindecomp.frontends.jax.arguments import Arguments, arguments_of, is_key, output_names
 from eindecomp.frontends.jax.reader import Reader
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from eindecomp.frontends.views import View
     from eindecomp.graph.graph import Graph
+
+
+source_info_util.register_exclusion(__file__)  # it calls the user's function, but is not theirs
 
 
 def from_jax(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
@@ -34,7 +38,8 @@ def from_jax(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
 def jax_inputs(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
     """The arrays in the arguments of a function, by the names that its graph has for them."""
     read = read_function(fn, args, kwargs)
-    arrays = dict(zip(read.arguments.names, read.arguments.arrays, strict=True)) | read.constants
+    pairs = zip(read.arguments.names, read.arguments.arrays, strict=True)
+    arrays = {**dict(pairs), **read.constants}
     for name, array in arrays.items():
         if isinstance(array, jax.ShapeDtypeStruct):
             raise GraphError(f"argument {name} is only a shape, {array}: give an array")
@@ -63,13 +68,17 @@ def read_function(
     """Import a function, and keep what is needed to find the graph's tensors in its jaxpr."""
     arguments = arguments_of(fn, args, kwargs)
     for name, array in zip(arguments.names, arguments.arrays, strict=True):
-        if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+        if is_key(array.dtype):
             raise GraphError(
                 f"argument {name} is a random key, and draws of random numbers are no part of a "
                 f"graph; draw them outside and pass them, or fix the key inside the function"
             )
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments.arrays]
-    jaxpr, tree = jax.make_jaxpr(lambda *a: arguments.call(fn, a), return_shape=True)(*shapes)
+
+    def called(*arrays: Any) -> Any:
+        return arguments.call(fn, arrays)
+
+    jaxpr, tree = jax.make_jaxpr(called, return_shape=True)(*shapes)
     reader = Reader()
     inputs = [
         reader.trace.input(name, var.aval.shape, var.aval.dtype)

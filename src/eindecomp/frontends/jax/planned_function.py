@@ -124,4 +124,3 @@ def _of_dim(dim: Dim, own: Sequence[Any]) -> Any:
     cuts = [own[factor.axis or 0] for factor in dim]
     inner = any(cut is not None for cut in cuts[1:])
     return PartitionSpec.UNCONSTRAINED if inner else cuts[0]
-

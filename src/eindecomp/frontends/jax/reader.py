@@ -15,6 +15,7 @@ from jax.extend.core import Literal
 
 from eindecomp.errors import EinDecompError, GraphError, suggest
 from eindecomp.frontends.jax import primitives
+from eindecomp.frontends.jax.arguments import is_key
 from eindecomp.frontends.jax.registry import ELEMENTWISE, RULES, Equation
 from eindecomp.frontends.trace import Trace
 from eindecomp.frontends.views import View
@@ -162,6 +163,7 @@ class Reader:
         self._outer = before
         return results
 
+
 def _literal(atom: Any) -> View | Known:
     """A literal, which may be a number of Python, in the type that it stands for."""
     return known_or_number(np.asarray(atom.val, atom.aval.dtype))
@@ -175,7 +177,7 @@ def _own_source(jaxpr: Any) -> bool:
 
 def known_or_number(value: Any) -> View | Known:
     """A value as one number repeated, or as it is where its elements differ."""
-    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+    if is_key(value.dtype):
         return Known(value)
     array = np.asarray(value)
     if array.size and (array.size == 1 or (array == array.flat[0]).all()):
@@ -230,5 +232,3 @@ def _unknown(name: str, place: str) -> str:
         f"the primitive {name!r} at {place} is unknown to the importer{suggest(name, RULES)}; "
         f"add it by a function under @eindecomp.frontends.jax.registry.primitive({name!r})"
     )
-
-

@@ -50,9 +50,14 @@ class Result(Protocol):
     """The shape and the type of a result, as JAX found them."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        ...
+
     @property
-    def dtype(self) -> Any: ...
+    def dtype(self) -> Any:
+        """Its type."""
+        ...
 
 
 class Inlines(Protocol):
@@ -62,7 +67,9 @@ class Inlines(Protocol):
     pieces: dict[View, tuple[int, tuple[View, ...]]]
     """What arrays were concatenated from, and along which dimension."""
 
-    def inline(self, jaxpr: Any, arrays: Sequence[View]) -> list[View]: ...
+    def inline(self, jaxpr: Any, arrays: Sequence[View]) -> list[View]:
+        """The results of a jaxpr."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

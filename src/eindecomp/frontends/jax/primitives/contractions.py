@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.join import Read
 from eindecomp.frontends.jax.registry import Equation, primitive
+from eindecomp.frontends.join import Read
 from eindecomp.lang.dtypes import dtype
 
 if TYPE_CHECKING:

@@ -26,16 +26,15 @@ MAX_STEPS = 10_000
     "optimization_barrier",
     "device_put",
     "name",
-    "reduce_precision_identity",
     "pvary",
     "pcast",
 )
-def _unchanged(op: Equation, *arrays: View) -> list[View]:
+def _unchanged(_op: Equation, *arrays: View) -> list[View]:
     return [*arrays]
 
 
 @primitive("debug_callback", "debug_print")
-def _debug(op: Equation, *_: View) -> list[View]:
+def _debug(_op: Equation, *_: View) -> list[View]:
     return []
 
 
@@ -75,14 +74,20 @@ def _while(op: Equation, *arrays: View) -> list[View]:
     ahead, body = int(p["cond_nconsts"]), int(p["body_nconsts"])
     of_test, of_body = arrays[:ahead], arrays[ahead : ahead + body]
     state = [*arrays[ahead + body :]]
-    for _ in range(MAX_STEPS):
-        (test,) = op.inline(p["cond_jaxpr"], [*of_test, *state])
-        if test.number is None:
-            op.refuse("how often it runs depends on values; a loop of known length, or a scan, is")
-        if not test.number:
-            return state
+    steps = 0
+    while _goes_on(op, [*of_test, *state]):
+        steps += 1
+        if steps > MAX_STEPS:
+            op.refuse(f"it runs more than {MAX_STEPS} times")
         state = op.inline(p["body_jaxpr"], [*of_body, *state])
-    op.refuse(f"it runs more than {MAX_STEPS} times")
+    return state
+
+
+def _goes_on(op: Equation, arrays: list[View]) -> bool:
+    (test,) = op.inline(op.params["cond_jaxpr"], arrays)
+    if test.number is None:
+        op.refuse("how often it runs depends on values; a loop of known length, or a scan, is")
+    return bool(test.number)
 
 
 @primitive("cond")

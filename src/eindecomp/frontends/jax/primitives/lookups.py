@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.primitives.indices import Axis, arranged, columns, counts_along
@@ -24,6 +25,7 @@ class _Lookup:
     """Dimensions of the operand that are dimensions of the indices as well."""
 
     def slice(self, dim: int, start: int, size: int) -> None:
+        """Keep a range of a dimension of the operand."""
         place = self.axes.index(Axis(False, dim))
         self.array = self.op.trace.slice(self.array, place, start, start + size)
 
@@ -36,15 +38,16 @@ class _Lookup:
             own.append(Axis(False, dim))
         pairs = [
             (k, own.index(axis))
-            for k, axis in enumerate(map(self._known_as, self.axes))
+            for k, axis in enumerate(map(self.known_as, self.axes))
             if axis in own and k != place
         ]
         self.array = trace.take_along(self.array, place, index, pairs)
         new = [axis for k, axis in enumerate(own) if k not in {b for _, b in pairs}]
-        before = [self._known_as(axis) for axis in self.axes]
+        before = [self.known_as(axis) for axis in self.axes]
         self.axes = [*before[:place], *new, *before[place + 1 :]]
 
-    def _known_as(self, axis: Axis) -> Axis:
+    def known_as(self, axis: Axis) -> Axis:
+        """What a dimension is called once the indices have it, too."""
         if not axis.of_indices and axis.place in self.shared:
             return Axis(True, self.shared[axis.place])
         return axis
@@ -56,15 +59,8 @@ class _Lookup:
         trace = self.op.trace
         array = trace.transpose(self.array, [self.axes.index(axis) for axis in order])
         rest = array.shape[: len(order) - len(dims)]
-        self.array = trace.reshape(array, (*rest, -1 if not array.shape else _size(array, dims)))
+        self.array = trace.reshape(array, (*rest, prod(array.shape[len(rest) :])))
         self.axes = order[: len(order) - len(dims) + 1]
-
-
-def _size(array: View, dims: list[int]) -> int:
-    size = 1
-    for n in array.shape[len(array.shape) - len(dims) :]:
-        size *= n
-    return size
 
 
 @primitive("gather")
@@ -75,19 +71,20 @@ def _gather(op: Equation, x: View, indices: View) -> View:
     shared = dict(
         zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
     )
-    _vote(op, x, indices, [int(d) for d in numbers.start_index_map])
     lookup = _Lookup(op, x, [Axis(False, k) for k in range(len(x.dims))], shared)
     starts: dict[int, View] = {}
-    for dim, index in zip(numbers.start_index_map, columns(op, indices), strict=True):
-        _note_start(lookup, starts, int(dim), index, sizes[dim])
+    looked_up = [int(dim) for dim in numbers.start_index_map]
+    _vote(op, x, indices, looked_up)
+    for dim, index in zip(looked_up, columns(op, indices), strict=True):
+        _note_start(lookup, starts, dim, index, sizes[dim])
     for dim, size in enumerate(sizes):
-        if dim not in numbers.start_index_map and dim not in shared and size < x.shape[dim]:
+        if dim not in looked_up and dim not in shared and size < x.shape[dim]:
             lookup.slice(dim, 0, size)
     if len(starts) > 1 and all(sizes[dim] == 1 for dim in starts):
         starts = {min(starts): _linear(lookup, starts)}
     for dim, index in starts.items():
         lookup.take(dim, index, sizes[dim])
-    axes = [lookup._known_as(axis) for axis in lookup.axes]
+    axes = [lookup.known_as(axis) for axis in lookup.axes]
     kept = [
         Axis(False, k)
         for k in range(len(x.dims))
@@ -102,9 +99,7 @@ def _gather(op: Equation, x: View, indices: View) -> View:
     return op.trace.expand(arranged(op, lookup.array, axes, wanted), op.shape)
 
 
-def _note_start(
-    lookup: _Lookup, starts: dict[int, View], dim: int, index: View, size: int
-) -> None:
+def _note_start(lookup: _Lookup, starts: dict[int, View], dim: int, index: View, size: int) -> None:
     """Slice where an index is one number; else keep it as it is looked up."""
     op, whole = lookup.op, lookup.array.shape[lookup.axes.index(Axis(False, dim))]
     last = whole - size

@@ -37,10 +37,10 @@ def strided(op: Equation, x: View, place: int, start: int, stop: int, step: int)
 
 @primitive("rev")
 def _rev(op: Equation, x: View) -> View:
-    for place in op.params["dimensions"]:
+    for place in map(int, op.params["dimensions"]):
         size = x.shape[place]
         if size > 1:
-            x = op.trace.slice(x, int(place), size - 1, -1, -1)
+            x = op.trace.slice(x, place, size - 1, -1, -1)
     return x
 
 
@@ -121,7 +121,9 @@ def _dynamic_slice(op: Equation, x: View, *starts: View) -> View:
             x = op.trace.slice(x, place, at, at + int(size))
         else:
             at = clamped(op, start, last)
-            x = op.trace.take(x, place, op.trace.map("x + y", at, op.trace.iota(int(size), "int64")))
+            x = op.trace.take(
+                x, place, op.trace.map("x + y", at, op.trace.iota(int(size), "int64"))
+            )
     return x
 
 

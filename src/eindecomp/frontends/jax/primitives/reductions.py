@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.join import Read
 from eindecomp.frontends.jax.registry import Equation, primitive
+from eindecomp.frontends.join import Read
 from eindecomp.graph.text.macros import prelude_monoids
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, Tuple, call

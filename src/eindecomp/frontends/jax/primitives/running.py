@@ -32,9 +32,7 @@ def _running(name: str, op: Equation, x: View) -> View:
     return op.trace.cast(_aggregated(op, x, "x", agg, neutral), op.dtype)
 
 
-def _aggregated(
-    op: Equation, x: View, join: str, agg: str, neutral: Number, *more: View
-) -> View:
+def _aggregated(op: Equation, x: View, join: str, agg: str, neutral: Number, *more: View) -> View:
     """All elements up to each, of a function of them and of other arrays at the place of each."""
     axis, rank = int(op.params["axis"]), len(x.dims)
     before = "z >= w" if op.params["reverse"] else "z <= w"

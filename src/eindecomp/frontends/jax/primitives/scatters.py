@@ -45,15 +45,21 @@ def _scatter(way: _Way, op: Equation, x: View, indices: View, updates: View) -> 
         for k in range(len(updates.dims))
     ]
     sizes = {a.place: updates.shape[k] for k, a in enumerate(axes) if not a.of_indices}
-    starts = dict(zip(map(int, numbers.scatter_dims_to_operand_dims), columns(op, indices), strict=True))
+    starts = dict(
+        zip(map(int, numbers.scatter_dims_to_operand_dims), columns(op, indices), strict=True)
+    )
     starts = {d: i for d, i in starts.items() if sizes.get(d, 1) < x.shape[d] or x.shape[d] == 1}
     starts |= {
-        d: op.trace.number(0, "int64") for d, n in sizes.items() if d not in starts and n < x.shape[d]
+        d: op.trace.number(0, "int64")
+        for d, n in sizes.items()
+        if d not in starts and n < x.shape[d]
     }
     if prod(indices.shape[:-1]) == 1 and not numbers.operand_batching_dims:
         return _put_window(way, op, x, updates, axes, starts)
     if any(sizes.get(d, 1) > 1 for d in starts):
-        op.refuse("it scatters windows at several starts along a dimension of which they are a part")
+        op.refuse(
+            "it scatters windows at several starts along a dimension of which they are a part"
+        )
     shared = dict(
         zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
     )
@@ -113,7 +119,7 @@ def _put_rows(
         own = trace.cast(own, "int64")
         length = trace.number(x.shape[d], "int64")
         index = own if d == dims[0] else trace.map("x * y + z", index, length, own)
-    batch = [k for k in range(len(index.dims))]
+    batch = list(range(len(index.dims)))
     kept = {j: d for d, j in shared.items()}
     rows = Axis(False, dims[0])
     # Put the rows first, in the order of the indices, then what a row consists of.
@@ -127,7 +133,7 @@ def _put_rows(
         found = [rows, *(Axis(False, d) for d in found), *window]
     rest = [Axis(False, k) for k in range(len(x.dims)) if k not in dims]
     made = arranged(op, made, found, [rows, *rest])
-    back = _apart(op, x, dims)
+    back = _apart(x, dims)
     made = trace.reshape(made, (*(x.shape[d] for d in dims), *made.shape[1:]))
     made = trace.transpose(made, back)
     if way.agg:
@@ -138,7 +144,7 @@ def _put_rows(
     return op.map("where(x >= 0, y, z)", trace.transpose(first, back), made, x)
 
 
-def _apart(op: Equation, x: View, dims: list[int]) -> list[int]:
+def _apart(x: View, dims: list[int]) -> list[int]:
     """The order that puts dimensions, which come first, back to where they are in the operand."""
     now = [*dims, *(k for k in range(len(x.dims)) if k not in dims)]
     return [now.index(k) for k in range(len(x.dims))]

@@ -103,4 +103,3 @@ def _neutral(agg: str, x: View) -> Number:
 
 for _name, _agg in _POOLS.items():
     primitive(_name)(partial(_pool, _agg))
-
