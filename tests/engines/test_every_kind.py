@@ -52,7 +52,7 @@ TYPES = ["int8", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "f
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("strategy", [["i"], ["j"], "sqrt"])
-@every_engine
+@no_compiler
 def test_each_type(engine, dtype, strategy):
     text = f"""
     input X[i: 6, j: 10] {dtype}, Y[j, k: 5] {dtype}

@@ -108,7 +108,7 @@ def test_the_share_of_a_device_that_has_none_of_a_sum_is_neutral(engine, agg, dt
         )  # fmt: skip
 
 
-@every_engine
+@no_compiler
 def test_a_softmax_over_chunks_of_which_one_is_empty(engine):
     graph = ed.parse(
         "input Q[s: 5, d: 4], K[t: 5, d], V[t, d]\nU[s,t] <- sum Q[s,d] * K[t,d]\n"
@@ -124,7 +124,7 @@ def test_a_softmax_over_chunks_of_which_one_is_empty(engine):
 
 
 @pytest.mark.parametrize("strategy", [None, ["i"], ["j"], ["j", "k"]])
-@every_engine
+@no_compiler
 def test_fused_contractions(engine, strategy):
     graph = ed.parse(
         "input X[i: 5, j: 5, k: 7], A[j, a: 3], B[k, a]\n"

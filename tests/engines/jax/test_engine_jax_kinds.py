@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import jax_devices  # noqa: F401 - before JAX starts
 import numpy as np
 import pytest
 from agreement import agree, arrays_for
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
+import jax_devices  # noqa: F401 - before JAX starts
 from eindecomp.graph.rewrites.remove_dead import remove_dead
+from eindecomp.lang.dtypes import type_names
 
 ENGINE = "jax"
 KINDS = [(op, [*SIZES][k % len(SIZES)]) for k, op in enumerate(OPS)]
@@ -30,11 +31,42 @@ def test_each_kind(op, sizes):
     runs(graph, arrays_for(graph), 1e-4, devices=8, rewrite=False)
 
 
-@pytest.mark.parametrize(("op", "sizes"), KINDS[::2])
+@pytest.mark.parametrize(("op", "sizes"), KINDS[::3])
 def test_each_kind_in_chunks_on_twelve_devices(op, sizes):
     sizes = [*SIZES][([*SIZES].index(sizes) + 1) % len(SIZES)]
     graph = parse(op, SIZES[sizes])
     runs(graph, arrays_for(graph), 1e-4, mesh={"a": 3, "b": 4}, pieces="ceil")
+
+
+@pytest.mark.parametrize("dtype", type_names[1:])
+def test_each_type(dtype):
+    graph = ed.parse(
+        f"input X[i: 6, j: 10] {dtype}, Y[j, k: 5] {dtype}\n"
+        "Z[i,k] <- sum X[i,j] * Y[j,k]\nW[i] <- sum Z[i,k] - 1\noutput W, Z"
+    )
+    low = dtype in ("float16", "bfloat16")
+    runs(graph, arrays_for(graph), 3e-2 if low else 1e-5, devices=4, strategy=["j"])
+
+
+ATTENTION = """
+input Q[s: 5, d: 4], K[t: 5, d], V[t, d]
+U[s,t] <- sum Q[s,d] * K[t,d]
+P[s,t] <- softmax[t] U[s,t]
+O[s,d] <- sum P[s,t] * V[t,d]
+output O
+"""
+FUSED = """
+input X[i: 5, j: 5, k: 7], A[j, a: 3], B[k, a]
+Z[i,a] <- sum X[i,j,k] * A[j,a] * B[k,a]
+output Z
+"""
+
+
+@pytest.mark.parametrize("text", [ATTENTION, FUSED], ids=["attention", "fused"])
+@pytest.mark.parametrize("strategy", [["t", "j"], ["s", "j", "k"]], ids=str)
+def test_chains_over_chunks_of_which_some_are_empty(text, strategy):
+    graph = ed.parse(text)
+    runs(graph, arrays_for(graph), mesh={"a": 4, "b": 2}, strategy=strategy, pieces="ceil")
 
 
 REDUCED = """
@@ -126,9 +158,7 @@ def test_functions_of_complex_numbers():
 
 def test_nothing_is_computed_that_no_output_needs():
     """XLA leaves out what a plan without rewrites would compute for nobody."""
-    graph = ed.parse(
-        "input X[i: 8, j: 8]\nA[i] <- sum X[i,j]\nB[j] <- sum X[i,j]\noutput B"
-    )
+    graph = ed.parse("input X[i: 8, j: 8]\nA[i] <- sum X[i,j]\nB[j] <- sum X[i,j]\noutput B")
     arrays = arrays_for(graph)
     plan = ed.plan(graph, 4, strategy=["j"], rewrite=False)
     found = ed.run(plan, arrays, ENGINE)

@@ -21,6 +21,11 @@ ONE = "device"
 
 def ask_for_cpu_devices(count: int) -> None:
     """Let JAX have so many virtual devices on the CPU, which it must be told before it starts."""
+    if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"cpu_devices is a number of devices, not {count!r}")
+    asked: int = getattr(jax.config, "jax_num_cpu_devices", -1)
+    if asked >= count:
+        return
     try:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:

@@ -26,7 +26,6 @@ from eindecomp.engines.events import (
 from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices
 from eindecomp.engines.jax.devices import ask_for_cpu_devices, mesh_of_devices
 from eindecomp.engines.jax.tensors import Arrays, Placing, as_given
-from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import naming
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
@@ -93,8 +92,9 @@ class JaxProgram:
         self.made_for, self.program = made_for, made_for.program
         self.placing = Placing(NAME, made_for)
         self._compiled: dict[tuple[int, ...], CompiledProgram] = {(): made_for.compile()}
-        buffers = [buffer for own in self.program.inputs.values() for buffer in own]
-        self._reads = [(buffer.tensor, buffer.tiling) for buffer in buffers]
+        given = [buffer for own in self.program.inputs.values() for buffer in own]
+        self._reads = [buffer.tensor for buffer in given]
+        """The input of every array that is given to what was compiled."""
         self._lock = Lock()
 
     @property
@@ -120,8 +120,8 @@ class JaxProgram:
             on_event(RunStarted(len(devices)))
             for device in devices:
                 on_event(TaskStarted(PROGRAM, "compute", device, device, 0.0))
-        found = {name: self.placing.arrays(name, given) for name, given in inputs.items()}
-        arrays = [found[name][tiling] for name, tiling in self._reads]
+        found = [self.placing.arrays(name, given) for name, given in inputs.items()]
+        arrays = [array for own, _ in found for array in own]
         compiled = self._for(self._given_up(inputs, donated, arrays), on_event, started)
         made = self._call(compiled, scalars, arrays)
         seconds = perf_counter() - started
@@ -132,8 +132,7 @@ class JaxProgram:
                     on_event(BytesMoved(vertex, "move", count, seconds))
             for device in devices:
                 on_event(TaskFinished(PROGRAM, "compute", device, device, 0.0, seconds))
-        given = {name: each for name, each in inputs.items() if isinstance(each, Tensor)}
-        placed = sum(placing_bytes(self.program, name, each) for name, each in given.items())
+        placed = sum(count for _, count in found)
         return Result(tensors, lambda: self._stats(compiled, seconds, placed))
 
     def _call(
@@ -168,9 +167,7 @@ class JaxProgram:
             return ()
         times = {id(x): sum(x is y for y in arrays) for x in arrays}
         own: list[int] = []
-        for (number, _), (name, _), x in zip(
-            self.made_for.inputs, self._reads, arrays, strict=True
-        ):
+        for (number, _), name, x in zip(self.made_for.inputs, self._reads, arrays, strict=True):
             held = inputs[name].data if isinstance(inputs[name], Tensor) else None
             is_own = isinstance(held, Arrays) and not held.is_shared
             is_result = any(vertex.name == name for vertex in self.program.graph.outputs)

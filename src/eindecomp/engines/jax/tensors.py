@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from eindecomp.engines.jax.compiled import ForDevices, compiled_move
+from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError
 from eindecomp.graph.arrays import to_stored
@@ -32,6 +33,10 @@ class Arrays:
     by_tiling: ByTiling
     is_shared: bool = False
     """Whether somebody else has the same arrays, so that they cannot be given up."""
+    wanted: list[Tiling] | None = None
+    """The layouts in which a program read it last: that very list of the program's."""
+    listed: list[jax.Array] = field(default_factory=list[jax.Array])
+    """The arrays in those layouts; to look them up would take longer than to call XLA."""
 
 
 def as_given(given: Any, vertex: Vertex) -> Any:
@@ -66,13 +71,21 @@ class Placing:
         found = {tiling: self._array(name, given, tiling) for tiling in wanted}
         return self._tensor(name, Arrays(found, is_shared=shared))
 
-    def arrays(self, name: str, given: Any) -> ByTiling:
-        """An input as the program reads it."""
-        here = self._here(given) if isinstance(given, Tensor) else None
+    def arrays(self, name: str, given: Any) -> tuple[list[jax.Array], int]:
+        """An input as the program reads it, and how many bytes move to bring it there."""
         wanted = self._wanted[name]
+        here = None
+        if isinstance(given, Tensor):
+            data: Arrays | None = given.data
+            if data is not None and data.wanted is wanted:
+                return data.listed, 0
+            here = self._here(given)
         if here is not None and all(tiling in here.by_tiling for tiling in wanted):
-            return here.by_tiling
-        return {tiling: self._array(name, given, tiling) for tiling in wanted}
+            here.listed = [here.by_tiling[tiling] for tiling in wanted]
+            here.wanted = wanted
+            return here.listed, 0
+        found = [self._array(name, given, tiling) for tiling in wanted]
+        return found, placing_bytes(self.program, name, given)
 
     @cached_property
     def _wanted(self) -> dict[str, list[Tiling]]:

@@ -194,7 +194,6 @@ def _silu(x: jax.Array) -> jax.Array:
     return x * lax.logistic(x)
 
 
-_where_elements: Any = jnp.where
 _FUNCTIONS: Mapping[str, Function] = {
     "or": jnp.logical_or,
     "and": jnp.logical_and,
@@ -217,7 +216,7 @@ _FUNCTIONS: Mapping[str, Function] = {
     "sign": jnp.sign,
     "min": jnp.minimum,
     "max": jnp.maximum,
-    "where": _where_elements,
+    "where": _where,
     "real": jnp.real,
     "imag": jnp.imag,
     "conj": jnp.conj,
