@@ -11,11 +11,11 @@ import eindecomp as ed
 import jax_devices  # noqa: F401 - before JAX starts
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", ["mlp", "scanned llama", "gpt2", "vit"])
 def test_a_twin_runs_as_planned_with_equal_results(name):
     fn, arguments = TWINS[name]
     args = arguments()
-    plan = ed.plan(ed.from_jax(fn, *args), devices=4, pieces="even")
+    plan = ed.plan(ed.from_jax(fn, *args), devices=8, pieces="even", time_limit=1)
     found = plan.to_jax().jit(fn)(*args)
     expected = jax.jit(fn)(*args)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
@@ -25,7 +25,7 @@ def test_a_twin_runs_as_planned_with_equal_results(name):
 
 def test_inputs_and_outputs_lie_where_the_plan_has_them():
     args = layer_arguments(seq=8)
-    plan = ed.plan(ed.from_jax(llama_layer, *args), devices=8)
+    plan = ed.plan(ed.from_jax(llama_layer, *args), devices=8, time_limit=1)
     placed = plan.to_jax()
     out = placed.jit(llama_layer)(*args)
     assert out.sharding.is_equivalent_to(placed.outputs["out"], out.ndim)
@@ -35,7 +35,7 @@ def test_inputs_and_outputs_lie_where_the_plan_has_them():
 
 def test_collectives_of_the_function_are_set_beside_the_plan():
     args = layer_arguments(seq=8)
-    plan = ed.plan(ed.from_jax(llama_layer, *args), devices=8)
+    plan = ed.plan(ed.from_jax(llama_layer, *args), devices=8, time_limit=1)
     assert plan.verify_jax().counted == plan.cost
     found = plan.verify_jax(llama_layer, *args)
     assert found.planned == plan.cost

@@ -74,8 +74,8 @@ def arguments_of(
 
 def _flattened(tree: Any) -> tuple[list[tuple[tuple[Any, ...], Leaf]], Any]:
     """The leaves of a pytree, each with the way to it, and the tree without them."""
-    flatten: Any = jax.tree.flatten_with_path
-    return flatten(tree)
+    trees: Any = jax.tree
+    return trees.flatten_with_path(tree)
 
 
 def is_key(dtype: Any) -> bool:
