@@ -64,7 +64,8 @@ def arguments_of(
     for place, (path, leaf) in enumerate(leaves):
         if not is_array(leaf):
             continue
-        top: str = tops[path[1].idx] if path[0].idx == 0 else str(path[1].key)
+        place_of_top: Any = path[1]
+        top = tops[int(place_of_top.idx)] if path[0].idx == 0 else key_of(place_of_top)
         names.append(_free(dotted([top, *map(key_of, path[2:])]), names))
         places.append(place)
     values = tuple(leaf for _, leaf in leaves)

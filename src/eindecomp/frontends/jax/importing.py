@@ -16,7 +16,7 @@ from eindecomp.frontends.jax.reader import Reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from eindecomp.frontends.views import View
+    from eindecomp.frontends.jax.reader import Read, Way
     from eindecomp.graph.graph import Graph
 
 
@@ -57,9 +57,10 @@ class ReadFunction:
     """The pytree of its results."""
     outputs: tuple[str, ...]
     constants: Mapping[str, Any]
-    results: Mapping[tuple[int, ...], tuple[View, ...]]
-    """What each equation yields, by the way to it; vertices are called by `names`."""
+    equations: Mapping[Way, Read]
+    """What each equation reads and makes, by the way to it."""
     names: Mapping[str, str]
+    """What the vertices of those are called in the graph."""
 
 
 def read_function(

@@ -13,6 +13,7 @@ from eindecomp.errors import PlanError
 from eindecomp.frontends.jax.arguments import arguments_of
 from eindecomp.frontends.jax.constrained import evaluate_jaxpr
 from eindecomp.frontends.jax.importing import ReadFunction, read_function
+from eindecomp.frontends.jax.reader import Read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,8 @@ class PlannedFunction:
 
     fn: Callable[..., Any]
     shardings: Mapping[str, NamedSharding]
+    operands: Mapping[str, Mapping[str, NamedSharding | None]]
+    """How vertices want what they read."""
     mesh: Mesh
     _compiled: dict[Any, _Compiled] = field(default_factory=dict[Any, "_Compiled"])
 
@@ -78,7 +81,11 @@ def _compiled(read: ReadFunction, of: PlannedFunction) -> _Compiled:
     names = read.arguments.names
     inputs = tuple(NamedSharding(mesh, specs.get(n, PartitionSpec())) for n in names)
     outputs = [NamedSharding(mesh, specs[n]) if n in specs else None for n in read.outputs]
-    places = _Constraints(read, specs, mesh)
+    wanted = {
+        vertex: {name: own.spec for name, own in each.items() if own is not None}
+        for vertex, each in of.operands.items()
+    }
+    places = _Constraints(read, specs, wanted, mesh)
 
     def run(*arrays: Any) -> list[Any]:
         return evaluate_jaxpr(read.jaxpr, arrays, places)
@@ -88,26 +95,36 @@ def _compiled(read: ReadFunction, of: PlannedFunction) -> _Compiled:
 
 @dataclass(frozen=True, slots=True)
 class _Constraints:
-    """Puts the results of equations where the plan has the vertices that they are."""
+    """Puts what equations read and make where the plan has the vertices that they are."""
 
     read: ReadFunction
     specs: Mapping[str, PartitionSpec]
+    operands: Mapping[str, Mapping[str, PartitionSpec]]
     mesh: Mesh
 
     def bind(self, way: Way, eqn: Any, values: Sequence[Any]) -> list[Any]:
         """The results of an equation, constrained."""
-        views = self.read.results.get(way, ())
-        names = [self.read.names.get(view.vertex, "") for view in views]
-        known = next((name for name in names if name in self.specs), None)
+        here = self.read.equations.get(way, Read((), ()))
+        names = [self.read.names.get(view.vertex, "") for view in here.results]
+        known = next((name for name in names if name in self.specs), "")
+        wanted = self.operands.get(known, {})
+        params = eqn.primitive.get_bind_params(eqn.params)
         with jax.named_scope(SCOPE + known if known else eqn.primitive.name):
-            made = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
+            made = eqn.primitive.bind(*self._placed(values, here.operands, wanted), **params)
             results: list[Any] = list(made) if eqn.primitive.multiple_results else [made]
-            for k, (view, name) in enumerate(zip(views, names, strict=True)):
-                spec = self.specs.get(name)
-                if spec is not None and view.number is None:
-                    sharding = NamedSharding(self.mesh, _seen(view, spec))
-                    results[k] = jax.lax.with_sharding_constraint(results[k], sharding)
-        return results
+            return self._placed(results, here.results, self.specs)
+
+    def _placed(
+        self, values: Sequence[Any], views: Sequence[View], specs: Mapping[str, PartitionSpec]
+    ) -> list[Any]:
+        """Values that are views of vertices, where those lie."""
+        found = [*values]
+        for k, view in enumerate(views):
+            spec = specs.get(self.read.names.get(view.vertex, ""))
+            if spec is not None and view.number is None:
+                sharding = NamedSharding(self.mesh, _seen(view, spec))
+                found[k] = jax.lax.with_sharding_constraint(found[k], sharding)
+        return found
 
 
 def _seen(view: View, spec: PartitionSpec) -> PartitionSpec:

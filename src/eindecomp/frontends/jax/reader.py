@@ -45,6 +45,14 @@ class Known:
         return tuple(self.array.shape)
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An equation that was read: its operands and its results."""
+
+    operands: tuple[View, ...]
+    results: tuple[View, ...]
+
+
 @dataclass(slots=True)
 class Reader:
     """Adds to a trace what a jaxpr computes."""
@@ -52,8 +60,8 @@ class Reader:
     trace: Trace = field(default_factory=Trace)
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
     """The arrays that the function brings with it, by the names of the inputs they become."""
-    made: dict[Way, tuple[View, ...]] = field(default_factory=dict[Way, tuple[View, ...]])
-    """The results of every equation that is not itself a jaxpr, by the way to it."""
+    made: dict[Way, Read] = field(default_factory=dict[Way, "Read"])
+    """What every equation that is not itself a jaxpr reads and makes, by the way to it."""
     pieces: dict[View, tuple[int, tuple[View, ...]]] = field(
         default_factory=dict[View, tuple[int, tuple[View, ...]]]
     )
@@ -112,14 +120,15 @@ class Reader:
         self.trace.begin(stem)
         results = tuple(var.aval for var in eqn.outvars)
         equation = Equation(name, eqn.params, results, place, self)
+        operands = tuple(map(self._view, values))
         try:
-            made = rule(equation, *map(self._view, values))
+            made = rule(equation, *operands)
         except EinDecompError as error:
             if place in str(error):
                 raise
             raise GraphError(f"{name} at {place}: {error}") from error
         found = (made,) if isinstance(made, View) else tuple(made)
-        self.made[tuple(self._path)] = found
+        self.made[tuple(self._path)] = Read(operands, found)
         return found
 
     def _view(self, value: View | Known) -> View:

@@ -67,7 +67,11 @@ class JaxPlan:
         Its arguments and results lie where the plan has them, and so does whatever the plan has a
         name for in between.
         """
-        return PlannedFunction(fn, self.shardings, self.mesh)
+        operands = {
+            name: dict(zip(self.plan.graph[name].inputs, wanted, strict=True))
+            for name, wanted in self.operands.items()
+        }
+        return PlannedFunction(fn, self.shardings, operands, self.mesh)
 
     def put(self, arrays: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Put arrays on the devices, where the plan wants them."""
