@@ -98,8 +98,8 @@ def scanned_llama(params, tokens):
     return rms_norm(x, params["norm"]) @ params["embed"].T
 
 
-def scanned_llama_arguments():
-    params, tokens = llama_arguments(vocab=16, seq=4)
+def scanned_llama_arguments(layers=2):
+    params, tokens = llama_arguments(layers, vocab=16, seq=4)
     layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params["layers"])
     return params | {"layers": layers}, tokens
 

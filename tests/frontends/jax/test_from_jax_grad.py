@@ -32,7 +32,7 @@ def cross_entropy(params, tokens):
 CASES = {
     "mlp": (mlp_loss, lambda: (*mlp_arguments(), jnp.ones((8, 4)))),
     "llama layer": (layer_loss, layer_arguments),
-    "scanned llama": (cross_entropy, scanned_llama_arguments),
+    "scanned llama": (cross_entropy, lambda: scanned_llama_arguments(layers=1)),
 }
 
 

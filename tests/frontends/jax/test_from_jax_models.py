@@ -55,3 +55,42 @@ def test_shapes_alone_give_the_same_graph():
     args = arguments()
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), args)
     assert ed.from_jax(fn, *shapes) == ed.from_jax(fn, *args)
+
+
+def test_a_mask_that_may_hide_all_keys_of_a_query_is_not_made_infinite():
+    def attend(q, k, v, mask):
+        return jax.nn.dot_product_attention(q, k, v, mask=mask)
+
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(2, 4, 2, 8)).astype("float32") for _ in range(3))
+    mask = rng.random((2, 1, 4, 4)) < 0.5
+    mask[0, 0, 1] = False
+    graph = ed.from_jax(attend, q, k, v, mask)
+    assert not find_attention(ed.rewrite(graph))
+    found = ed.evaluate(graph, ed.jax_inputs(attend, q, k, v, mask))["out"]
+    np.testing.assert_allclose(found, attend(q, k, v, mask), rtol=1e-4, atol=1e-5)
+
+
+def test_arguments_are_named_after_parameters_and_keys():
+    def fn(first, *rest, scale=1.0, **more):
+        return {"sum": first["w-1"] * scale + rest[0], "more": [more["out"], *rest]}
+
+    x = np.ones(3, "float32")
+    graph = ed.from_jax(fn, {"w-1": x}, x, x, scale=2, out=x)
+    assert [v.name for v in graph.inputs] == ["first.w_1", "rest.0", "rest.1", "out"]
+    assert [v.name for v in graph.outputs] == [
+        "out_.more.0",
+        "out_.more.1",
+        "out_.more.2",
+        "out_.sum",
+    ]
+    found = ed.evaluate(graph, ed.jax_inputs(fn, {"w-1": x}, x, x, scale=2, out=x))
+    np.testing.assert_array_equal(found["out_.sum"], 3 * x)
+
+
+def test_arrays_that_a_function_closes_over_become_inputs():
+    table = np.array([[1.0, 5.0], [2.0, 7.0]], "float32")
+    graph = ed.from_jax(lambda x: x @ table + table.shape[0], table)
+    assert [v.name for v in graph.inputs] == ["x", "const_0"]
+    inputs = ed.jax_inputs(lambda x: x @ table, table)
+    np.testing.assert_array_equal(inputs["const_0"], table)
