@@ -97,13 +97,14 @@ def recognized(array: Array) -> Expr | None:
     if kind(dtype) is not Kind.INT:
         return None
     value: Expr | None = None
-    predicted = np.full((1,) * array.ndim, int(origin), np.int64)
+    predicted: Array = np.full((1,) * array.ndim, int(origin), np.int64)
     for axis, size in enumerate(array.shape):
         at = [0] * array.ndim
         at[axis] = min(1, size - 1)
         step = int(array[tuple(at)]) - int(origin)
         along = [size if k == axis else 1 for k in range(array.ndim)]
-        predicted = predicted + np.arange(size).reshape(along) * step
+        places = np.reshape(np.arange(size, dtype=np.int64), along)
+        predicted = np.add(predicted, np.multiply(places, step))
         if step:
             term: Expr = Arg(axis) if step == 1 else call("mul", Arg(axis), step)
             value = term if value is None else call("add", value, term)
@@ -175,7 +176,7 @@ def reindexed(
     if value is None:
         return None
     old = classes_of(record, array)
-    same = {by[k].index: old[k] for k in by if isinstance(by[k], Arg)}  # pyright: ignore[reportAttributeAccessIssue]
+    same = {index.index: old[k] for k, index in by.items() if isinstance(index, Arg)}
     classes = [same.get(k) for k in range(len(shape))]
     try:
         return formula(record, shape, replace_args(value, by), classes)
@@ -193,11 +194,14 @@ def joined_ends(record: Record, arrays: Sequence[View], place: int) -> View | No
     shape[place] = sum(array.shape[place] for array in arrays)
     end = shape[place]
     value: Expr | None = None
+    every: dict[int, Expr] = {k: Arg(k) for k in range(len(shape))}
+    if len({*arrays}) == 1:  # the same again and again
+        again = call("mod", Arg(place), arrays[0].shape[place])
+        return reindexed(record, arrays[0], shape, every | {place: again})
     try:
         for array, own in zip(reversed(arrays), reversed(values), strict=True):
             end -= array.shape[place]
-            by = {k: Arg(k) for k in range(len(shape))} | {place: call("sub", Arg(place), end)}
-            moved = replace_args(own, by)
+            moved = replace_args(own, every | {place: call("sub", Arg(place), end)})
             if value is None:
                 value = moved
             else:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.frontends.record import Record
+    from eindecomp.frontends.views import Dim
     from eindecomp.lang.scalar import Expr
 
 
@@ -155,7 +156,7 @@ def _range_of(record: Record, table: View, place: int, index: View) -> View | No
     at = as_formula(record, index)
     if at is None or not all(index.shape):
         return None
-    dims = [(Factor(n),) if n != 1 else () for n in index.shape]
+    dims: list[Dim] = [(Factor(n),) if n != 1 else () for n in index.shape]
     if index.number is not None:
         row = int(index.number.real)
         part = without_axis(record, sliced(record, table, place, row, row + 1), place)

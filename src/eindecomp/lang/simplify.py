@@ -13,7 +13,7 @@ import numpy as np
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import FLOAT32, DType, Kind, concrete, kind
+from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION, DType, Kind, concrete, kind
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import (
     FUNCTIONS,
@@ -68,9 +68,9 @@ def _simplify(expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]) -
             except ExpressionError:  # a folded literal need not fit where the computation did
                 return expr
             after = _fold(before) if _is_literal(before) else _drop(before)
-            if FUNCTIONS[op].result is ResultKind.CAST and found == type_of(
-                before.args[0], args, scalars
-            ):
+            # A value of low precision is computed in float32: there a cast to its type rounds it.
+            is_cast = FUNCTIONS[op].result is ResultKind.CAST and found not in LOW_PRECISION
+            if is_cast and found == type_of(before.args[0], args, scalars):
                 after = before.args[0]  # it is of that type already
             # Adding 0 turns −0.0 into 0.0, and 0 − x is 0.0 where −x is −0.0.
             is_signed = kind(found) >= Kind.FLOAT and _adds_zero(before)

@@ -106,3 +106,40 @@ def test_names_can_be_turned_back(name):
 def test_importing_eindecomp_imports_no_torch():
     code = "import sys, eindecomp; dir(eindecomp); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own words
+
+
+class Returned(nn.Module):
+    """Returns a tree, takes numbers and keywords, and holds a table of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.randn(20, 30)
+
+    def forward(self, x, times, *, shift=None, double=False):
+        y = x * times + self.table.sum(0)
+        y = y if shift is None else y + shift
+        return {"first": y, "rest": (y * 2 if double else y, [x.sum()])}
+
+
+def test_outputs_are_named_after_what_is_returned():
+    module, x, shift = Returned(), torch.randn(4, 30), torch.randn(30)
+    graph = ed.from_torch(module, (x, 3), example_kwargs={"shift": shift, "double": True})
+    assert [v.name for v in graph.outputs] == ["first", "rest_0", "rest_1_0"]
+    inputs = ed.torch_weights(module, graph) | {"x": x, "shift": shift}
+    assert {*inputs} == {v.name for v in graph.inputs}
+    found = ed.evaluate(graph, inputs)
+    expected = module(x, 3, shift=shift, double=True)
+    np.testing.assert_allclose(found["first"], expected["first"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found["rest_0"], expected["rest"][0], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found["rest_1_0"], expected["rest"][1][0], rtol=1e-4, atol=1e-4)
+
+
+def test_inputs_that_are_not_used_can_be_given_all_the_same():
+    graph = ed.from_torch(
+        lambda x, y: (x, x + 1),  # noqa: ARG005 - which is the point
+        (torch.zeros(2), torch.zeros(3)),
+    )
+    assert [v.name for v in graph.inputs] == ["x", "y"]
+    found = ed.evaluate(graph, {"x": [1, 2], "y": [0, 0, 0]})
+    np.testing.assert_array_equal(found["out_0"], [1, 2])
+    np.testing.assert_array_equal(found["out_1"], [2, 3])

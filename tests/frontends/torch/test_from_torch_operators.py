@@ -204,8 +204,8 @@ INDEXING = {
     "select": lambda x, k: (x.index_select(1, k[0]), x[:, k[0]], x[k % 2], x[k % 2, k]),
     "negative": lambda x, k: (x[:, k[0] - 3], x[[0, 1], [-1, 2]]),
     "apart": lambda x, k: (x[k[0] % 2, :, k[0]], x[:, :, k], x[torch.arange(2), k[:, 0]]),
-    "gather": lambda x, k: (x[0].gather(0, k), x[0].gather(1, k), torch.take_along_dim(x[0, :, :3], k, 0)),
-    "one_hot": lambda x, k: F.one_hot(k, 5),
+    "gather": lambda x, k: (x[0].gather(0, k), x[0].gather(1, k), x[1].take_along_dim(k[:, :1], 0)),
+    "one_hot": lambda x, k: (F.one_hot(k, 5), x),
     "scatter_add": lambda x, k: (
         x[0].scatter_add(0, k, x[1]), torch.zeros(4, 4).scatter_add(1, k, x[1]),
     ),
@@ -282,7 +282,7 @@ def test_convolutions_and_pools(module, shape):
 
 
 LOSSES = {
-    "mse": lambda x, y, k: (F.mse_loss(x, y), F.mse_loss(x, y, reduction="sum"), F.l1_loss(x, y)),
+    "mse": lambda x, y, _: (F.mse_loss(x, y), F.mse_loss(x, y, reduction="sum"), F.l1_loss(x, y)),
     "cross_entropy": lambda x, y, k: (
         F.cross_entropy(x, k), F.cross_entropy(x, k, reduction="none"),
         F.cross_entropy(x, k, ignore_index=1), F.cross_entropy(x, k, label_smoothing=0.1),
@@ -291,7 +291,7 @@ LOSSES = {
     "nll": lambda x, y, k: (
         F.nll_loss(x.log_softmax(1), k), F.nll_loss(x, k, y[0].exp(), ignore_index=2),
     ),
-    "others": lambda x, y, k: (
+    "others": lambda x, y, _: (
         F.binary_cross_entropy_with_logits(x, y.sigmoid()), F.smooth_l1_loss(x, y),
         F.huber_loss(x, y), F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"),
     ),
@@ -384,7 +384,8 @@ def test_constants_are_formulas():
 def test_creation():
     check(
         lambda x: (
-            torch.zeros(2, 3) + x, torch.full((3,), 2.5) * x, torch.ones_like(x), torch.eye(3) @ x.T,
+            torch.zeros(2, 3) + x,
+            torch.full((3,), 2.5) * x, torch.ones_like(x), torch.eye(3) @ x.T,
             torch.arange(1, 7, 2), torch.linspace(0, 1, 5), x.new_full((2,), 3), torch.arange(3.0),
         ),
         r(2, 3),

@@ -37,13 +37,11 @@ def decomposed(node: fx.Node) -> tuple[fx.GraphModule, list[int]] | None:
 
     given = [flat[k] for k in tensors]
     mode = modes[0] if modes else torch.no_grad()
-    # Kernels of mkldnn would stand for whole layers.
-    plain = torch.backends.mkldnn.flags(enabled=False)
-    with warnings.catch_warnings(), mode, torch.no_grad(), plain:
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = make_fx(run)(*given)
-        if any(map(changes, made.graph.nodes)):
-            made = make_fx(torch.func.functionalize(run))(*given)
+        # Kernels of mkldnn would stand for whole layers.
+        with mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+            made = make_fx(run)(*given)
     if any(each.target is node.target for each in made.graph.nodes):
         return None
     return made, tensors
@@ -57,10 +55,11 @@ def changes(node: fx.Node) -> bool:
 
 def _rule(target: Any) -> Callable[..., Any] | None:
     """What defines an operator by others."""
-    from torch._decomp import decomposition_table
+    from torch import _decomp
 
-    if target in decomposition_table:
-        return decomposition_table[target]
+    table: Any = _decomp.decomposition_table  # pyright: ignore[reportUnknownVariableType]
+    if target in table:
+        return table[target]
     if not isinstance(target, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
         return None
     composite = torch._C.DispatchKey.CompositeImplicitAutograd  # pyright: ignore

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Mapping
+from contextlib import contextmanager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +14,18 @@ from torch import nn
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
-from eindecomp.frontends.torch import operators  # noqa: F401 - which registers them
+from eindecomp.frontends.torch import operators  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
 from eindecomp.frontends.torch.decompose import changes
 from eindecomp.frontends.torch.interpreter import Interpreter
 from eindecomp.frontends.torch.names import input_name
 from eindecomp.frontends.torch.operation import own_type
+from eindecomp.frontends.torch.rebuild import rebuilt_buffers
 from eindecomp.frontends.torch.weights import CONSTANTS, first_names, named_tensors, to_numpy
 from eindecomp.frontends.trace import Trace
 from eindecomp.frontends.views import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from torch.export import ExportedProgram
 
@@ -56,14 +59,27 @@ def from_torch(
     """
     own = module if isinstance(module, nn.Module) else _Function(module)
     args, kwargs = _arguments(example_inputs, example_kwargs)
-    program = _exported(own, args, kwargs)
     trace = Trace()
-    inputs, given = _inputs(trace, own, program)
-    found = Interpreter(trace).run(program.graph, inputs, program.graph_module)
+    with _without_collection():
+        program = _exported(own, args, kwargs)
+        inputs, given = _inputs(trace, own, program)
+        found = Interpreter(trace).run(program.graph, inputs, program.graph_module)
     outputs = _outputs(program, found, {*given})
     if (logits := outputs.get("logits")) is not None and logits.dims:
         trace.vote(logits, (*(None,) * (len(logits.dims) - 1), "v"))
     return trace.finish(outputs, keep=given)
+
+
+@contextmanager
+def _without_collection() -> Generator[None]:
+    """Collect no garbage for a while: exports make many small objects, nearly all of which stay."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Function(nn.Module):
@@ -106,7 +122,8 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         try:
             program = torch.export.export(module, args, kwargs, strict=False)
         except Exception as error:
-            raise GraphError(f"torch.export cannot export the module: {error}") from error
+            hint = "; pass use_cache=False" if "Cache" in str(error) else ""
+            raise GraphError(f"torch.export cannot export the module: {error}{hint}") from error
         if any(map(changes, program.graph.nodes)):
             program = program.run_decompositions({})
     return program
@@ -120,11 +137,14 @@ def _inputs(
     kinds = torch.export.graph_signature.InputKind
     placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     found: dict[str, Any] = {}
+    rebuilt = rebuilt_buffers(module)
     given: list[str] = []
+    weights: dict[str, View] = {}
     for spec in program.graph_signature.input_specs:
-        name: str = spec.arg.name
-        if hasattr(spec.arg, "value"):
-            found[name] = spec.arg.value
+        argument: Any = spec.arg
+        name: str = argument.name
+        if hasattr(argument, "value"):
+            found[name] = argument.value
             continue
         meta = placeholders[name].meta["val"]
         if not isinstance(meta, torch.Tensor):
@@ -140,11 +160,15 @@ def _inputs(
         target = str(spec.target)
         tensor = tensors.get(target)
         is_weight = spec.kind is kinds.PARAMETER or bool(spec.persistent)
-        known = None if is_weight else program.constants.get(target, tensor)
+        known: Any = None if is_weight else program.constants.get(target, tensor)
+        if known is not None and _is_meta(known):
+            known = rebuilt.get(target, known)
         found[name] = None if known is None or _is_meta(known) else trace.constant(to_numpy(known))
         if found[name] is None:
             own = input_name(first.get(id(tensor), target))
-            found[name] = trace.input(own, shape, dtype)
+            if own not in weights:  # else it is shared
+                weights[own] = trace.input(own, shape, dtype)
+            found[name] = weights[own]
             if tensor is None and known is not None:
                 CONSTANTS.setdefault(module, {})[own] = known
     return found, given

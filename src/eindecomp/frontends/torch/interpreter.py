@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from eindecomp.errors import EinDecompError, GraphError
-from eindecomp.frontends.torch.decompose import decomposed
+from eindecomp.frontends.torch.decompose import changes, decomposed
 from eindecomp.frontends.torch.names import input_name
 from eindecomp.frontends.torch.operation import Meta, Operation, own_type
 from eindecomp.frontends.torch.place import module_path, place_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eindecomp.frontends.trace import Trace
 
 INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
-"""Operators of torch that run a graph of their own, and where its arguments begin."""
+"""Operators of torch that run a graph of their own."""
 IGNORED = frozenset(
     {
         "aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar",
@@ -50,6 +50,8 @@ class Interpreter:
                 case "call_function":
                     args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
                     values[node] = self._call(node, args, kwargs)
+                    if changes(node):
+                        values[_changed(node)] = values[node]
                 case "output":
                     return fx.map_arg(node.args[0], values.__getitem__)
                 case _:
@@ -76,7 +78,7 @@ class Interpreter:
         if name.rpartition(".")[0] in IGNORED:
             return None
         if name in INLINED:
-            return self._inline(name, args)
+            return self._inline(args)
         if not isinstance(target, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
             return self._python(node, args, kwargs)
         own, before = self._within is None, self._within
@@ -95,14 +97,11 @@ class Interpreter:
         self, node: fx.Node, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         name = str(target)
-        function = find_operator(name)
+        function = find_operator(name.replace("_.", ".") if changes(node) else name)
         if function is None:
             found = decomposed(node)
             if found is None:
-                raise GraphError(
-                    f"operator {name} is not imported; register_torch_operator({name!r}, function) "
-                    "of eindecomp.frontends.torch.registry adds it"
-                )
+                raise self._unknown(name)
             graph, leaves = found
             given = [*_leaves((args, kwargs))]
             names = [each.name for each in graph.graph.nodes if each.op == "placeholder"]
@@ -113,10 +112,17 @@ class Interpreter:
         op = Operation(name, self.trace, _metas(node))
         return call_operator(function, op, target._schema, args, kwargs)
 
-    def _inline(self, name: str, args: Sequence[Any]) -> Any:
+    def _unknown(self, name: str) -> GraphError:
+        """The error that names an operator, and what torch makes it of that is not known either."""
+        asked = name if self._within is None else str(self._within.target)
+        through = "" if asked == name else f": it is made of {name}, which is not"
+        return GraphError(
+            f"operator {asked} is not imported{through}; register_torch_operator({asked!r}, "
+            "function) of eindecomp.frontends.torch.registry adds it"
+        )
+
+    def _inline(self, args: Sequence[Any]) -> Any:
         at = next(k for k, arg in enumerate(args) if isinstance(arg, fx.GraphModule))
-        if name == "wrap_with_autocast" and args[3 if at > 3 else 1]:
-            pass  # casts are nodes of the graph already
         module: fx.GraphModule = args[at]
         names = [each.name for each in module.graph.nodes if each.op == "placeholder"]
         return self.run(module.graph, dict(zip(names, args[at + 1 :], strict=True)), module)
@@ -128,6 +134,19 @@ class Interpreter:
         raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
 
 
+def _changed(node: fx.Node) -> fx.Node:
+    """The node whose tensor a node changes in place, which no other must see."""
+    base = node.args[0]
+    if isinstance(base, fx.Node) and not any(map(_is_view, (base, *base.users))):
+        return base
+    raise GraphError(f"{node.target} changes a part of a tensor in place, which is not imported")
+
+
+def _is_view(node: fx.Node) -> bool:
+    returns: Any = getattr(getattr(node.target, "_schema", None), "returns", ())
+    return not changes(node) and any(each.alias_info is not None for each in returns)
+
+
 def _stem(node: fx.Node, name: str) -> str:
     """A name for the vertices of a node: its module and operator."""
     path, short = module_path(node), name.split(".")[1].strip("_")
@@ -135,11 +154,11 @@ def _stem(node: fx.Node, name: str) -> str:
 
 
 def _metas(node: fx.Node) -> tuple[Meta, ...]:
-    return tuple(
-        Meta(tuple(map(int, value.shape)), own_type(value.dtype))
-        for value in _leaves(node.meta.get("val"))
-        if isinstance(value, torch.Tensor)
-    )
+    tensors = [v for v in _leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
+    sizes: list[Any] = [size for tensor in tensors for size in tensor.shape]
+    if any(not isinstance(size, int) for size in sizes):
+        raise GraphError(f"the shape of the result of {node.target} depends on the data")
+    return tuple(Meta(tuple(tensor.shape), own_type(tensor.dtype)) for tensor in tensors)
 
 
 def _leaves(value: Any) -> Iterable[Any]:

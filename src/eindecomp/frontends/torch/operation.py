@@ -7,14 +7,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import _prims_common
 
 from eindecomp.errors import GraphError
 from eindecomp.frontends.views import View
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, dtype, kind, type_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eindecomp.frontends.trace import Trace
     from eindecomp.lang.scalar import Expr
 
@@ -107,20 +106,11 @@ def common_type(*operands: Operand) -> DType:
 
 @lru_cache(maxsize=2**12)
 def _common(keys: tuple[Any, ...]) -> DType:
-    given = [
-        torch.empty((1,) if key[1] else (), dtype=getattr(torch, key[0]), device="meta")
-        if isinstance(key, tuple)
-        else key(1)
-        for key in keys
-    ]
-    return own_type(_promoted(given))
+    given = [key(1) if isinstance(key, type) else _example(*key) for key in keys]
+    common: Any = _prims_common
+    kinds = common.ELEMENTWISE_TYPE_PROMOTION_KIND
+    return own_type(common.elementwise_dtypes(*given, type_promotion_kind=kinds.NO_OPMATH)[1])
 
 
-def _promoted(given: Sequence[Any]) -> torch.dtype:
-    from torch._prims_common import (  # imported late: a module that torch may move
-        ELEMENTWISE_TYPE_PROMOTION_KIND,
-        elementwise_dtypes,
-    )
-
-    kinds = ELEMENTWISE_TYPE_PROMOTION_KIND
-    return elementwise_dtypes(*given, type_promotion_kind=kinds.NO_OPMATH)[1]
+def _example(name: str, has_dims: bool) -> torch.Tensor:
+    return torch.empty((1,) * has_dims, dtype=getattr(torch, name), device="meta")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.torch.operation import common_type
+import torch
+
+from eindecomp.frontends.torch.operation import common_type, torch_type
 from eindecomp.frontends.torch.operators.written import number
 from eindecomp.frontends.torch.registry import operator
 from eindecomp.lang.dtypes import BOOL, Kind, kind
@@ -180,17 +182,9 @@ def nan_to_num(
     neginf: float | None = None,
 ) -> View:
     """Finite numbers in the place of others."""
-    import numpy as np
-
     if kind(x.dtype) < Kind.FLOAT:
         return x
-    import ml_dtypes
-
-    most = (
-        float(ml_dtypes.finfo(x.dtype).max)
-        if x.dtype.name == "bfloat16"
-        else float(np.finfo(x.dtype.name).max)
-    )
+    most = torch.finfo(torch_type(x.dtype)).max
     high, low = (most if posinf is None else posinf), (-most if neginf is None else neginf)
     finite = f"where(x == inf, {number(high)}, where(x == -inf, {number(low)}, x))"
     return op.map(f"where(x != x, {number(nan or 0.0)}, {finite})", x)

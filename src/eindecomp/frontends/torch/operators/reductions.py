@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from eindecomp.frontends.torch.operation import Number, Operation
     from eindecomp.frontends.views import View
 
-Dims = "int | Sequence[int] | None"
-
 
 def places(x: View, dim: int | Sequence[int] | None) -> list[int]:
     """The dimensions that are meant: all, if none are named."""
@@ -42,7 +40,7 @@ def variance_of(
     wide = op.wide(x)
     mean = mean_of(op, wide, at, True)
     apart = op.trace.map("x - y", wide, mean)
-    count = max(prod(x.shape[k] for k in at) - correction, 0)
+    count = max(prod(x.shape[k] for k in at) - float(correction.real), 0.0)
     by = f"/ {number(float(count))}" if count else "/ 0.0"
     return op.trace.reduce(apart, at, "sum", join=f"x * x {by}", keep=keep), mean
 
