@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from eindecomp.api.simulate import simulate
     from eindecomp.api.together import plan_together
     from eindecomp.engines.executable import Executable
+    from eindecomp.frontends.jax.importing import from_jax, jax_inputs
     from eindecomp.frontends.torch.importing import from_torch
     from eindecomp.frontends.torch.weights import torch_weights
     from eindecomp.planner.costs.cost import Cost
@@ -80,8 +81,10 @@ __all__ = [
     "einsum",
     "evaluate",
     "extend",
+    "from_jax",
     "from_torch",
     "grad",
+    "jax_inputs",
     "load",
     "models",
     "monoid",
@@ -105,6 +108,8 @@ _LATER = {
     "compile": "api.compile",
     "cost": "planner.make",
     "einsum": "api.einsum",
+    "from_jax": "frontends.jax.importing",
+    "jax_inputs": "frontends.jax.importing",
     "from_torch": "frontends.torch.importing",
     "models": "models",
     "plan": "planner.make",

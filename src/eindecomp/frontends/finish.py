@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.arrange import settled
+from eindecomp.frontends.attention_names import name_attention
 from eindecomp.frontends.label_names import distinct
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import EinSum, Gather, Input, Reshape, ScatterAdd, relabel
@@ -31,6 +32,8 @@ def finished(
         renamed[_vertex_of(record, array, renamed)] = name
     names = {name: _free(name, renamed) for name in record.graph if name not in renamed}
     names |= renamed
+    record.final = names
+    name_attention(record)
     labels = record.names.chosen()
     used = _used(record.graph, renamed, keep)
     vertices = [

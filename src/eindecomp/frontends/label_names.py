@@ -26,6 +26,7 @@ class LabelNames:
         self._sizes: list[int] = []
         self._votes: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
         self._splits: dict[int, tuple[int, ...]] = {}
+        self._count = 0
 
     def new(self, size: int) -> int:
         """A dimension that nothing is known of yet."""
@@ -44,7 +45,8 @@ class LabelNames:
 
     def vote(self, dim: int, name: str, strength: int) -> None:
         """Suggest a name for a dimension; the strongest wins, of equal ones the first."""
-        self._votes[self._root(dim)].append((-strength, dim, name))
+        self._count += 1
+        self._votes[self._root(dim)].append((-strength, self._count, name))
 
     def split(self, dim: int, parts: Sequence[int]) -> None:
         """Note that a dimension is the product of others, after which it is called if need be."""

@@ -31,6 +31,8 @@ class Record:
         """What the vertices that come next are called."""
         self.local: dict[str, dict[str, int]] = {}
         """Of every vertex the class of each label."""
+        self.final: Mapping[str, str] = {}
+        """What every vertex is called in the graph that is handed out."""
 
     def dims(self, name: str) -> tuple[int, ...]:
         """The classes of a vertex's dimensions."""

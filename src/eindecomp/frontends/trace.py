@@ -77,6 +77,11 @@ class Trace:
         graph, self.final_names = finished(self._record, outputs, keep)
         return graph
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What the vertices of views are called in the graph, once that is finished."""
+        return self._record.final
+
     # Arrays from nothing
 
     def input(self, name: str, shape: Sequence[int], dtype: object) -> View:

@@ -145,6 +145,8 @@ def _drop_repeated(call: Call) -> Expr:
             return x if value else Const(False)
         case Call("or", (Const(value), x) | (x, Const(value))):
             return Const(True) if value else x
+        case Call("bool", (Call("where", (x, Const(True), Const(False))),)):
+            return x
         case Call("where", (_, x, y)) if x == y:
             return x
         case Call("where", (Const(value), x, y)):

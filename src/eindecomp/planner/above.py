@@ -1,11 +1,7 @@
 """What stands above the planner, loaded by name at its first use.
 
-<<<<<<< HEAD
-`Plan` has methods that explain, compare, verify, save and load it. What they do is in `show`,
-=======
-`Plan` has methods that explain, compare, save, load and export it. What they do is in `show`,
->>>>>>> out
-`store` and `frontends`, which import the planner; the planner imports none of them.
+`Plan` has methods that explain, compare, verify, save, load and export it. What they do is in
+`show`, `store` and `frontends`, which import the planner; the planner imports none of them.
 """
 
 from __future__ import annotations

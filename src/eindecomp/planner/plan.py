@@ -184,13 +184,6 @@ class Plan:
         """This plan against the strategies that apply to its graph, or against those given."""
         return from_above("show.compare").compare(self, strategies)
 
-    def verify_jax(self, platform: str | None = None) -> Verification:
-        """Compile the plan by JAX and set what its collectives move beside what was planned.
-
-        JAX must have the plan's number of devices, such as virtual ones on the CPU.
-        """
-        return from_above("frontends.jax.verify").verify(self, platform)
-
     def to_dtensor(self, device_mesh: Any = None) -> Any:
         """Its placements for PyTorch's DTensor, a `DTensorPlan`; on a `DeviceMesh` if given."""
         return from_above("frontends.torch.dtensor").to_dtensor(self, device_mesh)
@@ -218,6 +211,20 @@ class Plan:
             return from_above("frontends.torch.verify").verify_torch(self, device, shape)
         verify = from_above("frontends.torch.verify_module").verify_module
         return verify(self, module, example_inputs, example_kwargs, device, shape)
+
+    def verify_jax(
+        self, fn: Any = None, *args: Any, platform: str | None = None, **kwargs: Any
+    ) -> Verification:
+        """Compile the plan by JAX and set what its collectives move beside what was planned.
+
+        Of a function that the plan's graph was imported from, and its arguments, that function is
+        compiled as `plan.to_jax().jit` does. JAX must have the plan's number of devices, such as
+        virtual ones on the CPU.
+        """
+        verify = from_above("frontends.jax.verify")
+        if fn is None:
+            return verify.verify(self, platform)
+        return verify.verify_function(self, fn, args, kwargs)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file."""

@@ -33,6 +33,8 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 _LISTED = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
 _IOTA = re.compile(r"replica_groups=\[(\d+),(\d+)\]<=")
+_OF_MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}")
+_AXIS = re.compile(r"'([^']+)'(?:=(\d+)|:\(\d+\)(\d+))?")
 _PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
 _DEVICES = re.compile(r"(?:num_partitions|replica_count)=(\d+)")
 
@@ -151,10 +153,23 @@ class _Reader:
         """How many devices each group has."""
         if (iota := _IOTA.search(rest)) is not None:
             return [int(iota[2])] * int(iota[1])
+        if (mesh := _OF_MESH.search(rest)) is not None:
+            return _along_axes(mesh[1], mesh[2])
         if (listed := _LISTED.search(rest)) is None:
             raise InputError(f"replica groups of an unknown form: {rest[:200]}")
         groups = re.findall(r"\{([\d,]*)\}", listed[1])
         return [own.count(",") + 1 for own in groups if own] or [self.devices]
+
+
+def _along_axes(mesh: str, axes: str) -> list[int]:
+    """How many devices each group along axes of a mesh has; an axis may be meant in part.
+
+    >>> _along_axes("'x'=4,'y'=2", "'x':(1)2,'y'")
+    [4, 4]
+    """
+    sizes = {name: int(size) for name, size, _ in _AXIS.findall(mesh)}
+    group = prod(int(part) if part else sizes[name] for name, _, part in _AXIS.findall(axes))
+    return [group] * (prod(sizes.values()) // group)
 
 
 def _in_group(kind: str, n: int, size: int) -> int:

@@ -11,12 +11,13 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from eindecomp.errors import PlanError, suggest
+from eindecomp.frontends.jax.planned_function import PlannedFunction
 from eindecomp.frontends.layouts import layouts_of, vertex_cuts, widened
 from eindecomp.frontends.names import check_given
 from eindecomp.frontends.partition_specs import partition_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.cut import Cut
@@ -60,6 +61,18 @@ class JaxPlan:
         if vertex not in known:
             raise PlanError(f"the plan computes no vertex {vertex!r}{suggest(vertex, known)}")
         return known[vertex]
+
+    def jit(self, fn: Callable[..., Any]) -> PlannedFunction:
+        """The function that the plan's graph was imported from, run as the plan says.
+
+        Its arguments and results lie where the plan has them, and so does whatever the plan has a
+        name for in between.
+        """
+        operands = {
+            name: dict(zip(self.plan.graph[name].inputs, wanted, strict=True))
+            for name, wanted in self.operands.items()
+        }
+        return PlannedFunction(fn, self.shardings, operands, self.mesh)
 
     def put(self, arrays: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Put arrays on the devices, where the plan wants them."""

@@ -208,6 +208,8 @@ class _Roles:
         names = self._inner_names()
         chain = zip(self.parts, self.products, self._keys(names), strict=True)
         parts = tuple(self._part(part, product, names | {KEY: key}) for part, product, key in chain)
+        if not all(map(_has_keys, self.parts, parts)):
+            return None
         only_q = [label for label in self.products[0].q.labels if label in self._only_q]
         seen = {label for part in parts for label in _conditions(part)}
         queries = tuple(label for label in only_q if not seen & {*only_q} or label in seen)
@@ -311,6 +313,13 @@ class _Roles:
         for read in reads:
             sizes |= self.terms.graph[read.name].sizes_by(read.labels)
         return sizes
+
+
+def _has_keys(part: Part, found: KeyPart) -> bool:
+    """Whether -∞ may stand where scores are masked by a number: a key counts for every query."""
+    mask = found.mask
+    is_open = mask is not None and mask.kind is MaskKind.CAUSAL and mask.offset >= 0
+    return is_open or not part.weights.scores.is_finite
 
 
 def _conditions(part: KeyPart) -> frozenset[str]:

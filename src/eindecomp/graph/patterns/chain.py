@@ -23,6 +23,9 @@ KEY = "@"
 """What the label of the keys is called; no label of a graph has this name."""
 
 
+_LOWEST = -1e30
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """scale · product + biases where all masks hold, and -∞ elsewhere."""
@@ -31,10 +34,13 @@ class Scores:
     scale: float = 1.0
     masks: frozenset[Expr] = frozenset()
     biases: tuple[Expr, ...] = ()
+    is_finite: bool = False
+    """Whether a very low number stands for -∞: then keys count alike where no mask holds."""
 
-    def masked(self, mask: Expr) -> Scores:
-        """The scores where a further mask holds."""
-        return replace(self, masks=self.masks | {mask})
+    def masked(self, mask: Expr, other: float = -inf) -> Scores:
+        """The scores where a further mask holds, and `other` elsewhere."""
+        is_finite = self.is_finite or other != -inf
+        return replace(self, masks=self.masks | {mask}, is_finite=is_finite)
 
     def scaled(self, factor: float) -> Scores | None:
         """The scores times a number, which must not turn -∞ around."""
@@ -285,12 +291,12 @@ def _scores(terms: Terms, expr: Expr) -> Scores | None:
             read = terms.reads[index]
             is_product = terms.aggregates(expr, SUM) and KEY in read.labels
             return Scores(read) if is_product else None
-        case Call("where", (mask, inner, other)) if terms.number(other) == -inf:
+        case Call("where", (mask, inner, other)) if (low := _low(terms, other)) is not None:
             found = _scores(terms, inner)
-            return None if found is None else found.masked(mask)
-        case Call("where", (mask, other, inner)) if terms.number(other) == -inf:
+            return None if found is None else found.masked(mask, low)
+        case Call("where", (mask, other, inner)) if (low := _low(terms, other)) is not None:
             found = _scores(terms, inner)
-            return None if found is None else found.masked(call("not", mask))
+            return None if found is None else found.masked(call("not", mask), low)
         case Call("mul" | "div"):
             inner, factor = _scaled(terms, expr)
             found = None if factor is None else _scores(terms, inner)
@@ -301,6 +307,12 @@ def _scores(terms: Terms, expr: Expr) -> Scores | None:
             return _biased(terms, left, call("neg", right))
         case _:
             return None
+
+
+def _low(terms: Terms, expr: Expr) -> float | None:
+    """A number so low that its exponential is 0 beside that of any other score."""
+    found = terms.number(expr)
+    return found if found is not None and found <= _LOWEST else None
 
 
 def _biased(terms: Terms, expr: Expr, bias: Expr) -> Scores | None:

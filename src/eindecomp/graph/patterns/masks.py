@@ -150,11 +150,18 @@ def _linear(graph: Graph, value: Value) -> Linear | None:
             if first is None or second is None:
                 return None
             return _sum(first, second, 1 if op == "add" else -1)
+        case Call("int32" | "int64", (inner,)) if _reads_indices(Value(inner, value.reads)):
+            return _linear(graph, Value(inner, value.reads))
         case Call("neg", (inner,)):
             first = _linear(graph, Value(inner, value.reads))
             return None if first is None else _sum({}, first, -1)
         case _:
             return None
+
+
+def _reads_indices(value: Value) -> bool:
+    """Whether an expression reads indices alone: no tensor is so large that they overflow."""
+    return all(value.reads[k].name == _INDEX for k in used_args(value.expr))
 
 
 def _sum(first: Linear, second: Linear, factor: int) -> Linear:

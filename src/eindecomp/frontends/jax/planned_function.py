@@ -1,0 +1,143 @@
+"""`plan.to_jax(mesh).jit(fn)`: a user's function, compiled with a plan's shardings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from eindecomp.engines.jax.hlo import SCOPE
+from eindecomp.errors import PlanError
+from eindecomp.frontends.jax.arguments import arguments_of
+from eindecomp.frontends.jax.constrained import evaluate_jaxpr
+from eindecomp.frontends.jax.importing import ReadFunction, read_function
+from eindecomp.frontends.jax.reader import Read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eindecomp.frontends.jax.reader import Way
+    from eindecomp.frontends.views import Dim, View
+
+
+@dataclass(slots=True, eq=False)
+class PlannedFunction:
+    """A function that runs as a plan says, compiled once for every shape of its arguments.
+
+    It can be called as the function itself; `lower` gives what `jax.jit(fn).lower` gives.
+    """
+
+    fn: Callable[..., Any]
+    shardings: Mapping[str, NamedSharding]
+    operands: Mapping[str, Mapping[str, NamedSharding | None]]
+    """How vertices want what they read."""
+    mesh: Mesh
+    _compiled: dict[Any, _Compiled] = field(default_factory=dict[Any, "_Compiled"])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns, where the plan leaves it."""
+        compiled = self._for(args, kwargs)
+        arrays = arguments_of(self.fn, args, kwargs).arrays
+        placed = jax.device_put(list(arrays), list(compiled.inputs))
+        return jax.tree.unflatten(compiled.read.tree, compiled.jitted(*placed))
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The function for arguments of these shapes, ready for `.compile()`."""
+        compiled = self._for(args, kwargs)
+        shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in compiled.read.arguments.arrays]
+        return compiled.jitted.lower(*shapes)
+
+    def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Compiled:
+        arguments = arguments_of(self.fn, args, kwargs)
+        key = (arguments.names, arguments.static, *((a.shape, a.dtype) for a in arguments.arrays))
+        if key not in self._compiled:
+            self._compiled[key] = _compiled(read_function(self.fn, args, kwargs), self)
+        return self._compiled[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A function for arguments of fixed shapes."""
+
+    read: ReadFunction
+    inputs: tuple[NamedSharding, ...]
+    jitted: Any
+
+
+def _compiled(read: ReadFunction, of: PlannedFunction) -> _Compiled:
+    # XLA completes what the plan says nothing of: axes of a mesh must leave that to it.
+    types = (AxisType.Auto,) * len(of.mesh.axis_names)
+    mesh = Mesh(of.mesh.devices, of.mesh.axis_names, axis_types=types)
+    specs = {name: sharding.spec for name, sharding in of.shardings.items()}
+    for vertex in (*read.graph.inputs, *read.graph.outputs):
+        spec = specs.get(vertex.name, PartitionSpec())
+        if len(spec) > len(vertex.shape):
+            raise PlanError(f"the plan's {vertex.name} is not that of the function: {vertex.shape}")
+    lacking = [v.name for v in read.graph.outputs if v.name not in specs]
+    if lacking == [v.name for v in read.graph.outputs]:
+        raise PlanError(f"the plan has no tensor {lacking[0]!r}: it is not one of this function")
+    names = read.arguments.names
+    inputs = tuple(NamedSharding(mesh, specs.get(n, PartitionSpec())) for n in names)
+    outputs = [NamedSharding(mesh, specs[n]) if n in specs else None for n in read.outputs]
+    wanted = {
+        vertex: {name: own.spec for name, own in each.items() if own is not None}
+        for vertex, each in of.operands.items()
+    }
+    places = _Constraints(read, specs, wanted, mesh)
+
+    def run(*arrays: Any) -> list[Any]:
+        return evaluate_jaxpr(read.jaxpr, arrays, places)
+
+    return _Compiled(read, inputs, jax.jit(run, in_shardings=inputs, out_shardings=outputs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Constraints:
+    """Puts what equations read and make where the plan has the vertices that they are."""
+
+    read: ReadFunction
+    specs: Mapping[str, PartitionSpec]
+    operands: Mapping[str, Mapping[str, PartitionSpec]]
+    mesh: Mesh
+
+    def bind(self, way: Way, eqn: Any, values: Sequence[Any]) -> list[Any]:
+        """The results of an equation, constrained."""
+        here = self.read.equations.get(way, Read((), ()))
+        names = [self.read.names.get(view.vertex, "") for view in here.results]
+        known = next((name for name in names if name in self.specs), "")
+        wanted = self.operands.get(known, {})
+        params = eqn.primitive.get_bind_params(eqn.params)
+        with jax.named_scope(SCOPE + known if known else eqn.primitive.name):
+            made = eqn.primitive.bind(*self._placed(values, here.operands, wanted), **params)
+            results: list[Any] = list(made) if eqn.primitive.multiple_results else [made]
+            return self._placed(results, here.results, self.specs)
+
+    def _placed(
+        self, values: Sequence[Any], views: Sequence[View], specs: Mapping[str, PartitionSpec]
+    ) -> list[Any]:
+        """Values that are views of vertices, where those lie."""
+        found = [*values]
+        for k, view in enumerate(views):
+            spec = specs.get(self.read.names.get(view.vertex, ""))
+            if spec is not None and view.number is None:
+                sharding = NamedSharding(self.mesh, _seen(view, spec))
+                found[k] = jax.lax.with_sharding_constraint(found[k], sharding)
+        return found
+
+
+def _seen(view: View, spec: PartitionSpec) -> PartitionSpec:
+    """How a vertex's sharding looks from a view of it: free where that cannot be said."""
+    own = (*spec, *(None,) * (len(view.axes) - len(spec)))
+    return PartitionSpec(*(_of_dim(dim, own) for dim in view.dims))
+
+
+def _of_dim(dim: Dim, own: Sequence[Any]) -> Any:
+    if any(factor.axis is None for factor in dim):
+        return PartitionSpec.UNCONSTRAINED
+    if not dim:
+        return None
+    cuts = [own[factor.axis or 0] for factor in dim]
+    inner = any(cut is not None for cut in cuts[1:])
+    return PartitionSpec.UNCONSTRAINED if inner else cuts[0]

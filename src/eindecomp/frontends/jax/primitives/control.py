@@ -1,0 +1,107 @@
+"""Loops whose length is known, branches, and primitives that change nothing a graph knows of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eindecomp.frontends.jax.primitives.ranges import stacked
+from eindecomp.frontends.jax.registry import Equation, primitive
+from eindecomp.lang.scalar import Arg, call
+
+if TYPE_CHECKING:
+    from eindecomp.frontends.views import View
+    from eindecomp.lang.scalar import Expr
+
+MAX_STEPS = 10_000
+
+
+@primitive(
+    "stop_gradient",
+    "copy",
+    "copy_p",
+    "sharding_constraint",
+    "reshard",
+    "mesh_cast",
+    "layout_constraint",
+    "optimization_barrier",
+    "device_put",
+    "name",
+    "pvary",
+    "pcast",
+)
+def _unchanged(_op: Equation, *arrays: View) -> list[View]:
+    return [*arrays]
+
+
+@primitive("debug_callback", "debug_print")
+def _debug(_op: Equation, *_: View) -> list[View]:
+    return []
+
+
+@primitive("platform_index")
+def _platform_index(op: Equation, *_: View) -> View:
+    """The branch for whatever platform is not named, or the last."""
+    platforms = op.params["platforms"]
+    index = next((k for k, names in enumerate(platforms) if names is None), len(platforms) - 1)
+    return op.trace.number(index, op.dtype)
+
+
+@primitive("scan")
+def _scan(op: Equation, *arrays: View) -> list[View]:
+    p = op.params
+    consts, carried = int(p["num_consts"]), int(p["num_carry"])
+    fixed, state = [*arrays[:consts]], [*arrays[consts : consts + carried]]
+    given = arrays[consts + carried :]
+    length = int(p["length"])
+    steps = range(length)
+    made: dict[int, list[View]] = {}
+    for step in reversed(steps) if p["reverse"] else steps:
+        here = [op.trace.index(array, 0, step) for array in given]
+        results = op.inline(p["jaxpr"], [*fixed, *state, *here])
+        state, made[step] = results[:carried], results[carried:]
+    kept = [
+        stacked(op, [made[step][k] for step in steps])
+        if length
+        else op.trace.number(0, result.dtype, result.shape)
+        for k, result in enumerate(op.results[carried:])
+    ]
+    return [*state, *kept]
+
+
+@primitive("while")
+def _while(op: Equation, *arrays: View) -> list[View]:
+    p = op.params
+    ahead, body = int(p["cond_nconsts"]), int(p["body_nconsts"])
+    of_test, of_body = arrays[:ahead], arrays[ahead : ahead + body]
+    state = [*arrays[ahead + body :]]
+    steps = 0
+    while _goes_on(op, [*of_test, *state]):
+        steps += 1
+        if steps > MAX_STEPS:
+            op.refuse(f"it runs more than {MAX_STEPS} times")
+        state = op.inline(p["body_jaxpr"], [*of_body, *state])
+    return state
+
+
+def _goes_on(op: Equation, arrays: list[View]) -> bool:
+    (test,) = op.inline(op.params["cond_jaxpr"], arrays)
+    if test.number is None:
+        op.refuse("how often it runs depends on values; a loop of known length, or a scan, is")
+    return bool(test.number)
+
+
+@primitive("cond")
+def _cond(op: Equation, which: View, *arrays: View) -> list[View]:
+    branches = op.params["branches"]
+    if which.number is not None:
+        index = min(max(int(which.number.real), 0), len(branches) - 1)
+        return op.inline(branches[index], arrays)
+    made = [op.inline(branch, arrays) for branch in branches]
+    join: Expr = Arg(len(branches))
+    for k in reversed(range(len(branches) - 1)):
+        is_this = call("le" if k == 0 else "eq", call("int32", Arg(0)), k)
+        join = call("where", is_this, Arg(k + 1), join)
+    return [
+        op.trace.map(join, which, *cases, dtype=result.dtype)
+        for cases, result in zip(zip(*made, strict=True), op.results, strict=True)
+    ]

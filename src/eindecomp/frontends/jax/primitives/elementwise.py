@@ -1,0 +1,238 @@
+"""Functions of elements, in the words of the scalar language."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf, log
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.frontends.jax.registry import Equation, Rule, primitive
+from eindecomp.lang.dtypes import Kind, kind
+from eindecomp.lang.scalar import Arg, call
+
+if TYPE_CHECKING:
+    from eindecomp.frontends.views import View
+    from eindecomp.lang.scalar import Expr
+
+
+def _floor(x: str) -> str:
+    """Rounding down; beyond 2**52 every float is whole, and at infinity `//` is not a number."""
+    return f"where(abs({x}) < 4503599627370496.0, ({x}) // 1, {x})"
+
+
+def _log1p(x: str) -> str:
+    """log(1 + x), with what rounding 1 + x loses put right."""
+    return (
+        f"where(1 + ({x}) == 1, {x}, where(abs({x}) > 1, log(1 + ({x})), "
+        f"log(1 + ({x})) * ({x}) / ((1 + ({x})) - 1)))"
+    )
+
+
+_LARGER_TRUTH = "(y != y and x == x)"
+_FORMULAS = {
+    "add": "x + y",
+    "add_any": "x + y",
+    "sub": "x - y",
+    "mul": "x * y",
+    "pow": "x ** y",
+    "neg": "-x",
+    "abs": "abs(x)",
+    "sign": "sign(x)",
+    "square": "x * x",
+    "exp": "exp(x)",
+    "exp2": f"exp(x * {log(2)!r})",
+    "log": "log(x)",
+    "log1p": _log1p("x"),
+    "expm1": "tanh(x / 2) * (exp(x) + 1)",
+    "sqrt": "sqrt(x)",
+    "rsqrt": "rsqrt(x)",
+    "cbrt": "sign(x) * abs(x) ** (1 / 3)",
+    "sin": "sin(x)",
+    "cos": "cos(x)",
+    "tan": "sin(x) / cos(x)",
+    "tanh": "tanh(x)",
+    "sinh": "tanh(x) * (exp(x) + exp(-x)) / 2",
+    "cosh": "(exp(x) + exp(-x)) / 2",
+    "asinh": (
+        f"sign(x) * where(abs(x) > 1e9, log(abs(x)) + {log(2)!r}, "
+        f"{_log1p('abs(x) + x * x / (1 + sqrt(x * x + 1))')})"
+    ),
+    "acosh": "log(x + sqrt(x - 1) * sqrt(x + 1))",
+    "atanh": f"({_log1p('2 * x / (1 - x)')}) / 2",
+    "logistic": "sigmoid(x)",
+    "erf": "erf(x)",
+    "erfc": "1 - erf(x)",
+    "floor": _floor("x"),
+    "ceil": f"-({_floor('-x')})",
+    "is_finite": f"abs(x) < {inf}",
+    "clamp": "min(max(y, x), z)",
+    "real": "real(x)",
+    "imag": "imag(x)",
+    "conj": "conj(x)",
+    "complex": "x + y * complex(0.0, 1.0)",
+    "eq": "x == y",
+    "ne": "x != y",
+    "lt": "x < y",
+    "le": "x <= y",
+    "gt": "x > y",
+    "ge": "x >= y",
+    # The total order: not a number is the largest, and -0.0 less than 0.0.
+    "eq_to": "(x == y and (x != 0 or 1 / x == 1 / y)) or (x != x and y != y)",
+    "lt_to": f"x < y or {_LARGER_TRUTH} or (x == 0 and y == 0 and 1 / x < 1 / y)",
+    "le_to": "x < y or y != y or (x == y and (x != 0 or 1 / x <= 1 / y))",
+}
+
+
+def _formula(join: str, op: Equation, *arrays: View) -> View:
+    return op.map(join, *arrays)
+
+
+for _name, _join in _FORMULAS.items():
+    _rule: Rule = partial(_formula, _join)
+    primitive(_name, elementwise=True)(_rule)
+
+
+def _is(array: View, of: Kind) -> bool:
+    return kind(array.dtype) is of
+
+
+def _is_unsigned(array: View) -> bool:
+    return array.dtype.kind == "u"
+
+
+@primitive("max", elementwise=True)
+def _max(op: Equation, x: View, y: View) -> View:
+    return _extreme(op, "max(x, y)", x, y, -inf)
+
+
+@primitive("min", elementwise=True)
+def _min(op: Equation, x: View, y: View) -> View:
+    return _extreme(op, "min(x, y)", x, y, inf)
+
+
+def _extreme(op: Equation, join: str, x: View, y: View, neutral: float) -> View:
+    """The larger or smaller one; softmax takes the maximum of -∞ and a maximum, which is that."""
+    for array, other in ((x, y), (y, x)):
+        if array.number == neutral and other.shape == op.shape:
+            return other
+    return op.map(join, x, y)
+
+
+@primitive("div", elementwise=True)
+def _div(op: Equation, x: View, y: View) -> View:
+    if not _is(x, Kind.INT):
+        return op.map("x / y", x, y)
+    if _is_unsigned(x):
+        return op.map("x // y", x, y)
+    quotient = "abs(x) // abs(y)"  # towards zero, as C divides
+    return op.map(f"where((x < 0) == (y < 0), {quotient}, -({quotient}))", x, y)
+
+
+@primitive("rem", elementwise=True)
+def _rem(op: Equation, x: View, y: View) -> View:
+    if _is_unsigned(x):
+        return op.map("x % y", x, y)
+    rest = "abs(x) % abs(y)"  # the sign is the dividend's
+    return op.map(f"where(x < 0, -({rest}), {rest})", x, y)
+
+
+@primitive("integer_pow", elementwise=True)
+def _integer_pow(op: Equation, x: View) -> View:
+    power = int(op.params["y"])
+    join = call("pow", Arg(0), abs(power))
+    return op.map(join if power >= 0 else call("div", 1, join), x)
+
+
+@primitive("round", elementwise=True)
+def _round(op: Equation, x: View) -> View:
+    to_even = int(op.params["rounding_method"]) == 1
+    trace = op.trace
+    size = trace.map("abs(x)", x)
+    whole = trace.map(_floor("x"), size)
+    is_even = "y % 2 == 0" if to_even else "false"
+    up = f"x - y > 0.5 or (x - y == 0.5 and not ({is_even}))"
+    return op.map(f"sign(z) * (y + where({up}, 1, 0))", size, whole, x)
+
+
+@primitive("and", elementwise=True)
+def _and(op: Equation, x: View, y: View) -> View:
+    return _logical(op, "x and y", x, y)
+
+
+@primitive("or", elementwise=True)
+def _or(op: Equation, x: View, y: View) -> View:
+    return _logical(op, "x or y", x, y)
+
+
+@primitive("xor", elementwise=True)
+def _xor(op: Equation, x: View, y: View) -> View:
+    return _logical(op, "x != y", x, y)
+
+
+def _logical(op: Equation, join: str, x: View, y: View) -> View:
+    if not _is(x, Kind.BOOL):
+        op.refuse(f"bits of integers cannot be expressed, only truth values; it has {x.dtype}")
+    return op.map(join, x, y)
+
+
+@primitive("not", elementwise=True)
+def _not(op: Equation, x: View) -> View:
+    if _is(x, Kind.BOOL):
+        return op.map("not x", x)
+    top = 2 ** (8 * x.dtype.itemsize) - 1 if _is_unsigned(x) else -1
+    return op.map("y - x", x, op.trace.number(top, x.dtype))
+
+
+@primitive("shift_left", elementwise=True)
+def _shift_left(op: Equation, x: View, y: View) -> View:
+    return op.map("x * 2 ** y", x, y)
+
+
+@primitive("shift_right_arithmetic", elementwise=True)
+def _shift_right(op: Equation, x: View, y: View) -> View:
+    return op.map("x // 2 ** y", x, y)
+
+
+@primitive("shift_right_logical", elementwise=True)
+def _shift_right_logical(op: Equation, x: View, y: View) -> View:
+    if not _is_unsigned(x):
+        op.refuse("bits of signed integers cannot be expressed")
+    return op.map("x // 2 ** y", x, y)
+
+
+@primitive("select_n", elementwise=True)
+def _select_n(op: Equation, which: View, *cases: View) -> View:
+    if which.number is not None:
+        return op.trace.expand(cases[int(which.number.real)], op.shape)
+    if _is(which, Kind.BOOL):
+        return op.map("where(x, y, z)", which, cases[1], cases[0])
+    join: Expr = Arg(len(cases))
+    for k in reversed(range(len(cases) - 1)):
+        join = call("where", call("eq", Arg(0), k), Arg(k + 1), join)
+    return op.map(join, which, *cases)
+
+
+@primitive("convert_element_type", elementwise=True)
+def _convert(op: Equation, x: View) -> View:
+    return op.trace.cast(x, op.dtype)
+
+
+_ROUNDED = {(8, 7): "bfloat16", (5, 10): "float16", (8, 23): "float32", (11, 52): "float64"}
+
+
+@primitive("reduce_precision", elementwise=True)
+def _reduce_precision(op: Equation, x: View) -> View:
+    bits = (int(op.params["exponent_bits"]), int(op.params["mantissa_bits"]))
+    if bits not in _ROUNDED:
+        op.refuse(f"no type has {bits[0]} bits of exponent and {bits[1]} of mantissa")
+    return op.trace.cast(op.trace.cast(x, _ROUNDED[bits]), op.dtype)
+
+
+def _refused(reason: str, op: Equation, *_: Any) -> View:
+    op.refuse(reason)
+
+
+for _name in ("atan2", "atan", "asin", "acos", "erf_inv", "nextafter", "population_count", "clz"):
+    primitive(_name, elementwise=True)(
+        partial(_refused, "the scalar functions of a join cannot express it")
+    )

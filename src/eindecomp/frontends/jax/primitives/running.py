@@ -1,0 +1,126 @@
+"""Running aggregations, and orders: sums of all elements before each, ranks, sorting, the largest.
+
+They cost the size of the dimension squared, and can be cut along either side of it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from eindecomp.frontends.jax.registry import Equation, primitive
+from eindecomp.frontends.join import Read
+from eindecomp.lang.dtypes import Kind, kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.frontends.views import View
+    from eindecomp.lang.scalar import Number
+
+_RUNNING: dict[str, tuple[str, Number]] = {
+    "cumsum": ("sum", 0),
+    "cumprod": ("prod", 1),
+    "cummax": ("max", -inf),
+    "cummin": ("min", inf),
+}
+
+
+def _running(name: str, op: Equation, x: View) -> View:
+    agg, neutral = _RUNNING[name]
+    return op.trace.cast(_aggregated(op, x, "x", agg, neutral), op.dtype)
+
+
+def _aggregated(op: Equation, x: View, join: str, agg: str, neutral: Number, *more: View) -> View:
+    """All elements up to each, of a function of them and of other arrays at the place of each."""
+    axis, rank = int(op.params["axis"]), len(x.dims)
+    before = "z >= w" if op.params["reverse"] else "z <= w"
+    before = before.replace("w", "x3")
+    if abs(neutral) == inf and kind(x.dtype) is Kind.INT:
+        bits, signed = 8 * x.dtype.itemsize, x.dtype.kind == "i"
+        top = 2 ** (bits - signed) - 1
+        neutral = top if neutral.real > 0 else -top - 1 if signed else 0
+    size = x.shape[axis]
+    here = tuple(rank if k == axis else k for k in range(rank))
+    number = op.trace.number(neutral, x.dtype)
+    reads = [
+        Read(x, tuple(range(rank))),
+        Read(number, ()),
+        Read(op.trace.iota(size, "int64"), (axis,)),
+        Read(op.trace.iota(size, "int64"), (rank,)),
+        *(Read(other, here) for other in more),
+    ]
+    return op.trace.einsum(reads, here, f"where({before}, {join}, y)", agg)
+
+
+for _name in _RUNNING:
+    primitive(_name)(partial(_running, _name))
+
+
+@primitive("cumlogsumexp")
+def _cumlogsumexp(op: Equation, x: View) -> View:
+    largest = _aggregated(op, x, "x", "max", -inf)
+    shift = op.trace.map(f"where(abs(x) < {inf}, x, 0)", largest)
+    total = _aggregated(op, x, "exp(x - x4)", "sum", 0, shift)
+    return op.map("log(x) + y", total, shift)
+
+
+def ranks(op: Equation, keys: Sequence[View], axis: int, *, largest: bool) -> View:
+    """How many elements come before each along a dimension, by keys; of equal ones the first."""
+    rank = len(keys[0].dims)
+    there = tuple(rank if k == axis else k for k in range(rank))
+    size = keys[0].shape[axis]
+    places = op.trace.iota(size, "int64")
+    # Reads: each key at another place and here, then both places.
+    reads = [Read(key, symbols) for key in keys for symbols in (there, tuple(range(rank)))]
+    reads += [Read(places, (rank,)), Read(places, (axis,))]
+    names = [_arg(k) for k in range(len(reads))]
+    comes = f"{names[-2]} < {names[-1]}"
+    for k in reversed(range(len(keys))):
+        other, own = names[2 * k], names[2 * k + 1]
+        high, low = (other, own) if largest else (own, other)
+        is_before = f"({high} > {low} or ({high} != {high} and {low} == {low}))"
+        same = f"({other} == {own} or ({other} != {other} and {own} != {own}))"
+        comes = f"({is_before} or ({same} and {comes}))"
+    return op.trace.einsum(reads, range(rank), f"int64({comes})", "sum")
+
+
+def _arg(index: int) -> str:
+    return "xyz"[index] if index < 3 else f"x{index}"
+
+
+def at_rank(op: Equation, x: View, rank: View, axis: int, count: int) -> View:
+    """The elements of the first so many ranks, in their order."""
+    dims = len(x.dims)
+    reads = [
+        Read(x, tuple(range(dims))),
+        Read(rank, tuple(range(dims))),
+        Read(op.trace.iota(count, "int64"), (dims,)),
+    ]
+    output = [dims if k == axis else k for k in range(dims)]
+    if kind(x.dtype) is Kind.BOOL:
+        return op.trace.einsum(reads, output, "x and y == z", "any")
+    return op.trace.einsum(reads, output, "where(y == z, x, 0)", "sum", x.dtype)
+
+
+@primitive("sort")
+def _sort(op: Equation, *arrays: View) -> list[View]:
+    axis, keys = int(op.params["dimension"]), int(op.params["num_keys"])
+    rank = ranks(op, arrays[:keys], axis, largest=False)
+    return [at_rank(op, array, rank, axis, array.shape[axis]) for array in arrays]
+
+
+@primitive("top_k", "approx_top_k")
+def _top_k(op: Equation, x: View) -> list[View]:
+    if op.name == "approx_top_k" and not op.params["is_max_k"]:
+        op.refuse("only the largest are, not the smallest")
+    axis = int(op.params.get("axis", op.params.get("reduction_dimension", -1))) % len(x.dims)
+    count = int(op.params["k"])
+    rank = ranks(op, [x], axis, largest=True)
+    shape = [1] * len(x.dims)
+    shape[axis] = x.shape[axis]
+    places = op.trace.reshape(op.trace.iota(x.shape[axis], "int64"), shape)
+    places = op.trace.expand(places, x.shape)
+    found = at_rank(op, places, rank, axis, count)
+    return [at_rank(op, x, rank, axis, count), op.trace.cast(found, op.results[1].dtype)]

@@ -1,0 +1,105 @@
+"""Convolutions and pooling: every window as a dimension of its own, then an EinSum."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from eindecomp.frontends.jax.primitives.ranges import padded, strided
+from eindecomp.frontends.jax.registry import Equation, primitive
+from eindecomp.frontends.join import Read
+from eindecomp.lang.dtypes import Kind, kind
+
+if TYPE_CHECKING:
+    from eindecomp.frontends.views import View
+    from eindecomp.lang.scalar import Number
+
+
+def windowed(op: Equation, x: View, place: int, size: int, step: int, spread: int) -> View:
+    """An array with windows along a dimension: it becomes two, which window and where in it."""
+    trace, shape = op.trace, x.shape
+    count = (shape[place] - spread * (size - 1) - 1) // step + 1
+    if size == 1:
+        return trace.unsqueeze(strided(op, x, place, 0, (count - 1) * step + 1, step), place + 1)
+    if step == size and spread == 1:
+        x = trace.slice(x, place, 0, count * size)
+        return trace.reshape(x, (*shape[:place], count, size, *shape[place + 1 :]))
+    first = trace.unsqueeze(trace.iota(count, "int64", 0, step), 1)
+    return trace.take(x, place, trace.map("x + y", first, trace.iota(size, "int64", 0, spread)))
+
+
+@primitive("conv_general_dilated")
+def _convolution(op: Equation, x: View, w: View) -> View:
+    p, trace = op.params, op.trace
+    numbers = p["dimension_numbers"]
+    x, w = trace.transpose(x, numbers.lhs_spec), trace.transpose(w, numbers.rhs_spec)
+    zero = trace.number(0, x.dtype)
+    for k, (low, high) in enumerate(p["padding"]):
+        x = padded(op, x, zero, k + 2, (int(low), int(high), int(p["lhs_dilation"][k]) - 1))
+    rank = len(p["padding"])
+    for k in range(rank):
+        size, step = w.shape[k + 2], int(p["window_strides"][k])
+        x = windowed(op, x, 2 + 2 * k, size, step, int(p["rhs_dilation"][k]))
+    groups, batch_groups = int(p["feature_group_count"]), int(p["batch_group_count"])
+    of_batch = batch_groups > 1
+    count = batch_groups if of_batch else groups
+    n, c, o = x.shape[0], x.shape[1], w.shape[0]
+    lead = (count, n // count, 1, c) if of_batch else (1, n, count, c // count)
+    x = trace.reshape(x, (*lead, *x.shape[2:]))
+    x = trace.squeeze(x, [2 if of_batch else 0])  # g n c … or n g c …
+    w = trace.reshape(w, (count, o // count, *w.shape[1:]))
+    # Symbols: 0 group, 1 batch, 2 input feature, 3 output feature, 4… where, then in the window.
+    outer, inner = [4 + k for k in range(rank)], [4 + rank + k for k in range(rank)]
+    pairs = [s for pair in zip(outer, inner, strict=True) for s in pair]
+    first = Read(x, (*((0, 1) if of_batch else (1, 0)), 2, *pairs))
+    _vote(op, first.array, w, of_batch=of_batch)
+    if x.dtype != op.dtype:
+        first, w = Read(trace.cast(x, op.dtype), first.symbols), trace.cast(w, op.dtype)
+    made = trace.einsum([first, Read(w, (0, 3, 2, *inner))], [1, 0, 3, *outer], dtype=op.dtype)
+    made = trace.reshape(made, (made.shape[0], o, *made.shape[3:]))
+    back = [0] * (rank + 2)
+    for k, place in enumerate(numbers.out_spec):
+        back[place] = k
+    return trace.transpose(made, back)
+
+
+def _vote(op: Equation, x: View, w: View, *, of_batch: bool) -> None:
+    """Suggest names of a convolution's dimensions."""
+    rank = len(x.dims)
+    if not of_batch:
+        op.trace.vote(x, ["b", None, "c", *[None] * (rank - 3)], 1)
+    op.trace.vote(w, [None, "f", "c", *[None] * (len(w.dims) - 3)], 1)
+
+
+_POOLS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window_min": "min"}
+
+
+def _pool(agg: str, op: Equation, x: View) -> View:
+    p, trace = op.params, op.trace
+    neutral = trace.number(_neutral(agg, x), x.dtype)
+    rank = len(x.dims)
+    gone: list[int] = []
+    for k in range(rank):
+        place = k + len(gone)
+        low, high = p["padding"][k]
+        x = padded(op, x, neutral, place, (int(low), int(high), int(p["base_dilation"][k]) - 1))
+        size, step = int(p["window_dimensions"][k]), int(p["window_strides"][k])
+        if (size, step) != (1, 1):
+            x = windowed(op, x, place, size, step, int(p["window_dilation"][k]))
+            gone.append(place + 1)
+    return trace.reduce(x, gone, agg, dtype=op.dtype) if gone else x
+
+
+def _neutral(agg: str, x: View) -> Number:
+    if agg == "sum":
+        return 0
+    if kind(x.dtype) is Kind.FLOAT:
+        return -inf if agg == "max" else inf
+    bits, signed = 8 * x.dtype.itemsize, x.dtype.kind == "i"
+    top = 2 ** (bits - signed) - 1
+    return top if agg == "min" else -top - 1 if signed else 0
+
+
+for _name, _agg in _POOLS.items():
+    primitive(_name)(partial(_pool, _agg))
