@@ -47,8 +47,8 @@ def with_rows(name: str, args: Sequence[Any]) -> FlatRows | torch.Tensor | None:
 
 def _merges(tensor: DTensor, shape: Sequence[int]) -> bool:
     """Whether all dimensions but the last become one, of which an inner one is sharded."""
-    *outer, last = (int(size) for size in tensor.shape)
-    rows = prod(outer)
-    if tensor.ndim < 3 or list(shape) not in ([-1, last], [rows, last]):
+    sizes: list[int] = list(tensor.shape)
+    outer, last = sizes[:-1], sizes[-1]
+    if tensor.ndim < 3 or list(shape) not in ([-1, last], [prod(outer), last]):
         return False
     return any(isinstance(each, Shard) and 0 < each.dim < len(outer) for each in tensor.placements)

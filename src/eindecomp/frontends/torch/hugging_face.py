@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import transformers
@@ -35,7 +35,8 @@ def _model(folder: Path, dtype: str | None) -> Any:
     if not file.is_file():
         raise InputError(f"{folder} has no config.json")
     try:
-        config: Any = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        found = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = cast("Any", found)
     except (ValueError, OSError, KeyError) as error:
         raise InputError(f"{file}: {str(error).splitlines()[0]}") from None
     names: list[str] = config.architectures or []

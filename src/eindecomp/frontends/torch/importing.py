@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
