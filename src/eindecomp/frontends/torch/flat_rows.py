@@ -47,7 +47,7 @@ def with_rows(name: str, args: Sequence[Any]) -> FlatRows | torch.Tensor | None:
 
 def _merges(tensor: DTensor, shape: Sequence[int]) -> bool:
     """Whether all dimensions but the last become one, of which an inner one is sharded."""
-    sizes: list[int] = list(tensor.shape)
+    sizes = [int(size) for size in tuple(tensor.shape)]
     outer, last = sizes[:-1], sizes[-1]
     if tensor.ndim < 3 or list(shape) not in ([-1, last], [prod(outer), last]):
         return False

@@ -35,8 +35,8 @@ def _model(folder: Path, dtype: str | None) -> Any:
     if not file.is_file():
         raise InputError(f"{folder} has no config.json")
     try:
-        found = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        config = cast("Any", found)
+        read = cast("Any", transformers.AutoConfig.from_pretrained)
+        config = read(folder, trust_remote_code=False)
     except (ValueError, OSError, KeyError) as error:
         raise InputError(f"{file}: {str(error).splitlines()[0]}") from None
     names: list[str] = config.architectures or []
