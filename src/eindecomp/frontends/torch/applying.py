@@ -93,6 +93,10 @@ class Applied:
         self.device = torch.device(device or mesh.device_type)
         self.listener: Listener | None = None
         self._wishes = wishes_of(imported, plan.placed)
+        self._as_torch: dict[int, Placements | None] = {}
+        self._names = {node: str(node.target) for node in imported.made}
+        self._elsewhere = {node for node in imported.made if _names_device(node)}
+        """The operators that name a device, which may be another than this one."""
         self._copies: dict[tuple[int, Placements], tuple[DTensor, DTensor]] = {}
         """Tensors with their copies in a second layout, by the tensor's identity and the layout."""
         self._weights = {name: self._given(name, value) for name, value in weights.items()}
@@ -122,7 +126,7 @@ class Applied:
         for wish in self._wishes.values():
             for source, wanted in wish.operands.items():
                 if source.op == "placeholder" and wanted.view.vertex == name:
-                    given.at(self._placements(wanted.of_array))
+                    given.at(self._of_array(wanted))
         given.at(None)
         given.value = given.held[given.home].to_local()
 
@@ -174,7 +178,7 @@ class Applied:
         raise RunError("the exported graph has no output")
 
     def _call(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
-        name = str(node.target)
+        name = self._names[node]
         if name.rpartition(".")[0] in IGNORED:
             return None
         if name in INLINED:
@@ -198,7 +202,7 @@ class Applied:
         wanted = None if wish is None else wish.operands.get(source)
         match value:
             case Given():
-                return value.at(None if wanted is None else self._placements(wanted.of_array))
+                return value.at(None if wanted is None else self._of_array(wanted))
             case DTensor() | FlatRows():
                 return self._placed(value, wanted)
             case _:
@@ -207,13 +211,17 @@ class Applied:
     def _computed(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[Any, str]:
         """What an operator returns, and why it was not run by DTensor's rules, if so."""
         target: Any = node.target
-        args, kwargs = _pytree.tree_map_only(torch.device, lambda _: self.device, (args, kwargs))
+        if node in self._elsewhere:
+            here = lambda _: self.device  # noqa: E731 - used on the next line only
+            args, kwargs = _pytree.tree_map_only(torch.device, here, (args, kwargs))
         if target is getitem:
             return args[0][args[1]], ""
-        if (rows := with_rows(str(target), args)) is not None:
+        name = self._names[node]
+        if (rows := with_rows(name, args)) is not None:
             return rows, ""
-        args, kwargs = _pytree.tree_map_only(FlatRows, FlatRows.made, (args, kwargs))
-        if str(target) == local_attention.NAME:
+        if any(isinstance(arg, FlatRows) for arg in args):
+            args = [arg.made() if isinstance(arg, FlatRows) else arg for arg in args]
+        if name == local_attention.NAME:
             found = local_attention.local_attention(args, kwargs)
             if found is not None:
                 return found, ""
@@ -247,7 +255,7 @@ class Applied:
         if isinstance(value, FlatRows):
             places = self._placements(wanted.of_vertex)
             return value if places is None else FlatRows(moved(value.unmerged, places))
-        places = self._placements(wanted.of_array)
+        places = self._of_array(wanted)
         if places is None or not isinstance(value, DTensor):
             return value
         if len(self.plan.placed.layouts.get(wanted.view.vertex, ())) < 2:
@@ -256,6 +264,12 @@ class Applied:
         if key not in self._copies:  # the tensor is kept too, so that its identity stays its own
             self._copies[key] = value, moved(value, places)
         return self._copies[key][1]
+
+    def _of_array(self, wanted: Wanted) -> Placements | None:
+        """Where an array is wanted; looked up by identity, as wishes last as long as this does."""
+        if id(wanted) not in self._as_torch:
+            self._as_torch[id(wanted)] = self._placements(wanted.of_array)
+        return self._as_torch[id(wanted)]
 
     def _placements(self, places: Places | None) -> Placements | None:
         return None if places is None else self.plan.torch_placements(places)
@@ -274,11 +288,19 @@ class Applied:
 
 def _misshapen(node: fx.Node, found: Any) -> str:
     """What is wrong with the shapes of an operator's results, for rules of DTensor that err."""
-    expected = _pytree.tree_leaves(node.meta.get("val"))
-    for each, meta in zip(_pytree.tree_leaves(found), expected, strict=False):
+    expected = node.meta.get("val")
+    pairs = [(found, expected)]
+    if isinstance(found, tuple | list):
+        pairs = [*zip(found, expected, strict=False)]  # pyright: ignore[reportUnknownArgumentType]
+    for each, meta in pairs:
         if isinstance(each, DTensor) and each.shape != meta.shape:
             return f"its rule makes a shape of {tuple(each.shape)}, not {tuple(meta.shape)}"
     return ""
+
+
+def _names_device(node: fx.Node) -> bool:
+    leaves = _pytree.tree_leaves((node.args, node.kwargs))
+    return any(isinstance(each, torch.device) for each in leaves)
 
 
 def _gathered(tensor: DTensor) -> torch.Tensor:

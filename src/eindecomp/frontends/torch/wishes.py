@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import fx
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wanted:
     """Where the vertex of an array is to lie."""
 
     view: View
     places: Places
 
-    @property
+    @cached_property
     def of_array(self) -> Places | None:
         """The same for the array; None where no placement says it."""
         return seen_through(self.view, self.places)
 
-    @property
+    @cached_property
     def of_vertex(self) -> Places | None:
         """The same for the vertex, where the array only merges dimensions of it."""
         is_plain = self.view.axes == (*range(len(self.view.axes)),)
