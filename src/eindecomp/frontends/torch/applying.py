@@ -30,7 +30,7 @@ from eindecomp.frontends.torch.wishes import Wanted, Wish, wishes_of
 from eindecomp.frontends.views import View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from torch.distributed.device_mesh import DeviceMesh
 
@@ -212,8 +212,7 @@ class Applied:
         """What an operator returns, and why it was not run by DTensor's rules, if so."""
         target: Any = node.target
         if node in self._elsewhere:
-            here = lambda _: self.device  # noqa: E731 - used on the next line only
-            args, kwargs = _pytree.tree_map_only(torch.device, here, (args, kwargs))
+            args, kwargs = _pytree.tree_map_only(torch.device, self._here, (args, kwargs))
         if target is getitem:
             return args[0][args[1]], ""
         name = self._names[node]
@@ -235,6 +234,9 @@ class Applied:
         args, kwargs = _pytree.tree_map_only(DTensor, _gathered, (args, kwargs))
         found = _pytree.tree_map_only(torch.Tensor, self._replicated, target(*args, **kwargs))
         return found, f"DTensor cannot do {target}: {why}"
+
+    def _here(self, _named: torch.device) -> torch.device:
+        return self.device
 
     def _replicated(self, local: torch.Tensor) -> DTensor:
         places = (Replicate(),) * self.mesh.ndim
@@ -288,10 +290,13 @@ class Applied:
 
 def _misshapen(node: fx.Node, found: Any) -> str:
     """What is wrong with the shapes of an operator's results, for rules of DTensor that err."""
-    expected = node.meta.get("val")
-    pairs = [(found, expected)]
-    if isinstance(found, tuple | list):
-        pairs = [*zip(found, expected, strict=False)]  # pyright: ignore[reportUnknownArgumentType]
+    expected: Any = node.meta.get("val")
+    several = isinstance(found, tuple | list)
+    pairs: Iterable[tuple[Any, Any]] = (
+        zip(cast("Sequence[Any]", found), expected, strict=False)
+        if several
+        else [(found, expected)]
+    )
     for each, meta in pairs:
         if isinstance(each, DTensor) and each.shape != meta.shape:
             return f"its rule makes a shape of {tuple(each.shape)}, not {tuple(meta.shape)}"

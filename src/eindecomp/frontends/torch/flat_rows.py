@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +47,10 @@ def with_rows(name: str, args: Sequence[Any]) -> FlatRows | torch.Tensor | None:
 
 def _merges(tensor: DTensor, shape: Sequence[int]) -> bool:
     """Whether all dimensions but the last become one, of which an inner one is sharded."""
-    sizes = [int(size) for size in tuple(tensor.shape)]
-    outer, last = sizes[:-1], sizes[-1]
-    if tensor.ndim < 3 or list(shape) not in ([-1, last], [prod(outer), last]):
+    if tensor.ndim < 3:
         return False
-    return any(isinstance(each, Shard) and 0 < each.dim < len(outer) for each in tensor.placements)
+    sizes = [tensor.size(dim) for dim in range(tensor.ndim)]
+    outer, last = sizes[:-1], sizes[-1]
+    inner = range(1, len(outer))
+    merges = list(shape) in ([-1, last], [prod(outer), last])
+    return merges and any(each.is_shard(dim) for each in tensor.placements for dim in inner)
