@@ -81,7 +81,7 @@ class _Rows:
         name = wish.vertex if wish is not None else ""
         if not name and isinstance(view, View):
             name = view.vertex
-        row = self.row_of.get(name, name or node.name)
+        row = self.row_of.get(name) or name or node.name
         self.found.setdefault(row, []).extend(collectives)
         if why:
             self.reasons.setdefault(row, []).append(why)
