@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from eindecomp.frontends.autoparallel import autoparallel_file
 from eindecomp.frontends.coarse import as_planned, coarsest
 from eindecomp.frontends.layouts import layouts_of
+from eindecomp.frontends.names import qualified
 from eindecomp.frontends.partition_specs import partition_spec
 from eindecomp.frontends.placed_plan import placed_plan
 from eindecomp.frontends.tensor_parallel import tp_plan
@@ -42,12 +43,14 @@ def _dims(mesh: Mesh) -> dict[str, int]:
 
 
 def _dtensor(found: PlacedPlan) -> dict[str, Any]:
+    weights = {each.name: qualified(each.name) for each in found.plan.graph.inputs}
+    layouts = {weights.get(name, name): lies for name, lies in found.layouts.items()}
     return {
         "mesh": _dims(found.mesh),
-        "placements": {name: _words(lies[0]) for name, lies in found.layouts.items()},
+        "placements": {name: _words(lies[0]) for name, lies in layouts.items()},
         "copies": {
             name: [_words(own) for own in lies[1:]]
-            for name, lies in found.layouts.items()
+            for name, lies in layouts.items()
             if len(lies) > 1
         },
     }

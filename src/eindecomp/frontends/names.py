@@ -1,10 +1,11 @@
-"""What tensors of a graph are called in the framework that a plan goes to."""
+"""What tensors of a framework are called in a graph, and the way back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError, suggest
+from eindecomp.lang.names import KEYWORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,9 +14,28 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
 
 
+def input_name(qualified: str) -> str:
+    """The name of an input for a parameter's qualified name, which it is wherever that is legal.
+
+    >>> input_name("model.norm.weight"), input_name("0.weight"), input_name("_0.weight")
+    ('model.norm.weight', '_0.weight', '__0.weight')
+    """
+    return f"_{qualified}" if _is_marked(qualified) else qualified
+
+
 def qualified(name: str) -> str:
-    """The name that the framework has for an input: of a parameter, its qualified name."""
-    return name
+    """The qualified name of the parameter that an input stands for: the inverse of `input_name`.
+
+    >>> qualified("_0.weight"), qualified("_result")
+    ('0.weight', 'result')
+    """
+    return name[1:] if name.startswith("_") and _is_marked(name) else name
+
+
+def _is_marked(name: str) -> bool:
+    """Whether a name gets one underscore more: one that is no name without underscores."""
+    bare = name.lstrip("_")
+    return bare[:1].isdigit() or bare in KEYWORDS
 
 
 def check_given(graph: Graph, given: Mapping[str, Any], known: Mapping[str, str]) -> None:

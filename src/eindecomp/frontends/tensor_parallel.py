@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.cut import Axes, Cut
 
+UNCUT = ("sequence_parallel", "divided")
+"""The kinds of layers that have all of their weight on every device."""
 WHOLE = None
 """Where all devices have the same."""
 FEATURES = -1
@@ -43,7 +45,8 @@ class Style:
 
     layer: str
     kind: str
-    """colwise, rowwise, embedding_colwise, or sequence_parallel for a norm."""
+    """colwise, rowwise, embedding_colwise, or what has no weight to cut but divides positions:
+    sequence_parallel for a norm, divided for an embedding."""
     input: int | None = WHOLE
     output: int | None = WHOLE
     gathered: bool = False
@@ -66,7 +69,7 @@ def tp_plan(plan: Plan) -> dict[str, str]:
     """The plan as Hugging Face's `tp_plan`; numbers of repeated layers are written as `*`."""
     found: dict[str, tuple[str, str]] = {}
     for layer, style in styles_of(plan).items():
-        if style.kind == "sequence_parallel":
+        if style.kind in UNCUT:
             continue
         word = _huggingface(style)
         pattern = of_any_number(layer)
@@ -118,7 +121,7 @@ def styles_of(plan: Plan) -> dict[str, Style]:
                     f"the plan is not tensor parallel: the weight {style.layer}, which several "
                     f"layers share, is {before.kind} in one and {style.kind} in {name}"
                 )
-    if not any(style.kind != "sequence_parallel" for style in found.values()):
+    if all(style.kind in UNCUT for style in found.values()):
         raise PlanError("the plan is not tensor parallel: no layer's weight is cut")
     return found
 
@@ -230,14 +233,15 @@ def _is_gathered(plan: Plan, name: str, cuts: Mapping[str, VertexCuts]) -> bool:
 
 
 def _embedding(plan: Plan, vertex: Vertex, own: VertexCuts) -> Style | None:
-    """An embedding whose features are cut; one that is whole everywhere needs no style."""
+    """An embedding whose features or positions are cut; one that is whole needs no style."""
     table, read = vertex.inputs[0], own.reads[0]
     if not isinstance(plan.graph[table].op, Input) or read is None:
         return None
     every = tuple(range(len(plan.mesh.sizes)))
-    if _cut_dimension(table, read, every, ()) is WHOLE:
-        return None
-    return Style(_module(table), "embedding_colwise", WHOLE, FEATURES)
+    if _cut_dimension(table, read, every, ()) is not WHOLE:
+        return Style(_module(table), "embedding_colwise", WHOLE, FEATURES)
+    divided = _cut_dimension(vertex.name, own.made, every, ())
+    return None if divided is WHOLE else Style(_module(table), "divided", WHOLE, divided)
 
 
 def _norm_weight(graph: Graph, vertex: Vertex) -> int | None:

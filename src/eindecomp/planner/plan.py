@@ -200,8 +200,8 @@ class Plan:
         example_kwargs: Mapping[str, Any] | None = None,
         device: str = "cuda",
         shape: Sequence[int] | None = None,
-    ) -> Any:
-        """What DTensor moves under its placements beside what was planned, a `Verification`.
+    ) -> Verification:
+        """What DTensor moves under its placements beside what was planned.
 
         Of its own program, or of the module that it is a plan of, with the example that was
         imported. On GPUs, or "cpu": on a device mesh of the given shape, or of the fewest

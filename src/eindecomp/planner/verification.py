@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 OTHER = "(no vertex)"
 """Under which collectives are shown that nobody planned."""
@@ -17,11 +21,19 @@ class Verified:
     counted: int
     collectives: str
     """What brings them, such as "2 all-gather"."""
+    reason: str = ""
+    """Why they are not as planned, where that is known."""
 
     @property
     def matches(self) -> bool:
         """Whether that is what was planned."""
-        return self.planned == self.counted
+        return self.planned == self.counted and not self.reason
+
+    @property
+    def told(self) -> str:
+        """The collectives, whether they are as planned, and why not."""
+        differ = "" if self.matches else f"≠ {self.reason}"
+        return f"{self.collectives} {differ}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +41,8 @@ class Verification:
     """Rows: what is planned and counted for each vertex."""
 
     rows: tuple[Verified, ...]
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The dimensions of the device mesh for which this holds, if it is not the plan's own mesh."""
 
     @property
     def planned(self) -> int:
@@ -47,11 +61,27 @@ class Verification:
 
     def __str__(self) -> str:
         moving = [row for row in self.rows if row.planned or row.counted]
+        total = Verified("all", self.planned, self.counted, self._verdict())
         width = max([len("vertex"), *(len(row.vertex) for row in moving)])
         lines = [f"{'vertex':<{width}} {'planned':>15} {'counted':>15}  collectives"]
-        for row in moving:
-            told = row.collectives if row.matches else f"{row.collectives} ≠"
-            lines.append(f"{row.vertex:<{width}} {row.planned:>15,} {row.counted:>15,}  {told}")
-        verdict = "as planned" if self.matches else "not as planned"
-        lines.append(f"{'all':<{width}} {self.planned:>15,} {self.counted:>15,}  {verdict}")
+        lines += [_line(row, row.told, width) for row in moving]
+        lines.append(_line(total, total.collectives, width))
         return "\n".join(line.rstrip() for line in lines)
+
+    def _verdict(self) -> str:
+        verdict = "as planned" if self.matches else "not as planned"
+        dims = ", ".join(f"{name}: {size}" for name, size in self.mesh.items())
+        return f"{verdict}, on a mesh of ({dims})" if dims else verdict
+
+
+def _line(row: Verified, told: str, width: int) -> str:
+    return f"{row.vertex:<{width}} {row.planned:>15,} {row.counted:>15,}  {told}"
+
+
+def in_words(kinds: Mapping[str, int]) -> str:
+    """How many collectives of each kind, in words.
+
+    >>> in_words({"all-gather": 2, "all-reduce": 1})
+    '2 all-gather, 1 all-reduce'
+    """
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())

@@ -265,7 +265,7 @@ def test_parallelize_module_follows_the_plan():
         wanted = net(x).numpy()
         with all_ranks((4,)) as ranks:
             found = plan.to_dtensor(ranks)
-            styles = found.parallelize_module_plan()
+            styles = found.parallelize_module_plan(divided=True)
             assert isinstance(styles["W1"], ColwiseParallel)
             assert isinstance(styles["W2"], RowwiseParallel)
             parallelize_module(net, ranks, styles, src_data_rank=None)
@@ -285,7 +285,7 @@ def test_norms_between_layers_divide_positions():
     output Z
     """
     plan = ed.plan(ed.parse(text), mesh={"tp": 4}, strategy=["f", "s"], rewrite=False)
-    styles = plan.to_dtensor().parallelize_module_plan()
+    styles = plan.to_dtensor().parallelize_module_plan(divided=True)
     assert isinstance(styles["N"], SequenceParallel)
     assert styles["N"].sequence_sharding == (Shard(1),)
     assert styles["W2"].output_layouts == (Shard(1),)

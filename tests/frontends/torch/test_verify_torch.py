@@ -63,7 +63,7 @@ def test_on_a_mesh_of_more_dimensions_all_to_alls_become_all_gathers():
     assert found.planned == plan.traffic.total < found.counted
     [row, *_] = [row for row in found.rows if row.planned != row.counted]
     assert "all-to-all" in row.reason
-    assert row.reason in " ".join(str(found).split())
+    assert row.reason in str(found)
 
 
 def test_sums_that_all_devices_need_are_reduced_at_once():
@@ -73,7 +73,7 @@ def test_sums_that_all_devices_need_are_reduced_at_once():
     found = plan.verify_torch()
     assert len(found.mesh) == 2
     assert found.matches
-    assert [str(each) for each in found.rows[0].collectives] == ["all-reduce of 8"]
+    assert found.rows[0].collectives == "1 all-reduce of 8"
 
 
 def test_what_is_rounded_before_it_is_gathered_moves_more_in_dtensor():
@@ -88,7 +88,7 @@ def test_gloo_has_no_all_to_all():
     plan = ed.plan(llama(), 8)
     assert plan.verify_torch(device="cuda").matches
     on_cpus = plan.verify_torch(device="cpu")
-    more = [row for row in on_cpus if row.planned != row.counted]
+    more = [row for row in on_cpus.rows if row.planned != row.counted]
     assert more
     assert all("gloo has no all-to-all" in row.reason for row in more)
 
@@ -107,8 +107,7 @@ def test_every_difference_has_a_reason(seed, mesh, inputs, pieces):
     assert found.planned == plan.traffic.total
     assert sum(row.planned for row in found.rows) == found.planned
     assert sum(row.counted for row in found.rows) == found.counted
-    for step in found.steps:
-        assert bool(step.reason) == (step.planned != step.counted)
+    assert all(row.reason for row in found.rows if row.planned != row.counted)
     assert found.matches == (not any(row.reason for row in found.rows))
 
 

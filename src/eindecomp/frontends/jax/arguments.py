@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import source_info_util
 
-from eindecomp.lang.names import KEYWORDS
+from eindecomp.frontends.names import input_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -127,10 +127,7 @@ def dotted(parts: Sequence[str]) -> str:
     'params.layers.0.w_q'
     """
     words = [re.sub(r"[^0-9A-Za-z_.]", "_", part).strip(".") or "_" for part in parts]
-    first = words[0]
-    if not re.match(r"[A-Za-z_]", first) or (len(words) == 1 and first in KEYWORDS):
-        words[0] = f"_{first}"
-    return ".".join(words)
+    return input_name(".".join(words))
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.engines.jax.engine import JaxEngine
 from eindecomp.engines.jax.hlo import count_collectives
 from eindecomp.frontends.jax.shardings import to_jax
-from eindecomp.planner.verification import OTHER, Verification, Verified
+from eindecomp.planner.verification import OTHER, Verification, Verified, in_words
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
@@ -42,12 +42,7 @@ def compare(planned: Mapping[str, int], collectives: Collectives) -> Verificatio
         kinds[name][each.kind] += each.times
     return Verification(
         tuple(
-            Verified(
-                name,
-                planned.get(name, 0),
-                counted[name],
-                ", ".join(f"{count} {kind}" for kind, count in kinds[name].items()),
-            )
+            Verified(name, planned.get(name, 0), counted[name], in_words(kinds[name]))
             for name in dict.fromkeys((*planned, *kinds))
         )
     )

@@ -19,11 +19,11 @@ from torch.distributed.tensor.experimental import implicit_replication
 from torch.utils import _pytree
 
 from eindecomp.errors import InputError, PlanError, RunError
+from eindecomp.frontends.names import input_name
 from eindecomp.frontends.torch import local_attention
 from eindecomp.frontends.torch.flat_rows import FlatRows, with_rows
 from eindecomp.frontends.torch.importing import import_module
 from eindecomp.frontends.torch.interpreter import IGNORED, INLINED
-from eindecomp.frontends.torch.names import input_name
 from eindecomp.frontends.torch.operation import torch_type
 from eindecomp.frontends.torch.weights import first_names, named_tensors
 from eindecomp.frontends.torch.wishes import Wanted, Wish, wishes_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from eindecomp.errors import RunError
+from eindecomp.planner.verification import Verified, in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _KINDS = {
     "all_gather_into_tensor": "all-gather",
@@ -59,6 +61,15 @@ class Collective:
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.devices}"
+
+
+def row_of(
+    vertex: str, planned: int, collectives: Sequence[Collective], reasons: Iterable[str]
+) -> Verified:
+    """The collectives of a vertex beside what was planned, and why they differ."""
+    counted = sum(each.nbytes for each in collectives)
+    told = "; ".join(dict.fromkeys(each for each in reasons if each))
+    return Verified(vertex, planned, counted, in_words(Counter(map(str, collectives))), told)
 
 
 class Recorder(TorchDispatchMode):

@@ -153,9 +153,13 @@ class DTensorPlan:
         """The plan as Hugging Face's `tp_plan`, if it is one."""
         return tp_plan(self.plan)
 
-    def parallelize_module_plan(self) -> dict[str, ParallelStyle]:
-        """The plan as `parallelize_module` takes it, if it is one."""
-        return module_plan(self.styles)
+    def parallelize_module_plan(self, *, divided: bool = False) -> dict[str, ParallelStyle]:
+        """The plan as `parallelize_module` takes it, if it is one.
+
+        Between layers all devices have everything, or, if `divided`, what the plan gives them: the
+        same bytes move, but modules must then not look at the sizes of what they are given.
+        """
+        return module_plan(self.styles, divided=divided)
 
     def autoparallel(self) -> dict[str, Any]:
         """The placement file of PyTorch AutoParallel, as JSON values."""

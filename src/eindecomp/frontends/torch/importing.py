@@ -15,10 +15,10 @@ from torch import fx, nn
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
+from eindecomp.frontends.names import input_name
 from eindecomp.frontends.torch import operators  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
 from eindecomp.frontends.torch.decompose import changes
 from eindecomp.frontends.torch.interpreter import Interpreter
-from eindecomp.frontends.torch.names import input_name
 from eindecomp.frontends.torch.operation import own_type
 from eindecomp.frontends.torch.rebuild import rebuilt_buffers
 from eindecomp.frontends.torch.weights import CONSTANTS, first_names, named_tensors, to_numpy

@@ -14,115 +14,36 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.coarse import coarsest, of_shape
 from eindecomp.frontends.torch.carry_out import Running
-from eindecomp.frontends.torch.collectives import Collective, Recorder
+from eindecomp.frontends.torch.collectives import Recorder, row_of
 from eindecomp.frontends.torch.make_mesh import make_mesh
 from eindecomp.frontends.torch.reasons import reason
 from eindecomp.graph.state_types import state_types
 from eindecomp.kernels.torch.dtypes import torch_type
-from eindecomp.show.words import render
+from eindecomp.planner.verification import Verification
 from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
 from eindecomp.tra.program.tiling import box_on
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Sequence
 
     from torch import Tensor
     from torch.distributed.device_mesh import DeviceMesh
 
     from eindecomp.frontends.coarse import Coarse
+    from eindecomp.frontends.torch.collectives import Collective
     from eindecomp.lang.dtypes import DType
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.planner.verification import Verified
     from eindecomp.tra.program.steps import Step
 
-_WIDTH = 110
 _LOGGERS = ("torch.distributed.tensor._redistribute", "torch.distributed.tensor._collective_utils")
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What one step of a plan moves: as planned, and by DTensor."""
-
-    vertex: str
-    planned: int
-    counted: int
-    collectives: tuple[Collective, ...]
-    reason: str = ""
-    """Why DTensor moves more or less, where it does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """What DTensor moves beside the plan, step by step and vertex by vertex."""
-
-    mesh: Mapping[str, int]
-    """The dimensions of the device mesh for which this holds."""
-    steps: tuple[Counted, ...]
-    """The steps in which something moves, by the plan or by DTensor."""
-    vertices: tuple[str, ...]
-
-    @property
-    def rows(self) -> tuple[Counted, ...]:
-        """One row for each vertex, and for each input that is copied to a second layout."""
-        steps: dict[str, list[Counted]] = {vertex: [] for vertex in self.vertices}
-        for step in self.steps:
-            steps[step.vertex].append(step)
-        return tuple(_together(vertex, own) for vertex, own in steps.items())
-
-    @property
-    def planned(self) -> int:
-        """The bytes that the plan says will move."""
-        return sum(step.planned for step in self.steps)
-
-    @property
-    def counted(self) -> int:
-        """The bytes that devices receive in DTensor's collectives."""
-        return sum(step.counted for step in self.steps)
-
-    @property
-    def matches(self) -> bool:
-        """Whether every step moves what was planned."""
-        return all(step.planned == step.counted for step in self.steps)
-
-    def __iter__(self) -> Iterator[Counted]:
-        return iter(self.rows)
-
-    def __str__(self) -> str:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("vertex", overflow="fold")
-        table.add_column("planned", justify="right", no_wrap=True)
-        table.add_column("DTensor", justify="right", no_wrap=True)
-        table.add_column("collectives, and why they differ", overflow="fold")
-        for row in self.rows:
-            kinds = dict.fromkeys(str(each) for each in row.collectives)
-            told = ", ".join(kinds) + (f": {row.reason}" if row.reason else "")
-            table.add_row(*map(Text, (row.vertex, f"{row.planned:,}", f"{row.counted:,}", told)))
-        shape = ", ".join(f"{name}: {size}" for name, size in self.mesh.items())
-        total = (
-            f"{self.planned:,} bytes planned, {self.counted:,} moved by DTensor on a mesh of "
-            f"({shape})"
-        )
-        return render(_WIDTH, table, Text(total)).strip("\n")
-
-
-def _together(vertex: str, steps: Sequence[Counted]) -> Counted:
-    """All steps of a vertex as one row."""
-    return Counted(
-        vertex,
-        sum(step.planned for step in steps),
-        sum(step.counted for step in steps),
-        tuple(each for step in steps for each in step.collectives),
-        "; ".join(dict.fromkeys(step.reason for step in steps if step.reason)),
-    )
 
 
 def verify_torch(
@@ -180,23 +101,44 @@ def _quiet() -> Generator[None]:
             logger.disabled = was
 
 
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """What one step moves: as planned, and by DTensor."""
+
+    vertex: str
+    planned: int
+    collectives: tuple[Collective, ...]
+    reason: str = ""
+    """Why DTensor moves more or less, where it does."""
+
+
 def _verified(plan: Plan, mesh: DeviceMesh, on: Coarse) -> Verification:
     running = Running(plan, mesh, _WithoutElements(plan, on.mesh), on)
-    program = running.program
-    found: list[Counted] = []
+    steps = _moves(running)
+    rows: list[Verified] = []
+    for vertex in running.program.bytes_by_vertex:
+        own = [step for step in steps if step.vertex == vertex]
+        collectives = [each for step in own for each in step.collectives]
+        reasons = [step.reason for step in own]
+        rows.append(row_of(vertex, sum(step.planned for step in own), collectives, reasons))
+    return Verification(tuple(rows), dict(zip(on.mesh.names, on.mesh.sizes, strict=True)))
+
+
+def _moves(running: Running) -> list[_Moved]:
+    """The steps in which something moves, by the plan or by DTensor."""
+    found: list[_Moved] = []
     with Recorder() as recorder:
         for step in running.steps():
             collectives = recorder.take()
-            planned = program.moved_by(step)
+            planned = running.program.moved_by(step)
             if isinstance(step, AllGather):  # DTensor did it together with the reduction
                 last = found.pop()
                 planned, collectives = planned + last.planned, last.collectives
             if planned or collectives:
-                counted = sum(each.nbytes for each in collectives)
-                told = reason(running, step, planned, collectives) if planned != counted else ""
-                found.append(Counted(_vertex_of(step), planned, counted, collectives, told))
-    shape = dict(zip(on.mesh.names, on.mesh.sizes, strict=True))
-    return Verification(shape, tuple(found), tuple(program.bytes_by_vertex))
+                differs = planned != sum(each.nbytes for each in collectives)
+                why = reason(running, step, planned, collectives) if differs else ""
+                found.append(_Moved(_vertex_of(step), planned, collectives, why))
+    return found
 
 
 def _vertex_of(step: Step) -> str:

@@ -6,14 +6,16 @@ collectives of its operators and of the moves in between, and these are counted.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.frontends.torch.applying import Applied, apply
-from eindecomp.frontends.torch.collectives import Recorder
+from eindecomp.frontends.torch.collectives import Recorder, row_of
 from eindecomp.frontends.torch.dtensor import to_dtensor
-from eindecomp.frontends.torch.verify import Counted, Verification, pretended_mesh
+from eindecomp.frontends.torch.verify import pretended_mesh
 from eindecomp.frontends.torch.wishes import imported_names
 from eindecomp.frontends.views import View
+from eindecomp.planner.verification import Verification
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from eindecomp.frontends.torch.collectives import Collective
     from eindecomp.frontends.torch.wishes import Wish
     from eindecomp.planner.plan import Plan
+    from eindecomp.planner.verification import Verified
 
 
 def verify_module(
@@ -49,7 +52,7 @@ def verify_module(
             args, kwargs = applied.imported.arguments
             applied(*args, **kwargs)
     names = (mesh.mesh_dim_names or (), mesh.shape)
-    return Verification(dict(zip(*names, strict=True)), *rows.ended())
+    return Verification(rows.ended(), dict(zip(*names, strict=True)))
 
 
 class _Rows:
@@ -78,7 +81,7 @@ class _Rows:
         name = wish.vertex if wish is not None else ""
         if not name and isinstance(view, View):
             name = view.vertex
-        row = self.row_of.get(name, name or node.name)
+        row = self.row_of.get(name) or name or node.name
         self.found.setdefault(row, []).extend(collectives)
         if why:
             self.reasons.setdefault(row, []).append(why)
@@ -95,21 +98,17 @@ class _Rows:
             return "uneven pieces are padded"
         return f"DTensor's own way for {node.target}"
 
-    def ended(self) -> tuple[tuple[Counted, ...], tuple[str, ...]]:
-        """The rows in which something moves, and the names of all."""
-        planned: dict[str, int] = {}
+    def ended(self) -> tuple[Verified, ...]:
+        """One row for each operator, and for each vertex that is no part of one."""
+        planned: Counter[str] = Counter()
         for name, nbytes in self.planned.items():
-            planned[self.row_of[name]] = planned.get(self.row_of[name], 0) + nbytes
-        rows: list[Counted] = []
-        names = tuple(dict.fromkeys([*planned, *self.found]))
-        for name in names:
-            moved = tuple(self.found.get(name, ()))
-            counted = sum(each.nbytes for each in moved)
-            own = planned.get(name, 0)
-            told = self.reasons.get(name) or [
-                "what was planned here is moved with another operator"
-            ]
-            reason = "; ".join(dict.fromkeys(told)) if counted != own else ""
-            if own or counted:
-                rows.append(Counted(name, own, counted, moved, reason))
-        return tuple(rows), names
+            planned[self.row_of[name]] += nbytes
+        return tuple(
+            self._row(name, planned[name], self.found.get(name, []))
+            for name in dict.fromkeys([*planned, *self.found])
+        )
+
+    def _row(self, name: str, planned: int, moved: list[Collective]) -> Verified:
+        differs = planned != sum(each.nbytes for each in moved)
+        told = self.reasons.get(name) or ["what was planned here is moved with another operator"]
+        return row_of(name, planned, moved, told if differs else ())

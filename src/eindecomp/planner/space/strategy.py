@@ -15,6 +15,7 @@ import numpy as np
 
 from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.ops import Input
+from eindecomp.planner.space.merged_labels import with_merged
 from eindecomp.planner.space.mesh import is_whole
 from eindecomp.planner.space.pin import pinned_cuts
 from eindecomp.planner.space.small_tiles import SmallTiles
@@ -192,7 +193,8 @@ def strategy_of(given: GivenStrategy, graph: Graph, devices: int) -> AnyStrategy
     if not _labels(graph) & _cut_by(strategy):
         shown = list(given) if not isinstance(given, str | Mapping) else given
         raise PlanError(f"no tensor has any label of the strategy {shown}")
-    return strategy
+    kinds = tuple((kind, with_merged(graph, labels)) for kind, labels in strategy.labels)
+    return replace(strategy, labels=kinds)
 
 
 def strategy_form(given: GivenStrategy | None) -> StrategyForm | None:

@@ -7,6 +7,7 @@ from math import inf, log
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.frontends.jax.registry import Equation, Rule, primitive
+from eindecomp.frontends.operations.accurate import expm1, log1p
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, call
 
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
 def _floor(x: str) -> str:
     """Rounding down; beyond 2**52 every float is whole, and at infinity `//` is not a number."""
     return f"where(abs({x}) < 4503599627370496.0, ({x}) // 1, {x})"
-
-
-def _log1p(x: str) -> str:
-    """log(1 + x), with what rounding 1 + x loses put right."""
-    return (
-        f"where(1 + ({x}) == 1, {x}, where(abs({x}) > 1, log(1 + ({x})), "
-        f"log(1 + ({x})) * ({x}) / ((1 + ({x})) - 1)))"
-    )
 
 
 _LARGER_TRUTH = "(y != y and x == x)"
@@ -42,8 +35,8 @@ _FORMULAS = {
     "exp": "exp(x)",
     "exp2": f"exp(x * {log(2)!r})",
     "log": "log(x)",
-    "log1p": _log1p("x"),
-    "expm1": "tanh(x / 2) * (exp(x) + 1)",
+    "log1p": log1p("x"),
+    "expm1": expm1("x"),
     "sqrt": "sqrt(x)",
     "rsqrt": "rsqrt(x)",
     "cbrt": "sign(x) * abs(x) ** (1 / 3)",
@@ -55,10 +48,10 @@ _FORMULAS = {
     "cosh": "(exp(x) + exp(-x)) / 2",
     "asinh": (
         f"sign(x) * where(abs(x) > 1e9, log(abs(x)) + {log(2)!r}, "
-        f"{_log1p('abs(x) + x * x / (1 + sqrt(x * x + 1))')})"
+        f"{log1p('abs(x) + x * x / (1 + sqrt(x * x + 1))')})"
     ),
     "acosh": "log(x + sqrt(x - 1) * sqrt(x + 1))",
-    "atanh": f"({_log1p('2 * x / (1 - x)')}) / 2",
+    "atanh": f"({log1p('2 * x / (1 - x)')}) / 2",
     "logistic": "sigmoid(x)",
     "erf": "erf(x)",
     "erfc": "1 - erf(x)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.registry import Equation, primitive
+from eindecomp.frontends.operations.windows import strided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,22 +18,8 @@ def _slice(op: Equation, x: View) -> View:
     starts, stops = op.params["start_indices"], op.params["limit_indices"]
     steps = op.params["strides"] or (1,) * len(starts)
     for place, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
-        x = strided(op, x, place, int(start), int(stop), int(step))
+        x = strided(op.trace, x, place, int(start), int(stop), int(step))
     return x
-
-
-def strided(op: Equation, x: View, place: int, start: int, stop: int, step: int) -> View:
-    """Every so many elements of a range; of all groups of them one each where that is so."""
-    size, count = x.shape[place], len(range(start, stop, step))
-    if not count:
-        return op.trace.number(0, x.dtype, (*x.shape[:place], 0, *x.shape[place + 1 :]))
-    if step == 1 or count == 1:
-        return op.trace.slice(x, place, start, start + count)
-    if size % step or start >= step or count != size // step:
-        return op.trace.slice(x, place, start, stop, step)
-    shape = x.shape
-    groups = op.trace.reshape(x, (*shape[:place], count, step, *shape[place + 1 :]))
-    return op.trace.index(groups, place + 1, start)
 
 
 @primitive("rev")

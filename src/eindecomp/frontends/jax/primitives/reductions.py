@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from eindecomp.frontends.jax.registry import Equation, primitive
-from eindecomp.frontends.join import Read
-from eindecomp.graph.text.macros import prelude_monoids
+from eindecomp.frontends.operations.orders import first_largest
 from eindecomp.lang.dtypes import Kind, kind
-from eindecomp.lang.scalar import Arg, Tuple, call
 
 if TYPE_CHECKING:
     from eindecomp.frontends.views import View
@@ -56,13 +54,7 @@ def _argmin(op: Equation, x: View) -> View:
     return _first(op, x, "first_min")
 
 
-def _first(op: Equation, x: View, monoid: str) -> View:
+def _first(op: Equation, x: View, monoid: Literal["first_max", "first_min"]) -> View:
     """The place of the largest or smallest element, the first of equal ones."""
     (axis,) = (int(each) for each in op.params["axes"])
-    rank = len(x.dims)
-    place = op.trace.iota(x.shape[axis], "int64")
-    values = op.trace.cast(x, "int8") if kind(x.dtype) is Kind.BOOL else x
-    output = [k for k in range(rank) if k != axis]
-    reads = [Read(values, tuple(range(rank))), Read(place, (axis,))]
-    pair = Tuple((Arg(0), call("int64", Arg(1))))
-    return op.trace.einsum(reads, output, pair, prelude_monoids()[monoid], op.dtype)
+    return op.trace.cast(first_largest(op.trace, x, axis, monoid), op.dtype)

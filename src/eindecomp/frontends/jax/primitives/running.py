@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Read
+from eindecomp.frontends.operations.orders import at_rank, ranks
 from eindecomp.lang.dtypes import Kind, kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eindecomp.frontends.views import View
     from eindecomp.lang.scalar import Number
 
@@ -66,49 +65,11 @@ def _cumlogsumexp(op: Equation, x: View) -> View:
     return op.map("log(x) + y", total, shift)
 
 
-def ranks(op: Equation, keys: Sequence[View], axis: int, *, largest: bool) -> View:
-    """How many elements come before each along a dimension, by keys; of equal ones the first."""
-    rank = len(keys[0].dims)
-    there = tuple(rank if k == axis else k for k in range(rank))
-    size = keys[0].shape[axis]
-    places = op.trace.iota(size, "int64")
-    # Reads: each key at another place and here, then both places.
-    reads = [Read(key, symbols) for key in keys for symbols in (there, tuple(range(rank)))]
-    reads += [Read(places, (rank,)), Read(places, (axis,))]
-    names = [_arg(k) for k in range(len(reads))]
-    comes = f"{names[-2]} < {names[-1]}"
-    for k in reversed(range(len(keys))):
-        other, own = names[2 * k], names[2 * k + 1]
-        high, low = (other, own) if largest else (own, other)
-        is_before = f"({high} > {low} or ({high} != {high} and {low} == {low}))"
-        same = f"({other} == {own} or ({other} != {other} and {own} != {own}))"
-        comes = f"({is_before} or ({same} and {comes}))"
-    return op.trace.einsum(reads, range(rank), f"int64({comes})", "sum")
-
-
-def _arg(index: int) -> str:
-    return "xyz"[index] if index < 3 else f"x{index}"
-
-
-def at_rank(op: Equation, x: View, rank: View, axis: int, count: int) -> View:
-    """The elements of the first so many ranks, in their order."""
-    dims = len(x.dims)
-    reads = [
-        Read(x, tuple(range(dims))),
-        Read(rank, tuple(range(dims))),
-        Read(op.trace.iota(count, "int64"), (dims,)),
-    ]
-    output = [dims if k == axis else k for k in range(dims)]
-    if kind(x.dtype) is Kind.BOOL:
-        return op.trace.einsum(reads, output, "x and y == z", "any")
-    return op.trace.einsum(reads, output, "where(y == z, x, 0)", "sum", x.dtype)
-
-
 @primitive("sort")
 def _sort(op: Equation, *arrays: View) -> list[View]:
     axis, keys = int(op.params["dimension"]), int(op.params["num_keys"])
-    rank = ranks(op, arrays[:keys], axis, largest=False)
-    return [at_rank(op, array, rank, axis, array.shape[axis]) for array in arrays]
+    rank = ranks(op.trace, arrays[:keys], axis, largest=False)
+    return [at_rank(op.trace, array, rank, axis, array.shape[axis]) for array in arrays]
 
 
 @primitive("top_k", "approx_top_k")
@@ -117,10 +78,7 @@ def _top_k(op: Equation, x: View) -> list[View]:
         op.refuse("only the largest are, not the smallest")
     axis = int(op.params.get("axis", op.params.get("reduction_dimension", -1))) % len(x.dims)
     count = int(op.params["k"])
-    rank = ranks(op, [x], axis, largest=True)
-    shape = [1] * len(x.dims)
-    shape[axis] = x.shape[axis]
-    places = op.trace.reshape(op.trace.iota(x.shape[axis], "int64"), shape)
-    places = op.trace.expand(places, x.shape)
-    found = at_rank(op, places, rank, axis, count)
-    return [at_rank(op, x, rank, axis, count), op.trace.cast(found, op.results[1].dtype)]
+    rank = ranks(op.trace, [x], axis, largest=True)
+    places = op.trace.iota(x.shape[axis], "int64")
+    found = at_rank(op.trace, places, rank, axis, count)
+    return [at_rank(op.trace, x, rank, axis, count), op.trace.cast(found, op.results[1].dtype)]

@@ -6,27 +6,15 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.jax.primitives.ranges import padded, strided
+from eindecomp.frontends.jax.primitives.ranges import padded
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Read
+from eindecomp.frontends.operations.windows import windowed
 from eindecomp.lang.dtypes import Kind, kind
 
 if TYPE_CHECKING:
     from eindecomp.frontends.views import View
     from eindecomp.lang.scalar import Number
-
-
-def windowed(op: Equation, x: View, place: int, size: int, step: int, spread: int) -> View:
-    """An array with windows along a dimension: it becomes two, which window and where in it."""
-    trace, shape = op.trace, x.shape
-    count = (shape[place] - spread * (size - 1) - 1) // step + 1
-    if size == 1:
-        return trace.unsqueeze(strided(op, x, place, 0, (count - 1) * step + 1, step), place + 1)
-    if step == size and spread == 1:
-        x = trace.slice(x, place, 0, count * size)
-        return trace.reshape(x, (*shape[:place], count, size, *shape[place + 1 :]))
-    first = trace.unsqueeze(trace.iota(count, "int64", 0, step), 1)
-    return trace.take(x, place, trace.map("x + y", first, trace.iota(size, "int64", 0, spread)))
 
 
 @primitive("conv_general_dilated")
@@ -40,7 +28,7 @@ def _convolution(op: Equation, x: View, w: View) -> View:
     rank = len(p["padding"])
     for k in range(rank):
         size, step = w.shape[k + 2], int(p["window_strides"][k])
-        x = windowed(op, x, 2 + 2 * k, size, step, int(p["rhs_dilation"][k]))
+        x = windowed(op.trace, x, 2 + 2 * k, size, step, int(p["rhs_dilation"][k]))
     groups, batch_groups = int(p["feature_group_count"]), int(p["batch_group_count"])
     of_batch = batch_groups > 1
     count = batch_groups if of_batch else groups
@@ -86,7 +74,7 @@ def _pool(agg: str, op: Equation, x: View) -> View:
         x = padded(op, x, neutral, place, (int(low), int(high), int(p["base_dilation"][k]) - 1))
         size, step = int(p["window_dimensions"][k]), int(p["window_strides"][k])
         if (size, step) != (1, 1):
-            x = windowed(op, x, place, size, step, int(p["window_dilation"][k]))
+            x = windowed(op.trace, x, place, size, step, int(p["window_dilation"][k]))
             gone.append(place + 1)
     return trace.reduce(x, gone, agg, dtype=op.dtype) if gone else x
 

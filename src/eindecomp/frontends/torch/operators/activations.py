@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eindecomp.frontends.operations.accurate import expm1, log1p
 from eindecomp.frontends.torch.operators.written import (
-    EXPM1,
-    LOG1P,
     number,
     register_fractions,
     register_maps,
@@ -23,8 +22,8 @@ register_fractions(
         "silu": "silu(x)",
         "hardsigmoid": "min(max(x / 6 + 0.5, 0), 1)",
         "hardswish": "x * min(max(x / 6 + 0.5, 0), 1)",
-        "log_sigmoid": f"min(x, 0) - {LOG1P.format(x='exp(-abs(x))')}",
-        "mish": f"x * tanh(max(x, 0) + {LOG1P.format(x='exp(-abs(x))')})",
+        "log_sigmoid": f"min(x, 0) - {log1p('exp(-abs(x))')}",
+        "mish": f"x * tanh(max(x, 0) + {log1p('exp(-abs(x))')})",
     }
 )
 
@@ -56,7 +55,7 @@ def elu(
     op: Operation, x: View, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1
 ) -> View:
     """Exponential below zero."""
-    below = EXPM1.format(x=f"min(x * {number(input_scale)}, 0)")
+    below = expm1(f"min(x * {number(input_scale)}, 0)")
     return op.map(f"{number(scale)} * where(x > 0, x, {number(alpha)} * ({below}))", x)
 
 
@@ -70,7 +69,7 @@ def hardtanh(op: Operation, x: View, min_val: Number = -1, max_val: Number = 1) 
 def softplus(op: Operation, x: View, beta: Number = 1, threshold: Number = 20) -> View:
     """log(1 + exp(x)), without overflow."""
     scaled = f"(x * {number(beta)})"
-    smooth = f"max({scaled}, 0) + {LOG1P.format(x=f'exp(-abs{scaled})')}"
+    smooth = f"max({scaled}, 0) + {log1p(f'exp(-abs{scaled})')}"
     return op.map(f"where({scaled} > {number(threshold)}, x, ({smooth}) / {number(beta)})", x)
 
 

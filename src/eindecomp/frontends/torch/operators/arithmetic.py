@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import log
 from typing import TYPE_CHECKING
 
+from eindecomp.frontends.operations.accurate import expm1, log1p
 from eindecomp.frontends.torch.operation import common_type
 from eindecomp.frontends.torch.operators.written import (
-    EXPM1,
-    LOG1P,
     number,
     register_fractions,
     register_maps,
@@ -31,8 +30,8 @@ register_fractions(
         "tan": "sin(x) / cos(x)",
         "sinh": "tanh(x) * ((exp(x) + exp(-x)) / 2)",
         "cosh": "(exp(x) + exp(-x)) / 2",
-        "expm1": EXPM1.format(x="x"),
-        "log1p": LOG1P.format(x="x"),
+        "expm1": expm1("x"),
+        "log1p": log1p("x"),
         "erfc": "1 - erf(x)",
         "special_expit": "sigmoid(x)",
         "rad2deg": "x * 57.29577951308232",

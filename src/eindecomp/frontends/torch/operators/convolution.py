@@ -39,7 +39,7 @@ def convolution(
     x = padded(op, x, _around(padding, kernel, apart))
     shape = (1, *op.shape) if alone else op.shape
     _vote(op, x, weight, rank)
-    seen = windows(op, x, kernel, steps, apart, shape[2:])
+    seen = windows(op, x, kernel, steps, apart)
     batch, channels, *rest = seen.shape
     grouped = op.trace.reshape(seen, (batch, groups, channels // groups, *rest))
     filters = weight.shape[0] // groups

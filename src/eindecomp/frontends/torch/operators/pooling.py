@@ -34,7 +34,7 @@ def _seen(
     steps = per_dimension(stride, rank) if stride else sizes
     around = [(n, n) for n in per_dimension(padding, rank)]
     x = padded(op, x, around, value)
-    seen = windows(op, x, sizes, steps, per_dimension(dilation, rank), op.shape[-rank:])
+    seen = windows(op, x, sizes, steps, per_dimension(dilation, rank))
     first = len(seen.dims) - 2 * rank
     return seen, [first + 2 * k + 1 for k in range(rank)]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from eindecomp.frontends.join import Read
+from eindecomp.frontends.operations.orders import first_largest
 from eindecomp.frontends.torch.operators.written import number
 from eindecomp.frontends.torch.registry import operator
-from eindecomp.graph.text.macros import prelude_monoids
 from eindecomp.lang.dtypes import Kind, kind
-from eindecomp.lang.scalar import Arg, Tuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +95,9 @@ def count_nonzero(op: Operation, x: View, dim: Any = None) -> View:
     return op.trace.reduce(x, places(x, dim), "sum", join="int64(x != 0)")
 
 
-def _first(op: Operation, x: View, dim: int | None, keep: bool, which: str) -> View:
+def _first(
+    op: Operation, x: View, dim: int | None, keep: bool, which: Literal["first_max", "first_min"]
+) -> View:
     """Where the first largest or smallest element is."""
     if dim is None:
         x, dim, shape = op.trace.reshape(x, (prod(x.shape),)), 0, op.shape
@@ -104,12 +105,7 @@ def _first(op: Operation, x: View, dim: int | None, keep: bool, which: str) -> V
     if not x.dims:
         return op.trace.number(0, "int64")
     place = dim % len(x.dims)
-    every = tuple(range(len(x.dims)))
-    numbers = op.trace.iota(x.shape[place], "int64")
-    output = [k for k in every if k != place]
-    reads = [Read(x, every), Read(numbers, (place,))]
-    join = Tuple((Arg(0), Arg(1)))
-    found = op.trace.einsum(reads, output, join, prelude_monoids()[which], "int64")
+    found = first_largest(op.trace, x, place, which)
     return op.trace.unsqueeze(found, place) if keep else found
 
 

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.frontends.join import Read
+from eindecomp.frontends.operations.orders import at_rank, ranks
 from eindecomp.frontends.torch.registry import operator
 
 if TYPE_CHECKING:
     from eindecomp.frontends.torch.operation import Operation
     from eindecomp.frontends.views import View
-
-_TIE = "(x3 < x2 and (x1 == x0 or (x1 != x1 and x0 != x0)))"
-_BEFORE = {
-    True: f"x1 > x0 or (x1 != x1 and x0 == x0) or {_TIE}",
-    False: f"x1 < x0 or (x0 != x0 and x1 == x1) or {_TIE}",
-}
-"""Whether element x1 at index x3 comes before x0 at x2, NaN being the largest."""
 
 
 def _sorted(op: Operation, x: View, dim: int, count: int, descending: bool) -> list[View]:
@@ -24,25 +17,9 @@ def _sorted(op: Operation, x: View, dim: int, count: int, descending: bool) -> l
     if not x.dims:
         return [x, op.trace.number(0, "int64")]
     place = dim % len(x.dims)
-    every = tuple(range(len(x.dims)))
-    other, rank = len(every), len(every) + 1
-    inner = tuple(other if k == place else k for k in every)
+    rank = ranks(op.trace, [x], place, largest=descending)
     numbers = op.trace.iota(x.shape[place], "int64")
-    reads = [Read(x, every), Read(x, inner), Read(numbers, (place,)), Read(numbers, (other,))]
-    join = _BEFORE[descending]
-    for k, letter in enumerate("xyz"):
-        join = join.replace(f"x{k}", letter)
-    ranks = op.trace.einsum(reads, every, f"int64({join})", "sum", "int64")
-    wanted = Read(op.trace.iota(count, "int64"), (rank,))
-    output = [rank if k == place else k for k in every]
-    found: list[View] = []
-    for source, symbols in ((x, every), (numbers, (place,))):
-        parts = [Read(source, symbols), Read(ranks, every), wanted]
-        zero = "false" if source.dtype.name == "bool" else "0"
-        agg = "any" if source.dtype.name == "bool" else "sum"
-        made = op.trace.einsum(parts, output, f"where(y == z, x, {zero})", agg, source.dtype)
-        found.append(made)
-    return found
+    return [at_rank(op.trace, source, rank, place, count) for source in (x, numbers)]
 
 
 @operator("aten.sort")

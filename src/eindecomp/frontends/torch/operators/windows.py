@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eindecomp.frontends.operations.windows import windowed
 from eindecomp.frontends.torch.operators.shapes import pad_constant
 from eindecomp.frontends.torch.registry import operator
 
@@ -26,24 +27,11 @@ def windows(
     kernel: Sequence[int],
     stride: Sequence[int],
     dilation: Sequence[int],
-    outputs: Sequence[int],
 ) -> View:
     """Each of the last dimensions as two: places of the window, and places in it."""
     first = len(x.dims) - len(kernel)
-    for k, (size, step, apart, count) in enumerate(
-        zip(kernel, stride, dilation, outputs, strict=True)
-    ):
-        place = first + 2 * k
-        if step == size and apart == 1:
-            x = op.trace.slice(x, place, 0, count * size)
-            x = op.trace.reshape(x, (*x.shape[:place], count, size, *x.shape[place + 1 :]))
-        elif size == 1:
-            x = op.trace.slice(x, place, 0, (count - 1) * step + 1, step)
-            x = op.trace.unsqueeze(x, place + 1)
-        else:
-            rows = op.trace.unsqueeze(op.trace.iota(count, "int64", 0, step), 1)
-            index = op.trace.map("x + y", rows, op.trace.iota(size, "int64", 0, apart))
-            x = op.trace.take(x, place, index)
+    for k, (size, step, apart) in enumerate(zip(kernel, stride, dilation, strict=True)):
+        x = windowed(op.trace, x, first + 2 * k, size, step, apart)
     return x
 
 
@@ -54,7 +42,7 @@ def unfold(op: Operation, x: View, dimension: int, size: int, step: int) -> View
         return op.trace.unsqueeze(x, 0)
     place = dimension % len(x.dims)
     last = [*(k for k in range(len(x.dims)) if k != place), place]
-    seen = windows(op, op.trace.transpose(x, last), [size], [step], [1], [op.shape[place]])
+    seen = windows(op, op.trace.transpose(x, last), [size], [step], [1])
     order = [*range(place), len(last) - 1, *range(place, len(last) - 1), len(last)]
     return op.trace.transpose(seen, order)
 

@@ -22,15 +22,6 @@ def number(value: Number) -> str:
     return f"({str(value).lower()})"
 
 
-EXPM1 = "where({x} > 1, exp({x}) - 1, tanh({x} / 2) * (exp(min({x}, 1)) + 1))"
-"""exp(x) - 1 without cancellation near 0: (e^x - 1) = tanh(x / 2) (e^x + 1)."""
-LOG1P = (
-    "where(1 + {x} == 1, {x}, "
-    "where(abs({x}) > 0.5, log(1 + {x}), log(1 + {x}) * ({x} / ((1 + {x}) - 1))))"
-)
-"""log(1 + x) near 0: what is lost in rounding 1 + x is made up for by the quotient."""
-
-
 def register_fractions(joins: Mapping[str, str]) -> None:
     """Register functions of one tensor that yield fractions, of whole numbers too."""
     for name, join in joins.items():

@@ -1,0 +1,1 @@
+"""Operations that several frameworks have, written once on a `Trace`."""
