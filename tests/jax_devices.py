@@ -1,11 +1,7 @@
-"""JAX with virtual devices on the CPU, of which it must be told before it starts.
-
-Every test that uses JAX imports this module first; tests are collected before any of them runs.
-"""
+"""How many virtual devices JAX has on the CPU; scripts that tests start have them, too."""
 
 from __future__ import annotations
 
-import jax
+import os
 
-COUNT = 16
-jax.config.update("jax_num_cpu_devices", COUNT)
+COUNT = int(os.environ["JAX_NUM_CPU_DEVICES"])

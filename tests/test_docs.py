@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from jobs import launch, needs_torch, run_command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -28,3 +29,13 @@ def test_the_glossary_names_modules_that_exist():
 def test_readme_lists_every_page():
     text = (ROOT / "README.md").read_text()
     assert [page.name for page in PAGES[1:] if page.name not in text] == []
+
+
+@needs_torch
+def test_the_script_for_pytorch_users_runs_on_four_ranks(tmp_path):
+    page = (ROOT / "docs" / "pytorch.md").read_text()
+    [script] = re.findall(r"```python\n(# distributed.py.*?)```", page, re.S)
+    path = tmp_path / "distributed.py"
+    path.write_text(script)
+    job = run_command([*launch("torch", 4), str(path)])
+    assert job.status == 0, job.err

@@ -22,8 +22,6 @@ without_jax = pytest.mark.skipif(
     "jax" not in packages_distributions(), reason="JAX is not installed"
 )
 JAX = pytest.param("jax", marks=without_jax)
-if "jax" in packages_distributions():
-    import jax_devices  # noqa: F401 - before JAX starts
 
 
 def arrays_for(graph, seed=0):

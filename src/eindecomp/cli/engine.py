@@ -29,7 +29,7 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         metavar="NAME",
-        help="the engine that runs the plan: threads, torch, spmd, ray, apart",
+        help="the engine that runs the plan: threads, torch, jax, spmd, ray, apart",
     ),
 ]
 EngineOptions = Annotated[

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -13,7 +14,7 @@ import typer
 from eindecomp.cli import request as ask
 from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.texts import pairs_from
-from eindecomp.cli.user_code import blaming, find
+from eindecomp.cli.user_code import blaming, find, without_tracebacks
 from eindecomp.errors import InputError
 from eindecomp.lang.dtypes import dtype
 from eindecomp.store.whole_file import check_writable, write_whole
@@ -58,13 +59,16 @@ def torch_module(
         from eindecomp.frontends.torch.importing import from_torch
 
         make_module = find(factory)
+        _check_callable(factory, make_module)
         with blaming(factory):
-            made = _tuple(make_module())
-        if not 2 <= len(made) <= 3:
-            raise InputError(f"{factory} returns (module, args) or (module, args, kwargs)")
-        module, example, *more = made
-        with blaming(factory):
-            return from_torch(module, example, example_kwargs=more[0] if more else None)
+            made = make_module()
+        match made:
+            case (module, example, *more) if callable(module) and _are_keywords(more):
+                kwargs = more[0] if more else None
+            case _:
+                raise InputError(f"{factory} returns (module, args) or (module, args, kwargs)")
+        with blaming(factory), without_tracebacks():
+            return from_torch(module, example, example_kwargs=kwargs)
 
     _import(make, factory, output, json)
 
@@ -171,16 +175,16 @@ def _as_json(graph: Graph) -> str:
 
 def _with_shapes(name: str, fn: Any, texts: Sequence[str]) -> tuple[Any, ...]:
     """A function and its arguments: as it returns them itself, or of the shapes given."""
-    if not callable(fn):
-        raise InputError(f"{name} is not a function but {type(fn).__name__}")
+    _check_callable(name, fn)
     parameters = inspect.signature(fn).parameters.values()
     needed = [p.name for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
     given = pairs_from("--shape", "x=float32[2,3]", texts)
     if not needed and not given:
-        made = _tuple(fn())
-        if not made or not callable(made[0]):
-            raise InputError(f"{name} returns (function, argument, …)")
-        return made
+        match fn():
+            case (made, *args) if callable(made):
+                return made, *args
+            case _:
+                raise InputError(f"{name} returns (function, argument, …)")
     if lacking := [each for each in needed if each not in given]:
         raise InputError(f"{name}: no --shape is given for {', '.join(lacking)}")
     if unknown := [each for each in given if each not in {p.name for p in parameters}]:
@@ -203,6 +207,11 @@ def _array(name: str, text: str) -> NDArray[Any]:
     return np.broadcast_to(np.zeros((), dtype(found["type"] or "float32")), shape)
 
 
-def _tuple(made: Any) -> tuple[Any, ...]:
-    """What a function of the user's returned, if that is a tuple; nothing otherwise."""
-    return cast("tuple[Any, ...]", made) if isinstance(made, tuple) else ()
+def _are_keywords(more: Sequence[Any]) -> bool:
+    """Whether what a factory returns behind a module and its arguments is as it should be."""
+    return not more or (len(more) == 1 and isinstance(more[0], Mapping))
+
+
+def _check_callable(name: str, found: object) -> None:
+    if not callable(found):
+        raise InputError(f"{name} is a {type(found).__name__}, not a function")

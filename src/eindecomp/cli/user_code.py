@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import contextmanager
 from importlib import import_module
@@ -46,14 +47,34 @@ def blaming(what: str) -> Generator[None]:
     """Tell an error of the user's code in a line, with the place where it was raised."""
     try:
         yield
-    except (EinDecompError, typer.BadParameter, KeyboardInterrupt):
+    except (typer.BadParameter, KeyboardInterrupt):
         raise
+    except EinDecompError as error:
+        if error.__cause__ is None or not (place := _place(error.__cause__)):
+            raise
+        raise type(error)(f"{error}{place}") from error
     except (Exception, SystemExit) as error:
-        frames = extract_tb(error.__traceback__)
-        at = next((f for f in reversed(frames) if _is_users(f.filename)), frames[-1])
         text = str(error).strip().splitlines() or ["no message"]
-        place = f"{at.filename}:{at.lineno}"
-        raise InputError(f"{what}: {type(error).__name__}: {text[0]} (at {place})") from error
+        told = f"{what}: {type(error).__name__}: {text[0]}{_place(error)}"
+        raise InputError(told) from error
+
+
+@contextmanager
+def without_tracebacks() -> Generator[None]:
+    """Without the traceback that torch logs of an error which it raises as well."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    was_disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was_disabled
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the user's code that an error came through, if it came through any."""
+    frames = reversed(extract_tb(error.__traceback__))
+    found = (f" (at {f.filename}:{f.lineno})" for f in frames if _is_users(f.filename))
+    return next(found, "")
 
 
 def _is_users(file: str) -> bool:

@@ -8,7 +8,6 @@ from agreement import agree, arrays_for
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
-import jax_devices  # noqa: F401 - before JAX starts
 from eindecomp.graph.rewrites.remove_dead import remove_dead
 from eindecomp.lang.dtypes import type_names
 

@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax_devices  # noqa: F401 - only where JAX is installed
+import pytest
 
+pytest.importorskip("jax")
 SCRIPT = Path(__file__).with_name("jax_process.py")
 PROCESSES = 2
 

@@ -16,7 +16,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from random_graphs import random_graph
 
 import eindecomp as ed
-import jax_devices  # noqa: F401 - before JAX starts
 from eindecomp.engines.jax.hlo import count_collectives
 from eindecomp.frontends.jax.verify import compare
 from eindecomp.models.llama import CONFIGS, prefill_graph

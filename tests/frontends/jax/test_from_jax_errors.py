@@ -9,7 +9,6 @@ import pytest
 from jax import lax
 
 import eindecomp as ed
-import jax_devices  # noqa: F401 - before JAX starts
 from eindecomp.frontends.jax.registry import RULES, primitive
 
 X = jax.ShapeDtypeStruct((4, 4), "float32")

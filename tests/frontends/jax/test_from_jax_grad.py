@@ -16,7 +16,6 @@ from jax_twins import (
 )
 
 import eindecomp as ed
-import jax_devices  # noqa: F401 - before JAX starts
 
 
 def layer_loss(p, x):

@@ -8,7 +8,6 @@ import pytest
 from jax_twins import TWINS
 
 import eindecomp as ed
-import jax_devices  # noqa: F401 - before JAX starts
 from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.graph.patterns.masks import MaskKind
 

@@ -10,7 +10,6 @@ from jax import lax
 from jax.extend.core.primitives import eq_to_p, le_to_p, lt_to_p
 
 import eindecomp as ed
-import jax_devices  # noqa: F401 - before JAX starts
 
 
 def array(*shape, dtype="float32", low=-2.0, high=2.0):

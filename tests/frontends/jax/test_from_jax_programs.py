@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from jax import lax
 
 import eindecomp as ed
-import jax_devices  # noqa: F401 - before JAX starts
 
 SHAPES = [(2, 6), (4, 3), (12,), (2, 3, 2), (1, 4), (3, 1, 2), ()]
 

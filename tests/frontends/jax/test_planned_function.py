@@ -8,7 +8,6 @@ import pytest
 from jax_twins import TWINS, layer_arguments, layer_shapes, llama_layer, mlp
 
 import eindecomp as ed
-import jax_devices  # noqa: F401 - before JAX starts
 
 
 @pytest.mark.parametrize("name", ["mlp", "scanned llama", "gpt2"])

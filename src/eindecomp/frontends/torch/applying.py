@@ -123,7 +123,8 @@ class Applied:
 
     def _settle(self, name: str, given: Given) -> None:
         """Take a weight's shards in all layouts that it is read in, and let go of the rest."""
-        for wish in self._wishes.values():
+        wishes = self._wishes.values() if given.is_free else ()  # others are moved at every run
+        for wish in wishes:
             for source, wanted in wish.operands.items():
                 if source.op == "placeholder" and wanted.view.vertex == name:
                     given.at(self._of_array(wanted))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+import orjson
 import torch
 import transformers
 
@@ -11,6 +13,7 @@ from eindecomp.errors import InputError
 from eindecomp.frontends.torch.importing import from_torch
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from eindecomp.graph.graph import Graph
@@ -34,24 +37,71 @@ def _model(folder: Path, dtype: str | None) -> Any:
     file = folder / "config.json"
     if not file.is_file():
         raise InputError(f"{folder} has no config.json")
-    try:
+    with _telling_of(file):
+        _check_runs_nothing(file)
         read = cast("Any", transformers.AutoConfig.from_pretrained)
-        config = read(folder, trust_remote_code=False)
-    except (ValueError, OSError, KeyError) as error:
-        raise InputError(f"{file}: {str(error).splitlines()[0]}") from None
-    names: list[str] = config.architectures or []
-    kind = getattr(transformers, names[0], None) if names else None
-    if kind is None:
-        named = f"architecture {names[0]!r}, which transformers does not have" if names else "none"
-        raise InputError(f"{file} names an architecture to import; it names {named}")
-    of: object = config.dtype or torch.float32
-    if dtype is not None:
-        of = getattr(torch, dtype, None)
-    if not isinstance(of, torch.dtype) or not of.is_floating_point:
-        raise InputError(f"{dtype!r} is not a type of weights, such as float32 or bfloat16")
-    with torch.device("meta"):
-        model = kind._from_config(config, dtype=of)
+        config = read(folder, trust_remote_code=False, local_files_only=True)
+        kind = _architecture(config)
+        with torch.device("meta"):
+            model = kind._from_config(config, dtype=_weight_type(config, dtype))
     return model.eval()
+
+
+@contextmanager
+def _telling_of(file: Path) -> Generator[None]:
+    """Tell of whatever is wrong with a configuration in a line that names its file."""
+    try:
+        yield
+    except Exception as error:  # transformers checks configurations in many ways
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
+        raise InputError(f"{file}: {text or type(error).__name__}") from error
+
+
+def _check_runs_nothing(file: Path) -> None:
+    """Refuse a configuration that names kernels of a hub, which transformers would fetch and run.
+
+    They are named as `owner/repository`, in place of `sdpa` or `eager`.
+    """
+    found = _implementations(orjson.loads(file.read_bytes()))
+    if named := next((each for each in found if "/" in each), None):
+        raise InputError(f"it names {named!r} as an implementation, which would be fetched and run")
+
+
+def _implementations(value: Any, key: str = "") -> Iterator[str]:
+    match value:
+        case str() if "implementation" in key:
+            yield value
+        case dict():
+            for name, inner in cast("dict[str, Any]", value).items():
+                yield from _implementations(inner, f"{key}.{name}")
+        case list():
+            for inner in cast("list[Any]", value):
+                yield from _implementations(inner, key)
+        case _:
+            pass
+
+
+def _architecture(config: Any) -> Any:
+    """The class of transformers that a configuration is for."""
+    names: Any = config.architectures or [None]
+    kind = getattr(transformers, str(names[0]), None)
+    if names[0] is None:
+        raise InputError("it names no architecture")
+    if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
+        raise InputError(f"transformers has no model {names[0]!r}, which is its architecture")
+    if not isinstance(config, cast("Any", kind).config_class):
+        raise InputError(f"its model_type is {config.model_type!r}, which {names[0]} is not")
+    return kind
+
+
+def _weight_type(config: Any, name: str | None) -> torch.dtype:
+    found: object = config.dtype or torch.float32
+    if name is not None:
+        found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise InputError(f"{name!r} is not a type of weights, such as float32 or bfloat16")
+    return found
 
 
 def _inputs(model: Any, batch: int, tokens: int) -> dict[str, torch.Tensor]:
