@@ -144,7 +144,7 @@ def as_formula(record: Record, array: View) -> Expr | None:
     if array.number is not None:
         return typed_number(array.number, array.dtype)
     vertex = record.graph[array.vertex]
-    if not isinstance(vertex.op, Fill):
+    if not isinstance(vertex.op, Fill) or 0 in array.shape:  # an empty one has no elements
         return None
     indices: dict[int, Expr] = {}
     for k, dim in enumerate(array.dims):

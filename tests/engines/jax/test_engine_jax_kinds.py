@@ -187,3 +187,11 @@ def test_long_sums(shape):
     )
     arrays = arrays_for(graph)
     agree(ed.run(ed.plan(graph, 1), arrays, ENGINE), ed.evaluate(graph, arrays), 2e-5)
+
+
+def test_tensors_of_nothing():
+    graph = ed.parse(
+        "input X[i: 0, j: 5]\nS[j] <- sum X[i,j]\nM[i] <- max X[i,j]\n"
+        "Z[j,k: 5] <- sum X[i,j] * X[i,k]\noutput S, M, Z"
+    )
+    runs(graph, {"X": np.zeros((0, 5), "float32")}, devices=6)

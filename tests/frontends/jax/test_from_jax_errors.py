@@ -49,6 +49,14 @@ REFUSED = {
     "atan2": (lambda x: jnp.arctan2(x, x + 1), "scalar functions of a join"),
     "erf_inv": (lambda x: lax.erf_inv(x), "scalar functions of a join"),
     "bits": (lambda x: x.astype("int32") ^ 5, "truth values"),
+    "function at indices": (
+        lambda x: x.at[jnp.array([0, 2])].apply(jnp.sin),
+        "applies a function to elements",
+    ),
+    "sign of unsigned": (
+        lambda x: lax.shift_right_arithmetic(x.astype("uint8"), jnp.uint8(1)),
+        "sign bit",
+    ),
     "precision": (lambda x: lax.reduce_precision(x, 4, 3), "4 bits of exponent and 3"),
     "loop": (
         lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 2, x),

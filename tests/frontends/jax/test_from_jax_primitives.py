@@ -130,6 +130,25 @@ def test_integers_divide_and_shift_as_in_c():
     same(lambda x: (x >> 1, x << 2, x.astype("float32") / 2, jnp.sign(x)), x)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8"])
+def test_integers_at_the_ends_of_their_range(dtype):
+    ends = np.iinfo(dtype)
+    x = jnp.array([ends.min, ends.max, ends.max - 6, 7, 0, 1], dtype)[:, None]
+    y = jnp.array([3, 1, 2, 0, ends.max, 5], dtype)[None]
+    same(lambda x, y: (lax.div(*jnp.broadcast_arrays(x, y)), x // y, x % y), x, y)
+    same(lambda x, y: lax.rem(*jnp.broadcast_arrays(x, y)), x, y)
+    same(lambda x: (x // 3, x % 3, x >> (ends.bits - 1), x >> 1), x)
+    if ends.min:
+        y = -y
+        same(lambda x, y: (lax.div(*jnp.broadcast_arrays(x, y)), x // y, x % y), x, y)
+        by = jnp.array([0, 1, ends.bits - 2, ends.bits - 1, ends.bits, -1], dtype)[None]
+        same(lambda x, y: lax.shift_right_arithmetic(*jnp.broadcast_arrays(x, y)), x, by)
+
+
+def test_acosh_of_the_largest_numbers():
+    same(jnp.arccosh, jnp.array([1.0, 1.5, 1e10, 3e38]))
+
+
 def test_complex_numbers():
     x, y = array(3, 4), array(4, 3)
     same(lambda x, y: jnp.abs(lax.complex(x, x + 1) @ lax.complex(y, y * 2)), x, y)
@@ -186,6 +205,11 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name):
     same(SHAPES[name], array(2, 3, 4))
+
+
+def test_shapes_of_nothing():
+    same(lambda x: x.reshape(4, 0, 3), array(0, 3, 4))
+    same(lambda x: lax.scan(lambda c, a: (c + a, c), x[0], x[:0]), array(2, 3))
 
 
 REDUCTIONS = {
@@ -257,6 +281,7 @@ INDEXING = {
     "add rows": lambda x, i: x.at[i].add(jnp.arange(24.0).reshape(4, 6)),
     "add pairs": lambda x, i: x.at[i, i].add(jnp.arange(4.0)),
     "set pairs": lambda x, i: x.at[i, (i + 1) % 4].set(jnp.arange(4.0)),
+    "subtract": lambda x, i: (x.at[i].subtract(x[:1]), x.at[i[0]].subtract(2.0)),
     "multiply": lambda x, i: x.at[i].multiply(2.0),
     "larger": lambda x, i: (x.at[i].max(0.5), x.at[:, i].min(0.1)),
     "add columns": lambda x, i: x.at[:, i].add(1.0),

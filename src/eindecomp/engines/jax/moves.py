@@ -47,6 +47,8 @@ def move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Arra
 
 def _move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array) -> jax.Array:
     before, after = lying(here.mesh, held), lying(here.mesh, wanted)
+    if 0 in after.shape:  # of nothing, which collectives refuse
+        return jnp.zeros(after.shape, x.dtype)
     if before.is_even and after.is_even:
         match pattern:
             case Gathered(axes, ()):

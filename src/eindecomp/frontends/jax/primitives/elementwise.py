@@ -50,8 +50,13 @@ _FORMULAS = {
         f"sign(x) * where(abs(x) > 1e9, log(abs(x)) + {log(2)!r}, "
         f"{log1p('abs(x) + x * x / (1 + sqrt(x * x + 1))')})"
     ),
+<<<<<<< HEAD
     "acosh": "log(x + sqrt(x - 1) * sqrt(x + 1))",
     "atanh": f"({log1p('2 * x / (1 - x)')}) / 2",
+=======
+    "acosh": f"where(x > 1e9, log(x) + {log(2)!r}, log(x + sqrt(x - 1) * sqrt(x + 1)))",
+    "atanh": f"({_log1p('2 * x / (1 - x)')}) / 2",
+>>>>>>> attackj
     "logistic": "sigmoid(x)",
     "erf": "erf(x)",
     "erfc": "1 - erf(x)",
@@ -111,22 +116,36 @@ def _extreme(op: Equation, join: str, x: View, y: View, neutral: float) -> View:
     return op.map(join, x, y)
 
 
+_INEXACT = "(x < 0) != (y < 0) and x % y != 0"
+"""Whether rounding a quotient towards zero rounds it up."""
+
+
+def _all_bits(x: View) -> int:
+    """The integer whose bits are all set."""
+    return 2 ** (8 * x.dtype.itemsize) - 1 if _is_unsigned(x) else -1
+
+
 @primitive("div", elementwise=True)
 def _div(op: Equation, x: View, y: View) -> View:
     if not _is(x, Kind.INT):
         return op.map("x / y", x, y)
-    if _is_unsigned(x):
-        return op.map("x // y", x, y)
-    quotient = "abs(x) // abs(y)"  # towards zero, as C divides
-    return op.map(f"where((x < 0) == (y < 0), {quotient}, -({quotient}))", x, y)
+    quotient = "x // y"
+    if not _is_unsigned(x):  # towards zero, as C divides; the least integer has no abs
+        quotient = f"where({_INEXACT}, x // y + 1, x // y)"
+    if y.number is not None and y.number != 0:
+        return op.map(quotient, x, y)
+    all_bits = op.trace.number(_all_bits(x), x.dtype)  # what XLA has for a division by zero
+    return op.map(f"where(y == 0, z, {quotient})", x, y, all_bits)
 
 
 @primitive("rem", elementwise=True)
 def _rem(op: Equation, x: View, y: View) -> View:
-    if _is_unsigned(x):
-        return op.map("x % y", x, y)
-    rest = "abs(x) % abs(y)"  # the sign is the dividend's
-    return op.map(f"where(x < 0, -({rest}), {rest})", x, y)
+    if not _is(x, Kind.INT):
+        rest = "abs(x) % abs(y)"  # the sign is the dividend's
+        return op.map(f"where(x < 0, -({rest}), {rest})", x, y)
+    rest = "x % y" if _is_unsigned(x) else f"where({_INEXACT}, x % y - y, x % y)"
+    by_zero = y.number is None or y.number == 0
+    return op.map(f"where(y == 0, x, {rest})" if by_zero else rest, x, y)
 
 
 @primitive("integer_pow", elementwise=True)
@@ -172,8 +191,7 @@ def _logical(op: Equation, join: str, x: View, y: View) -> View:
 def _not(op: Equation, x: View) -> View:
     if _is(x, Kind.BOOL):
         return op.map("not x", x)
-    top = 2 ** (8 * x.dtype.itemsize) - 1 if _is_unsigned(x) else -1
-    return op.map("y - x", x, op.trace.number(top, x.dtype))
+    return op.map("y - x", x, op.trace.number(_all_bits(x), x.dtype))
 
 
 @primitive("shift_left", elementwise=True)
@@ -183,7 +201,12 @@ def _shift_left(op: Equation, x: View, y: View) -> View:
 
 @primitive("shift_right_arithmetic", elementwise=True)
 def _shift_right(op: Equation, x: View, y: View) -> View:
-    return op.map("x // 2 ** y", x, y)
+    if _is_unsigned(x):
+        op.refuse("the sign bit of unsigned integers cannot be expressed")
+    # The largest power of two of a signed type; by more bits, only the sign is left.
+    most = 8 * x.dtype.itemsize - 2
+    shifted = f"x // 2 ** min(max(y, 0), {most})"
+    return op.map(f"where(y >= 0 and y <= {most}, {shifted}, where(x < 0, -1, 0))", x, y)
 
 
 @primitive("shift_right_logical", elementwise=True)

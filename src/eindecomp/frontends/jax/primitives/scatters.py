@@ -28,6 +28,7 @@ class _Way:
 
 _WAYS = {
     "scatter-add": _Way("x + y", "sum", 0),
+    "scatter-sub": _Way("x - y", "sum", 0),
     "scatter-mul": _Way("x * y", "prod", 1),
     "scatter-max": _Way("max(x, y)", "max", -inf),
     "scatter-min": _Way("min(x, y)", "min", inf),
@@ -36,6 +37,11 @@ _WAYS = {
 
 
 def _scatter(way: _Way, op: Equation, x: View, indices: View, updates: View) -> View:
+    if not way.agg and not _puts_updates(op):
+        op.refuse(
+            "it applies a function to elements at indices, once for every time that an index "
+            "occurs; where indices differ, x.at[i].set(f(x[i])) is the same and is imported"
+        )
     numbers = op.params["dimension_numbers"]
     inserted = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     window = iter(k for k in range(len(x.dims)) if k not in inserted)
@@ -64,6 +70,12 @@ def _scatter(way: _Way, op: Equation, x: View, indices: View, updates: View) -> 
         zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
     )
     return _put_rows(way, op, x, updates, axes, starts, shared)
+
+
+def _puts_updates(op: Equation) -> bool:
+    """Whether a scatter puts what it is given, and not a function of what is there."""
+    jaxpr = op.params["update_jaxpr"]
+    return jaxpr is None or jaxpr.outvars[0] is jaxpr.invars[1]
 
 
 def _is_clip(op: Equation) -> bool:
@@ -137,7 +149,7 @@ def _put_rows(
     made = trace.reshape(made, (*(x.shape[d] for d in dims), *made.shape[1:]))
     made = trace.transpose(made, back)
     if way.agg:
-        return made if way.agg == "sum" and x.number == 0 else op.map(way.join, x, made)
+        return made if way.join == "x + y" and x.number == 0 else op.map(way.join, x, made)
     written = _written(op, index, size, kept)
     first = arranged(op, written[0], [rows, *(Axis(False, d) for d in written[1])], [rows, *rest])
     first = trace.reshape(first, (*(x.shape[d] for d in dims), *first.shape[1:]))
