@@ -50,13 +50,8 @@ _FORMULAS = {
         f"sign(x) * where(abs(x) > 1e9, log(abs(x)) + {log(2)!r}, "
         f"{log1p('abs(x) + x * x / (1 + sqrt(x * x + 1))')})"
     ),
-<<<<<<< HEAD
-    "acosh": "log(x + sqrt(x - 1) * sqrt(x + 1))",
-    "atanh": f"({log1p('2 * x / (1 - x)')}) / 2",
-=======
     "acosh": f"where(x > 1e9, log(x) + {log(2)!r}, log(x + sqrt(x - 1) * sqrt(x + 1)))",
-    "atanh": f"({_log1p('2 * x / (1 - x)')}) / 2",
->>>>>>> attackj
+    "atanh": f"({log1p('2 * x / (1 - x)')}) / 2",
     "logistic": "sigmoid(x)",
     "erf": "erf(x)",
     "erfc": "1 - erf(x)",
