@@ -91,6 +91,8 @@ def recognized(array: Array) -> Expr | None:
     x * 3 + y * 2 + 1
     """
     dtype = np.dtype(array.dtype)
+    if not array.size:
+        return None
     origin = array[(0,) * array.ndim]
     if bool((array == origin).all()):
         return typed_number(origin.item(), dtype)

@@ -30,6 +30,8 @@ def places(x: View, dim: int | Sequence[int] | None) -> list[int]:
 def mean_of(op: Operation, x: View, at: Sequence[int], keep: bool) -> View:
     """A mean, summed up in float32 if x is of low precision."""
     count = prod(x.shape[k] for k in at)
+    if not count:
+        return op.trace.map("x + nan", op.trace.reduce(op.wide(x), at, "sum", keep=keep))
     return op.trace.reduce(op.wide(x), at, "sum", join=f"x / {count}", keep=keep)
 
 
