@@ -78,7 +78,7 @@ class _Rows:
         name = wish.vertex if wish is not None else ""
         if not name and isinstance(view, View):
             name = view.vertex
-        row = self.row_of.get(name, name or node.name)
+        row = self.row_of.get(name, name) or node.name
         self.found.setdefault(row, []).extend(collectives)
         if why:
             self.reasons.setdefault(row, []).append(why)
@@ -96,12 +96,12 @@ class _Rows:
         return f"DTensor's own way for {node.target}"
 
     def ended(self) -> tuple[tuple[Counted, ...], tuple[str, ...]]:
-        """The rows in which something moves, and the names of all."""
+        """The rows in which something moves, and the names of those and of all vertices."""
         planned: dict[str, int] = {}
         for name, nbytes in self.planned.items():
             planned[self.row_of[name]] = planned.get(self.row_of[name], 0) + nbytes
         rows: list[Counted] = []
-        names = tuple(dict.fromkeys([*planned, *self.found]))
+        names = tuple(dict.fromkeys([*planned, *(name for name, own in self.found.items() if own)]))
         for name in names:
             moved = tuple(self.found.get(name, ()))
             counted = sum(each.nbytes for each in moved)

@@ -106,9 +106,9 @@ def attention(
 def _seen_only(op: Operation, found: View, mask: View) -> View:
     """Zeros for the queries that a mask lets see no key, as torch has it."""
     is_truth = mask.dtype == BOOL
-    if (value := op.trace.formula(mask)) is not None and prod(mask.shape) <= MOST_TOLD:
-        if _all_see(value, mask.shape, mask.dtype):
-            return found
+    value = op.trace.formula(mask) if prod(mask.shape) <= MOST_TOLD else None
+    if value is not None and _all_see(value, mask.shape, mask.dtype):
+        return found
     seen = op.trace.reduce(mask, [len(mask.dims) - 1], "any" if is_truth else "max", keep=True)
     seen = seen if is_truth else op.trace.map("x > -inf", seen)
     return op.trace.map("where(x, y, 0)", seen, found, dtype=op.dtype)

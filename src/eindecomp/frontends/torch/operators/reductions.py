@@ -44,7 +44,8 @@ def variance_of(
     apart = op.trace.map("x - y", wide, mean)
     count = max(prod(x.shape[k] for k in at) - float(correction.real), 0.0)
     by = f"/ {number(float(count))}" if count else "/ 0.0"
-    return op.trace.reduce(apart, at, "sum", join=f"x * x {by}", keep=keep), mean
+    found = op.trace.reduce(apart, at, "sum", join=f"x * x {by}", keep=keep)
+    return (found if prod(x.shape) else op.trace.map("x + nan", found)), mean
 
 
 @operator("aten.sum")
