@@ -152,7 +152,7 @@ def as_formula(record: Record, array: View) -> Expr | None:
     for k, dim in enumerate(array.dims):
         inner = size_of(dim)
         for n, factor in enumerate(dim):
-            inner //= factor.size
+            inner //= factor.size or 1
             if factor.axis is not None:
                 index: Expr = Arg(k) if inner == 1 else call("floordiv", Arg(k), inner)
                 indices[factor.axis] = call("mod", index, factor.size) if n else index

@@ -213,7 +213,7 @@ class Applied:
                 return value
 
     def _is_copy(self, wanted: Wanted) -> bool:
-        """Whether a tensor is wanted in a layout that the plan copies it to, for all who read it."""
+        """Whether a tensor is wanted in a layout that the plan copies it to, for all readers."""
         return wanted.places in self.plan.placed.layouts.get(wanted.view.vertex, ())[1:]
 
     def _computed(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[Any, str]:
