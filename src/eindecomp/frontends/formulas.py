@@ -91,6 +91,8 @@ def recognized(array: Array) -> Expr | None:
     x * 3 + y * 2 + 1
     """
     dtype = np.dtype(array.dtype)
+    if not array.size:
+        return None
     origin = array[(0,) * array.ndim]
     if bool((array == origin).all()):
         return typed_number(origin.item(), dtype)
@@ -150,7 +152,7 @@ def as_formula(record: Record, array: View) -> Expr | None:
     for k, dim in enumerate(array.dims):
         inner = size_of(dim)
         for n, factor in enumerate(dim):
-            inner //= factor.size
+            inner //= factor.size or 1
             if factor.axis is not None:
                 index: Expr = Arg(k) if inner == 1 else call("floordiv", Arg(k), inner)
                 indices[factor.axis] = call("mod", index, factor.size) if n else index

@@ -57,6 +57,10 @@ REFUSED = {
     "ceil_mode": (nn.MaxPool2d(2, ceil_mode=True), (1, 1, 5, 5)),
     "sizes that divide": (nn.AdaptiveAvgPool1d(2), (1, 2, 5)),
     "transposed": (nn.ConvTranspose1d(2, 2, 3), (1, 2, 5)),
+    r"result 1 of aten\.max_pool2d_with_indices": (
+        nn.MaxPool2d(2, return_indices=True),
+        (1, 1, 4, 4),
+    ),
     "random|not imported": (nn.RReLU().train(), (2, 3)),
 }
 
@@ -72,6 +76,19 @@ def test_arguments_that_are_not_understood_are_not_overlooked():
     function = lambda x: torch.round(x, decimals=2)  # noqa: E731
     with pytest.raises(ed.GraphError, match=r"aten\.round\.decimals"):
         ed.from_torch(function, torch.zeros(3))
+
+
+def test_arguments_that_are_changed_are_named():
+    with pytest.raises(ed.GraphError, match=r"changes its argument 'x' in place.*clone"):
+        ed.from_torch(lambda x: x.add_(1), torch.zeros(3))
+
+
+def test_rules_of_torch_that_fail_leave_the_operator_unknown():
+    function = lambda x: torch.nn.functional.margin_ranking_loss(x, x, x, reduction="sum")  # noqa: E731
+    with pytest.raises(ed.GraphError, match=r"aten\.margin_ranking_loss\.default"):
+        ed.from_torch(function, torch.ones(3))
+    with pytest.raises(ed.GraphError, match=r"aten\.item\.default"):
+        ed.from_torch(lambda x: x * x.sum().item(), torch.ones(3))
 
 
 def test_shapes_that_depend_on_data_are_refused():

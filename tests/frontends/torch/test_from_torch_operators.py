@@ -185,6 +185,7 @@ PRODUCTS = {
     "einsum": lambda x, y: (
         torch.einsum("bij,bkj->bik", x, y), torch.einsum("bij,bkj", x, y),
         torch.einsum("...j,kj->...k", x, y[0]), torch.einsum("bii->b", x[:, :, :3]),
+        torch.einsum("ij,kj,kl->il", x[0], y[0], y[1]),
     ),
     "tensordot": lambda x, y: (
         torch.tensordot(x, y, dims=([2], [2])), torch.tensordot(x[0], y[0].T, 1),
@@ -237,6 +238,16 @@ def test_writing_in_place_is_made_functional():
         return y, torch.slice_scatter(x, x[:, :2] * 2, 1, 1, 3)
 
     check(written, r(3, 4))
+
+    def at_indices(x, k):
+        y = x.clone()
+        y[:, k] = y[:, k] * 2
+        y[k, :, k] = 7
+        y[:, k, k] = x[:, 0, 0][:, None]
+        y[:, :, k] += 1
+        return y
+
+    check(at_indices, r(5, 4, 4), torch.tensor([0, 2, -1]))
 
 
 NORMS = {
@@ -293,6 +304,7 @@ LOSSES = {
     ),
     "others": lambda x, y, _: (
         F.binary_cross_entropy_with_logits(x, y.sigmoid()), F.smooth_l1_loss(x, y),
+        F.binary_cross_entropy_with_logits(90 * x, y.sigmoid(), y[0].exp(), pos_weight=x[1].exp()),
         F.huber_loss(x, y), F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"),
     ),
 }  # fmt: skip
@@ -342,6 +354,41 @@ def test_grouped_queries():
     assert all(v.elements <= 2 * 6 * 5 * 5 for v in graph.vertices.values())
 
 
+BLIND = torch.ones(5, 5).tril().bool() & (torch.arange(5) != 2)[:, None]
+MASKS = {
+    "truth": BLIND,
+    "shares": torch.zeros(2, 1, 5, 5).masked_fill(~BLIND, -torch.inf),
+    "keys": torch.tensor([[True] * 5, [False] * 5])[:, None, None],
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_queries_that_see_no_key_give_zeros(name):
+    from eindecomp.graph.patterns.attention import find_attention
+
+    function = lambda q, k, v, mask: q + attend(attn_mask=mask)(q, k, v)  # noqa: E731
+    inputs = [*(r(2, 3, 5, 4, seed=n) for n in range(3)), MASKS[name]]
+    graph = check(function, *inputs, atol=1e-5)
+    assert len(find_attention(ed.rewrite(graph))) == 1
+    result = ed.run(
+        ed.plan(graph, devices=4), dict(zip("qkv", inputs, strict=False)) | {"mask": MASKS[name]}
+    )
+    np.testing.assert_allclose(result["out"], function(*inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_masks_of_indices_alone_are_known_to_let_queries_see():
+    places = torch.arange(5)
+    inputs = [r(2, 3, 5, 4, seed=n) for n in range(3)]
+    seeing = check(lambda q, k, v: attend(attn_mask=places[:, None] >= places)(q, k, v), *inputs)
+    blind = check(lambda q, k, v: attend(attn_mask=places[:, None] > places)(q, k, v), *inputs)
+    assert len(seeing) < len(blind)
+
+
+def test_softmax_that_is_safe():
+    x = torch.tensor([[0.0, 1.0], [-torch.inf, 2.0], [-torch.inf, -torch.inf]])
+    check(lambda x: torch.ops.aten._safe_softmax(x, -1), x)
+
+
 MODULES = {
     "lstm": (nn.LSTM(3, 4, 2, batch_first=True), (2, 5, 3)),
     "gru": (nn.GRU(3, 4), (5, 2, 3)),
@@ -379,6 +426,26 @@ def test_constants_are_formulas():
 
     graph = check(Scaled(), r(4, 3))
     assert [v.name for v in graph.inputs] == ["kept", "x"]
+
+
+@pytest.mark.filterwarnings("ignore:var")
+def test_no_elements():
+    none = torch.zeros(0, 3)
+    check(lambda x: (x.sum(0), x.mean(0), x.mean(), x.var(0), x.prod(), x.flip(0)), none)
+    check(lambda x: (x.flip(0), torch.tril_indices(3, 3) + x), torch.tensor(2.5))
+
+
+def test_float64_keeps_its_precision():
+    large = torch.tensor([1e10 + 0.5, -1e10 - 0.5, 8388608.5, 2.0**52 - 0.5], dtype=torch.float64)
+    check(lambda x: torch.div(x, 1.0, rounding_mode="trunc"), large, rtol=0, atol=0)
+    small = torch.full((3, 8), 1e-12, dtype=torch.float64)
+    check(nn.RMSNorm(8).double(), small, rtol=1e-12, atol=0)
+
+
+def test_grids():
+    x, y = r(3), r(2, seed=1)
+    check(lambda x, y: (*torch.meshgrid(x, y, indexing="ij"), x), x, y)
+    check(lambda x, y: torch.meshgrid(x, y, x, indexing="xy"), x, y)
 
 
 def test_creation():

@@ -190,24 +190,36 @@ class Applied:
             return self._run(module.graph, dict(zip(names, args[at + 1 :], strict=True)), module)
         wish = self._wishes.get(node)
         args, kwargs = fx.map_arg(
-            (node.args, node.kwargs), lambda source: self._operand(source, values[source], wish)
+            (node.args, node.kwargs), lambda each: self._operand(node, each, values[each], wish)
         )
         found, why = self._computed(node, args, kwargs)
         if wish is not None and wish.results:
             found = self._at_home(found, wish)
-        if self.listener is not None:
-            self.listener(wish, node, why)
+        self._tell(wish, node, why)
         return found
 
-    def _operand(self, source: fx.Node, value: Any, wish: Wish | None) -> Any:
+    def _tell(self, wish: Wish | None, node: fx.Node, why: str = "") -> None:
+        if self.listener is not None:
+            self.listener(wish, node, why)
+
+    def _operand(self, node: fx.Node, source: fx.Node, value: Any, wish: Wish | None) -> Any:
         wanted = None if wish is None else wish.operands.get(source)
         match value:
             case Given():
                 return value.at(None if wanted is None else self._of_array(wanted))
+            case DTensor() | FlatRows() if wanted is not None and self._is_copy(wanted):
+                self._tell(wish, node)
+                found = self._placed(value, wanted)
+                self._tell(Wish(wanted.view.vertex, {}, ()), source)
+                return found
             case DTensor() | FlatRows():
                 return self._placed(value, wanted)
             case _:
                 return value
+
+    def _is_copy(self, wanted: Wanted) -> bool:
+        """Whether a tensor is wanted in a layout that the plan copies it to, for all readers."""
+        return wanted.places in self.plan.placed.layouts.get(wanted.view.vertex, ())[1:]
 
     def _computed(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[Any, str]:
         """What an operator returns, and why it was not run by DTensor's rules, if so."""

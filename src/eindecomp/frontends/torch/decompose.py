@@ -41,7 +41,10 @@ def decomposed(node: fx.Node) -> tuple[fx.GraphModule, list[int]] | None:
         warnings.simplefilter("ignore")
         # Kernels of mkldnn would stand for whole layers.
         with mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
-            made = make_fx(run)(*given)
+            try:
+                made = make_fx(run)(*given)
+            except (RuntimeError, ValueError, TypeError):  # rules of torch that do not go through
+                return None
     if any(each.target is node.target for each in made.graph.nodes):
         return None
     return made, tensors

@@ -238,6 +238,11 @@ def _outputs(program: ExportedProgram, found: Any, taken: set[str]) -> dict[str,
     for spec, value in zip(program.graph_signature.output_specs, found, strict=True):
         if spec.kind is kinds.USER_OUTPUT:
             views.append(value)
+        elif spec.kind is kinds.USER_INPUT_MUTATION:
+            raise GraphError(
+                f"the module changes its argument {spec.target!r} in place, which a graph cannot; "
+                "let it change a copy: x = x.clone()"
+            )
         else:
             raise GraphError(
                 f"the module changes {spec.target!r} while it runs, which a graph cannot; put it "

@@ -82,7 +82,7 @@ class Interpreter:
     def _call(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         target: Any = node.target
         if target is python_operator.getitem:
-            return args[0][args[1]]
+            return _result(node, args[0], args[1])
         name = str(target)
         if name.rpartition(".")[0] in IGNORED:
             return None
@@ -141,6 +141,14 @@ class Interpreter:
         if callable(node.target) and all(isinstance(arg, int | float) for arg in args):
             return node.target(*args, **kwargs)
         raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
+
+
+def _result(node: fx.Node, results: Sequence[Any], at: int) -> Any:
+    """One of several results of an operator; those that nobody reads need not be imported."""
+    if at < len(results) or not node.users:
+        return results[at] if at < len(results) else None
+    source: Any = node.args[0]
+    raise GraphError(f"result {at} of {source.target} is not imported\n{place_of(source)}")
 
 
 def _changed(node: fx.Node) -> fx.Node:

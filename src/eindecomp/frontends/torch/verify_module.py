@@ -105,7 +105,7 @@ class _Rows:
             planned[self.row_of[name]] += nbytes
         return tuple(
             self._row(name, planned[name], self.found.get(name, []))
-            for name in dict.fromkeys([*planned, *self.found])
+            for name in dict.fromkeys([*planned, *(row for row, own in self.found.items() if own)])
         )
 
     def _row(self, name: str, planned: int, moved: list[Collective]) -> Verified:

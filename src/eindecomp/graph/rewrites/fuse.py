@@ -3,7 +3,8 @@
 A vertex that only moves values (a transpose, a broadcast, a diagonal) goes into all its readers.
 One that computes goes into its reader when nothing is computed twice for it: the reader is the only
 one and runs over the same labels, or the computation is cheap and reads one tensor of that size.
-Multiply-sum contractions keep their plain inputs, so that they stay matrix products.
+Multiply-sum contractions keep their plain inputs, so that they stay matrix products, and what ends
+an attention stays a vertex, so that one kernel can still compute it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
 from eindecomp.graph.ops import Fill
+from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
 from eindecomp.graph.rewrites.remove_dead import remove_dead
 from eindecomp.lang.dtypes import LOW_PRECISION
@@ -53,8 +55,9 @@ def fuse(graph: Graph) -> Graph:
     output Z
     """
     fused = empty_like(graph)
-    outputs = {vertex.name for vertex in graph.outputs}
-    fusion = _Fusion(graph, fused, graph.users(), graph.reads(), outputs)
+    stored = {vertex.name for vertex in graph.outputs}
+    stored |= {attention.result for attention in find_attention(graph)}
+    fusion = _Fusion(graph, fused, graph.users(), graph.reads(), stored)
     for vertex in graph.vertices.values():
         if isinstance(vertex.op, EinSum):
             form = fusion.absorb(vertex, vertex.op)
@@ -86,7 +89,8 @@ class _Fusion:
     fused: Graph
     users: dict[str, list[str]]
     reads: dict[str, int]
-    outputs: set[str]
+    stored: set[str]
+    """Vertices that stay, whoever reads them."""
     taken_by_all: dict[str, bool] = field(default_factory=dict[str, bool])
     """What `all_take` has found."""
 
@@ -116,7 +120,7 @@ class _Fusion:
                 is_view = isinstance(inner.join, Arg)
                 if size_of(form.join) + size_of(inner.join) > MAX_SIZE + 1:
                     return None
-                if name in self.outputs and not is_view:
+                if name in self.stored and not is_view:
                     return None
                 if not is_view and not self.may_compute_in(producer, inner.join, form, labels, op):
                     return None

@@ -80,8 +80,8 @@ def divide(op: Operation, x: Operand, other: Operand, rounding_mode: str | None 
         if kind(op.dtype) is Kind.INT:
             size = "abs(x) // abs(y)"
             return op.map(f"where((x < 0) != (y < 0), -({size}), {size})", x, other)
-        size = "abs(x / y)"
-        return op.map(f"sign(x / y) * where({size} < 8388608, {size} // 1, {size})", x, other)
+        size, whole = "abs(x / y)", 2**52 if op.dtype.name == "float64" else 2**23
+        return op.map(f"sign(x / y) * where({size} < {whole}, {size} // 1, {size})", x, other)
     pair = [op.array(operand, op.dtype) for operand in (x, other)]
     return op.trace.map("x / y", *pair, dtype=op.dtype)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from functools import lru_cache
+from math import inf, prod, sqrt
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.frontends.formulas import evaluated
 from eindecomp.frontends.join import Read
 from eindecomp.frontends.torch.operators.written import number
 from eindecomp.frontends.torch.registry import operator
@@ -13,6 +15,11 @@ from eindecomp.lang.dtypes import BOOL
 if TYPE_CHECKING:
     from eindecomp.frontends.torch.operation import Operation
     from eindecomp.frontends.views import View
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.lang.scalar import Expr
+
+MOST_TOLD = 2**24
+"""Of how many elements a mask is computed at most, to tell whether every query sees a key."""
 
 
 def softmax_of(op: Operation, x: View, place: int, dtype: object) -> View:
@@ -24,7 +31,14 @@ def softmax_of(op: Operation, x: View, place: int, dtype: object) -> View:
     return op.trace.map("x / y", powers, summed, dtype=dtype)
 
 
-@operator("aten.softmax", "aten._softmax", "aten._safe_softmax")
+@operator("aten._safe_softmax")
+def safe_softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
+    """Exponentials over their sum, and zeros where all of x is -inf."""
+    seen = op.trace.reduce(x, [dim % len(x.dims)], "max", keep=True) if x.dims else x
+    return op.trace.map("where(x > -inf, y, 0)", seen, softmax(op, x, dim), dtype=op.dtype)
+
+
+@operator("aten.softmax", "aten._softmax")
 def softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
     """Exponentials over their sum."""
     if not x.dims:
@@ -84,7 +98,27 @@ def attention(
         for array in (query, key, value):
             op.trace.vote(array, ("b", heads, "s", "d"))
         op.trace.vote(products, ("b", ("h", "g"), None, None))
-    return op.trace.einsum([read(weights, s, t), read(value, t, e)], (*batch, s, e), dtype=op.dtype)
+    reads = [read(weights, s, t), read(value, t, e)]
+    found = op.trace.einsum(reads, (*batch, s, e), dtype=op.dtype)
+    return found if attn_mask is None else _seen_only(op, found, attn_mask)
+
+
+def _seen_only(op: Operation, found: View, mask: View) -> View:
+    """Zeros for the queries that a mask lets see no key, as torch has it."""
+    is_truth = mask.dtype == BOOL
+    value = op.trace.formula(mask) if prod(mask.shape) <= MOST_TOLD else None
+    if value is not None and _all_see(value, mask.shape, mask.dtype):
+        return found
+    seen = op.trace.reduce(mask, [len(mask.dims) - 1], "any" if is_truth else "max", keep=True)
+    seen = seen if is_truth else op.trace.map("x > -inf", seen)
+    return op.trace.map("where(x, y, 0)", seen, found, dtype=op.dtype)
+
+
+@lru_cache(maxsize=64)
+def _all_see(value: Expr, shape: tuple[int, ...], dtype: DType) -> bool:
+    """Whether a mask from indices alone lets every query see a key."""
+    known = evaluated(shape, value, dtype)
+    return bool((known if dtype == BOOL else known > -inf).any(-1).all())
 
 
 def _shared(op: Operation, array: View, times: int) -> View:

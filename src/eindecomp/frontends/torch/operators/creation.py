@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.frontends.torch.registry import operator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eindecomp.frontends.torch.operation import Number, Operation
     from eindecomp.frontends.views import View
 
@@ -58,6 +60,20 @@ def linspace(op: Operation, start: Number, end: Number, steps: int, **_: Any) ->
         return op.trace.number(start, op.dtype, (1,))
     step = (end - start) / (steps - 1)
     return op.trace.iota(steps, op.dtype, start, step)
+
+
+@operator("aten.meshgrid")
+def meshgrid(op: Operation, tensors: Sequence[View], indexing: str = "ij") -> list[View]:
+    """Each of several vectors along its own dimension; with `xy`, the first two change places."""
+    places = [*range(len(tensors))]
+    if indexing == "xy" and len(places) > 1:
+        places[:2] = [1, 0]
+    found: list[View] = []
+    for place, vector in zip(places, tensors, strict=True):
+        shape = [1] * len(tensors)
+        shape[place] = vector.shape[0] if vector.dims else 1
+        found.append(op.trace.expand(op.trace.reshape(vector, shape), op.shape))
+    return found
 
 
 @operator("aten.eye")

@@ -40,10 +40,24 @@ def l1_loss(op: Operation, x: View, target: View, reduction: int = MEAN) -> View
 
 
 @operator("aten.binary_cross_entropy_with_logits")
-def binary_cross_entropy(op: Operation, x: View, target: View, reduction: int = MEAN) -> View:
+def binary_cross_entropy(
+    op: Operation,
+    x: View,
+    target: View,
+    weight: View | None = None,
+    pos_weight: View | None = None,
+    reduction: int = MEAN,
+) -> View:
     """The cross entropy of truth values, without overflow."""
-    join = "max(x, 0) - x * y + log(1 + exp(-abs(x)))"
-    return _reduced(op, op.trace.map(join, *op.promoted(x, target)), reduction)
+    if pos_weight is None:
+        join = "max(x, 0) - x * y + log(1 + exp(-abs(x)))"
+        found = op.trace.map(join, *op.promoted(x, target))
+    else:
+        join = "(1 - y) * x + (1 + (z - 1) * y) * (log(1 + exp(-abs(x))) + max(-x, 0))"
+        found = op.trace.map(join, *op.promoted(x, target, pos_weight))
+    if weight is not None:
+        found = op.trace.map("x * y", *op.promoted(found, weight))
+    return _reduced(op, found, reduction)
 
 
 @operator("aten.cross_entropy_loss")

@@ -76,8 +76,8 @@ def rms_norm(
 ) -> View:
     """Divided by the root of the mean square over the last dimensions."""
     at = [len(x.dims) - 1 - k for k in range(len(normalized_shape))]
-    least = float(np.finfo(np.float32).eps) if eps is None else eps
     wide = op.wide(x)
+    least = float(np.finfo(wide.dtype).eps) if eps is None else eps
     squares = mean_of(op, op.trace.map("x * x", wide), at, True)
     found = op.trace.map(f"x * rsqrt(y + {number(least)})", wide, squares)
     return _scaled(op, found, weight, None)

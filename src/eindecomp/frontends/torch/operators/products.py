@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eindecomp.frontends.join import Read
 from eindecomp.frontends.torch.operators.written import number
@@ -111,8 +111,8 @@ def tensordot(
 
 
 @operator("aten.einsum")
-def einsum(op: Operation, equation: str, tensors: Sequence[View]) -> View:
-    """What an equation says; dimensions under dots are aligned from the right."""
+def einsum(op: Operation, equation: str, tensors: Sequence[View], **_: Any) -> View:
+    """What an equation says, in any order; dimensions under dots are aligned from the right."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     dots = max(

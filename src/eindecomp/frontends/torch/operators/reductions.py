@@ -29,6 +29,8 @@ def places(x: View, dim: int | Sequence[int] | None) -> list[int]:
 def mean_of(op: Operation, x: View, at: Sequence[int], keep: bool) -> View:
     """A mean, summed up in float32 if x is of low precision."""
     count = prod(x.shape[k] for k in at)
+    if not count:
+        return op.trace.map("x + nan", op.trace.reduce(op.wide(x), at, "sum", keep=keep))
     return op.trace.reduce(op.wide(x), at, "sum", join=f"x / {count}", keep=keep)
 
 
@@ -41,7 +43,8 @@ def variance_of(
     apart = op.trace.map("x - y", wide, mean)
     count = max(prod(x.shape[k] for k in at) - float(correction.real), 0.0)
     by = f"/ {number(float(count))}" if count else "/ 0.0"
-    return op.trace.reduce(apart, at, "sum", join=f"x * x {by}", keep=keep), mean
+    found = op.trace.reduce(apart, at, "sum", join=f"x * x {by}", keep=keep)
+    return (found if prod(x.shape) else op.trace.map("x + nan", found)), mean
 
 
 @operator("aten.sum")

@@ -103,11 +103,16 @@ def index_put(
     given = [i for i in indices if i is not None]
     if given[0].dtype == BOOL:
         return _put_where(op, x, given, values, accumulate, at)
-    if at != [*range(len(at))]:
-        raise op.refuse("is imported with indices of the first dimensions only")
+    first = [*at, *(k for k in range(len(x.dims)) if k not in at)]
+    x = op.trace.transpose(x, first)
     sizes, rest = x.shape[: len(at)], x.shape[len(at) :]
     index = flat_index(op, given, sizes)
-    rows = op.trace.expand(values, (*index.shape, *rest))
+    adjacent = at == [*range(at[0], at[0] + len(at))]
+    before = at[0] if adjacent else 0  # dimensions that values have before those of the indices
+    rows = op.trace.expand(values, (*rest[:before], *index.shape, *rest[before:]))
+    after = before + len(index.shape)
+    order = [*range(before, after), *range(before), *range(after, len(rows.dims))]
+    rows = op.trace.transpose(rows, order)
     table = op.trace.reshape(x, (prod(sizes), *rest))
     count = prod(index.shape)
     source = op.trace.cast(op.trace.reshape(rows, (count, *rest)), op.dtype)
@@ -117,7 +122,9 @@ def index_put(
         made = op.trace.map("x + y", table, found, dtype=op.dtype)
     else:
         made = _written(op, table, 0, flat, found)
-    return op.trace.reshape(made, op.shape)
+    return op.trace.transpose(
+        op.trace.reshape(made, x.shape), [first.index(k) for k in range(len(first))]
+    )
 
 
 def _put_where(

@@ -193,7 +193,7 @@ def _count(x: View) -> int:
 @operator("aten.flip")
 def flip(op: Operation, x: View, dims: Sequence[int]) -> View:
     """Backwards along dimensions."""
-    for dim in dims:
+    for dim in dims if x.dims else ():
         place = dim % len(x.dims)
         x = op.trace.slice(x, place, x.shape[place] - 1, -1, -1)
     return x
