@@ -7,11 +7,7 @@ import sys
 import jax
 import numpy as np
 
-ADDRESS, COUNT, NUMBER = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-jax.config.update("jax_num_cpu_devices", 2)
-jax.distributed.initialize(ADDRESS, COUNT, NUMBER)
-
-import eindecomp as ed  # noqa: E402 - JAX must know of the others first
+import eindecomp as ed
 
 TEXT = """
 input X[i: {i}, j: 12], Y[j, k: 8]
@@ -21,14 +17,16 @@ output Z, M
 """
 
 
-def main() -> None:
+def main(address: str, count: int, number: int) -> None:
+    jax.config.update("jax_num_cpu_devices", 2)
+    jax.distributed.initialize(address, count, number)
     for size in (8, 7):  # equal pieces, and unequal ones
         graph = ed.parse(TEXT.format(i=size))
         rng = np.random.default_rng(0)
         arrays = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
         wanted = ed.evaluate(graph, arrays)
         for strategy in (["j"], ["i"]):
-            plan = ed.plan(graph, 2 * COUNT, strategy=strategy, rewrite=False)
+            plan = ed.plan(graph, 2 * count, strategy=strategy, rewrite=False)
             with ed.compile(plan, "jax") as executable:
                 found = executable(executable.place(arrays))
                 for name, right in wanted.items():
@@ -38,4 +36,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

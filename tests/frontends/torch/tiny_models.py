@@ -15,7 +15,8 @@ from transformers import (
     ViTModel,
 )
 
-IDS = torch.randint(0, 32, (2, 6), generator=torch.Generator().manual_seed(0))
+SEEDED = torch.Generator().manual_seed(0)  # the same on every rank
+IDS = torch.randint(0, 32, (2, 6), generator=SEEDED)
 
 
 def llama(kv_heads, layers=2, **more):
@@ -58,8 +59,8 @@ MODELS = {
             "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]),
         },
     ),
-    "vit": (vit, {"pixel_values": torch.randn(2, 3, 16, 16)}),
-    "mlp": (mlp, {"input": torch.randn(8, 12)}),
+    "vit": (vit, {"pixel_values": torch.randn(2, 3, 16, 16, generator=SEEDED)}),
+    "mlp": (mlp, {"input": torch.randn(8, 12, generator=SEEDED)}),
 }
 
 
