@@ -68,6 +68,10 @@ bench: $(VENV)/ready
 	$(BIN)/python benchmarks/plan_llama.py
 	$(BIN)/python benchmarks/programs.py
 	$(BIN)/python benchmarks/solve_contest.py
+	$(BIN)/python benchmarks/import_models.py
+	$(BIN)/python benchmarks/jax_layer.py
+	$(BIN)/python benchmarks/dtensor.py
+	$(BIN)/python benchmarks/imported_llama.py
 	$(BIN)/eindecomp bench chain
 	$(BIN)/eindecomp bench ffnn
 	$(BIN)/eindecomp bench llama

@@ -8,31 +8,29 @@ Where an operator has no rule, its operands are gathered, and that is noted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from operator import getitem
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx, nn
-from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.experimental import implicit_replication
 from torch.utils import _pytree
 
 from eindecomp.errors import InputError, PlanError, RunError
 from eindecomp.frontends.names import input_name
-from eindecomp.frontends.torch import local_attention
-from eindecomp.frontends.torch.flat_rows import FlatRows, with_rows
+from eindecomp.frontends.torch.flat_rows import FlatRows
+from eindecomp.frontends.torch.given import Given, moved
 from eindecomp.frontends.torch.importing import import_module
 from eindecomp.frontends.torch.interpreter import IGNORED, INLINED
 from eindecomp.frontends.torch.operation import torch_type
+from eindecomp.frontends.torch.run_operator import run_operator
 from eindecomp.frontends.torch.weights import first_names, named_tensors
 from eindecomp.frontends.torch.wishes import Wanted, Wish, wishes_of
 from eindecomp.frontends.views import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from torch.distributed.device_mesh import DeviceMesh
+    from collections.abc import Mapping, Sequence
 
     from eindecomp.frontends.placements import Places
     from eindecomp.frontends.torch.dtensor import DTensorPlan, Placements
@@ -40,35 +38,6 @@ if TYPE_CHECKING:
 
 Listener = Callable[[Wish | None, fx.Node, str], None]
 """Is told after each operator: its wish, its node, and why it was run otherwise, if it was."""
-
-
-@dataclass
-class Given:
-    """An input or weight, in as many layouts as it is read in, which a free one has for nothing."""
-
-    value: torch.Tensor
-    mesh: DeviceMesh
-    home: Placements
-    is_free: bool
-    held: dict[Placements, DTensor] = field(default_factory=dict["Placements", DTensor])
-
-    def at(self, wanted: Placements | None) -> DTensor:
-        """The tensor where it is wanted; every device has all of it to take its part from."""
-        places = self.home if wanted is None or not self.is_free else wanted
-        if places not in self.held:
-            self.held[places] = _taken(self.value, self.mesh, places)
-        found = self.held[places]
-        return found if wanted is None else moved(found, wanted)
-
-
-def _taken(value: torch.Tensor, mesh: DeviceMesh, places: Placements) -> DTensor:
-    return distribute_tensor(value, mesh, places, src_data_rank=None)
-
-
-def moved(tensor: torch.Tensor, places: Placements) -> DTensor:
-    """A tensor brought to where it is wanted."""
-    own = cast("DTensor", tensor)
-    return own if own.placements == places else own.redistribute(placements=places)
 
 
 class Applied:
@@ -223,37 +192,14 @@ class Applied:
 
     def _computed(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[Any, str]:
         """What an operator returns, and why it was not run by DTensor's rules, if so."""
-        target: Any = node.target
         if node in self._elsewhere:
             args, kwargs = _pytree.tree_map_only(torch.device, self._here, (args, kwargs))
-        if target is getitem:
+        if node.target is getitem:
             return args[0][args[1]], ""
-        name = self._names[node]
-        if (rows := with_rows(name, args)) is not None:
-            return rows, ""
-        if any(isinstance(arg, FlatRows) for arg in args):
-            args = [arg.made() if isinstance(arg, FlatRows) else arg for arg in args]
-        if name == local_attention.NAME:
-            found = local_attention.local_attention(args, kwargs)
-            if found is not None:
-                return found, ""
-        try:
-            found = target(*args, **kwargs)
-            why = _misshapen(node, found)
-        except (NotImplementedError, RuntimeError) as error:
-            found, why = None, str(error).strip().splitlines()[0]
-        if not why:
-            return found, ""
-        args, kwargs = _pytree.tree_map_only(DTensor, _gathered, (args, kwargs))
-        found = _pytree.tree_map_only(torch.Tensor, self._replicated, target(*args, **kwargs))
-        return found, f"DTensor cannot do {target}: {why}"
+        return run_operator(node, self._names[node], args, kwargs, self.mesh)
 
     def _here(self, _named: torch.device) -> torch.device:
         return self.device
-
-    def _replicated(self, local: torch.Tensor) -> DTensor:
-        places = (Replicate(),) * self.mesh.ndim
-        return DTensor.from_local(local, self.mesh, places, run_check=False)
 
     def _at_home(self, found: Any, wish: Wish) -> Any:
         """The results of an operator where the plan leaves them."""
@@ -301,28 +247,9 @@ class Applied:
         return value
 
 
-def _misshapen(node: fx.Node, found: Any) -> str:
-    """What is wrong with the shapes of an operator's results, for rules of DTensor that err."""
-    expected: Any = node.meta.get("val")
-    several = isinstance(found, tuple | list)
-    pairs: Iterable[tuple[Any, Any]] = (
-        zip(cast("Sequence[Any]", found), expected, strict=False)
-        if several
-        else [(found, expected)]
-    )
-    for each, meta in pairs:
-        if isinstance(each, DTensor) and each.shape != meta.shape:
-            return f"its rule makes a shape of {tuple(each.shape)}, not {tuple(meta.shape)}"
-    return ""
-
-
 def _names_device(node: fx.Node) -> bool:
     leaves = _pytree.tree_leaves((node.args, node.kwargs))
     return any(isinstance(each, torch.device) for each in leaves)
-
-
-def _gathered(tensor: DTensor) -> torch.Tensor:
-    return tensor.full_tensor()
 
 
 def apply(
@@ -339,7 +266,7 @@ def apply(
     inputs, which are given by the names of the module's arguments.
     """
     imported = _imported(plan, module, example_inputs, example_kwargs)
-    first = {input_name(name) for name in first_names(module).values()}
+    first = dict.fromkeys(input_name(name) for name in first_names(module).values())
     tensors = {input_name(name): tensor for name, tensor in named_tensors(module)}
     inputs = {vertex.name for vertex in imported.graph.inputs}
     weights = {name: tensors[name] for name in first if name in inputs}
