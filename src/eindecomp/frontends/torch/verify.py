@@ -8,6 +8,7 @@ counted.
 from __future__ import annotations
 
 import logging
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -80,11 +81,13 @@ def pretended_group(devices: int) -> Generator[None]:
             "this process belongs to a process group already: verify where it does not, or after "
             "torch.distributed.destroy_process_group()"
         )
+    told = sys.excepthook  # which a process group changes, to name its rank
     dist.init_process_group("fake", rank=0, world_size=devices)
     try:
         yield
     finally:
         dist.destroy_process_group()
+        sys.excepthook = told
 
 
 @contextmanager
