@@ -77,7 +77,7 @@ def rms_norm(
     """Divided by the root of the mean square over the last dimensions."""
     at = [len(x.dims) - 1 - k for k in range(len(normalized_shape))]
     wide = op.wide(x)
-    least = float(np.finfo(wide.dtype).eps) if eps is None else eps
+    least = float(np.finfo(wide.dtype.name).eps) if eps is None else eps
     squares = mean_of(op, op.trace.map("x * x", wide), at, True)
     found = op.trace.map(f"x * rsqrt(y + {number(least)})", wide, squares)
     return _scaled(op, found, weight, None)
