@@ -26,7 +26,7 @@ def planned(name):
 @needs_torch
 def test_modules_give_equal_outputs_over_four_ranks_and_move_what_was_counted(tmp_path):
     paths, counted = [], []
-    for name in MODELS:
+    for name in (name for name in MODELS if name != "llama"):  # which is as `grouped` is
         module, example, plan = planned(name)
         paths.append(tmp_path / f"{name}.json")
         plan.save(paths[-1])
@@ -40,7 +40,7 @@ def test_modules_give_equal_outputs_over_four_ranks_and_move_what_was_counted(tm
 def test_gpus_would_move_what_was_planned(name):
     module, example = made(name)
     ids = {"input_ids": torch.zeros(2, 8, dtype=torch.int64)} if "input_ids" in example else {}
-    example |= ids  # which four devices divide
+    example = {**example, **ids}  # which four devices divide
     plan = ed.plan(ed.from_torch(module, example), mesh={"x": 4})
     found = plan.verify_torch(module, example)
     assert found.planned == plan.cost
