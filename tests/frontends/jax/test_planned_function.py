@@ -10,7 +10,7 @@ from jax_twins import TWINS, layer_arguments, layer_shapes, llama_layer, mlp
 import eindecomp as ed
 
 
-@pytest.mark.parametrize("name", ["mlp", "scanned llama", "gpt2"])
+@pytest.mark.parametrize("name", TWINS)
 def test_a_twin_runs_as_planned_with_equal_results(name):
     fn, arguments = TWINS[name]
     args = arguments()
