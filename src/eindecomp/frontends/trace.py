@@ -175,7 +175,7 @@ class Trace:
 
     def transpose(self, array: View, order: Sequence[int]) -> View:
         """Its dimensions in another order."""
-        return replace(array, dims=tuple(array.dims[k] for k in order))
+        return views.transposed(array, order)
 
     def unsqueeze(self, array: View, place: int) -> View:
         """A dimension of size 1 more."""
