@@ -1,0 +1,201 @@
+"""A graph as it is drawn: repeated layers folded into one, and edges with the bytes that move.
+
+Pictures and reports draw the same outline. A *box* is one vertex, or the vertices at the same
+place of a block that repeats; a *block* is a run of boxes that stands there `times` times, one
+repetition after another. Blocks of one box that stand there once are everything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eindecomp.planner.space.view import is_planned
+from eindecomp.show.rows import fold, row_key, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.plan import Plan
+
+    _Member = tuple[tuple[str, ...], int | None]
+    """The vertices of a box, and the run of repeated blocks that they belong to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What is drawn as one: a vertex, or the `times` vertices at one place of a repeated block."""
+
+    names: tuple[str, ...]
+    """The vertices, one for each repetition."""
+    block: int
+    is_source: bool
+    """Whether it is an input or a fill, which nobody computes."""
+
+    @property
+    def name(self) -> str:
+        """The first of them."""
+        return self.names[0]
+
+    @property
+    def times(self) -> int:
+        """How many vertices it stands for."""
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Boxes that repeat together."""
+
+    boxes: tuple[int, ...]
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What one box reads of another, over all repetitions."""
+
+    source: int
+    target: int
+    amount: int
+    """The bytes that move, of all the edges that it stands for."""
+    times: int
+    """How many edges it stands for."""
+    is_next: bool
+    """Whether it leads from one repetition of a block to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Boxes, each after those it reads, unless from an earlier repetition; blocks; edges."""
+
+    boxes: tuple[Box, ...]
+    blocks: tuple[Block, ...]
+    edges: tuple[Edge, ...]
+
+
+def plan_outline(plan: Plan, *, folded: bool = True) -> Outline:
+    """The outline of a plan, with the bytes that move when it runs, whatever its objective.
+
+    >>> import eindecomp as ed
+    >>> layer = "H{0}[b,h] <- max X{0}[b,i] * W[i,h]\\nX{1}[b,i] <- max H{0}[b,h] * V[h,i]\\n"
+    >>> text = "input X0[b: 8, i: 4], W[i, h: 16], V[h, i]\\n"
+    >>> text += "".join(layer.format(n, n + 1) for n in range(6)) + "output X6"
+    >>> outline = plan_outline(ed.plan(ed.parse(text), 2))
+    >>> [(box.name, box.times) for box in outline.boxes]
+    [('X0', 1), ('W', 1), ('V', 1), ('H0', 6), ('X1', 6)]
+    """
+    keys = {row.vertex: row_key(plan, row) for row in rows_of(plan)} if folded else {}
+    return outline(plan.graph, keys, plan.traffic.edges)
+
+
+def graph_outline(graph: Graph, *, folded: bool = True) -> Outline:
+    """The outline of a graph that is not planned: nothing moves, equal operations are equal."""
+    keys: dict[str, Hashable] = {
+        name: (vertex.op, vertex.shape, vertex.dtype, _shapes(graph, vertex))
+        for name, vertex in graph.vertices.items()
+        if folded and is_planned(vertex)
+    }
+    return outline(graph, keys, {})
+
+
+def _shapes(graph: Graph, vertex: Vertex) -> tuple[tuple[int, ...], ...]:
+    return tuple(graph[name].shape for name in vertex.inputs)
+
+
+def outline(
+    graph: Graph,
+    keys: Mapping[str, Hashable],
+    moved: Mapping[tuple[str, str, int], int | float],
+) -> Outline:
+    """The outline of a graph whose vertices of equal keys may be folded into one another.
+
+    `moved` has the bytes of edges as (maker, reader, which of its inputs).
+    """
+    runs = _fold_computed(graph, keys)
+    places = {
+        name: (run, k, repetition)
+        for run, repetitions in enumerate(runs)
+        for repetition, names in enumerate(repetitions)
+        for k, name in enumerate(names)
+    }
+    members = [
+        (names, run) for run, repeated in enumerate(runs) for names in zip(*repeated, strict=True)
+    ]
+    members += _group_sources(graph, places, runs)
+    order = {name: at for at, name in enumerate(graph.vertices)}
+    members.sort(key=lambda member: order[member[0][0]])
+    return _numbered(graph, members, moved)
+
+
+def _fold_computed(graph: Graph, keys: Mapping[str, Hashable]) -> list[list[list[str]]]:
+    """Runs of repeated blocks: for each run, for each repetition, its vertices."""
+    names = [name for name, vertex in graph.vertices.items() if is_planned(vertex)]
+    return [
+        [names[at : at + length] for at in range(start, start + length * times, length)]
+        for start, length, times in fold([keys.get(name, name) for name in names])
+    ]
+
+
+def _group_sources(
+    graph: Graph, places: Mapping[str, tuple[int, int, int]], runs: list[list[list[str]]]
+) -> list[_Member]:
+    """Inputs and fills: one of each repetition together, if all of them read them alike."""
+    readers: dict[str, list[tuple[int, int, int, int]]] = {
+        name: [] for name, vertex in graph.vertices.items() if not is_planned(vertex)
+    }
+    for name, place in places.items():
+        for k, source in enumerate(graph[name].inputs):
+            if source in readers:
+                readers[source].append((*place, k))
+    alike: dict[tuple[int, Hashable], dict[int, str]] = {}
+    members: list[_Member] = []
+    for name, own in readers.items():
+        read_by = {(run, repetition) for run, _, repetition, _ in own}
+        if len(read_by) == 1:
+            [(run, repetition)] = read_by
+            read_at = frozenset((place, k) for _, place, _, k in own)
+            group = alike.setdefault((run, (read_at, graph[name].shape)), {})
+            if group.setdefault(repetition, name) == name:
+                continue
+        members.append(((name,), None))
+    for (run, _), group in alike.items():
+        names = tuple(group[repetition] for repetition in sorted(group))
+        whole = len(names) == len(runs[run]) > 1
+        members += [(names, run)] if whole else [((name,), None) for name in names]
+    return members
+
+
+def _numbered(
+    graph: Graph,
+    members: list[_Member],
+    moved: Mapping[tuple[str, str, int], int | float],
+) -> Outline:
+    """Boxes and edges by number, edges of equal ends as one."""
+    own_blocks: dict[Hashable, list[int]] = {}
+    for number, (names, run) in enumerate(members):
+        own_blocks.setdefault(names if run is None else run, []).append(number)
+    block_of = {number: k for k, block in enumerate(own_blocks.values()) for number in block}
+    boxes = tuple(
+        Box(tuple(names), block_of[number], not is_planned(graph[names[0]]))
+        for number, (names, _) in enumerate(members)
+    )
+    at = {name: (n, k) for n, box in enumerate(boxes) for k, name in enumerate(box.names)}
+    edges: dict[tuple[int, int, bool], tuple[int, int]] = {}
+    for name, (target, repetition) in at.items():
+        for k, source in enumerate(graph[name].inputs):
+            start, before = at[source]
+            is_next = block_of[start] == block_of[target] and before != repetition
+            amount, times = edges.get((start, target, is_next), (0, 0))
+            more = int(moved.get((source, name, k), 0))
+            edges[start, target, is_next] = (amount + more, times + 1)
+    return Outline(
+        boxes,
+        tuple(Block(tuple(block), boxes[block[0]].times) for block in own_blocks.values()),
+        tuple(
+            Edge(start, target, amount, times, is_next)
+            for (start, target, is_next), (amount, times) in edges.items()
+        ),
+    )
