@@ -26,17 +26,23 @@ $(VENV)/ready: $(VENV)/core
 	$(PIP) --editable '.[dev]'
 	touch $@
 
-# Open MPI, which pip does not have: installed if it is absent and can be; without it the tests of
-# ranks are skipped, and say so.
+# What pip does not have: installed if it is absent and can be; otherwise the tests that need it are
+# skipped, and say so.
 APT := $(if $(filter 0,$(shell id -u)),apt-get,sudo -n apt-get)
-MPI := openmpi-bin libopenmpi-dev
 
-$(VENV)/mpi: $(VENV)/ready
-	command -v mpirun > /dev/null \
-		|| $(APT) install -y -q $(MPI) > /dev/null 2>&1 \
-		|| { $(APT) update -q > /dev/null 2>&1 && $(APT) install -y -q $(MPI) > /dev/null 2>&1; } \
-		|| echo "There is no mpirun, and it cannot be installed: tests of ranks will be skipped."
+$(VENV)/mpi $(VENV)/browser $(VENV)/graphviz: $(VENV)/%: $(VENV)/ready
+	command -v $(PROGRAM) > /dev/null \
+		|| $(APT) install -y -q $(PACKAGES) > /dev/null 2>&1 \
+		|| { $(APT) update -q > /dev/null 2>&1 && $(APT) install -y -q $(PACKAGES) > /dev/null 2>&1; } \
+		|| echo "There is no $(PROGRAM), and it cannot be installed: tests that need it are skipped."
 	touch $@
+
+$(VENV)/mpi: PROGRAM := mpirun
+$(VENV)/mpi: PACKAGES := openmpi-bin libopenmpi-dev
+$(VENV)/browser: PROGRAM := chromedriver
+$(VENV)/browser: PACKAGES := chromium chromium-driver
+$(VENV)/graphviz: PROGRAM := dot
+$(VENV)/graphviz: PACKAGES := graphviz
 
 demo: $(VENV)/core
 	$(BIN)/python examples/demo.py
@@ -54,7 +60,7 @@ types: $(VENV)/ready
 layers: $(VENV)/ready
 	$(BIN)/lint-imports
 
-unit: $(VENV)/mpi
+unit: $(VENV)/mpi $(VENV)/browser $(VENV)/graphviz
 	$(BIN)/pytest
 
 bench: $(VENV)/ready
