@@ -4,10 +4,11 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-factor = int(os.environ.get("EINDECOMP_EXAMPLES", "1"))
+from cases import FACTOR
+
 settings.register_profile(
     "eindecomp",
-    max_examples=15 * factor,
+    max_examples=10 * FACTOR,
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -29,7 +29,9 @@ MESHES = [{"a": 4}, {"a": 3, "b": 4}, {"a": 2, "b": 2, "c": 2}, {"a": 6}, {"a": 
 
 def runs(engine, graph, arrays, tolerance=1e-6, **asked):
     """Plan and run a graph, and check what it computes and moves."""
-    plan = ed.plan(graph, rewrite=False, time_limit=5, **asked)
+    # XLA merges equal values, and so moves a vertex that copies another only once: rewriting first
+    # leaves no such vertex.
+    plan = ed.plan(graph, rewrite=engine == "jax", time_limit=5, **asked)
     found = ed.run(plan, arrays, ENGINES[engine])
     agree(found, ed.evaluate(graph, arrays), tolerance)
     assert found.stats.bytes_moved == plan.traffic.total

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
+from cases import with_more_cases
 from eindecomp.cli import main
 from eindecomp.engines.engine import find_engine
 from eindecomp.experiments.calibrate import Profile, calibrate
@@ -80,7 +81,10 @@ TORCH = sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-
         ),
         pytest.param(
             TORCH,
-            marks=pytest.mark.skipif(find_spec("torch") is None, reason="needs torch"),
+            marks=[
+                pytest.mark.skipif(find_spec("torch") is None, reason="needs torch"),
+                with_more_cases,
+            ],
             id="torch",
         ),
     ],

@@ -51,18 +51,21 @@ def llama(
     devices: Sequence[int] | None = None,
     engine: str | Engine = "threads",
 ) -> Findings:
-    """Time a small model against transformers, and price plans of 7B; `quick` takes a tiny one."""
+    """Time a small model against transformers, and price plans of 7B.
+
+    `quick` takes a tiny one, and prices one case.
+    """
     small = TINY if quick else one_billion()
     timed: list[Timed] = []
     for batch in _BATCHES:
         timed += measure_model(small, batch, 128, 3, say, engine=engine)
     priced: list[Priced] = []
     counts = devices or (FEW if quick else _COUNTS)
-    for model in MODELS:
+    cases = [(model, batch) for model in MODELS for batch in (8, 1)]
+    for model, batch in cases[:1] if quick else cases:
         config = replace(CONFIGS[model], layers=_LAYERS)
-        for batch in (8, 1):
-            case = f"{model}, one layer, b = {batch}, s = {_SEQUENCE}"
-            priced += price(case, prefill_graph(config, batch, _SEQUENCE), devices=counts, say=say)
+        case = f"{model}, one layer, b = {batch}, s = {_SEQUENCE}"
+        priced += price(case, prefill_graph(config, batch, _SEQUENCE), devices=counts, say=say)
     return Findings(tuple(timed), tuple(priced))
 
 

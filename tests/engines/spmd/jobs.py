@@ -76,6 +76,7 @@ def run_command(
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMP_NUM_THREADS": "1",
+        "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",  # which ends with colour codes
         "PYTHONPATH": os.pathsep.join(
             [*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
         ),

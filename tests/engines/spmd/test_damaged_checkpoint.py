@@ -13,6 +13,7 @@ from jobs import launch, needs_mpi, run_command, run_job
 from test_checkpoint import EXAMPLE, GRAPH, losses_of, names, train
 
 import eindecomp as ed
+from cases import MANY
 from eindecomp import models
 
 
@@ -123,14 +124,14 @@ def test_ranks_find_damage_in_files_of_more_ranks_together(tmp_path):
     flip(path / "step-000004" / "rank-0003.safetensors", -1)
     (copy / "step-000004").rename(tmp_path / "gone")
     found = []
-    for each in (path, copy):
+    for each in (path, copy) if MANY else (path,):
         job = run_command([*launch("mpi", 2), *options, "6", "--checkpoint", str(each)])
         assert job.status == 0, job.err
         found.append(losses_of(job.out))
         told = job.err.count("the checkpoint of step 4 is damaged")
         assert told == (each == path), job.err
     assert sorted(found[0]) == [3, 4, 5, 6]
-    assert found[0] == found[1]
+    assert found[0] == found[-1]
     for step in path.iterdir():
         flip(step / "rank-0001.safetensors", -1)
     refused = run_command([*launch("mpi", 2), *options, "8", "--checkpoint", str(path)])
@@ -139,7 +140,7 @@ def test_ranks_find_damage_in_files_of_more_ranks_together(tmp_path):
 
 
 @needs_mpi
-@pytest.mark.parametrize("how", ["flipped", "short", "gone"])
+@pytest.mark.parametrize("how", ["flipped", "short", "gone"] if MANY else ["flipped"])
 def test_a_run_computes_again_what_was_damaged(how, tmp_path):
     killed = run_job("mpi", 3, "relations.py", "kill", tmp_path / "run")
     assert killed.status != 0

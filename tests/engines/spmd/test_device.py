@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import numpy as np
@@ -11,11 +10,10 @@ from jobs import launch, needs_mpi, run_command, run_job
 from safetensors.numpy import save_file
 
 import eindecomp as ed
+from cases import MANY, with_more_cases
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-MANY = int(os.environ.get("EINDECOMP_EXAMPLES", "1")) > 1
-with_more_cases = pytest.mark.skipif(not MANY, reason="it takes long: set EINDECOMP_EXAMPLES=20")
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 
 
@@ -26,7 +24,7 @@ def test_plans_give_what_devices_apart_give_up_to_rounding(ranks):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4] if MANY else [3])
+@pytest.mark.parametrize("ranks", [2, 3, 4] if MANY else [2])
 def test_the_order_of_messages_matches_them_as_nccl_needs_it(ranks):
     job = run_job("torch", ranks, "untagged.py", 300, 20 if MANY else 2, "cpu")
     assert (job.status, job.out) == (0, "all agree\n"), job.err

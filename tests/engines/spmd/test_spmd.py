@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 from jobs import HERE, LAUNCHERS, free_port, needs_mpi, run_command, run_job, skip_without
 
-MANY = int(os.environ.get("EINDECOMP_EXAMPLES", "1")) > 1
-"""Whether more cases are asked for; a job takes seconds to start."""
+from cases import MANY
+
 every_launcher = pytest.mark.parametrize("launcher", LAUNCHERS)
 
 
@@ -74,7 +74,7 @@ def test_trouble_of_a_rank_ends_the_job(launcher, how):
 
 @needs_mpi
 def test_a_rank_may_compute_for_longer_than_others_wait_even_if_it_tells_nothing():
-    job = run_job("mpi", 2, "trouble.py", "hold", 6, 50)
+    job = run_job("mpi", 2, "trouble.py", "hold", 3, 50)
     assert (job.status, job.out) == (0, "went on\n"), job.err
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from itertools import islice
 from math import isfinite
@@ -13,6 +12,7 @@ from brute_seconds import seconds_of
 from random_graphs import random_graph
 
 import eindecomp as ed
+from cases import MANY
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.curve import Curve, highest
 from eindecomp.planner.costs.least_seconds import LeastSeconds
@@ -32,7 +32,6 @@ BENT = {
     "all_to_all": {"a": ((8, 4e-7), (128, 5e-7)), "*": ((8, 1e-8), (64, 6e-7), (65, 7e-7))},
     "reduce_scatter": {"b": ((4, 1e-7), (40, 1e-7), (400, 2e-7))},
 }
-MANY = int(os.environ.get("EINDECOMP_EXAMPLES", "1")) > 1
 MACHINES = {
     "hidden": ed.Machine(1e8, 1e9, 1e9, 1e-8, overlap=1),
     "half hidden": ed.Machine(1e8, 1e9, {"a": 1e8, "b": 1e9, "c": 1e9}, 1e-8, overlap=0.5),

@@ -147,7 +147,7 @@ def test_the_planners_own_plan_costs_no_more_than_the_usual_ones() -> None:
     graph = step_graph(config, 8, 64)
     free = ed.plan(graph, 32, time_limit=120)
     for name in applicable(graph, 32, stateful=True):
-        assert free.cost <= ed.plan(graph, 32, strategy=name, time_limit=2).cost, name
+        assert free.cost <= ed.plan(graph, 32, strategy=name, time_limit=1).cost, name
 
 
 def test_strategies_that_would_cut_nothing_do_not_apply() -> None:
