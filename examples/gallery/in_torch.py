@@ -11,7 +11,9 @@ def attention(X: Tensor, WQ: Tensor, WK: Tensor, WV: Tensor, WO: Tensor) -> dict
     """By PyTorch's own fused attention."""
     a, h, d = WQ.shape
     q, k, v = ((X @ w.reshape(a, h * d)).view(-1, h, d).transpose(0, 1) for w in (WQ, WK, WV))
-    mixed = torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)
+    mixed = torch.nn.functional.scaled_dot_product_attention(
+        q[None], k[None], v[None], is_causal=True
+    )
     return {"Y": mixed[0].transpose(0, 1).reshape(-1, h * d) @ WO.reshape(h * d, a)}
 
 

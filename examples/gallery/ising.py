@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 import eindecomp as ed
 
-
 CRITICAL = float(np.log(1 + 2**0.5) / 2)
 """The coupling (over the temperature) at which the infinite lattice orders itself."""
 
