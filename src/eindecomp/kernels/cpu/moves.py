@@ -144,7 +144,7 @@ def _add_rows(op: ScatterAdd, source: Array, index: Array, out: Array) -> None:
     shape, wide = rows.shape[index.ndim :], widen(out.dtype)
     added = rows.reshape(index.size, prod(shape)).astype(wide, copy=False)
     ones, starts = np.ones(index.size, wide), np.arange(index.size + 1)
-    onto = csc_array((ones, index.reshape(-1), starts), shape=(out.shape[op.axis], index.size))
+    onto: Any = csc_array((ones, index.reshape(-1), starts), shape=(out.shape[op.axis], index.size))
     total: Array = onto @ added
     out[...] = np.moveaxis(total.reshape(out.shape[op.axis], *shape), 0, op.axis)
 
