@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from eindecomp.above import from_above
 from eindecomp.errors import PlanError
-from eindecomp.planner.above import from_above
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import Cost, decided_cost
 from eindecomp.planner.costs.machine import machine_of

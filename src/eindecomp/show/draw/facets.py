@@ -178,5 +178,5 @@ def summary(grid: TileGrid) -> str:
     if tiles == 1:
         [own] = grid.holders.values()
         each = "on one device" if len(own) == 1 else f"on {len(own)} devices"
-    number = "one tile" if tiles == 1 else f"{tiles} tiles"
+    number = "one tile" if tiles == 1 else f"{tiles:,} tiles"
     return f"{grid.role}: {grid.layout} ({number}, {each})"

@@ -124,15 +124,15 @@ def text_width(text: str, size: float = 11) -> float:
     return (len(text) + wide) * size * _MONO
 
 
-def tile_colour(number: int, count: int) -> str:
-    """The colour of one among so many tiles: neighbours differ, many run through all colours.
+def device_colour(device: int, devices: int) -> str:
+    """The colour of what a device holds, the same in all pictures of a plan.
 
-    >>> tile_colour(0, 4), tile_colour(1, 4)
+    >>> device_colour(0, 4), device_colour(1, 4)
     ('#9ecae9', '#f6c28b')
     """
-    if count <= len(_TILES):
-        return _TILES[number]
-    at = number * (len(_TILES) - 1) / (count - 1)
+    if devices <= len(_TILES):
+        return _TILES[device]
+    at = device * (len(_TILES) - 1) / (devices - 1)
     low = min(int(at), len(_TILES) - 2)
     pairs = zip(_channels(_TILES[low]), _channels(_TILES[low + 1]), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * (at - low)):02x}" for a, b in pairs)

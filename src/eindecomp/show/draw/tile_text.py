@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eindecomp.show.draw.facets import devices_words, facets_of, heading, summary
-from eindecomp.show.draw.svg import tile_colour
+from eindecomp.show.draw.svg import device_colour
 from eindecomp.show.words import render
 
 if TYPE_CHECKING:
@@ -35,17 +35,14 @@ def rich_grid(grids: Sequence[TileGrid]) -> RenderableType:
     parts: list[RenderableType] = [Text(heading(grids[0]), style="bold")]
     for grid in grids:
         shown = facets_of(grid)
-        colours = {tile: k for k, tile in enumerate(grid.holders)}
-        tables = [_table(grid, shown, facet, colours) for facet in shown.facets]
+        tables = [_table(grid, shown, facet) for facet in shown.facets]
         parts += [Text(summary(grid)), Columns(tables) if len(tables) > 1 else tables[0]]
         if shown.left_out:
             parts.append(Text(shown.left_out))
     return Group(*parts)
 
 
-def _table(
-    grid: TileGrid, shown: Facets, facet: Facet, colours: dict[tuple[int, ...], int]
-) -> RenderableType:
+def _table(grid: TileGrid, shown: Facets, facet: Facet) -> RenderableType:
     if not facet.tiles:
         return Text(facet.title)
     table = Table(box=SQUARE, show_lines=True, title=facet.title or None, title_justify="left")
@@ -54,14 +51,14 @@ def _table(
     for column in shown.columns:
         table.add_column(Text(column.words), justify="center", no_wrap=True)
     for row, tiles in zip(shown.rows, facet.tiles, strict=True):
-        cells = [Text("…") if tile is None else _cell(grid, tile, colours) for tile in tiles]
+        cells = [Text("…") if tile is None else _cell(grid, tile) for tile in tiles]
         table.add_row(Text(row.words), *cells)
     return table
 
 
-def _cell(grid: TileGrid, tile: tuple[int, ...], colours: dict[tuple[int, ...], int]) -> Text:
+def _cell(grid: TileGrid, tile: tuple[int, ...]) -> Text:
     holders = grid.holders.get(tile)
     if holders is None:
         return Text("·")
-    colour = tile_colour(colours[tile], len(colours))
+    colour = device_colour(holders[0], grid.devices)
     return Text(f" {devices_words(holders)} ", style=f"black on {colour}")

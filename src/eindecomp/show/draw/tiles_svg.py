@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.show.draw.facets import devices_words, facets_of, heading, range_words, summary
-from eindecomp.show.draw.svg import picture, tag, text_width, tile_colour, titled, write
+from eindecomp.show.draw.svg import device_colour, picture, tag, text_width, titled, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MARGIN, _GAP = 20.0, 26.0
 _CELL, _ROW = 44.0, 32.0  # the least width and the height of a tile
 _SMALL, _TEXT = 10.5, 12.0
-_WIDEST = 900.0  # facets beyond it start a new line
+_WIDEST = 1080.0  # facets beyond it start a new line
 
 
 def grid_svg(grids: Sequence[TileGrid]) -> str:
@@ -49,7 +49,6 @@ def _facets(grid: TileGrid, shown: Facets, top: float) -> tuple[list[str], float
     width, height = gutter + cell * len(shown.columns), _ROW * len(shown.rows)
     head = 34.0 + (16 if any(facet.title for facet in shown.facets) else 0)
     head = head if shown.column_label else 8.0
-    colours = {tile: k for k, tile in enumerate(grid.holders)}
     x, y, right, drawn = _MARGIN, top, _MARGIN, list[str]()
     for facet in shown.facets:
         own = width if facet.tiles else 20.0
@@ -57,7 +56,7 @@ def _facets(grid: TileGrid, shown: Facets, top: float) -> tuple[list[str], float
             x, y = _MARGIN, y + head + height + _GAP
         if facet.tiles:
             place = (x + gutter, y + head, cell)
-            drawn += _facet(grid, shown, facet, place, colours)
+            drawn += _facet(grid, shown, facet, place)
         else:
             drawn.append(write(x + own / 2, y + head + height / 2, "…", 16, "middle", "quiet"))
         right = max(right, x + own)
@@ -70,7 +69,6 @@ def _facet(
     shown: Facets,
     facet: Facet,
     place: tuple[float, float, float],
-    colours: dict[tuple[int, ...], int],
 ) -> list[str]:
     left, top, cell = place
     height = _ROW * len(shown.rows)
@@ -89,7 +87,7 @@ def _facet(
         y = top + _ROW * k
         drawn.append(write(left - 8, y + _ROW / 2 + 4, line.words, _SMALL, "end", "quiet"))
         for n, tile in enumerate(tiles):
-            drawn.append(_tile(grid, tile, (left + cell * n, y, cell), colours))
+            drawn.append(_tile(grid, tile, (left + cell * n, y, cell)))
     return drawn
 
 
@@ -97,7 +95,6 @@ def _tile(
     grid: TileGrid,
     tile: tuple[int, ...] | None,
     place: tuple[float, float, float],
-    colours: dict[tuple[int, ...], int],
 ) -> str:
     x, y, width = place
     if tile is None:
@@ -111,7 +108,7 @@ def _tile(
         empty = tag("rect", x=x, y=y, width=width, height=_ROW, class_="no-tile")
         return titled(f"{grid.tensor} {box}: on no device", empty)
     plural = "device" if len(holders) == 1 else "devices"
-    colour = tile_colour(colours[tile], len(colours))
+    colour = device_colour(holders[0], grid.devices)
     return titled(
         f"{grid.tensor} {box}: {plural} {devices_words(holders, 200)}".replace("  ", " "),
         tag("rect", x=x, y=y, width=width, height=_ROW, rx=3, class_="tile", fill=colour),
