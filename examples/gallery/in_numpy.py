@@ -113,11 +113,13 @@ def ising(D: Array, T: Array, columns: int) -> dict[str, Array]:
 def kalman(
     x: Array, P: Array, z: Array, F: Array, Q: Array, H: Array, R: Array
 ) -> dict[str, Array]:
-    """All filters at once, by NumPy's stacked matrices."""
+    """All filters at once, by NumPy's stacked matrices, and the inverse by the formula."""
     predicted = x @ F.T
     spread = F @ P @ F.T + Q
     cross = H @ spread
-    gain = np.linalg.solve(cross @ H.T + R, cross).swapaxes(1, 2)
+    ((a, b), (c, d)) = (cross @ H.T + R).transpose(1, 2, 0)
+    inverse = np.stack([d, -b, -c, a], -1).reshape(-1, 2, 2) / (a * d - b * c)[:, None, None]
+    gain = cross.swapaxes(1, 2) @ inverse
     innovation = z - predicted @ H.T
     return {
         "new_x": predicted + (gain @ innovation[:, :, None])[:, :, 0],
@@ -127,9 +129,9 @@ def kalman(
 
 def gnn(**given: Array) -> dict[str, Array]:
     """The adjacency as a sparse matrix of SciPy's, made from the list of edges."""
-    nodes = len(given["X"])
-    edges = (given["w"], (given["to"], given["from"]))
-    adjacency = scipy.sparse.csr_array(edges, shape=(nodes, nodes))
+    nodes, scale = len(given["X"]), given["s"]
+    ends = given["to"], given["from"]
+    adjacency = scipy.sparse.csr_array((scale[ends[0]] * scale[ends[1]], ends), (nodes, nodes))
     hidden = np.maximum(adjacency @ (given["X"] @ given["W1"]), 0)
     return {"Y": adjacency @ (hidden @ given["W2"])}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ class Problem:
     data: Data
     make: Callable[..., ed.Graph] | None = None
     inputs: str = "free"
+    drawn: Mapping[str, int] | None = None
+    """Sizes for the picture, where the program's would make it too large."""
+    peers: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Arguments of the same in NumPy and PyTorch that no tensor's size tells."""
 
     def graph(self, sizes: Mapping[str, int] | None = None) -> ed.Graph:
         """Its graph, in the sizes of its program unless others are given."""
@@ -47,9 +51,15 @@ class Problem:
             text = re.sub(rf"\b{label}: \d+", f"{label}: {size}", text)
         return ed.parse(text, f"{self.name}.ein")
 
-    def plan(self, devices: int = DEVICES, **options: Any) -> ed.Plan:
-        """Its plan."""
-        return ed.plan(self.graph(), devices, inputs=self.inputs, **options)
+    def plan(
+        self, devices: int | None = DEVICES, sizes: Mapping[str, int] | None = None
+    ) -> ed.Plan:
+        """Its plan, for one device a core if `devices` is None."""
+        return ed.plan(self.graph(sizes), devices, inputs=self.inputs)
+
+    def arguments(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """What the same in NumPy and PyTorch takes besides the tensors."""
+        return {name: sizes.get(name, value) for name, value in self.peers.items()}
 
 
 def normal(graph: ed.Graph, rng: np.random.Generator) -> dict[str, Any]:
@@ -103,17 +113,12 @@ def tracks(graph: ed.Graph, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def citations(graph: ed.Graph, rng: np.random.Generator) -> dict[str, Any]:
-    """Edges between random nodes, with the weights of the normalised adjacency matrix."""
-    nodes, edges = graph["X"].shape[0], graph["w"].shape[0]
+    """Edges between random nodes."""
+    nodes, edges = graph["X"].shape[0], graph["to"].shape[0]
     ends = rng.integers(0, nodes, (2, edges), np.int32)
-    degree = [np.bincount(end, minlength=nodes)[end] for end in ends]
-    dense = ("X", "W1", "W2")
-    drawn = {n: a for n, a in normal(graph, rng).items() if n in dense}
-    return drawn | {
-        "from": ends[0],
-        "to": ends[1],
-        "w": (1 / np.sqrt(degree[0] * degree[1])).astype(np.float32),
-    }
+    degree = np.maximum(np.bincount(ends.ravel(), minlength=nodes), 1)
+    scale = (1 / np.sqrt(degree)).astype(np.float32)
+    return normal(graph, rng) | {"from": ends[0], "to": ends[1], "s": scale}
 
 
 ATTENTION = Problem(
@@ -148,6 +153,7 @@ VITERBI = Problem(
     small={"steps": 5, "batch": 2, "states": 6},
     data=probabilities,
     make=viterbi.graph,
+    drawn={"steps": 4},
 )
 MTTKRP = Problem(
     "mttkrp",
@@ -166,6 +172,7 @@ EXPERTS = Problem(
     small={"tokens": 24, "width": 8, "hidden": 12, "experts": 4, "capacity": 5},
     data=normal,
     make=experts.graph,
+    peers={"capacity": 320},
 )
 NBODY = Problem(
     "nbody",
@@ -183,6 +190,7 @@ ISING = Problem(
     small={"block": 1, "columns": 4},
     data=critical,
     make=ising.graph,
+    peers={"columns": 8},
 )
 KALMAN = Problem(
     "kalman",
