@@ -30,7 +30,7 @@ def held(grid: TileGrid, device: int) -> list[Box]:
     return [box for box in grid.tiles_on(device) if volume(box)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(
     graphs(),
     st.sampled_from([2, 4, 6, 7, 8]),
@@ -53,7 +53,7 @@ def test_a_device_holds_the_tiles_that_the_program_gives_it(
                 assert held(grid, device) == ([box] if volume(box) else [])
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(graphs(), st.sampled_from([3, 4, 7]))
 def test_free_inputs_lie_as_they_are_read(graph: ed.Graph, devices: int) -> None:
     made = plan(graph, devices)

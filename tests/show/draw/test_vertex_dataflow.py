@@ -19,7 +19,7 @@ from strategies import graphs
 MATMUL = "input X[i: 8, j: 8], Y[j: 8, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(graphs(), st.sampled_from([2, 4, 7]), st.sampled_from(["free", "sharded"]))
 def test_arrows_carry_all_that_moves(graph: ed.Graph, devices: int, inputs: str) -> None:
     made = plan(graph, devices, inputs=inputs)

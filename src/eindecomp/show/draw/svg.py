@@ -18,7 +18,7 @@ _FONTS = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 LIGHT = {
     "back": "#ffffff", "ink": "#1c2128", "quiet": "#57606a", "line": "#8c959f", "rest": "#98a2ad",
     "vertex": "#ffffff", "edge": "#57606a", "input": "#eef1f4", "block": "#f6f8fb",
-    "output": "#dff0e4", "strong": "#136c3f", "move": "#c2410c",
+    "output": "#dff0e4", "strong": "#136c3f", "move": "#b93c0a",
 }  # fmt: skip
 DARK = {
     "back": "#0d1117", "ink": "#e6edf3", "quiet": "#a3adb8", "line": "#6e7681", "rest": "#6b747e",
