@@ -142,7 +142,8 @@ def _with_dummies(items: Sequence[Item], joins: Sequence[Join], layer: list[int]
                     trunk[key] = grid.add(2.0, at)
                 chain.append(trunk[key])
         if join.words_width:
-            chain.append(grid.add(join.words_width + join.thickness, end - 1))
+            # As much room on the other side keeps the line in the middle, and so straight.
+            chain.append(grid.add(2 * join.words_width + join.thickness, end - 1))
         grid.chains.append([*chain, join.target])
     grid.above = [[] for _ in grid.widths]
     grid.below = [[] for _ in grid.widths]
@@ -345,13 +346,11 @@ def _finished(
         points = [(leaves[k], boxes[source][1] + items[source].height)]
         for node in chain[1:-1]:
             top, x = tops[grid.layer[node]], across[node]
-            if join.words_width and node == chain[-2]:  # its words are at its right
-                x += (join.thickness - grid.widths[node]) / 2
             points += [(x, top), (x, top + heights[grid.layer[node]])]
         routes.append((*points, (enters[k], boxes[target][1])))
         said = chain[-2]
         middle = tops[grid.layer[said]] + heights[grid.layer[said]] / 2
-        place = across[said] + join.thickness / 2, middle
+        place = across[said] + (join.thickness + join.words_width) / 2, middle  # at its right
         words.append(place if join.words_width else None)
     right = max(x + w / 2 for x, w in zip(across, grid.widths, strict=True))
     return Layered(right, tops[-1] - _LAYER_GAP, tuple(boxes), tuple(routes), tuple(words))
