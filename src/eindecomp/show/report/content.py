@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp import __version__
 from eindecomp.planner.costs.objectives import Objective
+from eindecomp.show.draw.svg import device_colour
 from eindecomp.show.explain import notes_of, summary
 from eindecomp.show.report.alternatives import alternatives_by_vertex
 from eindecomp.show.report.figures import figures
@@ -72,6 +73,7 @@ def content(
         "vertices": vertices,
         "words": list(shared.words),
         "grids": shared.grids,
+        "colours": [device_colour(k, plan.devices) for k in range(plan.devices)],
         "bands": bands(plan, number),
         "alternatives": alternatives,
         "strategies": side_by_side,

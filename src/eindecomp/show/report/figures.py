@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from eindecomp.planner.plan import Plan
 
-_QUICK = 1 << 16  # vertices on devices whose memory is worked out in a few seconds
+_QUICK = 1 << 15  # vertices on devices whose memory is worked out in a few seconds
 
 
 def figures(plan: Plan, strategies: Sequence[dict[str, Any]]) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ ours, by their hashes.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from hashlib import sha256
 from html import escape
@@ -39,17 +40,16 @@ def html_page(shown: dict[str, Any]) -> bytes:
             "form-action 'none'",
         ]
     )
-    page = _part("page.html")
     filled = {
-        "POLICY": policy,
-        "TITLE": escape(str(shown["title"])),
-        "STYLE": style,
-        "SCRIPT": script,
+        "POLICY": policy.encode(),
+        "TITLE": escape(str(shown["title"])).encode(),
+        "STYLE": style.encode(),
+        "DATA": json_in_html(shown),
+        "SCRIPT": script.encode(),
     }
-    for name, text in filled.items():
-        page = page.replace(f"{{{{{name}}}}}", text, 1)
-    before, after = page.split("{{DATA}}")
-    return b"".join([before.encode(), json_in_html(shown), after.encode()])
+    # What is filled in may look like a place to fill in: each place is looked for once.
+    pieces = re.split(r"\{\{([A-Z]+)\}\}", _part("page.html"))
+    return b"".join(filled[p] if k % 2 else p.encode() for k, p in enumerate(pieces))
 
 
 def json_in_html(shown: object) -> bytes:

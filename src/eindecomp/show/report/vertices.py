@@ -5,20 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from eindecomp.graph.write import write_vertex
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.space.decision import decided_choices
 from eindecomp.planner.space.view import view_of
 from eindecomp.show.alternatives import held_cuts
+from eindecomp.show.draw.facets import devices_words, facets_of
+from eindecomp.show.draw.tile_grid import tile_grids
 from eindecomp.show.words import cuts, layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.cut import Cut
+    from eindecomp.show.draw.tile_grid import TileGrid
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,51 @@ class Shared:
 
     words: dict[str, int] = field(default_factory=dict[str, int])
     grids: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    grid_of: dict[tuple[Any, ...], int] = field(default_factory=dict[tuple[Any, ...], int])
+    known: dict[Hashable, list[list[int]]] = field(
+        default_factory=dict["Hashable", list[list[int]]]
+    )
 
     def word(self, text: str) -> int:
         """The number of a text."""
         return self.words.setdefault(text, len(self.words))
+
+    def grids_of(self, plan: Plan, name: str) -> list[list[int]]:
+        """The tile grids of a tensor: for each what it is, in words, and the grid, by number."""
+        vertex, held = plan.graph[name], held_cuts(plan, name)
+        like = (vertex.labels, vertex.shape, held)
+        if held and like in self.known:
+            return self.known[like]
+        found: list[list[int]] = []
+        for grid in tile_grids(plan, name):
+            shown = _grid(grid)
+            key = orjson.dumps(shown)
+            at = self.known.setdefault(key, [[len(self.grids)]])[0][0]
+            if at == len(self.grids):
+                self.grids.append(shown)
+            found.append([self.word(grid.role), self.word(grid.layout), at])
+        if held:
+            self.known[like] = found
+        return found
+
+
+def _grid(grid: TileGrid) -> dict[str, Any]:
+    """A grid as it is drawn; a tile is its devices in words and the first of them."""
+    facets = facets_of(grid)
+
+    def tile(at: tuple[int, ...] | None) -> list[Any] | None:
+        if at is None:
+            return None
+        devices = grid.holders.get(at, ())
+        return [devices_words(devices), devices[0]] if devices else ["", -1]
+
+    return {
+        "row": facets.row_label,
+        "column": facets.column_label,
+        "rows": [line.words for line in facets.rows],
+        "columns": [line.words for line in facets.columns],
+        "facets": [[f.title, [[tile(t) for t in row] for row in f.tiles]] for f in facets.facets],
+        "left_out": facets.left_out,
+    }
 
 
 def vertex_content(
@@ -42,7 +87,6 @@ def vertex_content(
     fetches = _fetches(plan, vertex, number, shared) if name in plan.decisions else []
     fetched = sum(fetch[1] for fetch in fetches)
     reduced = traffic.aggregate.get(name, 0)
-    held = held_cuts(plan, name)
     shown: dict[str, Any] = {
         "name": name,
         "text": write_vertex(vertex),
@@ -50,7 +94,7 @@ def vertex_content(
         "shape": vertex.shape,
         "dtype": str(vertex.dtype),
         "cut": cuts(plan.parts[name]) if name in plan.parts else None,
-        "lies": [shared.word(_lies(plan, vertex, cut)) for cut in held],
+        "grids": shared.grids_of(plan, name),
         "inputs": fetches,
         "reduced": reduced,
         "kept": traffic.of(name) - fetched - reduced - traffic.compute.get(name, 0),
