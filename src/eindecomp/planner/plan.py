@@ -184,6 +184,18 @@ class Plan:
         """This plan against the strategies that apply to its graph, or against those given."""
         return from_above("show.compare").compare(self, strategies)
 
+    def draw(
+        self, path: str | Path | None = None, *, folded: bool = True, layout: str = "auto"
+    ) -> Any:
+        """A picture of the plan: a `Picture`, which notebooks show.
+
+        Boxes are vertices with their cuts, lines are as thick as the bytes that move along them.
+        It is written to `path` if given, an .svg, .dot or .gv file, or .png or .pdf where graphviz
+        is there. Unless `folded` is false, repeated layers are drawn once. `layout` is "graphviz",
+        "own", which needs nothing installed, or "auto".
+        """
+        return from_above("show.draw.picture").draw_plan(self, path, folded=folded, layout=layout)
+
     def draw_tiles(
         self, tensor: str, path: str | Path | None = None, *, layout: str | None = None
     ) -> Any:

@@ -9,7 +9,7 @@ from eindecomp.errors import InputError
 from eindecomp.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 
 def save_text(path: str | Path, forms: Mapping[str, Callable[[], str | bytes]]) -> None:
@@ -21,7 +21,7 @@ def save_text(path: str | Path, forms: Mapping[str, Callable[[], str | bytes]]) 
     write_whole(path, made.encode() if isinstance(made, str) else made)
 
 
-def check_ending(path: Path, forms: Mapping[str, object]) -> None:
+def check_ending(path: Path, forms: Collection[str]) -> None:
     """Refuse a path whose ending says nothing that can be written."""
     if path.suffix.lower() not in forms:
         raise InputError(f"{path}: a picture is written to a file that ends in {_or(list(forms))}")

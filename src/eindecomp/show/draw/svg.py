@@ -18,7 +18,7 @@ _FONTS = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 _LIGHT = {
     "back": "#ffffff", "ink": "#1c2128", "quiet": "#57606a", "line": "#8c959f", "rest": "#b6bec8",
     "vertex": "#ffffff", "edge": "#57606a", "input": "#eef1f4", "block": "#f6f8fb",
-    "output": "#dff0e4", "strong": "#1a7f4b", "move": "#c2410c",
+    "output": "#dff0e4", "strong": "#136c3f", "move": "#c2410c",
 }  # fmt: skip
 _DARK = {
     "back": "#0d1117", "ink": "#e6edf3", "quiet": "#a3adb8", "line": "#6e7681", "rest": "#484f58",
@@ -31,6 +31,7 @@ _RULES = {
     ".quiet": "fill:{quiet}",
     ".head": "font-weight:600",
     ".moved": "fill:{move}",
+    ".strong": "fill:{strong}",
     ".on-tile": "fill:#16202c",
     ".halo": "stroke:{back};stroke-width:4px;stroke-linejoin:round;paint-order:stroke",
     ".in-block .halo": "stroke:{block}",
