@@ -36,9 +36,9 @@ def check_run(
     if isinstance(result, SimulatedRun) and events is not None:
         raise InputError("a simulated run has no events of its own: give it alone")
     ran = _vertices_of(result)
-    for name in plan.parts if ran is not None else ():
-        if name not in ran:
-            raise InputError(f"this is a run of another plan: it did not compute {name!r}")
+    missing = [] if ran is None else [name for name in plan.parts if name not in ran]
+    if missing:
+        raise InputError(f"this is a run of another plan: it did not compute {missing[0]!r}")
 
 
 def _vertices_of(result: Result | SimulatedRun | None) -> Collection[str] | None:
