@@ -156,6 +156,8 @@ function drawSpecks(context, boxes, chosen, k) {
 }
 
 function drawText(context, box, vertex, k) {
+  context.textBaseline = "alphabetic";
+  context.textAlign = "left";
   const many = box.members.length > 1 ? ` ×${box.members.length}` : "";
   const size = vertex.cut === null ? readable(13, k, 19) : readable(14, k, 26);
   const room = Math.floor((box.width - 22) / (size * 0.602)) - many.length;
@@ -199,7 +201,7 @@ function drawAmounts(context, graph, k, seen) {
   for (const edge of graph.scene.edges) {
     if (!edge.bytes || !seen(edge)) continue;
     const words = bytes(edge.bytes);
-    const width = context.measureText(words).width + 8;
+    const width = context.measureText(words).width + 3;
     const [x, y] = edge.words;
     context.fillStyle = COLOURS.back;
     context.globalAlpha = 0.88;

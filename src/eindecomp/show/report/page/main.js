@@ -18,7 +18,9 @@ function overview() {
     make(
       "p",
       {},
-      "A plan says how a computation on tensors is split over devices: every operation (a vertex of the graph) is cut into pieces along its labels, each device computes a piece, and what a device needs but does not hold is sent to it.",
+      "A plan says how a computation on tensors is split over devices: every operation (a vertex " +
+        "of the graph) is cut into pieces along its labels, each device computes a piece, and what " +
+        "a device needs but does not hold is sent to it.",
     ),
     make("p", {}, what),
     make("p", {}, costs),

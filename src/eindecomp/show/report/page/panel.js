@@ -9,7 +9,8 @@ class Panel {
       make(
         "p",
         { class: "hint" },
-        "Click a box, or find a vertex by name, to see what it computes, how it is cut, which device holds which tile, what it costs, and the next-best alternative.",
+        "Click a box, or find a vertex by name, to see what it computes, how it is cut, which " +
+          "device holds which tile, what it costs, and the next-best alternative.",
       ),
     );
   }

@@ -121,7 +121,10 @@ class Timeline {
     if (task >= 0) {
       const { vertex, kind, kinds, row, rows, start, length } = this.data;
       const seconds = (ns) => short(ns / 1e9, "seconds");
-      this.told.textContent = `${nameOf(vertex[task])}, ${kinds[kind[task]]} on device ${rows[row[task]]}: ${seconds(length[task])}, from ${seconds(start[task])} to ${seconds(start[task] + length[task])}`;
+      const [from, to] = [start[task], start[task] + length[task]];
+      const what = `${nameOf(vertex[task])}, ${kinds[kind[task]]} on device ${rows[row[task]]}`;
+      const when = `${seconds(length[task])}, from ${seconds(from)} to ${seconds(to)}`;
+      this.told.textContent = `${what}: ${when}`;
     }
     this.view.redraw();
   }
