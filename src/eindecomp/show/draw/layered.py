@@ -85,7 +85,7 @@ def lay_out(items: Sequence[Item], joins: Sequence[Join]) -> Layered:
 
     >>> made = lay_out([Item(40, 20), Item(40, 20)], [Join(0, 1)])
     >>> made.items, made.routes
-    (((20.0, 0.0), (20.0, 46.0)), (((20.0, 20), (20.0, 46.0)),))
+    (((20.0, 0.0), (20.0, 46.0)), (((20.0, 20.0), (20.0, 46.0)),))
     """
     if not items:
         return Layered(0, 0, (), (), ())
