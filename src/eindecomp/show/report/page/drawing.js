@@ -65,22 +65,23 @@ function drawEdges(context, graph, k, seen) {
     const touched = edge.from === own || edge.to === own;
     // A few widths are enough, and each is one stroke of the pen.
     const width = Math.max(Math.round(edge.thick * 2) / 2, (edge.bytes ? 1.2 : 0.5) / k);
-    const key = `${touched} ${edge.bytes > 0} ${edge.next} ${width}`;
+    const key = `${touched} ${edge.bytes > 0} ${edge.next} ${edge.faint} ${width}`;
     if (!groups.has(key))
-      groups.set(key, { touched, moved: edge.bytes > 0, next: edge.next, width, edges: [] });
+      groups.set(key, {
+        touched,
+        moved: edge.bytes > 0,
+        next: edge.next,
+        faint: edge.faint,
+        width,
+        edges: [],
+      });
     groups.get(key).edges.push(edge);
   }
   context.lineCap = "butt";
   for (const group of [...groups.values()].sort(
     (a, b) => a.touched - b.touched || a.moved - b.moved || a.width - b.width,
   )) {
-    const colour = group.moved
-      ? own < 0 || group.touched
-        ? "move"
-        : "move-dim"
-      : group.touched
-        ? "accent"
-        : "still";
+    const colour = colourOf(group, own >= 0);
     context.strokeStyle = COLOURS[colour];
     context.lineWidth = group.touched && !group.moved ? Math.max(2, group.width) : group.width;
     context.setLineDash(group.next && k > 0.2 ? [7, 6 + group.width] : []);
@@ -91,6 +92,12 @@ function drawEdges(context, graph, k, seen) {
     if (k > 0.3) drawTips(context, group);
   }
   context.setLineDash([]);
+}
+
+/** The colour of lines: those of the selected box stand out. */
+function colourOf({ moved, touched, faint }, isSelecting) {
+  if (moved) return touched || !isSelecting ? "move" : "move-dim";
+  return touched ? "accent" : faint ? "line" : "still";
 }
 
 function drawTips(context, group) {

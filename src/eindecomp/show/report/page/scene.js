@@ -126,6 +126,7 @@ function edgesOf(scene) {
     const [start, end] = [scene.boxes[edge.from], scene.boxes[edge.to]];
     const [points, words] = scene.lines.get(edge.key) ?? [null, null];
     edge.points = points ?? straight(start, end);
+    edge.faint = !points && !edge.bytes && !edge.next;
     const xs = edge.points.filter((_, k) => k % 2 === 0);
     const ys = edge.points.filter((_, k) => k % 2 === 1);
     [edge.x1, edge.y1] = edge.points.slice(-2);
@@ -138,6 +139,8 @@ function edgesOf(scene) {
     edge.top = Math.min(...ys) - 40;
     edge.bottom = Math.max(...ys) + 40;
   }
+  // Many lines between layers that move nothing would hide those that do; a few are clear.
+  if (edges.filter((edge) => edge.faint).length < 40) for (const edge of edges) edge.faint = false;
   return edges.sort((a, b) => a.bytes - b.bytes);
 }
 
