@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
@@ -25,6 +23,7 @@ from eindecomp.models.checkpoints import store_of
 from eindecomp.models.optimizers import carried
 from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan as make_plan
+from eindecomp.show.progress import counting
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Engine
@@ -182,7 +181,7 @@ def fit(
     with compile_plan(made, runner) as executable:
         loop = Loop(graph, executable, own, lr, loss, at.state, at.losses)
         saved = at.step
-        with _showing(progress if is_first else False, at.step, steps) as show:
+        with counting(progress if is_first else False, steps) as show:
             for batch in _batches(data, at.step, steps):
                 value = loop.take(batch)
                 if kept is not None and loop.done % every == 0:
@@ -191,7 +190,7 @@ def fit(
                         saved = loop.done
                     elif is_first:
                         warnings.warn(f"{wrong}; training goes on", RuntimeWarning, stacklevel=2)
-                show(loop.done, value)
+                show(f"training, loss {value:.4f}", loop.done)
                 if on_step is not None:
                     on_step(loop.done, value)
         wrong = None
@@ -299,24 +298,3 @@ def _batches(data: Batches | Iterable[Batch], start: int, steps: int | None) -> 
     if isinstance(data, Batches):
         return islice(data.batches(start), left)
     return islice(data, start, None if left is None else start + left)
-
-
-@contextmanager
-def _showing(
-    wanted: bool | None, start: int, steps: int | None
-) -> Generator[Callable[[int, float], None]]:
-    """A progress bar with the loss, on a terminal or where one is asked for."""
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
-        yield lambda _step, _loss: None
-        return
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn
-
-    columns = (
-        *Progress.get_default_columns(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[loss]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("training", total=steps, completed=start, loss="")
-        yield lambda step, loss: bar.update(task, completed=step, loss=f"loss {loss:.4f}")

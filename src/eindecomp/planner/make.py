@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
+from eindecomp.planner.above import from_above
 from eindecomp.planner.contraction_order import Ordered, minimize_with_order
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
@@ -65,6 +66,7 @@ def plan(
     work: float | None = 1.2,
     pieces: str = BALANCED,
     time_limit: float = 45,
+    progress: bool | None = None,
     on_event: Callable[[Progress], None] | None = None,
 ) -> Plan:
     """Divide every vertex of a graph among devices so that the objective is minimal.
@@ -137,16 +139,18 @@ def plan(
     restriction = None if strategy is None else strategy_of(strategy, planned, laid_out.devices)
     if restriction is not None:
         rules = restriction.rules(planned, laid_out, rules)
-    options = Options(
-        planned, laid_out, objective, solver, rules,
-        restriction=restriction,
-        machine=described,
-        memory=None if memory is None else parse_bytes(memory),
-        time_limit=time_limit,
-        on_event=on_event,
-    )  # fmt: skip
     # A strategy is for the graph as it is.
-    ordered = _minimized(graph, options, work if rewrite and strategy is None else None)
+    limit = work if rewrite and strategy is None else None
+    with from_above("show.progress").solving(progress, on_event) as follow:
+        options = Options(
+            planned, laid_out, objective, solver, rules,
+            restriction=restriction,
+            machine=described,
+            memory=None if memory is None else parse_bytes(memory),
+            time_limit=time_limit,
+            on_event=follow,
+        )  # fmt: skip
+        ordered = _minimized(graph, options, limit)
     chosen = ordered.chosen
     return Plan(
         ordered.graph, laid_out, objective, inputs, chosen.parts, chosen.decisions, chosen.given,
