@@ -219,6 +219,42 @@ class naming:  # noqa: N801 - used as a statement: `with naming(name):`
             error.args = (f"{self.name}: {message}",)
 
 
+EXTRAS = {
+    "graphviz": "draw", "jax": "jax", "jaxlib": "jax", "matplotlib": "models", "mpi4py": "mpi",
+    "pytoulbar2": "exact", "ray": "ray", "safetensors": "models", "tokenizers": "models",
+    "torch": "torch", "transformers": "", "zarr": "zarr",
+}  # fmt: skip
+"""The packages that not every user needs, each with the extra of ours that installs it, if any."""
+
+
+class needing_extras:  # noqa: N801 - used as a statement: `with needing_extras():`
+    """Says which extra to install where a package of one is imported, but not installed."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, ModuleNotFoundError) and (name := _lacking(error)) is not None:
+            raise not_installed(name) from None
+
+
+def _lacking(error: ModuleNotFoundError) -> str | None:
+    """The package of an extra that could not be imported, if that is what is wrong."""
+    name = (error.name or "").partition(".")[0]
+    return name if name in EXTRAS else None
+
+
+def not_installed(package: str) -> InputError:
+    """The error of whoever needs a package of an extra.
+
+    >>> print(not_installed("mpi4py"))
+    mpi4py is not installed: pip install 'eindecomp[mpi]'
+    """
+    extra = EXTRAS[package.partition(".")[0]]
+    how = f"'eindecomp[{extra}]'" if extra else package
+    return InputError(f"{package} is not installed: pip install {how}")
+
+
 def quote(value: object, most: int = 60) -> str:
     """What an error shows of a value that came from outside: its first characters.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from eindecomp.engines.extras import extra
 from eindecomp.engines.ranks import Alone, ranks_of
 from eindecomp.errors import InputError, RunError
 from eindecomp.models.checkpoint import Checkpoint as Checkpoint
@@ -67,6 +68,7 @@ class CheckpointFile:
 
     def check(self) -> None:
         """Refuse now a place where nothing could be written."""
+        extra("safetensors")
         if self.path.exists() and not self.path.is_file():
             raise InputError(f"checkpoint {self.path} is no file")
         try:
