@@ -33,7 +33,7 @@ def test_contributing_names_files_that_exist():
     named = [
         f"src/eindecomp/{row.split('`')[1]}/{name}"
         for row in rows
-        for name in re.findall(r"`([\w/]+\.\w+)`", row)
+        for name in re.findall(r"`([\w/]+\.(?:py|lark|ein))`", row)
     ]
     prose = " ".join(line for line in lines if line not in rows)
     named += [
