@@ -11,10 +11,12 @@ array([[ 4.,  5.],
        [10., 11.]], dtype=float32)
 """
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import (
+    EXTRAS,
     EinDecompError,
     ExpressionError,
     GradientError,
@@ -24,6 +26,7 @@ from eindecomp.errors import (
     PlanError,
     RunError,
     TextError,
+    not_installed,
 )
 from eindecomp.graph.evaluate import evaluate
 from eindecomp.graph.grad import grad
@@ -125,10 +128,20 @@ def __getattr__(name: str) -> Any:
     """Load the planner, the solver and the engines at their first use: graphs need none of them."""
     if name not in _LATER:
         raise AttributeError(f"module 'eindecomp' has no attribute {name!r}")
-    module = import_module(f"eindecomp.{_LATER[name]}")
+    try:
+        module = import_module(f"eindecomp.{_LATER[name]}")
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        return partial(_refuse, error.name)
     found = module if name in ("models", "solve") else getattr(module, name)
     globals()[name] = found  # found at once from now on
     return found
+
+
+def _refuse(package: str, *_args: Any, **_kwargs: Any) -> Any:
+    """Stand for a function whose framework is not installed: all names are there, it says why."""
+    raise not_installed(package)
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from eindecomp.errors import needing_extras
+
 
 def from_above(module: str) -> Any:
     """A module of `show`, `store` or `frontends`.
@@ -16,4 +18,5 @@ def from_above(module: str) -> Any:
     >>> from_above("show.explain").__name__
     'eindecomp.show.explain'
     """
-    return import_module(f"eindecomp.{module}")
+    with needing_extras():
+        return import_module(f"eindecomp.{module}")

@@ -20,13 +20,12 @@ import pytest
 
 from eindecomp import __version__
 from eindecomp.cli import main, request
-from eindecomp.cli.progress import progress_line
 from eindecomp.graph.text.elaborate import load, parse
 from eindecomp.planner.costs.objectives import OBJECTIVES
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.options import INPUTS, SOLVERS
 from eindecomp.planner.space.pieces import PIECES
-from eindecomp.solve import Progress, read_contest
+from eindecomp.solve import read_contest
 from eindecomp.store.plan_file import from_json, to_json
 
 SMALL = {
@@ -202,21 +201,6 @@ def test_where_nothing_can_be_written_is_known_before(place: str, tmp_path: Path
     found = run("solve", "nowhere.json", "-o", str(tmp_path / place))
     assert found.returncode == 1
     assert str(tmp_path / place) in found.stderr.decode()
-
-
-@pytest.mark.parametrize(
-    ("cost", "bound", "shown"),
-    [
-        (float("inf"), float("-inf"), "cost none yet  bound none yet"),
-        (float("inf"), 12, "cost none yet  bound 12"),
-        (1234567, -1234, "cost 1,234,567  bound -1,234"),
-        (1234.5, 0.1 + 0.2, "cost 1,234.5  bound 0.3"),
-        (1.5e12, 1e10, "cost 1,500,000,000,000  bound 10,000,000,000"),
-    ],
-)
-def test_progress_is_one_readable_line(cost: float, bound: float, shown: str) -> None:
-    line = progress_line(Progress(1234.56, "search", cost, bound)).plain
-    assert line == f"1,234.6 s  search     {shown}"
 
 
 # Planning

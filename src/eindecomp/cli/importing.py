@@ -15,7 +15,7 @@ from eindecomp.cli import request as ask
 from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.texts import pairs_from
 from eindecomp.cli.user_code import blaming, find, without_tracebacks
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, needing_extras
 from eindecomp.lang.dtypes import dtype
 from eindecomp.store.whole_file import check_writable, write_whole
 
@@ -140,7 +140,7 @@ def _import(make: Callable[[], Graph], what: str, output: Path | None, json: boo
     """Import, and write or print what came of it."""
     if output is not None:
         check_writable(output)
-    with interruptible("no graph yet"), status_line() as say:
+    with needing_extras(), interruptible("no graph yet"), status_line() as say:
         say(f"importing {what}")
         graph = make()
         text = f"{graph}\n"

@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from eindecomp.cli.progress import INTERRUPTED, live_line, show_number
+from eindecomp.cli.progress import INTERRUPTED, live_line
+from eindecomp.show.progress import show_number
 from eindecomp.solve import Solution, minimize, read_contest, solution_json
 from eindecomp.store.whole_file import check_writable, write_whole
 

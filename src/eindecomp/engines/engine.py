@@ -12,7 +12,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eindecomp.errors import InputError, suggest
+from eindecomp.errors import InputError, needing_extras, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -91,7 +91,8 @@ def _kind_of(name: str) -> Callable[..., Engine]:
     known = _installed()
     if name not in known:
         raise InputError(f"there is no engine {name!r}{suggest(name, known)}")
-    return known[name].load()
+    with needing_extras():
+        return known[name].load()
 
 
 @cache

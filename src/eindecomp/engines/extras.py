@@ -5,13 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from eindecomp.errors import InputError
+from eindecomp.errors import needing_extras
 
 
 def extra(package: str) -> Any:
-    """A package of the extra `models`, or zarr."""
-    try:
+    """A package of one of our extras, such as `zarr`."""
+    with needing_extras():
         return import_module(package)
-    except ImportError:
-        how = "'eindecomp[zarr]'" if package == "zarr" else "'eindecomp[models]'"
-        raise InputError(f"{package} is not installed: pip install {how}") from None

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eindecomp.errors import InputError, suggest
+from eindecomp.errors import InputError, needing_extras, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -187,7 +187,8 @@ def _named(name: str) -> KernelLibrary:
     if name not in _installed():
         near = suggest(name, [_NUMPY.name, *_installed()])
         raise InputError(f"there is no kernel library {name!r}; {_known()}{near}")
-    return _installed()[name].load()()
+    with needing_extras():
+        return _installed()[name].load()()
 
 
 @cache

@@ -1,67 +1,215 @@
-"""A progress bar for long runs, on a terminal."""
+"""How far long work has come, where somebody waits for it: on a terminal, or in a notebook.
+
+Work that ends within a second shows nothing, and loads nothing of what would show it.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import inf, isinf
+from threading import Event as Signal
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.engines.events import Event, KernelCompiled, RunStarted, TaskFinished
+from eindecomp.show.progress_displays import Display, NotebookDisplay, TerminalDisplay
+from eindecomp.solve.compile_events import watch_compilation
+from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
-    from rich.progress import Progress
+    from rich.console import Console
 
-_PATIENCE = 1.0  # seconds before a run counts as long
-_PAUSE = 0.1  # seconds between updates of the bar
+_PATIENCE = 1.0  # seconds before work counts as long
+_PAUSE = 0.1  # seconds between two looks at it
+COMPILING = "compiling the solver, once on this machine"
+
+
+@cache
+def progress_console() -> Console:
+    """The one console for progress: two lines that are shown at once must know of each other."""
+    from rich.console import Console
+
+    return Console(stderr=True)
 
 
 def is_wanted(wanted: bool | None) -> bool:
-    """Whether to show a bar: as said, otherwise where there is a terminal."""
-    return wanted is True or (wanted is None and sys.stderr.isatty())
+    """Whether to show progress: as said, otherwise where there is a terminal or a notebook."""
+    return wanted is True or (wanted is None and (_in_terminal() or in_notebook()))
+
+
+def in_notebook() -> bool:
+    """Whether a Jupyter kernel runs this, which then has imported IPython."""
+    ask = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return ask is not None and getattr(ask(), "kernel", None) is not None
+
+
+def _in_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison] - None under pythonw
 
 
 @contextmanager
 def showing(wanted: bool | None) -> Generator[Callable[[Event], None] | None]:
-    """A listener for the events of a run; None where no bar is wanted, or there is no terminal."""
+    """A listener for the events of a run that shows a bar; None where nobody wants one."""
     if not is_wanted(wanted):
         yield None
         return
-    started = last = monotonic()
     total: int | None = None
     done = compiled = 0
-    bar: Progress | None = None
 
-    def follow(event: Event) -> None:
-        nonlocal bar, compiled, done, last, total
-        if isinstance(event, RunStarted):
-            total = event.tasks
-        elif isinstance(event, KernelCompiled):
-            compiled += 1
-        elif isinstance(event, TaskFinished):
-            done += 1
-            now = monotonic()
-            if now - last > _PAUSE and now - started > _PATIENCE:
-                last = now
-                bar = bar or _bar(total)
-                what = f"running (kernels compiled: {compiled})" if compiled else "running"
-                bar.update(bar.task_ids[0], completed=done, description=what)
+    def standing() -> tuple[str, int, int | None]:
+        return f"running (kernels compiled: {compiled})" if compiled else "running", done, total
+
+    with _watching(lambda display: display.bar(*standing())) as look:
+
+        def follow(event: Event) -> None:
+            nonlocal compiled, done, total
+            if isinstance(event, RunStarted):
+                total = event.tasks
+            elif isinstance(event, KernelCompiled):
+                compiled += 1
+            elif isinstance(event, TaskFinished):
+                done += 1
+                look()
+
+        yield follow
+
+
+@contextmanager
+def counting(wanted: bool | None, total: int | None) -> Generator[Callable[[str, int], None]]:
+    """A function to be told what is done, and how much of it is: a bar where one is wanted."""
+    if not is_wanted(wanted):
+        yield lambda _what, _done: None
+        return
+    at = ("", 0)
+    with _watching(lambda display: display.bar(*at, total)) as look:
+
+        def tell(what: str, done: int) -> None:
+            nonlocal at
+            at = (what, done)
+            look()
+
+        yield tell
+
+
+@contextmanager
+def solving(
+    wanted: bool | None, on_event: Callable[[Progress], None] | None = None
+) -> Generator[Callable[[Progress], None] | None]:
+    """A listener for the solver's events that shows a line where one is wanted.
+
+    It passes them on to `on_event`; by default, whoever gives that wants no line as well.
+    """
+    if (wanted is None and on_event is not None) or not is_wanted(wanted):
+        yield on_event
+        return
+    line = _SolverLine()
+
+    def follow(event: Progress) -> None:
+        line.last = event
+        if on_event is not None:
+            on_event(event)
+
+    with (
+        _watching(lambda display: display.line(line.now())) as look,
+        watch_compilation(line.count_compilations),
+        _now_and_then(look),
+    ):
+        yield follow
+
+
+@dataclass(slots=True)
+class _SolverLine:
+    """Where the solver stands; its clock goes on between events, as while loops are compiled."""
+
+    last: Progress = field(default_factory=lambda: Progress(0.0, "starting", inf, 0))
+    compiling: int = 0
+    started: float = field(default_factory=monotonic)
+
+    def count_compilations(self, active: bool) -> None:
+        self.compiling += 1 if active else -1
+
+    def now(self) -> str:
+        stage = COMPILING if self.compiling or self.last.stage == "compile" else self.last.stage
+        return solver_line(replace(self.last, seconds=monotonic() - self.started, stage=stage))
+
+
+def solver_line(event: Progress) -> str:
+    """Where the solver stands, in one line.
+
+    >>> solver_line(Progress(2.5, "search", 1200, 1000))
+    '    2.5 s  search     cost 1,200  bound 1,000'
+    """
+    return (
+        f"{event.seconds:7,.1f} s  {event.stage:<10} "
+        f"cost {show_number(event.cost)}  bound {show_number(event.bound)}"
+    )
+
+
+def show_number(number: float) -> str:
+    """A cost or a bound, in full.
+
+    >>> show_number(1200), show_number(1.5), show_number(inf)
+    ('1,200', '1.5', 'none yet')
+    """
+    if isinf(number):
+        return "none yet"
+    if isinstance(number, int):
+        return f"{number:,}"
+    return f"{number:,.10g}" if abs(number) < 1e10 else f"{number:,.0f}"
+
+
+@contextmanager
+def _watching(show: Callable[[Display], None]) -> Generator[Callable[[], None]]:
+    """A function that shows how far work has come, if it is long and was not shown just now."""
+    started = last = monotonic()
+    display: Display | None = None
+    broken = False
+
+    def look() -> None:
+        nonlocal broken, display, last
+        now = monotonic()
+        if broken or now - last <= _PAUSE or now - started <= _PATIENCE:
+            return
+        last = now
+        try:
+            display = display or _display()
+            show(display)
+        except Exception:  # what cannot be shown must not end the work
+            broken = True
 
     try:
-        yield follow
+        yield look
     finally:
-        if bar is not None:
-            bar.stop()
+        if display is not None:
+            display.close()
 
 
-def _bar(total: int | None) -> Progress:
-    # Most runs end before they need a bar, and rich takes long to import.
-    from rich.console import Console
-    from rich.progress import Progress
+def _display() -> Display:
+    return NotebookDisplay() if in_notebook() else TerminalDisplay(progress_console())
 
-    bar = Progress(console=Console(stderr=True), transient=True)
-    bar.add_task("running", total=total)
-    bar.start()
-    return bar
+
+@contextmanager
+def _now_and_then(look: Callable[[], None]) -> Generator[None]:
+    """Call a function from a thread of its own, for work that reports too rarely."""
+    ended = Signal()
+
+    def tick() -> None:
+        while not ended.wait(_PAUSE):
+            look()
+
+    # In this context, by which kernels know the cell that something is shown under.
+    thread = Thread(target=copy_context().run, args=(tick,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -125,16 +125,14 @@ def test_progress_reaches_its_end(way, monkeypatch):
     plan = ed.plan(small_transformer(1), 2)
     shown = []
 
-    class Bar:
-        task_ids = (0,)
+    class Shown:
+        def bar(self, _words, done, total):
+            shown.append((done, total))
 
-        def update(self, _task, completed, **_):
-            shown.append(completed)
+        def close(self):
+            shown.append("closed")
 
-        def stop(self):
-            shown.append("stopped")
-
-    monkeypatch.setattr("eindecomp.show.progress._bar", lambda total: shown.append(total) or Bar())
+    monkeypatch.setattr("eindecomp.show.progress._display", Shown)
     with showing(True) as listen:
         stats = ed.run(plan, arrays_for(plan.graph), "torch", on_event=listen, **way).stats
-    assert shown == [stats.tasks, *range(1, stats.tasks + 1), "stopped"]
+    assert shown == [*((n, stats.tasks) for n in range(1, stats.tasks + 1)), "closed"]

@@ -21,7 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, needing_extras
 from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
@@ -41,10 +41,8 @@ _LEAST = 100 * 10**6
 @cache
 def ray_module() -> ModuleType:
     """Ray itself, which takes a second to import."""
-    try:
+    with needing_extras():
         import ray
-    except ImportError:
-        raise InputError("engine 'ray' needs Ray: pip install ray") from None
     return ray
 
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.engines.spmd.watch import watch_of
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, needing_extras, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,19 +159,15 @@ _CONNECTED: dict[str, Transport] = {}
 
 def _connect(name: str) -> Transport:
     if name == "mpi":
-        _check_installed("mpi4py", "pip install 'eindecomp[mpi]', and an MPI such as Open MPI")
+        if find_spec("mpi4py") is None:
+            raise InputError(f"{not_installed('mpi4py')}, and an MPI such as Open MPI")
         from eindecomp.engines.spmd.mpi import MpiTransport
 
         return MpiTransport()
-    _check_installed("torch", "pip install torch")
-    from eindecomp.engines.spmd.torch_ranks import TorchTransport
+    with needing_extras():
+        from eindecomp.engines.spmd.torch_ranks import TorchTransport
 
     return TorchTransport()
-
-
-def _check_installed(package: str, how: str) -> None:
-    if find_spec(package) is None:
-        raise InputError(f"engine 'spmd' needs {package} for this: {how}")
 
 
 def _started_by() -> str:

@@ -72,5 +72,5 @@ def _finer(plan: Plan, room: int) -> Iterator[Plan]:
         with suppress(PlanError):  # as where there are too many ways to list them
             yield make_plan(
                 plan.graph, devices, strategy={"tiles": room}, tie=plan.tie,
-                rewrite=False, time_limit=min(_EACH, left),
+                rewrite=False, time_limit=min(_EACH, left), progress=False,
             )  # fmt: skip
