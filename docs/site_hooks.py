@@ -1,0 +1,66 @@
+"""Makes pages of the site from files that lie elsewhere in the repository.
+
+CONTRIBUTING.md and CHANGELOG.md stand at the root, where people and tools look for them; guides
+link to programs in examples/. The site gets copies, with links that lead to the right place.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mkdocs.structure.files import File, InclusionLevel
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+PAGES = {"Contributing": "CONTRIBUTING.md", "Changelog": "CHANGELOG.md"}
+LATER = {"Versions and files": "policy.md"}
+"""Pages of docs/ that are listed as soon as they are there."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the pages of the root, and the gallery, where there are any."""
+    sections: list[dict[str, Any]] = list(config.nav or [])
+    [about] = [section["About"] for section in sections if "About" in section]
+    about += [{title: name} for title, name in LATER.items() if (ROOT / "docs" / name).exists()]
+    about += [{title: name} for title, name in PAGES.items() if (ROOT / name).exists()]
+    if (ROOT / "docs" / "gallery" / "index.md").exists():
+        sections.insert(2, {"Gallery": _gallery()})
+    config.nav = sections
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of the root and the programs that pages link to."""
+    for name in PAGES.values():
+        if (ROOT / name).exists():
+            text = (ROOT / name).read_text()
+            files.append(File.generated(config, name, content=text.replace("](docs/", "](")))
+    for path in sorted((ROOT / "examples").rglob("*")):
+        if path.suffix in (".py", ".ein"):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(
+                File.generated(
+                    config, name, abs_src_path=str(path), inclusion=InclusionLevel.INCLUDED
+                )
+            )
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Let links that lead out of docs/ lead to the copies."""
+    up = "../" * page.file.src_uri.count("/")
+    return re.sub(rf"\]\({up}\.\./(examples/|[A-Z]+\.md)", rf"]({up}\1", markdown)
+
+
+def _gallery() -> list[str | dict[str, str]]:
+    """The gallery's own page, then its problems by title."""
+    folder = ROOT / "docs" / "gallery"
+    rest = [path for path in sorted(folder.glob("*.md")) if path.name != "index.md"]
+    titles = {path: path.read_text().splitlines()[0].removeprefix("# ").strip() for path in rest}
+    return ["gallery/index.md", *({titles[path]: f"gallery/{path.name}"} for path in rest)]
