@@ -15,15 +15,38 @@ if TYPE_CHECKING:
 
 
 class EinDecompError(ValueError):
-    """Base of all errors caused by what the user gave us."""
+    """Base of all errors caused by what the user gave us.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> try:
+        ...     ed.parse("Z[i] <- Q[i]")
+        ... except ed.EinDecompError as error:
+        ...     print(type(error).__name__)
+        TextError
+    """
 
 
 class ExpressionError(EinDecompError):
-    """A scalar expression, monoid, spec string or EinSum is not well formed."""
+    """A scalar expression, monoid, spec string or EinSum is not well formed.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> ed.monoid("minus", "x - y", identity=0)
+        Traceback (most recent call last):
+        eindecomp.errors.ExpressionError: 'minus' is not a commutative monoid: x ⊕ y ≠ y ⊕ x for ...
+    """
 
 
 class GraphError(EinDecompError):
-    """A vertex does not fit its inputs, or a graph is not well formed."""
+    """A vertex does not fit its inputs, or a graph is not well formed.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> ed.Graph()["Z"]
+        Traceback (most recent call last):
+        eindecomp.errors.GraphError: the graph has no tensor 'Z'
+    """
 
 
 class OperandError(GraphError):
@@ -42,19 +65,48 @@ class MacroError(EinDecompError):
 
 
 class InputError(EinDecompError):
-    """The arrays given to a computation do not fit its inputs."""
+    """The arrays given to a computation do not fit its inputs.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> ed.evaluate(ed.parse("input X[i: 3]\\nZ[i] <- 2 * X[i]\\noutput Z"), {"X": [1, 2]})
+        Traceback (most recent call last):
+        eindecomp.errors.InputError: ...
+    """
 
 
 class RunError(EinDecompError):
-    """A kernel failed while a plan was run."""
+    """A kernel failed while a plan was run.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> graph = ed.parse("input E[v: 3], i[b: 2] int32\\nZ[b] <- E[i[b]]\\noutput Z")
+        >>> ed.run(ed.plan(graph, 1), {"E": [1.0, 2.0, 3.0], "i": [0, 7]})
+        Traceback (most recent call last):
+        eindecomp.errors.RunError: ...
+    """
 
 
 class GradientError(EinDecompError):
-    """A gradient was asked for where none is defined."""
+    """A gradient was asked for where none is defined.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> ed.grad(ed.parse("input X[i: 3]\\nZ[i] <- 2 * X[i]\\noutput Z"), "Z", wrt="X")
+        Traceback (most recent call last):
+        eindecomp.errors.GradientError: a gradient needs a single number, but Z[i] has shape ...
+    """
 
 
 class PlanError(EinDecompError):
-    """A plan cannot be made as asked, or a plan file is not valid."""
+    """A plan cannot be made as asked, or a plan file is not valid.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> ed.plan(ed.parse("input X[i: 3]\\nZ[i] <- 2 * X[i]\\noutput Z"), devices=0)
+        Traceback (most recent call last):
+        eindecomp.errors.PlanError: ...
+    """
 
 
 class RelationError(EinDecompError):
@@ -62,14 +114,30 @@ class RelationError(EinDecompError):
 
 
 class ProblemError(EinDecompError):
-    """A problem or a choice is not well formed."""
+    """A problem or a choice is not well formed.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> ed.solve.Problem.of([[0, 3]]).cost_of([2])
+        Traceback (most recent call last):
+        eindecomp.errors.ProblemError: variable 0 has no choice 2
+    """
 
 
 class InfeasibleError(EinDecompError):
     """No choice keeps within the usage limit and avoids every infinite cost.
 
-    `step` is the tightest time step and `excess` how far at least it is over the limit, as far as
-    they are known.
+    Args:
+        message: What is infeasible, such as `"no plan fits"`.
+        step: The tightest time step, such as `3`, as far as it is known.
+        excess: How far at least it is over the limit, such as `1024`, as far as it is known.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> problem = ed.solve.Problem.of([[1]], usage=[[2]], intervals=[[0, 1]], limit=1)
+        >>> ed.solve.minimize(problem)
+        Traceback (most recent call last):
+        eindecomp.errors.InfeasibleError: ...
     """
 
     def __init__(self, message: str, step: int | None = None, excess: float | None = None) -> None:
@@ -79,7 +147,13 @@ class InfeasibleError(EinDecompError):
 
 
 class UnsolvedError(EinDecompError):
-    """No feasible choice was found in time, and none was proved not to exist."""
+    """No feasible choice was found in time, and none was proved not to exist.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> isinstance(ed.solve.UnsolvedError("out of time"), ed.EinDecompError)
+        True
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +174,18 @@ class Source:
 
 
 class TextError(EinDecompError):
-    """A `.ein` text is wrong at a known place.
+    """A `.ein` text is wrong at a known place: its `file`, `line` and `column`, and the `reason`.
 
-    >>> print(TextError("unknown tensor 'Q'", Source("Z[i] <- Q[i]", "a.ein"), 8))
-    a.ein:1:9: unknown tensor 'Q'
-      Z[i] <- Q[i]
-              ^
+    Args:
+        message: What is wrong, such as `"unknown tensor 'Q'"`.
+        source: The text and its name, such as `Source("Z[i] <- Q[i]", "a.ein")`.
+        offset: The place in it, counted in characters from 0, such as `8`.
+
+    Examples:
+        >>> print(TextError("unknown tensor 'Q'", Source("Z[i] <- Q[i]", "a.ein"), 8))
+        a.ein:1:9: unknown tensor 'Q'
+          Z[i] <- Q[i]
+                  ^
     """
 
     def __init__(self, message: str, source: Source, offset: int) -> None:

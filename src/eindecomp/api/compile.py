@@ -16,18 +16,28 @@ if TYPE_CHECKING:
 def compile(plan: Plan, engine: str | Engine = "threads", **options: Any) -> Executable:  # noqa: A001 - it does what the built-in one does: makes something ready to run
     """Make a plan ready to run on an engine.
 
-    `engine` is a name, with `options` for it, or an engine. The executable is called with the
-    inputs; what it is to keep on the devices is placed there once.
+    Args:
+        plan: What `ed.plan` made, such as `ed.plan(graph, 2)`.
+        engine: A name, such as `"threads"`, or an engine.
+        **options: Those of the engine of that name, such as `workers=2`.
 
-    >>> import numpy as np, eindecomp as ed
-    >>> text = "input X[i: 2, j: 2], W[j, k: 2]\\nZ[i,k] <- sum X[i,j] * W[j,k]\\noutput Z"
-    >>> graph = ed.parse(text)
-    >>> with ed.compile(ed.plan(graph, 2)) as executable:
-    ...     weights = executable.place({"W": np.eye(2, dtype="float32")})
-    ...     result = executable({"X": np.ones((2, 2), "float32"), **weights})
-    >>> result["Z"]
-    array([[1., 1.],
-           [1., 1.]], dtype=float32)
+    Returns:
+        An executable: it is called with the inputs, and places on the devices what is to stay
+            there.
+
+    Raises:
+        InputError: There is no such engine or option, or its package is not installed.
+
+    Examples:
+        >>> import numpy as np, eindecomp as ed
+        >>> text = "input X[i: 2, j: 2], W[j, k: 2]\\nZ[i,k] <- sum X[i,j] * W[j,k]\\noutput Z"
+        >>> graph = ed.parse(text)
+        >>> with ed.compile(ed.plan(graph, 2)) as executable:
+        ...     weights = executable.place({"W": np.eye(2, dtype="float32")})
+        ...     result = executable({"X": np.ones((2, 2), "float32"), **weights})
+        >>> result["Z"]
+        array([[1., 1.],
+               [1., 1.]], dtype=float32)
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"compile takes a Plan, as ed.plan makes it, not {type(plan).__name__}")

@@ -38,16 +38,30 @@ def einsum(
 ) -> Array:
     """Compute an extended Einstein summation, by default on the cores of this machine.
 
-    Without `join` the operands are multiplied, without `agg` they are summed. `devices` is how many
-    pieces it is cut into, by default one for each core. `sizes` are those of output labels that no
-    operand has. `engine` is a name or an engine. Planning is done once for each expression, shape
-    and type.
+    Planning is done once for each expression, shape and type.
 
-    >>> import numpy as np
-    >>> x, y = np.arange(4.0).reshape(2, 2), np.eye(2)
-    >>> einsum("ij,jk->ik", x, y, join="(x-y)**2")
-    array([[ 2.,  0.],
-           [10.,  8.]])
+    Args:
+        spec: The labels of operands and result, such as `"ij,jk->ik"` or `"row col -> row"`.
+        *operands: Arrays, such as `x, y`.
+        join: How operands are combined, such as `"(x-y)**2"`; by default they are multiplied.
+        agg: How labels that the result lacks are aggregated, such as `"max"`; by default summed.
+        devices: How many pieces it is cut into, such as `4`; by default one for each core.
+        sizes: Those of output labels that no operand has, such as `{"n": 3}`.
+        engine: A name, such as `"threads"`, or an engine.
+
+    Returns:
+        The result as an array.
+
+    Raises:
+        ExpressionError: The spec, the join or the aggregation is not well formed.
+        GraphError: The operands do not fit the spec.
+
+    Examples:
+        >>> import numpy as np
+        >>> x, y = np.arange(4.0).reshape(2, 2), np.eye(2)
+        >>> einsum("ij,jk->ik", x, y, join="(x-y)**2")
+        array([[ 2.,  0.],
+               [10.,  8.]])
     """
     arrays = {f"x{k}": read_array(given, f"operand {k}") for k, given in enumerate(operands)}
     types = tuple((array.shape, array.dtype) for array in arrays.values())

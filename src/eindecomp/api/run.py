@@ -35,14 +35,32 @@ def run(
 ) -> Result:
     """Compute the outputs of the graph that was planned.
 
-    Inputs are arrays by name, and numbers for run-time scalars; arrays that are stored in chunks
-    (memory-mapped, zarr, HDF5) are read tile by tile, and so are files: an input may be the path of
-    a `.npy`, `.zarr` or `.safetensors` file, of which `w.safetensors#W1` names a tensor. `engine`
-    is a name, with `options` for it, or an engine. `trace` is a file to write for Perfetto or
-    Chrome, with the rows of each device; where that fails after the run, as on a full disk, a
-    warning says so. A bar shows the progress of a long run on a terminal, unless `progress` says
-    otherwise. `on_event` is called with one event at a time; what it raises cancels the run, and is
-    raised from here as it is. The outputs are `result["Z"]`, what it took is `result.stats`.
+    Args:
+        plan: What `ed.plan` made, such as `ed.plan(graph, 2)`.
+        inputs: Arrays by name, and numbers for run-time scalars, such as `{"X": x, "lr": 0.1}`.
+            Arrays that are stored in chunks (memory-mapped, zarr, HDF5) are read tile by tile, and
+            so are files: `"x.npy"`, `"x.zarr"`, or a tensor of one, `"w.safetensors#W1"`.
+        engine: A name, such as `"threads"`, or an engine.
+        trace: A file to write for Perfetto or Chrome, with the rows of each device, such as
+            `"run.json"`; where that fails after the run, as on a full disk, a warning says so.
+        progress: Whether a bar shows how far the run has come: `True`, `False`, or None to show it
+            once the run has taken a second, on a terminal or in a notebook.
+        on_event: Is called with one event at a time, such as `print`; what it raises cancels the
+            run, and is raised from here as it is.
+        **options: Those of the engine of that name, such as `workers=2`.
+
+    Returns:
+        The outputs, `result["Z"]`, and what the run took, `result.stats`.
+
+    Raises:
+        InputError: What was given does not fit the inputs.
+        RunError: A kernel failed.
+
+    Examples:
+        >>> import numpy as np, eindecomp as ed
+        >>> graph = ed.parse("input X[i: 4]\\nscalar a\\nZ[i] <- a * X[i]\\noutput Z")
+        >>> ed.run(ed.plan(graph, 2), {"X": np.arange(4, dtype="float32"), "a": 10})["Z"]
+        array([ 0., 10., 20., 30.], dtype=float32)
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"run takes a Plan, as ed.plan makes it, not {type(plan).__name__}")

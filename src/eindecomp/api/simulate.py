@@ -27,18 +27,29 @@ def simulate(
 ) -> SimulatedRun:
     """Simulate a run of a plan: kernels in order, communication beside them, links in turn.
 
-    `machine` is an `ed.Machine` or a preset's name; by default that of the plan. All-gathers are
-    rings on each level of the mesh, or "doubling" there, or all messages at once ("direct");
-    reductions send every block to who combines it, or go by levels too ("ring", "doubling");
-    `cards="node"` lets the devices of a node share their links to other nodes. Communication begins
-    and is waited for where engine spmd does so; without `overlap`, one step follows another.
+    Communication begins and is waited for where engine spmd does so.
 
-    >>> import eindecomp as ed
-    >>> text = "input X[i: 64, j: 64], Y[j, k: 64]\\nZ[i,k] <- sum X[i,j] * Y[j,k]\\noutput Z"
-    >>> plan = ed.plan(ed.parse(text), 4, inputs="sharded")
-    >>> found = ed.simulate(plan, "cpu-cluster")
-    >>> bool(found.seconds > found.computing.max()), found.bytes_moved == plan.cost
-    (True, True)
+    Args:
+        plan: What `ed.plan` made, such as `ed.plan(graph, 4)`.
+        machine: An `ed.Machine` or a preset such as `"cpu-cluster"`; by default that of the plan.
+        gather: All-gathers are a `"ring"` on each level of the mesh, or `"doubling"` there, or all
+            messages at once, `"direct"`.
+        reduce: Reductions send every block to who combines it, `"direct"`, or go by levels too:
+            `"ring"`, `"doubling"`.
+        cards: Whether every `"device"` has its own links to other nodes, or those of a `"node"`
+            share theirs.
+        overlap: Whether communication runs beside computing; `False`: one step follows another.
+
+    Returns:
+        The seconds, and where they go.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> text = "input X[i: 64, j: 64], Y[j, k: 64]\\nZ[i,k] <- sum X[i,j] * Y[j,k]\\noutput Z"
+        >>> plan = ed.plan(ed.parse(text), 4, inputs="sharded")
+        >>> found = ed.simulate(plan, "cpu-cluster")
+        >>> bool(found.seconds > found.computing.max()), found.bytes_moved == plan.cost
+        (True, True)
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"simulate takes a Plan, as ed.plan makes it, not {type(plan).__name__}")

@@ -23,6 +23,20 @@ def plan_together(make: Callable[[], Plan], engine: str | Engine = "spmd", **opt
     Searches that a time limit ends may end otherwise in every process, and ranks with different
     plans refuse to start. So rank 0 makes it and the others read it; an engine that runs in one
     process makes it there.
+
+    Args:
+        make: Makes the plan, such as `lambda: ed.plan(graph, 8)`.
+        engine: A name, such as `"spmd"`, or an engine.
+        **options: Those of the engine of that name, such as `transport="mpi"`.
+
+    Raises:
+        PlanError: Rank 0 made no plan; its message says why.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> graph = ed.parse("input X[i: 8]\\nZ[i] <- X[i] * 2\\noutput Z")
+        >>> ed.plan_together(lambda: ed.plan(graph, 2), engine="threads").parts["Z"]
+        {'i': 2}
     """
     ranks = ranks_of(engine_of(engine, options))
     share = ranks.share_bytes

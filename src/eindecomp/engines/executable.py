@@ -24,10 +24,23 @@ if TYPE_CHECKING:
 
 
 class Executable:
-    """Runs one plan on one engine.
+    """Runs one plan on one engine; `ed.compile` makes it.
 
     Inputs are given as arrays, as the paths of files that hold them, or as tensors that are on the
     devices already: those that `place` returns, and those that `result.tensor` does.
+
+    Args:
+        plan: What is run, such as `ed.plan(graph, 2)`.
+        engine: What runs it, such as `ThreadsEngine(workers=2)`.
+
+    Examples:
+        >>> import numpy as np, eindecomp as ed
+        >>> graph = ed.parse("input X[i: 4]\\nZ[i] <- X[i] * 2\\noutput Z")
+        >>> with ed.compile(ed.plan(graph, 2)) as executable:
+        ...     first = executable({"X": np.ones(4, "float32")})
+        ...     again = executable({"X": first.tensor("Z")})
+        >>> again["Z"]
+        array([4., 4., 4., 4.], dtype=float32)
     """
 
     def __init__(self, plan: Plan, engine: Engine) -> None:
@@ -51,8 +64,16 @@ class Executable:
     ) -> Result:
         """Compute the outputs.
 
-        The tensors of the inputs in `donate` are given up: their memory may be used for results,
-        and they cannot be given again. What `on_event` raises cancels the run.
+        Args:
+            inputs: Arrays, paths or tensors by name, and numbers for run-time scalars, such as
+                `{"X": x}`.
+            donate: Inputs whose tensors are given up, such as `["W"]`: their memory may be used for
+                results, and they cannot be given again.
+            on_event: Is called with one event at a time, such as `print`; what it raises cancels
+                the run.
+
+        Returns:
+            The outputs, `result["Z"]`, and what the run took, `result.stats`.
         """
         self._check_open()
         if on_event is not None and not callable(on_event):
@@ -82,16 +103,26 @@ class Executable:
         return result
 
     def run_checked(self, arrays: Mapping[str, Any]) -> Result:
-        """Compute the outputs from arrays that are known to fit the inputs, in their order."""
+        """Compute the outputs from arrays that are known to fit the inputs.
+
+        Args:
+            arrays: All inputs, in their order, such as `{"X": x, "Y": y}`.
+        """
         return self._prepared.run(arrays, {}, (), None)
 
     def place(self, arrays: Mapping[str, object]) -> dict[str, Tensor]:
         """Put inputs on the devices, in the layouts that the plan wants; they stay there.
 
         An engine that shares memory with the caller reads arrays where they are: leave them as they
-        are for as long as their tensors are used. Tensors that are there already, of another
-        executable of the same engine, are brought into these layouts; where they lie in them,
-        nothing is copied.
+        are for as long as their tensors are used.
+
+        Args:
+            arrays: Some inputs by name, such as `{"W": w}`. Tensors of another executable of the
+                same engine are brought into these layouts; where they lie in them, nothing is
+                copied.
+
+        Returns:
+            Tensors by name, to be given in place of arrays.
         """
         self._check_open()
         if not isinstance(arrays, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]

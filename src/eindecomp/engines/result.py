@@ -18,38 +18,61 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a run took."""
+    """What a run took.
+
+    Attributes:
+        seconds: How long it took, such as `0.25`.
+        flops: The operations that kernels carried out, such as `524288`.
+        bytes_moved: Between devices for what the plan computes, such as `65536`: `plan.cost` of a
+            plan for bytes.
+        bytes_by_vertex: The same by vertex, such as `{"Z": 65536}`.
+        peak_memory: Bytes of inputs, results and intermediate tensors that were held at once, on
+            the device that held most, such as `2**20`; devices that share memory count as one.
+        tasks: How many tasks there were, such as `12`.
+        workers: How many workers shared them, such as `2`.
+        bytes_placed: Between devices to bring tensors that were given into the layouts in which the
+            plan wants them, such as `0`; placing arrays of the caller's is not counted.
+        recovered: What was computed again because a worker or a machine was lost, on engines that
+            survive it: a line for each task, such as `()`.
+        predicted: Seconds that the schedule of a run was expected to take, where tensors come and
+            go, such as `0.2`.
+        cut_into: Into how many pieces vertices were cut, such as `8`, where they are more than the
+            plan's devices, because its tiles did not fit in memory; what moved is then what moved
+            between these.
+    """
 
     seconds: float
     flops: int
     bytes_moved: int
-    """Between devices for what the plan computes: `plan.cost` of a plan for bytes."""
     bytes_by_vertex: Mapping[str, int]
     peak_memory: int
-    """Bytes of inputs, results and intermediate tensors that were held at once, on the device that
-    held most; devices that share memory count as one."""
     tasks: int
     workers: int
     bytes_placed: int = 0
-    """Between devices to bring tensors that were given into the layouts in which the plan wants
-    them; placing arrays of the caller's is not counted."""
     recovered: tuple[str, ...] = ()
-    """What was computed again because a worker or a machine was lost, on engines that survive it:
-    a line for each task."""
     predicted: float | None = None
-    """Seconds that the schedule of a run was expected to take, where tensors come and go."""
     cut_into: int | None = None
-    """Into how many pieces vertices were cut where they are more than the plan's devices, because
-    its tiles did not fit in memory; what moved is then what moved between these."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result(Mapping[str, Array]):
-    """The outputs by name, gathered when they are asked for, and `stats`."""
+    """The outputs by name, gathered when they are asked for, and `stats`.
+
+    Attributes:
+        tensors: The outputs where they lie on the devices, such as `tensors["Z"]`.
+        counted: What the run took, or what makes it up, `Stats` or a function: few ask, and brief
+            runs come by the thousand.
+
+    Examples:
+        >>> import numpy as np, eindecomp as ed
+        >>> graph = ed.parse("input X[i: 4]\\nZ[i] <- X[i] * 2\\noutput Z")
+        >>> result = ed.run(ed.plan(graph, 2), {"X": np.ones(4, "float32")})
+        >>> result["Z"], result.stats.bytes_moved
+        (array([2., 2., 2., 2.], dtype=float32), 0)
+    """
 
     tensors: Mapping[str, Tensor]
     counted: Stats | Callable[[], Stats] = field(repr=False)
-    """What the run took, or what makes it up: few ask, and brief runs come by the thousand."""
     _gathered: dict[str, Array] = field(default_factory=dict[str, Array], repr=False)
 
     @property
@@ -79,7 +102,11 @@ class Result(Mapping[str, Array]):
         return len(self.tensors)
 
     def tensor(self, name: str) -> Tensor:
-        """An output where it lies on the devices, to be given as an input without gathering it."""
+        """An output where it lies on the devices, to be given as an input without gathering it.
+
+        Args:
+            name: The output, such as `"Z"`.
+        """
         if name not in self.tensors:
             raise InputError(f"there is no output {name!r}{suggest(name, list(self.tensors))}")
         return self.tensors[name]

@@ -24,6 +24,23 @@ class Tensor:
 
     It can be given as an input again and again; `numpy()` and `np.asarray` gather it, `array()` and
     DLPack do so without leaving the engine's devices where it has arrays of its own.
+
+    Attributes:
+        name: That of the input or output, such as `"W"`.
+        shape: Its sizes, such as `(8, 8)`.
+        dtype: The type of its items, such as `float32`.
+        engine: The engine on whose devices it lies, such as `"threads"`.
+        mesh: The devices' axes, such as `mesh.devices` of them.
+        tilings: The layouts in which it lies, such as `tilings[0]`.
+        data: The engine's own; `None` once it was released or its memory was donated.
+        gather: Makes one array of `data`, such as `gather(data)`.
+        own: Makes one array of the engine's own kind, `None` if that is NumPy's.
+
+    Examples:
+        >>> import numpy as np, eindecomp as ed
+        >>> graph = ed.parse("input X[i: 4]\\nZ[i] <- X[i] * 2\\noutput Z")
+        >>> ed.compile(ed.plan(graph, 2)).place({"X": np.ones(4, "float32")})["X"]
+        <Tensor X[4] float32 on threads>
     """
 
     name: str
@@ -32,13 +49,9 @@ class Tensor:
     engine: str
     mesh: Mesh
     tilings: tuple[Tiling, ...]
-    """The layouts in which it lies."""
     data: Any
-    """The engine's own, None once it was released or its memory was donated."""
     gather: Callable[[Any], Array]
-    """Makes one array of `data`."""
     own: Callable[[Any], Any] | None = None
-    """Makes one array of the engine's own kind, if that is not NumPy's."""
 
     def numpy(self) -> Array:
         """The whole tensor as one array; engines that share memory with the caller do not copy."""

@@ -50,14 +50,23 @@ class HasGraph(Protocol):
 
 
 def evaluate(graph: Graph | HasGraph, inputs: Mapping[str, object]) -> dict[str, Array]:
-    """Compute the outputs of a graph from arrays, and numbers for its run-time scalars.
+    """Compute the outputs of a graph with NumPy, vertex by vertex: the reference for all engines.
 
-    Given a plan, it evaluates the graph that was planned.
+    Args:
+        graph: What to compute, such as `ed.parse(text)`; of a plan, the graph that was planned.
+        inputs: Arrays by name, and numbers for run-time scalars, such as `{"X": x, "lr": 0.1}`.
 
-    >>> from eindecomp.graph.text.elaborate import parse
-    >>> graph = parse("input X[i: 2, j: 2]\\nZ[i] <- max X[i,j]\\noutput Z")
-    >>> evaluate(graph, {"X": [[1, 2], [4, 3]]})["Z"]
-    array([2., 4.], dtype=float32)
+    Returns:
+        The outputs by name.
+
+    Raises:
+        InputError: What was given does not fit the inputs.
+
+    Examples:
+        >>> from eindecomp.graph.text.elaborate import parse
+        >>> graph = parse("input X[i: 2, j: 2]\\nZ[i] <- max X[i,j]\\noutput Z")
+        >>> evaluate(graph, {"X": [[1, 2], [4, 3]]})["Z"]
+        array([2., 4.], dtype=float32)
     """
     found = graph if isinstance(graph, Graph) else getattr(graph, "graph", None)
     if not isinstance(found, Graph):

@@ -40,15 +40,24 @@ def grad(graph: Graph, output: str | Vertex, wrt: str | Vertex | Iterable[str | 
     Its outputs are those of `graph`, then one gradient for each tensor of `wrt`, in that order,
     named `grad_X` for X. For complex tensors the gradient of z = a + bi is ∂L/∂a + i·∂L/∂b.
 
-    >>> from eindecomp.graph.text.elaborate import parse
-    >>> graph = parse("input X[i: 3], W[i]\\nloss[] <- sum X[i] * W[i]\\noutput loss")
-    >>> print(grad(graph, "loss", wrt=["W"]))
-    input X[i: 3]
-    input W[i: 3]
-    loss[] <- sum X[i] * W[i]
-    grad_loss[] <- fill float32(1)
-    grad_W[i] <- grad_loss[] * X[i]
-    output loss, grad_W
+    Args:
+        graph: What computes the output, such as `ed.parse(text)`; it stays as it is.
+        output: What to differentiate, such as `"loss"`.
+        wrt: The tensors to differentiate by, such as `["W1", "W2"]`.
+
+    Raises:
+        GradientError: There is no such gradient, as of integers.
+
+    Examples:
+        >>> from eindecomp.graph.text.elaborate import parse
+        >>> graph = parse("input X[i: 3], W[i]\\nloss[] <- sum X[i] * W[i]\\noutput loss")
+        >>> print(grad(graph, "loss", wrt=["W"]))
+        input X[i: 3]
+        input W[i: 3]
+        loss[] <- sum X[i] * W[i]
+        grad_loss[] <- fill float32(1)
+        grad_W[i] <- grad_loss[] * X[i]
+        output loss, grad_W
     """
     loss = graph[_name(output)]
     wanted = [graph[_name(t)] for t in ((wrt,) if isinstance(wrt, str | Vertex) else wrt)]

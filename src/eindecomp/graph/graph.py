@@ -42,17 +42,18 @@ Tensor = Vertex | str
 class Graph:
     """A computation: inputs, run-time scalars, vertices, outputs, and ties from run to run.
 
-    >>> g = Graph()
-    >>> X, Y = g.input("X", {"i": 100, "j": 200}), g.input("Y", {"j": 200, "k": 50})
-    >>> g.output(g.einsum("ij,jk->ik", X, Y, join="(x - y)**2", agg="sum", name="Z"))
-    >>> print(g)
-    input X[i: 100, j: 200]
-    input Y[j: 200, k: 50]
-    Z[i,k] <- sum (X[i,j] - Y[j,k])**2
-    output Z
-
     It is equal to another with the same vertices, scalars, outputs and ties, and hashes by them:
     one that serves as a key must not be added to any more.
+
+    Examples:
+        >>> g = Graph()
+        >>> X, Y = g.input("X", {"i": 100, "j": 200}), g.input("Y", {"j": 200, "k": 50})
+        >>> g.output(g.einsum("ij,jk->ik", X, Y, join="(x - y)**2", agg="sum", name="Z"))
+        >>> print(g)
+        input X[i: 100, j: 200]
+        input Y[j: 200, k: 50]
+        Z[i,k] <- sum (X[i,j] - Y[j,k])**2
+        output Z
     """
 
     __slots__ = ("_avoid", "_counts", "_monoids", "_outputs", "_scalars", "_ties", "_vertices")
@@ -77,7 +78,13 @@ class Graph:
     ) -> Graph:
         """Build a graph from finished vertices, in topological order.
 
-        `avoid` are names that `fresh` must not make up, for vertices that are still to come.
+        Args:
+            vertices: Those of another graph, such as `other.vertices.values()`.
+            outputs: The names of its outputs, such as `["Z"]`.
+            scalars: The run-time scalars and their types, such as `other.scalars`.
+            avoid: Names that `fresh` must not make up, for vertices still to come, such as
+                `{"T_1"}`.
+            ties: The results that inputs are tied to, such as `{"W": "new_W"}`.
         """
         graph = cls()
         graph._avoid = avoid
@@ -173,7 +180,11 @@ class Graph:
         return {name: counts[name] for name in self._vertices}
 
     def label_sizes(self, vertex: Vertex) -> dict[str, int]:
-        """The sizes of all labels of a vertex, those that it aggregates among them."""
+        """The sizes of all labels of a vertex, those that it aggregates among them.
+
+        Args:
+            vertex: One of this graph, such as `graph["Z"]`.
+        """
         sizes = vertex.sizes
         if isinstance(vertex.op, EinSum):
             for name, labels in zip(vertex.inputs, vertex.op.inputs, strict=True):
@@ -181,7 +192,11 @@ class Graph:
         return sizes
 
     def fresh(self, stem: str) -> str:
-        """A name that no tensor or scalar has yet: `stem`, or it with a number."""
+        """A name that no tensor or scalar has yet: the stem, or it with a number.
+
+        Args:
+            stem: How it begins, such as `"T"`.
+        """
         name = stem = stem[: MAX_LENGTH - 12]
         while name in self._vertices or name in self._scalars or name in self._avoid:
             self._counts[stem] = self._counts.get(stem, 0) + 1
@@ -207,13 +222,24 @@ class Graph:
     # Adding
 
     def input(self, name: str, sizes: Mapping[str, int], dtype: object = "float32") -> Vertex:
-        """Add a tensor that the user will give, with the sizes of its labels."""
+        """Add a tensor that the user will give.
+
+        Args:
+            name: What it is called, such as `"X"`.
+            sizes: The size of each of its labels, such as `{"i": 100, "j": 200}`.
+            dtype: The type of its items, such as `"float32"` or `np.int64`.
+        """
         sizes = label_map(sizes)
         op = Input(tuple(sizes))
         return self.append(Vertex(name, op, (), tuple(sizes.values()), dtypes.dtype(dtype)))
 
     def scalar(self, name: str, dtype: object = "float32") -> str:
-        """Declare a number that the user will give, for joins to read by its name."""
+        """Declare a number that the user will give, for joins to read by the name that it returns.
+
+        Args:
+            name: What it is called, such as `"lr"`.
+            dtype: Its type, such as `"float64"`.
+        """
         check_name(name, "scalar")
         if name in self._scalars or name in self._vertices:
             raise GraphError(f"the name {name!r} is taken")
@@ -221,7 +247,11 @@ class Graph:
         return name
 
     def output(self, *tensors: Tensor) -> None:
-        """Mark tensors as outputs."""
+        """Mark tensors as outputs.
+
+        Args:
+            *tensors: Vertices or their names, such as `"Z"`.
+        """
         for tensor in tensors:
             name = self._own(tensor)
             if name in self._outputs:
@@ -232,6 +262,10 @@ class Graph:
         """Say that an input is what the last run left of an output, as weights are in training.
 
         Both then lie in the same place, so that nothing moves between two runs.
+
+        Args:
+            tensor: The input, such as `"W"`.
+            result: The output that becomes it, such as `"new_W"`.
         """
         name, of = (
             self._own(t) if isinstance(t, Vertex) else expect(t, str, "a tensor or its name")
@@ -241,7 +275,12 @@ class Graph:
         self._ties[name] = of
 
     def end(self, outputs: Iterable[str], ties: Mapping[str, str]) -> None:
-        """Mark outputs and tie inputs, as those of another graph that this one is made of."""
+        """Mark outputs and tie inputs, as those of another graph that this one is made of.
+
+        Args:
+            outputs: The names of the outputs, such as `["new_W"]`.
+            ties: The results that inputs are tied to, such as `{"W": "new_W"}`.
+        """
         self.output(*outputs)
         for name, result in ties.items():
             self.tie(name, result)
@@ -255,10 +294,17 @@ class Graph:
         name: str | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> Vertex:
-        """Add an EinSum; without `join` the inputs are multiplied, without `agg` they are summed.
+        """Add an EinSum.
 
-        `sizes` are those of output labels that no input has. In a join string a label stands for
-        its own number.
+        Args:
+            spec: The labels of inputs and result, such as `"ij,jk->ik"` or `"row col -> row"`.
+            *inputs: Vertices or their names, such as `X, "Y"`.
+            join: How they are combined, such as `"(x - y)**2"`, where a label stands for its own
+                number; by default they are multiplied.
+            agg: How labels that the result lacks are aggregated, such as `"max"`; by default
+                summed.
+            name: What the result is called, such as `"Z"`.
+            sizes: Those of output labels that no input has, such as `{"n": 3}`.
         """
         spec = expect(spec, str, "a spec string")
         read = read_einsum(self, spec, self._ranked(*inputs)[0], join, label_map(sizes or {}))
@@ -273,7 +319,17 @@ class Graph:
         name: str | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> Vertex:
-        """Add an EinSum of parsed parts: `operands` are names with labels, which `join` reads."""
+        """Add an EinSum of parsed parts.
+
+        Args:
+            output: The labels of the result, such as `("i",)`.
+            operands: Names with labels, which `join` reads, such as `[("X", ("i", "j"))]`.
+            join: How they are combined, such as `Arg(0)`.
+            agg: How labels that the result lacks are aggregated, such as `"max"`; by default
+                summed.
+            name: What the result is called, such as `"Z"`.
+            sizes: Those of output labels that no input has, such as `{"n": 3}`.
+        """
         with naming(name):
             join, operands = canonical_inputs(join, operands)
             labels = tuple(labels for _, labels in operands)
@@ -290,26 +346,55 @@ class Graph:
     def fill(
         self, sizes: Mapping[str, int], value: str | Expr | Number, name: str | None = None
     ) -> Vertex:
-        """Add a tensor made from its indices: `g.fill({"s": 8, "t": 8}, "s >= t")`."""
+        """Add a tensor made from its indices.
+
+        Args:
+            sizes: The size of each of its labels, such as `{"s": 8, "t": 8}`.
+            value: What stands at each place, such as `"s >= t"` or `0`.
+            name: What it is called, such as `"mask"`.
+        """
         sizes = label_map(sizes)
         op = Fill(tuple(sizes), fill_value(value, sizes, self._scalars))
         return self.add(op, [], name, sizes)
 
     def gather(self, spec: str, table: Tensor, index: Tensor, name: str | None = None) -> Vertex:
-        """Add a lookup: `g.gather("v a, b s -> b s a", E, ids)`; the label `v` is looked up."""
+        """Add a lookup.
+
+        Args:
+            spec: The labels of table, index and result, such as `"v a, b s -> b s a"`, where the
+                label that the result lacks, `v`, is looked up.
+            table: Where to look up, such as `"E"`.
+            index: The rows to take, such as `"ids"`.
+            name: What the result is called, such as `"X"`.
+        """
         names, ranks = self._ranked(table, index)
         return self.add(gather_op(expect(spec, str, "a spec string"), ranks), names, name)
 
     def scatter_add(
         self, spec: str, source: Tensor, index: Tensor, size: int, name: str | None = None
     ) -> Vertex:
-        """Add sums into rows: `g.scatter_add("b s a, b s -> v a", D, ids, size=100)`."""
+        """Add sums into rows.
+
+        Args:
+            spec: The labels of source, index and result, such as `"b s a, b s -> v a"`.
+            source: What is summed, such as `"D"`.
+            index: The row for each, such as `"ids"`.
+            size: The number of rows, such as `100`.
+            name: What the result is called, such as `"grad_E"`.
+        """
         names, ranks = self._ranked(source, index)
         op = scatter_op(expect(spec, str, "a spec string"), ranks)
         return self.add(op, names, name, label_map({op.row_label: size}))
 
     def concat(self, labels: str, *inputs: Tensor, along: str, name: str | None = None) -> Vertex:
-        """Add tensors one after another: `g.concat("ij", X, Y, along="j")`."""
+        """Add tensors one after another.
+
+        Args:
+            labels: Those of the result, such as `"ij"`.
+            *inputs: Vertices or their names, such as `X, "Y"`.
+            along: The label along which they follow each other, such as `"j"`.
+            name: What the result is called, such as `"Z"`.
+        """
         if not inputs:
             raise GraphError("a concat needs at least one input")
         names, ranks = self._ranked(*inputs)
@@ -323,7 +408,14 @@ class Graph:
         ranges: Mapping[str, tuple[int, int]],
         name: str | None = None,
     ) -> Vertex:
-        """Add a part of a tensor: `g.slice("ij", X, {"j": (2, 10)})`."""
+        """Add a part of a tensor.
+
+        Args:
+            labels: Those of the tensor, such as `"ij"`.
+            source: What it is a part of, such as `"X"`.
+            ranges: The first index and the end by label, such as `{"j": (2, 10)}`.
+            name: What the result is called, such as `"Z"`.
+        """
         names, (rank,) = self._ranked(source)
         return self.add(slice_op(labels, rank, ranges, names[0]), names, name)
 
@@ -334,7 +426,14 @@ class Graph:
         sizes: Mapping[str, int] | None = None,
         name: str | None = None,
     ) -> Vertex:
-        """Add a split or merge of labels: `g.reshape("b (h d) -> b h d", X, {"h": 8})`."""
+        """Add a split or merge of labels.
+
+        Args:
+            spec: The labels before and after, such as `"b (h d) -> b h d"`.
+            source: What is reshaped, such as `"X"`.
+            sizes: Those that do not follow from the source, such as `{"h": 8}`.
+            name: What the result is called, such as `"Z"`.
+        """
         own = self._own(source)
         spec = expect(spec, str, "a spec string")
         op = reshape_op(spec, self[own].shape, label_map(sizes or {}), own)
@@ -347,14 +446,25 @@ class Graph:
         name: str | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> Vertex:
-        """Add a vertex of any kind, finding its shape and type."""
+        """Add a vertex of any kind, finding its shape and type.
+
+        Args:
+            op: What makes it, such as an `ed.EinSum`.
+            inputs: The names of what it reads, such as `["X"]`.
+            name: What it is called, such as `"Z"`; by default a fresh name.
+            sizes: Those of labels that no input has, such as `{"n": 3}`.
+        """
         with naming(name):
             shape, dtype = self._infer(op, inputs, sizes)
             name = self.fresh("T") if name is None else name
             return self._store(Vertex(name, op, tuple(inputs), shape, dtype))
 
     def append(self, vertex: Vertex) -> Vertex:
-        """Add a finished vertex, after checking it against its inputs."""
+        """Add a finished vertex, after checking it against its inputs.
+
+        Args:
+            vertex: One of another graph, such as `other["Z"]`.
+        """
         self._check(vertex, self._vertices)
         return self._store(vertex)
 
@@ -389,7 +499,13 @@ class Graph:
         return infer(op, [self[name] for name in inputs], sizes or {}, self._scalars)
 
     def numbers(self, label: str, size: int, name: str | None = None) -> Vertex:
-        """Add the numbers of a label, 0 to its size: what it stands for as a value in a join."""
+        """Add the numbers of a label, 0 to its size: what it stands for as a value in a join.
+
+        Args:
+            label: Which label, such as `"t"`.
+            size: How many numbers, such as `8`.
+            name: What the result is called, such as `"T"`.
+        """
         own = f"{label}_" if label in CONSTANTS else label
         return self.add(Fill((own,), Arg(0)), [], name or self.fresh(f"T_{label}"), {own: size})
 

@@ -16,9 +16,22 @@ if TYPE_CHECKING:
     from eindecomp.lang.einsum import Labels
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Vertex:
-    """One tensor of a graph and the operation that makes it from its inputs."""
+    """One tensor of a graph and the operation that makes it from its inputs.
+
+    Args:
+        name: What it is called, such as `"Z"`.
+        op: What makes it, such as an `ed.EinSum` or `Input(("i",))`.
+        inputs: The vertices that it reads, such as `("X", "Y")`.
+        shape: Its sizes, such as `(100, 50)`.
+        dtype: The type of its items, such as `float32`.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> ed.parse("input X[i: 3, j: 4]\\nZ[j] <- max X[i,j]\\noutput Z")["Z"]
+        <Vertex Z[j: 4] float32: EinSum of X>
+    """
 
     name: str
     op: Op
@@ -43,7 +56,11 @@ class Vertex:
         return self.sizes_by(self.labels)
 
     def sizes_by(self, labels: Labels) -> dict[str, int]:
-        """The sizes of its dimensions under the labels that a reader gives them."""
+        """The sizes of its dimensions under the labels that a reader gives them.
+
+        Args:
+            labels: One for each dimension, such as `("r", "c")`.
+        """
         return dict(zip(labels, self.shape, strict=True))
 
     @property
@@ -53,3 +70,8 @@ class Vertex:
 
     def __str__(self) -> str:
         return show(self.name, self.labels)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{label}: {size}" for label, size in self.sizes.items())
+        made = type(self.op).__name__ + (f" of {', '.join(self.inputs)}" if self.inputs else "")
+        return f"<Vertex {self.name}[{sizes}] {self.dtype}: {made}>"

@@ -21,13 +21,23 @@ def monoid(
 ) -> Monoid:
     """Define an aggregation of your own, to be passed as `agg`.
 
-    Over one value the states are `x` and `y`; over k values `x0, …` and `y0, …`. `finish` turns the
-    final state, under the left names, into the result. `grad` is ∂result/∂value for each value:
-    its left names are a joined value, its right ones the final state, and `result` is the result.
+    Over one value the states are `x` and `y`; over k values `x0, …` and `y0, …`.
 
-    >>> hypot = monoid("hypot", "sqrt(x**2 + y**2)", identity=0, grad="x / result")
-    >>> print(declaration(hypot))
-    monoid hypot(x; y) = sqrt(x**2 + y**2) identity 0 grad x / result
+    Args:
+        name: What it is called, such as `"hypot"`.
+        combine: The combined state, such as `"sqrt(x**2 + y**2)"`.
+        identity: The neutral state, such as `0` or `(0, 0)`.
+        finish: The result, of the final state under the left names, such as `"x0 / x1"`.
+        grad: ∂result/∂value for each value, such as `"x / result"`: its left names are a joined
+            value, its right ones the final state, and `result` is the result.
+
+    Raises:
+        ExpressionError: It is not well formed, or no commutative monoid.
+
+    Examples:
+        >>> hypot = monoid("hypot", "sqrt(x**2 + y**2)", identity=0, grad="x / result")
+        >>> print(declaration(hypot))
+        monoid hypot(x; y) = sqrt(x**2 + y**2) identity 0 grad x / result
     """
     neutral = tuple(Const(value) for value in _as_tuple(identity))
     names = _names(len(neutral))

@@ -23,18 +23,28 @@ MAX_LABELS = 50
 """How many labels one vertex may have; NumPy's arrays and einsum allow few more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EinSum:
     """One extended Einstein summation; sizes live with the tensors, not here.
 
     Inputs that the join reads come first, in the order in which it first reads them; those of which
     only the labels are used come after them. `canonical_inputs` puts them in that order.
 
-    >>> matmul = EinSum((("i", "j"), ("j", "k")), ("i", "k"), product(2), SUM)
-    >>> matmul.aggregated
-    ('j',)
-    >>> print(matmul)
-    i k <- sum [i j] * [j k]
+    Args:
+        inputs: The labels of each input, such as `(("i", "j"), ("j", "k"))`.
+        output: The labels of the result, such as `("i", "k")`.
+        join: The scalar function ⊗ of the inputs, such as `product(2)`.
+        agg: The aggregation ⊕ over the other labels, such as `SUM`; None where there are none.
+
+    Raises:
+        ExpressionError: The parts do not fit each other.
+
+    Examples:
+        >>> matmul = EinSum((("i", "j"), ("j", "k")), ("i", "k"), product(2), SUM)
+        >>> matmul.aggregated
+        ('j',)
+        >>> matmul
+        <EinSum i k <- sum [i j] * [j k]>
     """
 
     inputs: tuple[Labels, ...]
@@ -98,6 +108,15 @@ class EinSum:
         names = [f"[{' '.join(labels)}]" for labels in self.inputs]
         agg = "" if self.agg is None else f"{self.agg.name} "
         return f"{' '.join(self.output)} <- {agg}{to_text(self.join, names)}"
+
+    def __repr__(self) -> str:
+        return f"<EinSum {self}>"
+
+    @property
+    def definition(self) -> str:
+        """All of it, for keys of what is kept: the same for equal EinSums only."""
+        agg = None if self.agg is None else self.agg.definition
+        return repr((self.inputs, self.output, self.join, agg))
 
 
 @lru_cache(maxsize=2**14)

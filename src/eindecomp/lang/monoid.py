@@ -9,7 +9,7 @@ joined value enters as a state of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +50,30 @@ if TYPE_CHECKING:
 MAX_WIDTH = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Monoid:
-    """A commutative monoid, checked when it is made: a definition that is not one is refused.
+    """A commutative monoid, checked when it is made; `ed.monoid` makes one from strings.
 
-    >>> x, y = Arg(0), Arg(1)
-    >>> Monoid("minus", call("sub", x, y), (Const(0),))
-    Traceback (most recent call last):
-    eindecomp.errors.ExpressionError: 'minus' is not a commutative monoid: x ⊕ y ≠ y ⊕ x for ...
+    Args:
+        name: What statements call it, such as `"hypot"`.
+        combine: The combined state, of a left and a right one, such as `call("add", Arg(0),
+            Arg(1))`.
+        identity: The neutral state, such as `(Const(0),)`.
+        finish: The result, of the final state, such as `call("sqrt", Arg(0))`; None if that is the
+            state itself.
+        rule: ∂result/∂value for each value of the join, over the joined values (inputs 0…k−1), the
+            final state (k…2k−1) and the result (2k), such as `Arg(2)`; None where no gradient is
+            given.
+        over: The type that joined values are turned into first, such as `dtype("bool")`.
+
+    Raises:
+        ExpressionError: It is not well formed, or breaks a law at some sample.
+
+    Examples:
+        >>> x, y = Arg(0), Arg(1)
+        >>> Monoid("minus", call("sub", x, y), (Const(0),))
+        Traceback (most recent call last):
+        eindecomp.errors.ExpressionError: 'minus' is not a commutative monoid: x ⊕ y ≠ y ⊕ x for ...
     """
 
     name: str
@@ -65,10 +81,7 @@ class Monoid:
     identity: tuple[Const, ...]
     finish: Expr | None = None
     rule: Expr | None = None
-    """∂result/∂value for each value of the join, over the joined values (inputs 0…k−1), the final
-    state (k…2k−1) and the result (2k); None where no gradient is given."""
     over: DType | None = None
-    """The type that joined values are turned into first, if any."""
 
     def __post_init__(self) -> None:
         check_name(self.base_name, "monoid")
@@ -114,18 +127,40 @@ class Monoid:
         """Whether aggregating one value leaves it as it is."""
         return self.width == 1 and self.finish is None and self.over is None
 
+    @property
+    def definition(self) -> str:
+        """All of it, for keys of what is kept: the same for equal ones only."""
+        return repr(tuple(getattr(self, field.name) for field in fields(self)))
+
+    def __repr__(self) -> str:
+        neutral = ", ".join(str(c.value) for c in self.identity)
+        return f"<Monoid {self.name}: {self.combine}, identity {neutral}>"
+
     def select(self, index: int) -> Monoid:
-        """The aggregation that yields one number of the final state instead of the result."""
+        """One value of a state as the result: 'attend.1' is the second value of 'attend'.
+
+        Args:
+            index: Which one, such as `1`.
+        """
         if not 0 <= index < self.width:
             raise ExpressionError(f"monoid {self.name!r} has values 0 to {self.width - 1}")
         return replace(self, name=f"{self.base_name}.{index}", finish=Arg(index), rule=None)
 
     def identity_for(self, state: Sequence[DType]) -> tuple[Any, ...]:
-        """The neutral state in the given types; for integers, ±∞ is their largest or smallest."""
+        """The neutral state in the given types; for integers, ±∞ is their largest or smallest.
+
+        Args:
+            state: The type of each number of it, such as `[dtype("int32")]`.
+        """
         return tuple(_fit(c.value, t) for c, t in zip(self.identity, state, strict=True))
 
     def state_types(self, joined: Sequence[Type], scalars: Mapping[str, DType]) -> tuple[Type, ...]:
-        """The types of the state when values of the types `joined` are aggregated."""
+        """The types of the state when values are aggregated.
+
+        Args:
+            joined: The types of the joined values, such as `[dtype("float32")]`.
+            scalars: Those of run-time scalars, such as `{"lr": dtype("float64")}`.
+        """
         if self.over is not None:
             return (self.over,) * self.width
         state = tuple(joined)
@@ -138,7 +173,12 @@ class Monoid:
         raise ExpressionError(f"monoid {self.name!r} has no stable types for values of {joined}")
 
     def result_type(self, joined: Sequence[Type], scalars: Mapping[str, DType]) -> Type:
-        """The type of the result when values of the types `joined` are aggregated."""
+        """The type of the result when values are aggregated.
+
+        Args:
+            joined: The types of the joined values, such as `[dtype("float32")]`.
+            scalars: Those of run-time scalars, such as `{"lr": dtype("float64")}`.
+        """
         state = self.state_types(joined, scalars)
         self.identity_for([widen(concrete(t)) for t in state])  # refuses what does not fit
         return state[0] if self.finish is None else type_of(self.finish, state, scalars)

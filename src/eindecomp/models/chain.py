@@ -19,8 +19,13 @@ output Z
 def chain(s: int, skewed: bool = False) -> Graph:
     """(A·B) + (C·(D·E)): all matrices s × s, or s × s/10, s/10 × s, s × s/10, s/10 × 10s, 10s × s.
 
-    >>> chain(100, skewed=True)["D"].shape
-    (10, 1000)
+    Args:
+        s: The size of matrices, such as `1000`.
+        skewed: Whether they are of the second kind, such as `True`.
+
+    Examples:
+        >>> chain(100, skewed=True)["D"].shape
+        (10, 1000)
     """
     if s < (10 if skewed else 1):
         raise InputError(f"a {'skewed ' if skewed else ''}chain of size {s} has empty matrices")

@@ -34,17 +34,32 @@ LOSSES = "fit.losses"  # not an identifier, so no tensor can have this name
 RunConfig = dict[str, str | int | float | bool | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Checkpoint:
-    """The state of training after a step."""
+    """The state of training after a step.
+
+    Args:
+        step: The number of steps so far, such as `100`.
+        state: Arrays by name, such as `{"W": w}`; those of a folder are read from their files as
+            they are sliced.
+        losses: The loss of each step, such as `[0.7, 0.6]`.
+        config: The user's own settings, such as `{"lr": 0.1}`.
+        graph: The graph of one step, such as `ed.models.ffnn(8, 4, 4, 3)`; None unless the
+            checkpoint was read from a file.
+
+    Examples:
+        >>> Checkpoint(1, {"W": np.zeros(3)}, [0.7]).step
+        1
+    """
 
     step: int
     state: Mapping[str, Any]
-    """Arrays; those of a folder are read from their files as they are sliced."""
     losses: list[float]
     config: RunConfig = field(default_factory=RunConfig)
     graph: Graph | None = None
-    """The graph of one step, if the checkpoint was read from a file."""
+
+    def __repr__(self) -> str:
+        return f"<Checkpoint after step {self.step}: {', '.join(self.state)}>"
 
 
 def check_storable(graph: Graph) -> None:

@@ -103,6 +103,23 @@ def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> N
     """Replace a checkpoint; the old one stays if the new one cannot be written.
 
     Where there is a folder, it is written as ranks write theirs, which go on from it.
+
+    Args:
+        path: The file or folder, such as `"run.safetensors"`.
+        graph: The graph of one step, such as `ed.models.ffnn(8, 4, 4, 3)`.
+        checkpoint: What to write, such as `Checkpoint(1, state, [0.7])`.
+
+    Raises:
+        InputError: It cannot be written, or safetensors is not installed.
+
+    Examples:
+        >>> import tempfile, eindecomp as ed
+        >>> graph = ed.models.ffnn(8, 4, 4, 3)
+        >>> state = ed.models.initial(graph)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_checkpoint(f"{folder}/run", graph, Checkpoint(1, state, [0.7]))
+        ...     load_checkpoint(f"{folder}/run").losses
+        [0.7]
     """
     path = Path(path)
     if not path.is_dir():
@@ -126,7 +143,18 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Read a checkpoint of the graph that it carries: a file, or the last undamaged of a folder.
 
-    A `graph` or a `config`, if given, must equal those of the checkpoint.
+    Args:
+        path: The file or folder, such as `"run.safetensors"`.
+        graph: Must equal that of the checkpoint, such as `ed.models.ffnn(8, 4, 4, 3)`.
+        config: Must equal that of the checkpoint, such as `{"lr": 0.1}`.
+
+    Raises:
+        InputError: It is no such checkpoint, or safetensors is not installed.
+
+    Examples:
+        >>> load_checkpoint("no.safetensors")
+        Traceback (most recent call last):
+        eindecomp.errors.InputError: no.safetensors: cannot be read: ...
     """
     path = Path(path)
     if not path.is_dir():

@@ -51,14 +51,37 @@ def _none() -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class ExtremeFile:
-    """A file of sparse points, as dense batches `x` of its first features and class numbers `y`."""
+    """A file of sparse points, as dense batches `x` of its first features and class numbers `y`.
+
+    Args:
+        path: The file, such as `Path("train.txt")`.
+        batch: The points of a batch, such as `512`.
+        points: How many points of the file have a label, such as `1186239`.
+        features: How many features a batch has, such as `1000`: all of the file's, or its first
+            ones.
+        classes: How many classes there are, such as `13330`.
+        file_features: How many features the file has, such as `203882`.
+        window: The points within which they are shuffled, such as `8192`.
+        seed: That of the shuffle, such as `0`.
+        shuffle: Whether points are shuffled, such as `True`.
+        target: Which of a point's labels is its class: the `"first"` or a `"random"` one.
+        epochs: How often the file is read, such as `3`; None for without end.
+        skipped: For each point without a label, the number of labelled points before it, such as
+            `np.array([4, 4])`.
+
+    Examples:
+        >>> import tempfile
+        >>> from eindecomp.models.synthetic import Synthetic
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Synthetic(4, 10, 3).write(f"{folder}/points.txt", 8)
+        ...     extreme_file(f"{folder}/points.txt", batch=4).batches_per_epoch
+        2
+    """
 
     path: Path
     batch: int
     points: int
-    """The points that have a label."""
     features: int
-    """The number of features in a batch: all of the file's, or its first ones."""
     classes: int
     file_features: int
     window: int
@@ -67,7 +90,6 @@ class ExtremeFile:
     target: Target
     epochs: int | None
     skipped: NDArray[np.int64] = field(default_factory=_none, repr=False, compare=False)
-    """For each point without a label, the number of labelled points before it."""
 
     def __post_init__(self) -> None:
         check_whole(batch=self.batch, window=self.window, features=self.features)
@@ -94,7 +116,11 @@ class ExtremeFile:
         return self.points // self.batch
 
     def batches(self, start: int = 0) -> Iterator[dict[str, Array]]:
-        """The batches from number `start` on, through all epochs."""
+        """The batches from one on, through all epochs.
+
+        Args:
+            start: The number of the first, such as `0`.
+        """
         check_whole(0, start=start)
         first, within = divmod(start, self.batches_per_epoch)
         window, skip = divmod(within * self.batch, self.window)
@@ -274,11 +300,30 @@ def extreme_file(
 ) -> ExtremeFile:
     """Open a file in the extreme-classification format as batches for `models.fit`.
 
-    A point with several labels gets one class: its `first` label, or one drawn at `random`, afresh
-    in every epoch. Points without a label are skipped; a warning and `.unlabelled` give their
-    number. `features` keeps only that many, from the first. Points are shuffled within windows of
-    `window` points (rounded up to a multiple of the batch). Without `epochs` the file is read
-    endlessly.
+    Points without a label are skipped; a warning and `.unlabelled` give their number.
+
+    Args:
+        path: The file, such as `"train.txt"`.
+        batch: The points of a batch, such as `512`.
+        features: How many to keep, from the first, such as `1000`; by default all.
+        window: The points within which they are shuffled, such as `8192`, rounded up to a multiple
+            of the batch.
+        seed: That of the shuffle, such as `0`.
+        shuffle: Whether points are shuffled, such as `True`.
+        target: Which label of several is a point's class: its `"first"`, or one drawn at
+            `"random"`, afresh in every epoch.
+        epochs: How often the file is read, such as `3`; by default without end.
+
+    Raises:
+        InputError: The file is not in this format; the message names the line.
+
+    Examples:
+        >>> import tempfile
+        >>> from eindecomp.models.synthetic import Synthetic
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Synthetic(4, 10, 3).write(f"{folder}/points.txt", 8)
+        ...     extreme_file(f"{folder}/points.txt", batch=4, features=5).features
+        5
     """
     path = Path(path)
     check_whole(batch=batch, window=window)

@@ -46,12 +46,21 @@ def ffnn(
     """One step of training a classifier with a hidden layer, relu(x·W1 + b1)·W2 + b2.
 
     Inputs are `x`, the class indices `y`, the parameters and the optimiser's state; outputs are the
-    mean cross-entropy `loss` and `new_W1`, … With `optimizer=None` the outputs are the gradients
-    `grad_W1`, … instead. Labels: b the batch, f features, h hidden, c classes.
+    mean cross-entropy `loss` and `new_W1`, … Labels: b the batch, f features, h hidden, c classes.
 
-    >>> graph = ffnn(4, 5, 6, 7)
-    >>> [vertex.name for vertex in graph.outputs]
-    ['loss', 'new_W1', 'new_b1', 'new_W2', 'new_b2']
+    Args:
+        batch: The points of a batch, such as `512`.
+        features: The size of a point, such as `1000`.
+        hidden: The size of the hidden layer, such as `256`.
+        classes: How many there are, such as `10`.
+        optimizer: `"sgd"`, `"momentum"`, `"adam"`, `"adamw"`, or a function such as `partial(adam,
+            eps=1e-6)`; with None the outputs are the gradients `grad_W1`, … instead.
+        dtype: What it computes in, such as `"float32"`.
+
+    Examples:
+        >>> graph = ffnn(4, 5, 6, 7)
+        >>> [vertex.name for vertex in graph.outputs]
+        ['loss', 'new_W1', 'new_b1', 'new_W2', 'new_b2']
     """
     sizes = {"batch": batch, "features": features, "hidden": hidden, "classes": classes}
     check_whole(**sizes)

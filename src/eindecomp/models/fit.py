@@ -42,33 +42,65 @@ Batch = Mapping[str, object]
 
 @runtime_checkable
 class Batches(Protocol):
-    """Data that can be read from any step on, which is what resuming needs."""
+    """Data that can be read from any step on, which is what resuming needs.
+
+    Examples:
+        >>> from eindecomp.models.synthetic import Synthetic
+        >>> isinstance(Synthetic(4, 10, 3), Batches)
+        True
+    """
 
     def batches(self, start: int) -> Iterator[Batch]:
-        """The batches from number `start` on, counted from 0."""
+        """The batches from one on.
+
+        Args:
+            start: The number of the first, counted from 0, such as `100`.
+        """
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Fitted:
-    """The result of training: the state after the last step, and the loss of every step."""
+    """The result of training: the state after the last step, and the loss of every step.
+
+    Attributes:
+        state: Arrays by name, such as `state["W1"]`.
+        losses: The loss of each step, such as `losses[-1]`.
+        plan: The plan that every step ran, such as `plan.cost`.
+        bytes_moved: Between devices, for what the plan computes, over the steps that this call
+            took, such as `4096`.
+        bytes_placed: Between devices, to bring next values to where the plan wants them; `0` if it
+            has the ties.
+    """
 
     state: Mapping[str, Array]
     losses: list[float]
     plan: Plan
     bytes_moved: int = 0
-    """Between devices, for what the plan computes, over the steps that this call took."""
     bytes_placed: int = 0
-    """Between devices, to bring next values to where the plan wants them; 0 if it has the ties."""
 
     @property
     def step(self) -> int:
         """The number of steps, those before a resumed checkpoint included."""
         return len(self.losses)
 
+    def __repr__(self) -> str:
+        loss = f", loss {self.losses[-1]:.4g}" if self.losses else ""
+        return f"<Fitted after step {self.step}{loss}: {', '.join(self.state)}>"
+
 
 class NotSavedError(RunError):
-    """Training is done, but its checkpoint cannot be written; `fitted` holds the result."""
+    """Training is done, but its checkpoint cannot be written.
+
+    Args:
+        message: Why, such as `"no space left"`.
+        fitted: The result of training, with `fitted.state`.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> issubclass(NotSavedError, ed.RunError)
+        True
+    """
 
     def __init__(self, message: str, fitted: Fitted) -> None:
         super().__init__(message)
@@ -96,21 +128,44 @@ def fit(
 ) -> Fitted:
     """Train until step number `steps`, or until there is no more data.
 
-    `state` holds the inputs that the graph updates, as `models.initial` gives them; its arrays are
-    only read. `lr` is a number or a function of the step, which counts from 1. The graph is planned
-    once, over `devices` (one for each core), unless a `plan` of it is given. `engine` is a name,
-    with `options` for it, or an engine: the state is placed on its devices once and stays there,
-    and only the loss is gathered after a step.
+    The state is placed on the engine's devices once and stays there, and only the loss is gathered
+    after a step. With a checkpoint that exists already, training resumes from it and gives the same
+    numbers as if it had not stopped. If it cannot be written, as on a full disk, training continues
+    with a warning and tries again `every` steps later. Ranks of an engine such as `spmd` write a
+    folder instead, each its own blocks, and any number of ranks goes on from it, also one process;
+    if its last step is damaged, from the one before, with a warning.
 
-    `checkpoint` is a file that is written every `every` steps and after the last one. If it exists
-    already, training resumes from it and gives the same numbers as if it had not stopped: `data`
-    continues where it was (an iterable is read from its beginning and skipped), and `config` must
-    be the same. `resume=False` starts over. If the file cannot be written, as on a full disk,
-    training continues with a warning and tries again `every` steps later; if the last write fails,
-    `NotSavedError` holds the state. Ranks of an engine such as `spmd` write a folder instead, each
-    its own blocks, and any number of ranks goes on from it, also one process; if its last step is
-    damaged, from the one before, with a warning. A bar shows the progress on a terminal, unless
-    `progress` says otherwise.
+    Args:
+        graph: One step of training, such as `ed.models.ffnn(512, 1000, 256, 10)`.
+        data: Batches, such as `ed.models.Synthetic(512, 1000, 10)`; an iterable is read from its
+            beginning and skipped when training resumes.
+        state: The inputs that the graph updates, as `ed.models.initial(graph)` gives them; its
+            arrays are only read.
+        lr: The learning rate, such as `0.1`, or a function of the step, which counts from 1.
+        steps: The number of the last step, such as `1000`.
+        devices: How many to plan for, such as `4`; by default one for each core.
+        plan: A plan of the graph, such as `ed.plan(graph, 4)`, in place of one made here.
+        engine: A name, such as `"threads"`, or an engine.
+        options: Those of the engine of that name, such as `{"workers": 2}`.
+        checkpoint: A file that is written now and then, such as `"run.safetensors"`.
+        every: How many steps lie between two checkpoints, such as `100`.
+        resume: Whether to go on from a checkpoint that exists; `False` starts over.
+        config: The user's own settings, such as `{"lr": 0.1}`, which must be the same on resuming.
+        loss: The output that is the loss, such as `"loss"`.
+        progress: Whether a bar shows how far training has come: `True`, `False`, or None to show it
+            on a terminal or in a notebook.
+        on_step: Is called after each step with its number and loss, such as `print`.
+
+    Raises:
+        NotSavedError: The last checkpoint cannot be written; `fitted` holds the state.
+        RunError: The loss is not finite.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> graph = ed.models.ffnn(8, 4, 4, 3)
+        >>> data, state = ed.models.Synthetic(8, 4, 3), ed.models.initial(graph)
+        >>> ed.models.fit(graph, data, state, lr=0.1, steps=2, devices=1).step
+        2
     """
     own = carried(graph)
     check_whole(every=every)

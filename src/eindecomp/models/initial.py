@@ -40,10 +40,15 @@ def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
     the same range. Rows of a table have length 1 on average. Gains are 1; other biases and the
     optimiser's own state are 0.
 
-    >>> from eindecomp.models.ffnn import ffnn
-    >>> state = initial(ffnn(4, 100, 6, 7, optimizer="momentum"))
-    >>> state["W1"].shape, bool(0.09 < abs(state["W1"]).max() <= 0.1), state["W1_sum"].max().item()
-    ((100, 6), True, 0.0)
+    Args:
+        graph: One step of training, such as `ed.models.ffnn(4, 100, 6, 7)`.
+        seed: That of the random numbers, such as `0`.
+
+    Examples:
+        >>> from eindecomp.models.ffnn import ffnn
+        >>> state = initial(ffnn(4, 100, 6, 7, optimizer="momentum"))
+        >>> bool(0.09 < abs(state["W1"]).max() <= 0.1), state["W1_sum"].max().item()
+        (True, 0.0)
     """
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"parameters are those of a Graph, not of {type(graph).__name__}")

@@ -31,16 +31,23 @@ def sgd(
 ) -> None:
     """Plain gradient descent: W - lr · g.
 
-    >>> graph = Graph()
-    >>> _ = graph.input("W", {"i": 3}), graph.input("g", {"i": 3})
-    >>> sgd(graph, ["W"], ["g"])
-    >>> print(graph)
-    scalar lr float64
-    input W[i: 3]
-    input g[i: 3]
-    new_W[i] <- W[i] - lr * g[i]
-    output new_W
-    tie W <- new_W
+    Args:
+        graph: What the updates are added to, such as `ed.grad(graph, "loss", wrt=["W"])`.
+        parameters: The inputs to update, such as `["W"]`.
+        gradients: Theirs, in the same order, such as `["grad_W"]`.
+        weight_decay: How much of the parameter is added to its gradient, such as `0.01`.
+
+    Examples:
+        >>> graph = Graph()
+        >>> _ = graph.input("W", {"i": 3}), graph.input("g", {"i": 3})
+        >>> sgd(graph, ["W"], ["g"])
+        >>> print(graph)
+        scalar lr float64
+        input W[i: 3]
+        input g[i: 3]
+        new_W[i] <- W[i] - lr * g[i]
+        output new_W
+        tie W <- new_W
     """
     _declare(graph)
     for parameter, gradient in _pairs(graph, parameters, gradients):
@@ -57,7 +64,23 @@ def momentum(
     nesterov: bool = False,
     weight_decay: float = 0.0,
 ) -> None:
-    """Gradient descent along a running sum of gradients, which decays by `factor` a step."""
+    """Gradient descent along a running sum of gradients, which decays by `factor` a step.
+
+    Args:
+        graph: What the updates are added to, such as `ed.grad(graph, "loss", wrt=["W"])`.
+        parameters: The inputs to update, such as `["W"]`.
+        gradients: Theirs, in the same order, such as `["grad_W"]`.
+        factor: What stays of the sum after a step, such as `0.9`.
+        nesterov: Whether the gradient is taken a step ahead, such as `True`.
+        weight_decay: How much of the parameter is added to its gradient, such as `0.01`.
+
+    Examples:
+        >>> graph = Graph()
+        >>> _ = graph.input("W", {"i": 3}), graph.input("g", {"i": 3})
+        >>> momentum(graph, ["W"], ["g"])
+        >>> print(graph["new_W_sum"], graph.ties)
+        new_W_sum[i] {'W_sum': 'new_W_sum', 'W': 'new_W'}
+    """
     _declare(graph)
     keep = _within("factor", factor)
     for parameter, gradient in _pairs(graph, parameters, gradients):
@@ -81,7 +104,23 @@ def adam(
     eps: float = 1e-8,
     weight_decay: float = 0.0,
 ) -> None:
-    """Adam: running means of the gradient and its square; decay is added to the gradient."""
+    """Adam: running means of the gradient and its square; decay is added to the gradient.
+
+    Args:
+        graph: What the updates are added to, such as `ed.grad(graph, "loss", wrt=["W"])`.
+        parameters: The inputs to update, such as `["W"]`.
+        gradients: Theirs, in the same order, such as `["grad_W"]`.
+        betas: What stays of both means after a step, such as `(0.9, 0.999)`.
+        eps: Is added to the root of the mean square, such as `1e-8`.
+        weight_decay: How much of the parameter is added to its gradient, such as `0.01`.
+
+    Examples:
+        >>> graph = Graph()
+        >>> _ = graph.input("W", {"i": 3}), graph.input("g", {"i": 3})
+        >>> adam(graph, ["W"], ["g"])
+        >>> sorted(graph.ties)
+        ['W', 'W_mean', 'W_square']
+    """
     _adam(graph, parameters, gradients, betas, eps, weight_decay, 0.0)
 
 
@@ -94,7 +133,24 @@ def adamw(
     eps: float = 1e-8,
     weight_decay: float = 1e-2,
 ) -> None:
-    """Adam with weight decay applied to the weights directly, not through their gradients."""
+    """Adam with weight decay applied to the weights directly, not through their gradients.
+
+    Args:
+        graph: What the updates are added to, such as `ed.grad(graph, "loss", wrt=["W"])`.
+        parameters: The inputs to update, such as `["W"]`.
+        gradients: Theirs, in the same order, such as `["grad_W"]`.
+        betas: What stays of both means after a step, such as `(0.9, 0.999)`.
+        eps: Is added to the root of the mean square, such as `1e-8`.
+        weight_decay: How much of the parameter is taken off, times the learning rate, such as
+            `0.01`.
+
+    Examples:
+        >>> graph = Graph()
+        >>> _ = graph.input("W", {"i": 3}), graph.input("g", {"i": 3})
+        >>> adamw(graph, ["W"], ["g"])
+        >>> sorted(graph.ties)
+        ['W', 'W_mean', 'W_square']
+    """
     _adam(graph, parameters, gradients, betas, eps, 0.0, weight_decay)
 
 
@@ -123,10 +179,17 @@ def training_step(
     Each input that the optimiser updates is tied to its next value. Of an optimiser that ties
     nothing itself, these are the inputs X that have an output `new_X`.
 
-    >>> from eindecomp.graph.text.elaborate import parse
-    >>> graph = parse("input X[i: 3], W[i]\\nloss[] <- sum X[i] * W[i]\\noutput loss")
-    >>> training_step(graph, "loss", ["W"]).ties
-    {'W': 'new_W'}
+    Args:
+        graph: What computes the loss, such as `ed.parse(text)`; it stays as it is.
+        loss: The output that is the loss, such as `"loss"`.
+        parameters: The inputs to update, such as `["W"]`.
+        optimizer: A name, such as `"adam"`, or a function such as `partial(adam, eps=1e-6)`.
+
+    Examples:
+        >>> from eindecomp.graph.text.elaborate import parse
+        >>> graph = parse("input X[i: 3], W[i]\\nloss[] <- sum X[i] * W[i]\\noutput loss")
+        >>> training_step(graph, "loss", ["W"]).ties
+        {'W': 'new_W'}
     """
     grown = grad(graph, loss, wrt=parameters)
     gradients = [vertex.name for vertex in grown.outputs[len(graph.outputs) :]]

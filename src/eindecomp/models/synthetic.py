@@ -31,7 +31,20 @@ _MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9], np.uint64)
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """Batches `x` of points with about `nonzeros` features each, and their classes `y`."""
+    """Batches `x` of made-up points, and their classes `y`.
+
+    Args:
+        batch: The points of a batch, such as `512`.
+        features: The size of a point, such as `1000`.
+        classes: How many there are, such as `10`.
+        nonzeros: About how many features of a point are not zero, such as `70`.
+        seed: That of the random numbers, such as `0`.
+
+    Examples:
+        >>> batch = next(Synthetic(4, 10, 3).batches())
+        >>> batch["x"].shape, batch["y"].shape
+        ((4, 10), (4,))
+    """
 
     batch: int
     features: int
@@ -45,7 +58,11 @@ class Synthetic:
         check_whole(0, seed=self.seed)
 
     def batches(self, start: int = 0) -> Iterator[dict[str, Array]]:
-        """The batches from number `start` on, without end."""
+        """The batches from one on, without end.
+
+        Args:
+            start: The number of the first, such as `0`.
+        """
         check_whole(0, start=start)
         for number in count(start):
             features, values, classes = self._points(number)
@@ -54,7 +71,12 @@ class Synthetic:
             yield {"x": x, "y": classes}
 
     def write(self, path: str | Path, points: int) -> None:
-        """Write the first `points` points as a file in the extreme-classification format."""
+        """Write the first points as a file in the extreme-classification format.
+
+        Args:
+            path: The file, such as `"points.txt"`.
+            points: How many, such as `10000`.
+        """
         check_whole(points=points)
         with replacing(Path(path)) as fresh, fresh.open("w", encoding="ascii") as file:
             file.write(f"{points} {self.features} {self.classes}\n")

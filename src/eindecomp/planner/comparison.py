@@ -17,33 +17,57 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What one strategy costs; None where no plan under it meets the pins and the memory limit."""
+    """What one strategy costs; None where no plan under it meets the pins and the memory limit.
+
+    Attributes:
+        name: What it is called, such as `"data parallel"`.
+        strategy: The strategy itself, such as `["b"]`; None for the plan that is compared.
+        cost: What it costs, such as `65536`.
+        ratio: Its cost relative to the plan that is compared, such as `2.0`.
+        gap: How far its cost can be above the optimum under it, such as `0.0`.
+        refused: Why there is no plan, such as the message of a `PlanError`.
+        memory: The most bytes that the fullest device holds at once, such as `4096`.
+    """
 
     name: str
     strategy: StrategyForm | None
     cost: Number | None
     ratio: float | None
-    """Its cost relative to the plan that is compared."""
     gap: float | None
     refused: str | None = None
     memory: int | None = None
-    """The most bytes that the fullest device holds at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Rows: the plan itself, then each strategy."""
+    """What a plan and the usual strategies cost, in rows: the plan itself, then each strategy.
+
+    Attributes:
+        objective: What is counted, such as `"bytes"`.
+        rows: One for the plan and for each strategy; `len(comparison)` of them.
+        inputs: Where inputs lie, `"sharded"` or `"free"`: free ones take part in neither cost nor
+            placing.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> text = "input X[i: 8, j: 8], Y[j, k: 8]\\nZ[i,k] <- sum X[i,j] * Y[j,k]\\noutput Z"
+        >>> compared = ed.plan(ed.parse(text), 2, inputs="sharded").compare({"by rows": ["i"]})
+        >>> [row.name for row in compared]
+        ['this plan', 'by rows']
+    """
 
     objective: str | Objective
     rows: tuple[Compared, ...]
     inputs: str = "sharded"
-    """Where inputs lie: those that are "free" take part in neither cost nor placing."""
 
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(row.name for row in self.rows)} by {self.objective}>"
 
     def __str__(self) -> str:
         return from_above("show.compare").table_of(self)

@@ -71,30 +71,57 @@ def plan(
 
     Every vertex is cut into as many pieces as there are devices, or as its sizes allow; only for
     objective "time" may several devices compute the same piece. Of plans that cost the same, it is
-    one whose devices read and hold the least.
+    one whose devices read and hold the least. Ctrl-C ends planning without a plan.
 
-    `objective` is "bytes" (what really moves), "bound" (the paper's upper bound, in elements),
-    "time" (seconds on `machine`: an `ed.Machine`, a preset's name, or the file that `eindecomp
-    calibrate` has written) or an `ed.Objective`. Without `devices` there are as many as `mesh` or
-    `machine` has, or one for each core that this process may use. `solver` is "auto", "exact"
-    (raises unless the optimum is proved) or, for "bound", the paper's "tree" and "linear".
-    `strategy` restricts the plan: "sqrt", a name such as "megatron", labels to cut along, or a
-    mapping that also says how many devices cut which of them and where state lies
-    (`planner.space.strategy`). `inputs` are "free", available in any layout at no cost, or
-    "sharded", each stored once over all devices; `pin` fixes the layouts of tensors. `tie` replaces
-    the ties of the graph, `{"W": "new_W"}`: input W lies where the last run left new_W. `memory`
-    limits what a device holds. `mesh` gives axes other than the prime factors of `devices`. With
-    `rewrite`, the graph is rewritten by `ed.rewrite` before it is planned; without, it is planned
-    as written. `work` lets the plan choose the order of contractions, too, where that makes it
-    cheaper: no order may take more than so many times the least operations, except for objective
-    "time", which counts them. None keeps the usual order, as do a strategy and objective "bound".
-    `pieces` says how sizes are cut that do not divide: "balanced", into pieces that differ by at
-    most one, "even", not at all, as JAX requires, or "ceil", into chunks as DTensor does, of which
-    the last may be shorter or empty.
+    Args:
+        graph: What to compute, such as `ed.parse(text)`.
+        devices: How many devices, such as `8`; by default as many as `mesh` or `machine` has, or
+            one for each core that this process may use.
+        objective: What is minimal: `"bytes"` that really move, the paper's upper `"bound"` in
+            elements, `"time"` in seconds on `machine`, or an `ed.Objective`.
+        solver: `"auto"`, `"exact"` (raises unless the optimum is proved) or, for objective "bound",
+            the paper's `"tree"` and `"linear"`.
+        strategy: What the plan is restricted to: `"sqrt"`, a name such as `"megatron"`, labels to
+            cut along such as `["b"]`, or `{"labels": ["f"], "degrees": {"b": 4}}`, which also says
+            how many devices cut which label and where state lies (`planner.space.strategy`).
+        inputs: `"free"`, available in any layout at no cost, or `"sharded"`, each stored once over
+            all devices.
+        memory: The most that a device may hold, such as `"70GB"` or `2**30` bytes.
+        mesh: Axes other than the prime factors of `devices`, such as `{"node": 2, "gpu": 8}`.
+        machine: For objective "time": an `ed.Machine`, a preset such as `"gpu-server"`, or the file
+            that `eindecomp calibrate` has written, such as `"machine.json"`.
+        pin: Layouts of tensors that are fixed: pieces or mesh axes by label, such as `{"X": {"i":
+            4}}`.
+        rewrite: Whether `ed.rewrite` is applied first; `False` plans the graph as written.
+        tie: Replaces the ties of the graph: `{"W": "new_W"}`, input W lies where the last run left
+            new_W.
+        work: How many times the least operations an order of contractions may take, such as `1.2`,
+            where another order makes the plan cheaper; objective "time" counts them instead. None
+            keeps the usual order, as do a strategy and objective "bound".
+        pieces: How sizes are cut that do not divide: `"balanced"`, into pieces that differ by at
+            most one, `"even"`, not at all, as JAX requires, or `"ceil"`, into chunks as DTensor
+            does, of which the last may be shorter or empty.
+        time_limit: Seconds, such as `45`, after which the plan is the best one found so far, with a
+            bound on the cost of any plan.
+        progress: Whether a line shows how far planning has come: `True`, `False`, or None to show
+            it once planning has taken a second, on a terminal or in a notebook, unless `on_event`
+            is given.
+        on_event: Is called now and then with the seconds so far, the stage, the cost of the best
+            plan and the bound, such as `print`.
 
-    After `time_limit` seconds, the plan is the best one found so far, with a bound on the cost of
-    any plan. `on_event` is called now and then with the seconds so far, the stage, the cost of the
-    best plan and the bound. Ctrl-C ends planning without a plan.
+    Returns:
+        The plan: `plan.cost`, `plan.bound`, `plan.parts["Z"]`, `plan.explain()`.
+
+    Raises:
+        PlanError: An option does not exist, or no plan meets all of them, such as `memory`.
+        InfeasibleError: It is proved that no plan does.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> text = "input X[i: 64, j: 64], Y[j, k: 64]\\nZ[i,k] <- sum X[i,j] * Y[j,k]\\noutput Z"
+        >>> made = ed.plan(ed.parse(text), 4, inputs="sharded")
+        >>> made.cost, made.bound, made.parts["Z"]
+        (32768, 32768, {'i': 2, 'k': 1, 'j': 2})
     """
     started = monotonic()
     check_options(graph, objective, solver, inputs, pieces, time_limit)
@@ -153,9 +180,30 @@ def cost(
 ) -> Cost:
     """What a hand-made decomposition of a graph, as written, costs.
 
-    `parts` says for each computed vertex into how many pieces each label is cut; labels left out
-    are whole. What really moves is counted for the best axes and homes for these parts. `pieces` is
-    the rule by which sizes are cut, as for a plan.
+    What really moves is counted for the best axes and homes for these parts.
+
+    Args:
+        graph: What is computed, such as `ed.parse(text)`.
+        parts: For each computed vertex into how many pieces each label is cut, such as `{"Z": {"i":
+            2, "k": 2}}`; labels left out are whole.
+        devices: How many devices, such as `4`.
+        objective: `"bound"`, `"bytes"`, `"time"` or an `ed.Objective`, as for `ed.plan`.
+        inputs: `"free"` or `"sharded"`, as for `ed.plan`.
+        mesh: Axes other than the prime factors of `devices`, such as `{"node": 2, "gpu": 2}`.
+        machine: For objective "time", such as `"cpu-cluster"`.
+        pieces: How sizes are cut that do not divide: `"balanced"`, `"even"` or `"ceil"`.
+
+    Returns:
+        Its `total`, and the parts of it by vertex.
+
+    Raises:
+        PlanError: The decomposition does not fit the graph.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> text = "input X[i: 8, j: 8], Y[j, k: 8]\\nZ[i,k] <- sum X[i,j] * Y[j,k]\\noutput Z"
+        >>> ed.cost(ed.parse(text), {"Z": {"i": 2, "k": 2}}, devices=4).total
+        256
     """
     check_options(graph, objective, "auto", inputs, pieces, 0)
     described = described_machine(objective, machine)

@@ -91,7 +91,46 @@ def unproved(cost: float, bound: float) -> PlanError:
 class Plan:
     """A decision for every planned vertex of a graph, its cost, and a bound on any plan's cost.
 
-    `graph` is the graph that was planned: the rewritten one, unless that was switched off.
+    The bound holds for any plan on this mesh, with these restrictions, that divides every vertex
+    among all devices, as far as its sizes allow, and keeps each tensor in at most two layouts; for
+    objective `time`, also for any that computes the same piece on several devices.
+
+    Attributes:
+        graph: What was planned: the rewritten graph, unless that was switched off, with
+            `graph["Z"]`.
+        mesh: The axes of the devices, such as `mesh.sizes`.
+        objective: What is minimal, such as `"bytes"`.
+        inputs: Where inputs lie, `"free"` or `"sharded"`.
+        parts: Into how many pieces every vertex that is computed cuts each of its labels, such as
+            `{"Z": {"i": 2, "k": 2, "j": 1}}`.
+        decisions: For the same vertices the assignment of axes, the home and the second layout,
+            such as `decisions["Z"].layouts`.
+        given: The home and the second layout of inputs that have one, sharded, pinned or tied, such
+            as `given["X"]`.
+        costs: By vertex and by edge, in elements (`bound`), bytes (`bytes`) or seconds (`time`),
+            such as `costs.join["Z"]`.
+        bound: A proved lower bound on the cost of any plan, such as `32768`.
+        strategy: What it was restricted to, such as `["b"]`.
+        pin: The layouts that were asked for: pieces or mesh axes for labels of inputs and results,
+            such as `{"X": {"i": 4}}`.
+        tie: For each tied input the result that becomes it in the next run, such as `{"W":
+            "new_W"}`: both have one home.
+        nesting: The orders in which the axes of a dimension may nest, `"any"` or `"mesh"`, of which
+            the bound is true.
+        machine: What seconds are of, such as an `ed.Machine`.
+        memory: The most bytes that a device may hold, such as `2**30`.
+        work: How many times the least operations contraction orders may take, such as `1.2`; None
+            if none was chosen.
+        orders: Among which contraction orders that of the graph was chosen, such as
+            `orders.considered`; None if it was not.
+        solver: What was asked for, such as `"auto"`.
+        method: The stages that found it, such as `"eliminate"`.
+        seconds: How long planning took, such as `0.1`.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> ed.plan(ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z"), devices=2)
+        <Plan of 1 vertices for 2 devices, bytes: cost 0, bound 0>
     """
 
     graph: Graph
@@ -99,33 +138,18 @@ class Plan:
     objective: str | Objective
     inputs: str
     parts: Mapping[str, Mapping[str, int]]
-    """Into how many pieces every vertex that is computed cuts each of its labels."""
     decisions: Mapping[str, Decision]
-    """For the same vertices: the assignment of axes, the home and the second layout."""
     given: Mapping[str, Layouts]
-    """The home and the second layout of inputs that have one: sharded, pinned or tied."""
     costs: Cost
-    """By vertex and by edge: in elements (`bound`), bytes (`bytes`) or seconds (`time`)."""
     bound: Number
-    """A proved lower bound on the cost of any plan.
-
-    That is, of any plan on this mesh, with these restrictions, that divides every vertex among all
-    devices, as far as its sizes allow, and keeps each tensor in at most two layouts; for objective
-    `time`, also of any that computes the same piece on several devices.
-    """
     strategy: StrategyForm | None = None
     pin: Mapping[str, Mapping[str, int | tuple[str, ...]]] = field(default_factory=dict[str, Any])
-    """The layouts that were asked for: pieces or mesh axes for labels of inputs and results."""
     tie: Mapping[str, str] = field(default_factory=dict[str, str])
-    """For each tied input the result that becomes it in the next run: both have one home."""
     nesting: str = "any"
-    """The orders in which the axes of a dimension may nest, of which the bound is true."""
     machine: Machine | None = None
     memory: int | None = None
     work: float | None = None
-    """How many times the least operations contraction orders may take; None if none was chosen."""
     orders: Orders | None = None
-    """Among which contraction orders that of the graph was chosen; None if it was not."""
     solver: str = "auto"
     method: str = ""
     seconds: float = field(default=0.0, compare=False)
@@ -158,10 +182,15 @@ class Plan:
     def time_on(self, machine: Machine | str | Path) -> Cost:
         """The seconds that the plan takes on a machine, whatever its objective.
 
-        >>> import eindecomp as ed
-        >>> graph = ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z")
-        >>> ed.plan(graph, 2).time_on("cpu-cluster").total > 0
-        True
+        Args:
+            machine: An `ed.Machine`, a preset such as `"cpu-cluster"`, or a file such as
+                `"machine.json"`.
+
+        Examples:
+            >>> import eindecomp as ed
+            >>> graph = ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z")
+            >>> ed.plan(graph, 2).time_on("cpu-cluster").total > 0
+            True
         """
         price = PriceInSeconds(self.mesh, machine_of(machine))
         return decided_cost(self.graph, price, self.decisions, self.given)
@@ -176,20 +205,35 @@ class Plan:
     def explain(self, width: int | None = None) -> str:
         """How vertices are cut, what moves where, what that costs, and the alternatives, as text.
 
-        Lines are as wide as the terminal, or 120 characters, unless `width` is given.
+        Args:
+            width: The length of lines, such as `80`; by default that of the terminal, or 120.
         """
         return from_above("show.explain").explain(self, width)
 
     def compare(self, strategies: Mapping[str, GivenStrategy] | None = None) -> Comparison:
-        """This plan against the strategies that apply to its graph, or against those given."""
+        """This plan against the strategies that apply to its graph, or against those given.
+
+        Args:
+            strategies: What to compare with, such as `{"by rows": ["i"]}`.
+        """
         return from_above("show.compare").compare(self, strategies)
 
     def to_dtensor(self, device_mesh: Any = None) -> Any:
-        """Its placements for PyTorch's DTensor, a `DTensorPlan`; on a `DeviceMesh` if given."""
+        """Its placements for PyTorch's DTensor, a `DTensorPlan`.
+
+        Args:
+            device_mesh: A `DeviceMesh` to lay it out on, such as `init_device_mesh("cuda", (2,
+                4))`.
+        """
         return from_above("frontends.torch.dtensor").to_dtensor(self, device_mesh)
 
     def to_jax(self, mesh: Any = None) -> Any:
-        """Its shardings for JAX, a `JaxPlan`, over a mesh of its axes, which is made if need be."""
+        """Its shardings for JAX, a `JaxPlan`.
+
+        Args:
+            mesh: A `jax.sharding.Mesh` of the plan's axes, such as `jax.make_mesh((4,),
+                ("axis0",))`; by default it is made.
+        """
         return from_above("frontends.jax.shardings").to_jax(self, mesh)
 
     def verify_torch(
@@ -203,9 +247,15 @@ class Plan:
     ) -> Verification:
         """What DTensor moves under its placements beside what was planned.
 
-        Of its own program, or of the module that it is a plan of, with the example that was
-        imported. On GPUs, or "cpu": on a device mesh of the given shape, or of the fewest
-        dimensions that the plan allows. None of these devices need be there.
+        None of the devices need be there.
+
+        Args:
+            module: The module that it is a plan of, such as `model`; by default its own program.
+            example_inputs: The example with which the module was imported, such as `(x,)`.
+            example_kwargs: Its keyword arguments, such as `{"mask": mask}`.
+            device: `"cuda"` or `"cpu"`.
+            shape: That of the device mesh, such as `(2, 4)`; by default it has the fewest
+                dimensions that the plan allows.
         """
         if module is None:
             return from_above("frontends.torch.verify").verify_torch(self, device, shape)
@@ -217,9 +267,14 @@ class Plan:
     ) -> Verification:
         """Compile the plan by JAX and set what its collectives move beside what was planned.
 
-        Of a function that the plan's graph was imported from, and its arguments, that function is
-        compiled as `plan.to_jax().jit` does. JAX must have the plan's number of devices, such as
-        virtual ones on the CPU.
+        JAX must have the plan's number of devices, such as virtual ones on the CPU.
+
+        Args:
+            fn: The function that the plan's graph was imported from, such as `model`, compiled as
+                `plan.to_jax().jit` does; by default the plan's own program.
+            *args: Its arguments, such as `x`.
+            platform: The devices to compile for, such as `"cpu"`.
+            **kwargs: Its keyword arguments, such as `mask=mask`.
         """
         verify = from_above("frontends.jax.verify")
         if fn is None:
@@ -227,10 +282,21 @@ class Plan:
         return verify.verify_function(self, fn, args, kwargs)
 
     def save(self, path: str | Path) -> None:
-        """Write the plan to a JSON file."""
+        """Write the plan to a JSON file.
+
+        Args:
+            path: The file, such as `"plan.json"`.
+        """
         from_above("store.plan_file").save(self, path)
 
     @staticmethod
     def load(path: str | Path) -> Plan:
-        """Read a plan from a JSON file, checking all of it."""
+        """Read a plan from a JSON file, checking all of it.
+
+        Args:
+            path: The file, such as `"plan.json"`.
+
+        Raises:
+            PlanError: The file does not hold a plan; its message names the field.
+        """
         return from_above("store.plan_file").load(path)

@@ -14,15 +14,21 @@ OTHER = "(no vertex)"
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The bytes that devices receive for one vertex."""
+    """The bytes that devices receive for one vertex.
+
+    Attributes:
+        vertex: Its name, such as `"Z"`.
+        planned: The bytes that the plan moves for it, such as `1024`.
+        counted: The bytes that collectives were counted to move, such as `1024`.
+        collectives: What brings them, such as `"2 all-gather"`.
+        reason: Why they are not as planned, where that is known, such as `""`.
+    """
 
     vertex: str
     planned: int
     counted: int
     collectives: str
-    """What brings them, such as "2 all-gather"."""
     reason: str = ""
-    """Why they are not as planned, where that is known."""
 
     @property
     def matches(self) -> bool:
@@ -36,13 +42,23 @@ class Verified:
         return f"{self.collectives} {differ}".strip()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Verification:
-    """Rows: what is planned and counted for each vertex."""
+    """What is planned and counted for each vertex, in rows.
+
+    Attributes:
+        rows: One for each vertex that moves anything, such as `rows[0].vertex`.
+        mesh: The dimensions of the device mesh for which this holds, if it is not the plan's own
+            mesh, such as `{"dp": 2}`.
+
+    Examples:
+        >>> found = Verification((Verified("Z", 64, 64, "1 all-gather"),))
+        >>> found.matches, found.counted
+        (True, 64)
+    """
 
     rows: tuple[Verified, ...]
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The dimensions of the device mesh for which this holds, if it is not the plan's own mesh."""
 
     @property
     def planned(self) -> int:
@@ -67,6 +83,10 @@ class Verification:
         lines += [_line(row, row.told, width) for row in moving]
         lines.append(_line(total, total.collectives, width))
         return "\n".join(line.rstrip() for line in lines)
+
+    def __repr__(self) -> str:
+        told = f"{self.planned} bytes planned, {self.counted} counted"
+        return f"<Verification: {told}, {self._verdict()}>"
 
     def _verdict(self) -> str:
         verdict = "as planned" if self.matches else "not as planned"

@@ -32,7 +32,21 @@ _MAX_OBJECTS = 1000
 
 
 def read_contest(path: str | Path | BinaryIO) -> Problem:
-    """The problem in a contest file, JSON or gzipped JSON; or `ProblemError`."""
+    """The problem in a contest file, JSON or gzipped JSON.
+
+    Args:
+        path: The file, such as `"asplos-2025-iopddl-A.json.gz"`, or an open one.
+
+    Raises:
+        ProblemError: It is not such a file.
+
+    Examples:
+        >>> from io import BytesIO
+        >>> nodes = '{"costs": [[3, 1]], "usages": [[1, 1]], "intervals": [[0, 1]]}'
+        >>> text = f'{{"problem": {{"nodes": {nodes}, "edges": {{"nodes": [], "costs": []}}'
+        >>> read_contest(BytesIO(f'{text}, "usage_limit": 9}}}}'.encode())).size
+        1
+    """
     if isinstance(path, str | Path):
         path = Path(path)
         with path.open("rb") as file:
@@ -41,7 +55,21 @@ def read_contest(path: str | Path | BinaryIO) -> Problem:
 
 
 def parse_contest(file: BinaryIO, name: str) -> Problem:
-    """The problem in an open file; messages refer to it as `name`."""
+    """The problem in an open file.
+
+    Args:
+        file: The file, such as `open("a.json", "rb")`.
+        name: What errors call it, such as `"a.json"`.
+
+    Raises:
+        ProblemError: It is not such a file.
+
+    Examples:
+        >>> from io import BytesIO
+        >>> parse_contest(BytesIO(b"[]"), "a.json")
+        Traceback (most recent call last):
+        eindecomp.errors.ProblemError: a.json: an object is needed here
+    """
     try:
         document: Any = orjson.loads(_read_bytes(file, name))
     except orjson.JSONDecodeError as error:
@@ -75,7 +103,17 @@ def parse_contest(file: BinaryIO, name: str) -> Problem:
 
 
 def solution_json(solution: Solution, feasible: bool) -> bytes:
-    """Cost, bound, feasibility and choices as JSON; an infinite number becomes null."""
+    """Cost, bound, feasibility and choices as JSON; an infinite number becomes null.
+
+    Args:
+        solution: What `minimize` found, such as `minimize(problem)`.
+        feasible: Whether its choice is feasible, such as `problem.feasible(solution.choice)`.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> solution_json(ed.solve.minimize(ed.solve.Problem.of([[3, 1]])), True)[:22]
+        b'{"cost":1,"bound":1,"f'
+    """
     document = {
         "cost": _finite(solution.cost),
         "bound": _finite(solution.bound),

@@ -52,11 +52,27 @@ def minimize(
 ) -> Solution:
     """The cheapest choice found in time, with a proved lower bound on the cost of any choice.
 
-    `method` is "auto", "exact" (elimination only; raises `UnsolvedError` if the tables would not
-    fit) or "search" (no elimination). Raises `InfeasibleError` if there is no feasible choice. The
-    time limit does not include compiling the hot loops, which happens once on a machine. Ctrl-C
-    ends a search as the time limit does, once a choice has been found; without `keep_on_interrupt`
-    it always raises `KeyboardInterrupt`, for callers that solve many problems in a row.
+    The time limit does not include compiling the hot loops, which happens once on a machine.
+
+    Args:
+        problem: What to choose, such as `Problem.of([[3, 1]])`.
+        method: `"auto"`, `"exact"` (elimination only) or `"search"` (no elimination).
+        time_limit: Seconds, such as `60`.
+        seed: That of the search's random numbers, such as `0`.
+        on_event: Is called now and then with a `Progress`, such as `print`.
+        keep_on_interrupt: Whether Ctrl-C ends a search as the time limit does, once a choice has
+            been found; `False` always raises `KeyboardInterrupt`, for callers that solve many
+            problems in a row.
+
+    Raises:
+        InfeasibleError: There is no feasible choice.
+        UnsolvedError: None was found in time; for "exact", the tables would not fit.
+
+    Examples:
+        >>> toy = Problem.of([[0, 3], [1, 0]], [(0, 1)], [[[5, 9], [0, 0]]])
+        >>> found = minimize(toy)
+        >>> found.choice.tolist(), found.cost, found.bound
+        ([1, 1], 3, 3)
     """
     _check_arguments(problem, method, time_limit, seed)
     if on_event is not None and not callable(on_event):

@@ -26,17 +26,46 @@ source_info_util.register_exclusion(__file__)  # it calls the user's function, b
 def from_jax(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
     """The graph that computes what a JAX function does, for arguments of these shapes.
 
-    Arguments are arrays, `jax.ShapeDtypeStruct`s, and pytrees of them, which become inputs under
-    the names of the parameters and keys: `params.layers.0.wq`. All other leaves, Python's numbers
-    among them, are fixed. Results are called `out`, `out.0`, `out.logits`. Arrays that the function
-    closes over become inputs `const_0`, …, whose values `jax_inputs` gives. An index out of range
-    is an error when the graph runs, where JAX may fill or drop.
+    Arrays in the arguments become inputs under the names of the parameters and keys:
+    `params.layers.0.wq`. All other leaves, Python's numbers among them, are fixed. Results are
+    called `out`, `out.0`, `out.logits`. Arrays that the function closes over become inputs
+    `const_0`, …, whose values `jax_inputs` gives. An index out of range is an error when the graph
+    runs, where JAX may fill or drop.
+
+    Args:
+        fn: The function, such as `lambda x, w: jnp.tanh(x @ w)`.
+        *args: Its arguments: arrays, `jax.ShapeDtypeStruct`s, and pytrees of them, such as `x`.
+        **kwargs: Its keyword arguments, such as `mask=mask`.
+
+    Raises:
+        GraphError: It does what no graph can, such as drawing random numbers.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, eindecomp as ed
+        >>> shape = jax.ShapeDtypeStruct((4, 4), "float32")
+        >>> graph = ed.from_jax(lambda x, w: jnp.tanh(x @ w), shape, shape)
+        >>> [vertex.name for vertex in (*graph.inputs, *graph.outputs)]
+        ['x', 'w', 'out']
     """
     return read_function(fn, args, kwargs).graph
 
 
 def jax_inputs(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """The arrays in the arguments of a function, by the names that its graph has for them."""
+    """The arrays in the arguments of a function, by the names that its graph has for them.
+
+    Args:
+        fn: The function that was imported, such as `model`.
+        *args: Its arguments, such as `params, x`.
+        **kwargs: Its keyword arguments, such as `mask=mask`.
+
+    Raises:
+        GraphError: An argument is only a shape.
+
+    Examples:
+        >>> import jax.numpy as jnp, eindecomp as ed
+        >>> sorted(ed.jax_inputs(lambda x, w: jnp.tanh(x @ w), jnp.ones((4, 4)), jnp.eye(4)))
+        ['w', 'x']
+    """
     read = read_function(fn, args, kwargs)
     pairs = zip(read.arguments.names, read.arguments.arrays, strict=True)
     arrays = {**dict(pairs), **read.constants}

@@ -41,22 +41,32 @@ def from_torch(
 ) -> Graph:
     """The graph that a module computes for inputs of the shapes and types of the example.
 
-    The example is a tensor, a tuple of arguments or a dict of keyword arguments; tensors on the
-    meta device will do, and so will a module there, which takes no memory. Parameters and buffers
-    are inputs under their qualified names, shared ones once; `torch_weights` gives their values.
-    Other inputs are called as the arguments of `forward`, and outputs as the keys of what it
-    returns, or `out`. Numbers and truth values among the arguments are fixed.
+    Parameters and buffers are inputs under their qualified names, shared ones once;
+    `torch_weights` gives their values. Other inputs are called as the arguments of `forward`, and
+    outputs as the keys of what it returns, or `out`. Numbers and truth values among the arguments
+    are fixed.
 
-    >>> import torch, eindecomp as ed
-    >>> module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU())
-    >>> print(ed.from_torch(module, torch.zeros(4, 3)))
-    input _0.weight[f: 8, n: 3]
-    input _0.bias[f: 8]
-    input _input[b: 4, n: 3]
-    _0.linear[b,f] <- sum _input[b,n] * _0.weight[f,n]
-    _0.linear_1[b,f] <- _0.linear[b,f] + _0.bias[f]
-    out[b,f] <- relu(_0.linear_1[b,f])
-    output out
+    Args:
+        module: A module or a function, such as `torch.nn.Linear(3, 8)`; one on the meta device,
+            which takes no memory, will do.
+        example_inputs: A tensor, a tuple of arguments or a dict of keyword arguments, such as
+            `torch.zeros(4, 3)`; tensors on the meta device will do.
+        example_kwargs: Keyword arguments, such as `{"mask": mask}`.
+
+    Raises:
+        GraphError: It does what no graph can, such as an operator that is not supported.
+
+    Examples:
+        >>> import torch, eindecomp as ed
+        >>> module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU())
+        >>> print(ed.from_torch(module, torch.zeros(4, 3)))
+        input _0.weight[f: 8, n: 3]
+        input _0.bias[f: 8]
+        input _input[b: 4, n: 3]
+        _0.linear[b,f] <- sum _input[b,n] * _0.weight[f,n]
+        _0.linear_1[b,f] <- _0.linear[b,f] + _0.bias[f]
+        out[b,f] <- relu(_0.linear_1[b,f])
+        output out
     """
     return import_module(module, example_inputs, example_kwargs).graph
 

@@ -28,11 +28,19 @@ def torch_weights(module: nn.Module, graph: Graph) -> dict[str, Any]:
     They share the module's memory; a module that was imported without values, on the meta device,
     can be filled by another of the same kind.
 
-    >>> import torch, eindecomp as ed
-    >>> module = torch.nn.Linear(3, 2)
-    >>> graph = ed.from_torch(module, torch.zeros(4, 3))
-    >>> sorted(torch_weights(module, graph))
-    ['bias', 'weight']
+    Args:
+        module: What was imported, such as `model`.
+        graph: What `ed.from_torch` made of it, such as `ed.from_torch(model, x)`.
+
+    Raises:
+        InputError: A parameter has no values: it is on the meta device.
+
+    Examples:
+        >>> import torch, eindecomp as ed
+        >>> module = torch.nn.Linear(3, 2)
+        >>> graph = ed.from_torch(module, torch.zeros(4, 3))
+        >>> sorted(torch_weights(module, graph))
+        ['bias', 'weight']
     """
     known = {input_name(name): tensor for name, tensor in named_tensors(module)}
     known |= CONSTANTS.get(module, {})

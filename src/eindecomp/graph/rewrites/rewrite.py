@@ -24,13 +24,17 @@ PASSES = (*BEFORE_ORDER, order_contractions, *AFTER_ORDER)
 def rewrite(graph: Graph) -> Graph:
     """Run every pass once: the same outputs from fewer and cheaper vertices.
 
-    >>> from eindecomp.graph.text.elaborate import parse
-    >>> text = "S[i] <- sum X[i,j] / size(j)\\nZ[i] <- S[i] * sqrt(4)\\noutput Z"
-    >>> print(rewrite(parse("input X[i: 3, j: 4]\\n" + text)))
-    input X[i: 3, j: 4]
-    S[i] <- sum X[i,j] / 4
-    Z[i] <- S[i] * 2.0
-    output Z
+    Args:
+        graph: What to rewrite, such as `ed.parse(text)`; it stays as it is.
+
+    Examples:
+        >>> from eindecomp.graph.text.elaborate import parse
+        >>> text = "S[i] <- sum X[i,j] / size(j)\\nZ[i] <- S[i] * sqrt(4)\\noutput Z"
+        >>> print(rewrite(parse("input X[i: 3, j: 4]\\n" + text)))
+        input X[i: 3, j: 4]
+        S[i] <- sum X[i,j] / 4
+        Z[i] <- S[i] * 2.0
+        output Z
     """
     check_outputs(graph)
     for run in PASSES:

@@ -49,16 +49,40 @@ if TYPE_CHECKING:
 def parse(text: str, name: str = "<text>") -> Graph:
     """Read a graph from text.
 
-    >>> print(parse("input X[i: 3, j: 4]\\nZ[j] <- max X[i,j]\\noutput Z"))
-    input X[i: 3, j: 4]
-    Z[j] <- max X[i,j]
-    output Z
+    Args:
+        text: Statements, such as `"input X[i: 3]"`, one a line.
+        name: What errors call the text, such as `"a.ein"`.
+
+    Raises:
+        TextError: The text is wrong; the message shows the line with a caret.
+
+    Examples:
+        >>> print(parse("input X[i: 3, j: 4]\\nZ[j] <- max X[i,j]\\noutput Z"))
+        input X[i: 3, j: 4]
+        Z[j] <- max X[i,j]
+        output Z
     """
     return extend(Graph(), text, name)
 
 
 def load(path: str | Path) -> Graph:
-    """Read a graph from a `.ein` file."""
+    """Read a graph from a `.ein` file.
+
+    Args:
+        path: The file, such as `"examples/matmul.ein"`.
+
+    Raises:
+        TextError: The text is wrong; the message shows the line with a caret.
+        OSError: The file cannot be read.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "double.ein")
+        ...     _ = path.write_text("input X[i: 3]\\nZ[i] <- 2 * X[i]\\noutput Z")
+        ...     load(path)
+        <Graph of 2 vertices, outputs: Z>
+    """
     path = Path(path)
     with path.open("rb") as file:
         data = file.read(4 * MAX_TEXT + 1)  # a character has at most four bytes
@@ -75,10 +99,16 @@ def extend(graph: Graph, text: str, name: str = "<text>") -> Graph:
 
     Of a text with an error, the statements before it have been added.
 
-    >>> g = Graph()
-    >>> _ = g.input("U", {"s": 3, "t": 4})
-    >>> len(extend(g, "P[s,t] <- softmax[t] U[s,t]"))
-    5
+    Args:
+        graph: What they are added to, such as `ed.Graph()`.
+        text: Statements, such as `"P[s,t] <- softmax[t] U[s,t]"`.
+        name: What errors call the text, such as `"a.ein"`.
+
+    Examples:
+        >>> g = Graph()
+        >>> _ = g.input("U", {"s": 3, "t": 4})
+        >>> len(extend(g, "P[s,t] <- softmax[t] U[s,t]"))
+        5
     """
     source = Source(expect(text, str, "a text"), name)
     scope = Scope(graph, source)

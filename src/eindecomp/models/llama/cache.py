@@ -40,7 +40,18 @@ def bucket(tokens: int) -> int:
 
 
 class Cache:
-    """Keys and values by layer, [sequence, head, position, …], and the sequence lengths."""
+    """Keys and values by layer, [sequence, head, position, …], and the sequence lengths.
+
+    Args:
+        config: The model's, such as `CONFIGS["7B"]`.
+        batch: The number of sequences, such as `1`.
+        tokens: How many of each there is room for at first, such as `100`.
+
+    Examples:
+        >>> from eindecomp.models.llama.config import CONFIGS
+        >>> Cache(CONFIGS["7B"], 1, 100)
+        <Cache of 1 sequences, 0 tokens, room for 128>
+    """
 
     def __init__(self, config: Config, batch: int, tokens: int) -> None:
         check_whole(batch=batch)
@@ -54,6 +65,10 @@ class Cache:
         self.stored: Mapping[str, Tensor] = {}
         self.tied: Mapping[str, Array | Tensor] = _nothing(config, batch)
 
+    def __repr__(self) -> str:
+        tokens = ", ".join(map(str, self.lengths.tolist()))
+        return f"<Cache of {self.batch} sequences, {tokens} tokens, room for {self.room}>"
+
     @property
     def batch(self) -> int:
         """The number of sequences."""
@@ -65,13 +80,23 @@ class Cache:
         return self.latest == LATEST
 
     def prompt(self, result: Result) -> dict[str, Tensor]:
-        """What was computed for a prompt, as inputs to store it."""
+        """What was computed for a prompt, as inputs to store it.
+
+        Args:
+            result: That of a prefill, with `result.tensor("KR0")`.
+        """
         pairs = (("KC", "KR"), ("VC", "V"))
         layers = range(self.config.layers)
         return {f"{to}{k}": result.tensor(f"{of}{k}") for k in layers for to, of in pairs}
 
     def places(self, lengths: Array, cached: int, latest: int) -> Array:
-        """Where the contents of each place are before storing: see `store_graph`."""
+        """Where the contents of each place are before storing: see `store_graph`.
+
+        Args:
+            lengths: The tokens of each sequence that are stored, such as `np.array([12])`.
+            cached: The places before the latest, such as `64`.
+            latest: The tokens that lie apart, such as `3`.
+        """
         self.room = bucket(max(self.room, int(lengths.max()) + latest))
         place, old = np.arange(self.room, dtype=np.int32)[None], lengths[:, None]
         new = place - old
@@ -79,14 +104,24 @@ class Cache:
         return np.where(new < 0, place, np.where(new < latest, cached + new, 0)).astype(np.int32)
 
     def store(self, result: Result, lengths: Array) -> None:
-        """Take over what was stored: all tokens, none of which lies apart any more."""
+        """Take over what was stored: all tokens, none of which lies apart any more.
+
+        Args:
+            result: That of storing, with `result.tensor("new_KC0")`.
+            lengths: The tokens of each sequence now, such as `np.array([15])`.
+        """
         layers = range(self.config.layers)
         names = [f"{name}{k}" for k in layers for name in ("KC", "VC")]
         self.stored = {name: result.tensor(f"new_{name}") for name in names}
         self.lengths, self.latest = lengths.astype(np.int32), 0
 
     def step(self, plan: Plan, result: Result) -> None:
-        """Take over what a step has left."""
+        """Take over what a step has left.
+
+        Args:
+            plan: The plan of the step, with `plan.tie`.
+            result: That of the step, with `result.tensor("new_KL0")`.
+        """
         self.tied = {name: result.tensor(new) for name, new in plan.tie.items()}
         self.lengths = self.lengths + np.int32(1)
         self.latest += 1

@@ -24,29 +24,44 @@ DTYPES: dict[str, DType] = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 class Config:
     """The shape of a model.
 
-    >>> CONFIGS["2-70B"].groups
-    8
+    Args:
+        vocabulary: The number of tokens there are, such as `32000`.
+        width: That of the residual stream, such as `4096`.
+        layers: How many, such as `32`.
+        heads: Query heads, such as `32`; each of the `kv_heads` serves `groups` of them.
+        kv_heads: Heads of keys and values, such as `8`.
+        head_size: The size of a head, such as `128`.
+        hidden: The width of the feed-forward nets, such as `11008`.
+        epsilon: Is added to mean squares, such as `1e-5`.
+        theta: The base of rotations, such as `10000.0`.
+        scaling: How slow rotations are stretched, such as `RopeScaling(32.0, 1.0, 4.0, 8192)`.
+        positions: The longest possible sequence, such as `2048`.
+        tied: Whether the embedding table is also the output head, such as `True`.
+        interleaved: Whether neighbours rotate together, as in Meta's files, `True`, or halves, as
+            in Hugging Face's, `False`.
+        dtype: What it computes in, `"float32"` or `"bfloat16"`.
+
+    Raises:
+        InputError: The sizes do not fit each other.
+
+    Examples:
+        >>> CONFIGS["2-70B"].groups
+        8
     """
 
     vocabulary: int
     width: int
-    """The width of the residual stream."""
     layers: int
     heads: int
-    """Query heads; each of the `kv_heads` serves `groups` of them."""
     kv_heads: int
     head_size: int
     hidden: int
-    """The width of the feed-forward nets."""
     epsilon: float = 1e-5
     theta: float = 10000.0
     scaling: RopeScaling | None = None
     positions: int = 2048
-    """The longest possible sequence."""
     tied: bool = False
-    """Whether the embedding table is also the output head."""
     interleaved: bool = False
-    """Whether neighbours rotate together, as in Meta's files, or halves, as in Hugging Face's."""
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
@@ -77,7 +92,11 @@ class Config:
 
     @staticmethod
     def from_folder(folder: str | Path) -> Config:
-        """Read the `config.json` of a Hugging Face folder."""
+        """Read the `config.json` of a Hugging Face folder.
+
+        Args:
+            folder: Where it is, such as `"Llama-3.2-1B"`.
+        """
         path, fields = read_config(folder)
         if fields["dtype"] not in DTYPES:
             fields["dtype"] = "float32"

@@ -113,8 +113,19 @@ def prefill_graph(
 
     Inputs besides the weights: `ids`, the rotations `R` of positions 0, 1, …, and `last`. Outputs:
     `logits`, and for layer l the rotated keys `KR{l}` and the values `V{l}`, by head and position.
-    With `every`, logits after every token; without `keep`, no keys and values. Tokens after `last`
-    have no effect, as long as their activations are finite.
+    Tokens after `last` have no effect, as long as their activations are finite.
+
+    Args:
+        config: The model's, such as `CONFIGS["7B"]`.
+        batch: The number of sequences, such as `1`.
+        tokens: The length of each, such as `64`.
+        every: Whether logits are those after every token, such as `True`.
+        keep: Whether keys and values are outputs; `False` for none.
+
+    Examples:
+        >>> from eindecomp.models.llama.config import CONFIGS
+        >>> prefill_graph(CONFIGS["3.2-1B"], 1, 64)["logits"].shape
+        (1, 128256)
     """
     check_whole(batch=batch, tokens=tokens)
     start = f"M[s: {tokens}, t: {tokens}] <- fill t <= s"
@@ -129,6 +140,16 @@ def step_graph(config: Config, batch: int, cached: int) -> Graph:
     `length` are there. Those of the `latest` tokens after them are in `KL{l}` and `VL{l}`, which
     are tied to `new_KL{l}` and `new_VL{l}`: there the new one stands, too. What lies beyond has no
     effect, but must be finite. Once `LATEST` tokens are there, `store_graph` makes room.
+
+    Args:
+        config: The model's, such as `CONFIGS["7B"]`.
+        batch: The number of sequences, such as `1`.
+        cached: The room of the cache, such as `128`.
+
+    Examples:
+        >>> from eindecomp.models.llama.config import CONFIGS
+        >>> step_graph(CONFIGS["3.2-1B"], 1, 128)["KC0"].sizes["t"]
+        128
     """
     check_whole(batch=batch, cached=cached)
     start = (
@@ -150,9 +171,20 @@ output new_KC{l}, new_VC{l}
 
 
 def store_graph(config: Config, batch: int, cached: int, room: int) -> Graph:
-    """Stores the latest keys and values with those before them, in a cache with room for `room`.
+    """Stores the latest keys and values with those before them.
 
     Place u of a sequence gets what is at place `at[b,u]` of the old cache followed by the latest.
+
+    Args:
+        config: The model's, such as `CONFIGS["7B"]`.
+        batch: The number of sequences, such as `1`.
+        cached: The room of the cache, such as `128`.
+        room: That of the new cache, such as `256`.
+
+    Examples:
+        >>> from eindecomp.models.llama.config import CONFIGS
+        >>> store_graph(CONFIGS["3.2-1B"], 1, 128, 256)["new_KC0"].sizes["u"]
+        256
     """
     check_whole(batch=batch, cached=cached, room=room)
     sizes = _sizes(config, cached)

@@ -51,23 +51,38 @@ into reading weights: each device reads its own rows, in order.
 
 @dataclass(slots=True)
 class Counts:
-    """What a model has computed since it was loaded, and how long it took."""
+    """What a model has computed since it was loaded, and how long it took.
+
+    Attributes:
+        prompt_tokens: Tokens of prompts, such as `12`.
+        step_tokens: Tokens read one by one, such as `127`: the first generated token follows from
+            the prompt itself.
+        planning_seconds: The time of planning, such as `0.8`.
+        prefill_seconds: The time of reading prompts, such as `0.2`.
+        step_seconds: The time of reading tokens one by one, such as `3.1`.
+        bytes_moved: Between devices, such as `65536`.
+        bytes_placed: To bring what one plan left to where another one wants it, such as `0`.
+        plans: How many were made, such as `3`.
+    """
 
     prompt_tokens: int = 0
     step_tokens: int = 0
-    """Tokens read one by one: the first generated token follows from the prompt itself."""
     planning_seconds: float = 0.0
     prefill_seconds: float = 0.0
     step_seconds: float = 0.0
     bytes_moved: int = 0
     bytes_placed: int = 0
-    """To bring what one plan left to where another one wants it."""
     plans: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedToken:
-    """A generated token, and the text that is certain once it is known."""
+    """A generated token, and the text that is certain once it is known.
+
+    Attributes:
+        token: Its number, such as `42`.
+        text: What can be shown, such as `" the"`.
+    """
 
     token: int
     text: str
@@ -77,6 +92,25 @@ class Llama:
     """A model's weights on an engine's devices, and a plan for each batch and length it has met.
 
     Weights are placed once, for all plans. `close`, or the end of a `with` block, frees them.
+
+    Args:
+        config: Its shape, such as `CONFIGS["7B"]`.
+        weights: Arrays by input, such as `random_weights(config, 0)`.
+        devices: How many to plan for, such as `2`.
+        strategy: What plans are restricted to, as in `ed.plan`, such as `("o", "v", "h", "f")`;
+            None plans for the fewest bytes.
+        tokenizer: Turns texts into tokens, such as `Tokenizer(folder)`.
+        generation: How texts end, such as `read_generation(folder)`.
+        engine: A name, such as `"threads"`, or an engine.
+        options: Those of the engine of that name, such as `{"workers": 2}`.
+
+    Examples:
+        >>> tiny = Config(
+        ...     vocabulary=9, width=4, layers=1, heads=2, kv_heads=1, head_size=2, hidden=4
+        ... )
+        >>> with Llama.random(tiny, devices=1) as model:
+        ...     len(list(model.generate([1, 2, 3], tokens=2)))
+        2
     """
 
     def __init__(
@@ -97,6 +131,9 @@ class Llama:
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._placed = PlacedWeights(weights, engine, options)
 
+    def __repr__(self) -> str:
+        return f"<Llama of {self.config.parameters:,} parameters for {self.devices} devices>"
+
     @property
     def stops(self) -> frozenset[int]:
         """The tokens that end a text."""
@@ -115,8 +152,14 @@ class Llama:
     ) -> Llama:
         """Open a Hugging Face folder; weights stay in their files unless `dtype` differs.
 
-        `strategy` restricts plans, as in `ed.plan`; None plans for the fewest bytes. `engine` is a
-        name, with `options` for it, or an engine.
+        Args:
+            folder: Where it is, such as `"Llama-3.2-1B"`.
+            devices: How many to plan for, such as `2`.
+            dtype: What to compute in, such as `"bfloat16"`; by default what the folder says.
+            strategy: As of the class, such as `["b"]`.
+            interleaved: Whether neighbours rotate together, as in Meta's files, such as `True`.
+            engine: A name, such as `"threads"`, or an engine.
+            options: Those of the engine of that name, such as `{"workers": 2}`.
         """
         config = replace(Config.from_folder(folder), interleaved=interleaved)
         if dtype is not None:
@@ -141,7 +184,16 @@ class Llama:
         engine: str | Engine = "threads",
         options: Mapping[str, Any] | None = None,
     ) -> Llama:
-        """A model with random weights."""
+        """A model with random weights.
+
+        Args:
+            config: Its shape, such as `CONFIGS["7B"]`.
+            devices: How many to plan for, such as `2`.
+            strategy: As of the class, such as `["b"]`.
+            seed: That of the random numbers, such as `0`.
+            engine: A name, such as `"threads"`, or an engine.
+            options: Those of the engine of that name, such as `{"workers": 2}`.
+        """
         weights = random_weights(config, seed)
         return Llama(config, weights, devices, strategy, engine=engine, options=options)
 
@@ -156,10 +208,14 @@ class Llama:
         self.close()
 
     def plan(self, kind: str, batch: int, tokens: int, room: int = 0) -> Plan:
-        """The plan for `"prefill"` or `"every"` of that many tokens, or a `"step"` after them.
+        """The plan for a kind of work, made when it is first asked for.
 
-        `"store"` is for storing the latest keys and values behind those of that many tokens, in a
-        cache for `room`.
+        Args:
+            kind: `"prefill"` or `"every"` of so many tokens, a `"step"` after them, or to `"store"`
+                the latest keys and values behind those of them.
+            batch: The number of sequences, such as `1`.
+            tokens: How many, such as `64`.
+            room: That of the cache to store in, such as `128`.
         """
         key = (kind, batch, tokens, room)
         if key not in self._plans:
@@ -183,9 +239,11 @@ class Llama:
         return prefill_graph(self.config, batch, tokens, every=kind == "every")
 
     def cache(self, batch: int = 1, tokens: int = 0) -> Cache:
-        """An empty cache with room for that many tokens; it grows when it is full.
+        """An empty cache, whose contents stay on the devices; it grows when it is full.
 
-        Its contents stay on the devices of the engine that computes them.
+        Args:
+            batch: The number of sequences, such as `1`.
+            tokens: How many of each there is room for at first, such as `100`.
         """
         return Cache(self.config, batch, tokens)
 
@@ -194,7 +252,10 @@ class Llama:
     ) -> Array:
         """Read a prompt, or several: the logits of what follows, [sequence, vocabulary].
 
-        An empty `cache` receives the keys and values, for `step` to continue from.
+        Args:
+            ids: Tokens, such as `[1, 15, 7]`, or a list of such lists.
+            cache: An empty one that receives the keys and values, such as `model.cache()`, for
+                `step` to continue from.
         """
         rows = self._rows(ids)
         lengths = np.array([len(row) for row in rows], np.int32)
@@ -214,7 +275,11 @@ class Llama:
         return result["logits"]
 
     def logits(self, ids: Sequence[int] | Sequence[Sequence[int]] | Array) -> Array:
-        """The logits after every token, [sequence, token, vocabulary]; lengths must be equal."""
+        """The logits after every token, [sequence, token, vocabulary]; lengths must be equal.
+
+        Args:
+            ids: Tokens, such as `[1, 15, 7]`, or a list of such lists.
+        """
         rows = self._rows(ids)
         if len({len(row) for row in rows}) > 1:
             raise InputError("logits after every token need sequences of one length")
@@ -222,7 +287,12 @@ class Llama:
         return self._run(self.plan("every", *table.shape), table, {})["logits"]
 
     def step(self, tokens: Sequence[int] | Array, cache: Cache) -> Array:
-        """Read one more token of each sequence: the logits of what follows."""
+        """Read one more token of each sequence: the logits of what follows.
+
+        Args:
+            tokens: One of each, such as `[42]`.
+            cache: What `prefill` and the steps before have left, from `model.cache()`.
+        """
         ids = np.array(self._rows([[token] for token in _listed(tokens)]), np.int32)
         if cache is None:  # pyright: ignore[reportUnnecessaryComparison]
             raise InputError("a step goes on from a cache: give one to prefill, then to step")
@@ -254,9 +324,13 @@ class Llama:
     ) -> Iterator[GeneratedToken]:
         """Continue a prompt until a stop token, or for `tokens` tokens.
 
-        Without `sampling` the likeliest token is chosen. A folder whose generation_config.json (or
-        config.json, if it has none) asks for more than that, such as a repetition penalty, is then
-        refused.
+        Args:
+            prompt: A text, such as `"Once upon"`, or its tokens.
+            tokens: The most to generate, such as `128`.
+            sampling: How tokens are chosen, such as `Sampling(temperature=0.8)`; by default the
+                likeliest, unless the folder's generation_config.json (or config.json, if it has
+                none) asks for more than that, such as a repetition penalty, which is refused.
+            stops: Tokens that end a text, such as `{2}`; by default those of the folder.
         """
         check_whole(0, tokens=tokens)
         tokens = int(tokens)
@@ -299,7 +373,11 @@ class Llama:
             logits = self.step([token], cache)
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
-        """The tokens of a prompt."""
+        """The tokens of a prompt.
+
+        Args:
+            prompt: A text, such as `"Once upon"`, or its tokens.
+        """
         if not isinstance(prompt, str):
             return _listed(prompt)
         if self.tokenizer is None:

@@ -19,8 +19,17 @@ Array = np.ndarray[Any, Any]
 class Sampling:
     """How tokens are chosen: the likeliest at temperature 0, otherwise drawn at random.
 
-    `top_k` draws from the k likeliest and those as likely as the last of them, `top_p` from the
-    fewest whose probabilities reach p; both together apply in that order, as in transformers.
+    `top_k` and `top_p` together apply in that order, as in transformers.
+
+    Args:
+        temperature: How evenly tokens are drawn, such as `0.8`.
+        top_k: Draws from the k likeliest and those as likely as the last of them, such as `50`.
+        top_p: Draws from the fewest whose probabilities reach p, such as `0.9`.
+        seed: That of the random numbers, such as `0`.
+
+    Examples:
+        >>> Sampling().sampler().choose(np.array([0.1, 2.0, 0.3]))
+        1
     """
 
     temperature: float = 0.0

@@ -23,14 +23,25 @@ if TYPE_CHECKING:
 Number = int | float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Cost:
     """A cost by its parts, in elements, bytes or seconds, depending on the objective.
 
-    `join` is what reading inputs costs (under the paper's objective, everything that kernels read)
-    and, under an input's name, keeping it in a second layout; `aggregate` is reducing partial
-    results, `repartition` fetching what other vertices made and keeping a second layout, `compute`
-    the kernel calls. What runs beside computing is no part of them.
+    What runs beside computing is no part of them.
+
+    Attributes:
+        join: What reading inputs costs (under the paper's objective, everything that kernels read)
+            and, under an input's name, keeping it in a second layout: `{"Z": 256}`.
+        aggregate: What reducing partial results costs, by vertex: `{"Z": 0}`.
+        repartition: What fetching the results of other vertices and keeping a second layout costs,
+            by vertex: `{"Z": 64}`.
+        compute: What kernel calls cost, by vertex: `{"Z": 0}`.
+        edges: What (maker, reader, which of its inputs) costs, `{("A", "Z", 0): 64}`; part of
+            `join` or `repartition`.
+
+    Examples:
+        >>> Cost(join={"Z": 256}, aggregate={"Z": 64}).total
+        320
     """
 
     join: dict[str, Number] = field(default_factory=dict[str, Number])
@@ -40,7 +51,6 @@ class Cost:
     edges: dict[tuple[str, str, int], Number] = field(
         default_factory=dict[tuple[str, str, int], Number]
     )
-    """What (maker, reader, which of its inputs) costs; part of `join` or `repartition`."""
 
     @property
     def total(self) -> Number:
@@ -48,9 +58,19 @@ class Cost:
         return sum(self.of(name) for name in self.join)
 
     def of(self, name: str) -> Number:
-        """What one vertex costs."""
+        """What one vertex costs.
+
+        Args:
+            name: A vertex, such as `"Z"`.
+        """
         parts = (self.join, self.aggregate, self.repartition, self.compute)
         return sum(part.get(name, 0) for part in parts)
+
+    def __repr__(self) -> str:
+        names = ("join", "aggregate", "repartition", "compute")
+        sums = {name: sum(getattr(self, name).values()) for name in names}
+        told = ", ".join(f"{name} {number}" for name, number in sums.items() if number)
+        return f"<Cost {self.total}{f': {told}' if told else ''}>"
 
 
 def paper_cost(graph: Graph, parts: Mapping[str, tuple[int, ...]]) -> Cost:

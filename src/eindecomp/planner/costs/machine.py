@@ -25,40 +25,45 @@ ANY_AXIS = "*"
 """Stands for every axis that has no curve of its own."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Machine:
     """A machine; its links are described for all axes alike, or axis by axis, by name.
 
-    >>> Machine(flops=1e12, memory_bandwidth=1e11, bandwidth={"node": 1e9, "gpu": 1e11})
-    Machine(flops=1000000000000.0, memory_bandwidth=100000000000.0, ...
+    Args:
+        flops: Operations per second and device, such as `1e12`, or these by the shape of what is
+            computed (`shape_class.py`), for items of at most 4 bytes; larger ones take as many
+            times as long as they have 4 bytes. Where they are not given, `huge` products are as
+            fast as `large` ones, and `functions`, calls such as `exp`, as `loops`.
+        memory_bandwidth: Bytes per second between a device and its memory, such as `1e11`.
+        bandwidth: Bytes per second that a device receives along an axis, such as `{"node": 1e9,
+            "gpu": 1e11}`.
+        latency: Seconds before the first byte arrives along an axis, such as `5e-6`.
+        mesh: The machine's own axes, outermost first, such as `{"node": 2, "gpu": 8}`.
+        task_overhead: Seconds that each kernel call, and each message without a curve, takes beside
+            its work, such as `1e-5`.
+        overlap: The fraction of computing beside which communication can run, `0.0` to `1.0`.
+        transfers: For a collective and an axis, seconds by the bytes that each device receives, in
+            place of bandwidth, latency and overhead: `{"all_gather": {"*": curve}}`, where the axis
+            `"*"` is for all that are not named.
+
+    Raises:
+        PlanError: A number is out of its range, or there is no such collective.
+
+    Examples:
+        >>> Machine(flops=1e12, memory_bandwidth=1e11, bandwidth={"node": 1e9, "gpu": 1e11})
+        <Machine: 1 Tflop/s, memory 100 GB/s, links node 1 GB/s, gpu 100 GB/s>
     """
 
     flops: float | Mapping[str, float]
-    """Operations per second and device, or these by the shape of what is computed.
-
-    Shapes are those of `shape_class.py`. Where they are not given, `huge` products are as fast as
-    `large` ones, and `functions`, calls such as `exp`, as `loops`. By shape, rates are for items of
-    at most 4 bytes; larger ones take as many times as long as they have 4 bytes.
-    """
     memory_bandwidth: float
-    """Bytes per second between a device and its memory."""
     bandwidth: float | Mapping[str, float]
-    """Bytes per second that a device receives along an axis."""
     latency: float | Mapping[str, float] = 0.0
-    """Seconds before the first byte arrives along an axis."""
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The machine's own axes, outermost first, if it has any."""
     task_overhead: float = 0.0
-    """Seconds that each kernel call, and each message without a curve, takes beside its work."""
     overlap: float = 0.0
-    """The fraction of computing, 0 to 1, beside which communication can run."""
     transfers: Mapping[str, Mapping[str, Curve]] = field(
         default_factory=dict[str, Mapping[str, Curve]]
     )
-    """For a collective and an axis, seconds by the bytes that each device receives.
-
-    They stand in for bandwidth, latency and overhead; the axis "*" is for all that are not named.
-    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "flops", _all_shapes(self.flops))
@@ -82,26 +87,57 @@ class Machine:
         for name, value in plain.items():
             object.__setattr__(self, name, value)
 
+    def __repr__(self) -> str:
+        fastest = max(self.flops.values()) if isinstance(self.flops, Mapping) else self.flops
+        if isinstance(self.bandwidth, Mapping):
+            links = ", ".join(f"{n} {_short(x, 'B/s')}" for n, x in self.bandwidth.items())
+        else:
+            links = _short(self.bandwidth, "B/s")
+        memory = _short(self.memory_bandwidth, "B/s")
+        measured = ", measured transfers" if self.transfers else ""
+        return f"<Machine: {_short(fastest, 'flop/s')}, memory {memory}, links {links}{measured}>"
+
     def bandwidth_of(self, axis: str) -> float:
-        """Bytes per second along an axis."""
+        """Bytes per second along an axis.
+
+        Args:
+            axis: A mesh axis, such as `"gpu"`.
+        """
         return _of(self.bandwidth, axis, "bandwidth")
 
     def latency_of(self, axis: str) -> float:
-        """Seconds of latency along an axis."""
+        """Seconds of latency along an axis.
+
+        Args:
+            axis: A mesh axis, such as `"gpu"`.
+        """
         return _of(self.latency, axis, "latency")
 
     def curve_of(self, collective: Collective, axis: str) -> Curve | None:
-        """The measured seconds of a collective along an axis, if there are any."""
+        """The measured seconds of a collective along an axis, if there are any.
+
+        Args:
+            collective: What communicates, such as `"all_gather"`.
+            axis: A mesh axis, such as `"gpu"`.
+        """
         curves = self.transfers.get(collective, {})
         return curves.get(axis, curves.get(ANY_AXIS))
 
     def save(self, path: str | Path) -> None:
-        """Write the machine to a JSON file."""
+        """Write the machine to a JSON file.
+
+        Args:
+            path: The file, such as `"machine.json"`.
+        """
         _files().save(self, path)
 
     @staticmethod
     def load(path: str | Path) -> Machine:
-        """Read a machine from a JSON file, checking all of it."""
+        """Read a machine from a JSON file, checking all of it.
+
+        Args:
+            path: The file, such as `"machine.json"`.
+        """
         return _files().load(path)
 
 
@@ -111,6 +147,13 @@ RATES = ("flops", "memory_bandwidth", "bandwidth", "latency", "task_overhead", "
 def _files() -> Any:
     """What writes and reads machines: files stand above the planner and are loaded when needed."""
     return import_module("eindecomp.store.machine_file")
+
+
+def _short(rate: float, unit: str) -> str:
+    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if rate >= scale:
+            return f"{rate / scale:.3g} {prefix}{unit}"
+    return f"{rate:.3g} {unit}"
 
 
 def _all_shapes(given: float | Mapping[str, float]) -> float | Mapping[str, float]:

@@ -18,15 +18,31 @@ if TYPE_CHECKING:
 OBJECTIVES = ("bytes", "bound", "time")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Objective:
-    """An objective of the user's own: a name, the prices on a mesh, and their unit."""
+    """An objective of the user's own: a name, the prices on a mesh, and their unit.
+
+    Args:
+        name: What it is called, such as `"energy"`.
+        price: Makes the prices on a mesh, such as `lambda mesh: Joules(mesh)`; see "write an
+            objective" in the documentation.
+        unit: What costs are shown in, such as `"J"`.
+        redundant: Whether several devices may compute the same piece, `True` only if computing has
+            a price.
+
+    Raises:
+        PlanError: The name is that of a built-in objective.
+
+    Examples:
+        >>> from eindecomp.planner.costs.bytes_moved import PriceInBytes
+        >>> Objective("traffic", PriceInBytes, unit="bytes")
+        <Objective 'traffic' in bytes>
+    """
 
     name: str
     price: Callable[[Mesh], Price]
     unit: str = ""
     redundant: bool = False
-    """Whether several devices may compute the same piece: only if computing has a price."""
 
     def __post_init__(self) -> None:
         if self.name in OBJECTIVES:
@@ -34,6 +50,9 @@ class Objective:
 
     def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        return f"<Objective {self.name!r}{f' in {self.unit}' if self.unit else ''}>"
 
 
 def price_of(objective: str | Objective, mesh: Mesh, machine: Machine | None) -> Price:

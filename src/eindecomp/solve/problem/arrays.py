@@ -20,12 +20,25 @@ EXACT = 2**53
 """Integers up to here are exact in float64."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Factor:
-    """A cost table over three or more variables; axis `a` is the choice of `scope[a]`."""
+    """A cost table over three or more variables.
+
+    Args:
+        scope: The variables, such as `(0, 1, 4)`.
+        table: Costs, such as `np.zeros((2, 2, 3))`; axis `a` is the choice of `scope[a]`.
+
+    Examples:
+        >>> Factor((0, 1, 2), np.zeros((2, 2, 3)))
+        <Factor over variables 0, 1, 2: 12 costs>
+    """
 
     scope: tuple[int, ...]
     table: Costs
+
+    def __repr__(self) -> str:
+        variables = ", ".join(map(str, self.scope))
+        return f"<Factor over variables {variables}: {self.table.size} costs>"
 
 
 def offsets(sizes: Ints) -> Ints:

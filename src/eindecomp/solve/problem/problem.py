@@ -34,13 +34,31 @@ from eindecomp.solve.problem.arrays import (
 _ROUNDING = 1e-9  # of usages that are floats, relative to their sum
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Problem:
-    """A minimum-cost choice problem over packed arrays; see the module's docstring.
+    """A minimum-cost choice problem over packed arrays; `Problem.of` packs them.
 
-    >>> toy = Problem.of([[0, 3], [1, 0]], [(0, 1)], [[[5, 9], [0, 0]]])
-    >>> toy.cost_of([1, 1])
-    3
+    Args:
+        offset: Where the choices of each variable begin, and the end, such as `[0, 2, 4]`.
+        unary: The cost of each choice, such as `[0, 3, 1, 0]`.
+        edges: Pairs of variables that have a table, such as `[[0, 1]]`.
+        table_of: Which table each edge has, such as `[0]`; edges may share one.
+        table_offset: Where each table begins, and the end, such as `[0, 4]`.
+        tables: Their costs, row-major over both choices, such as `[5, 9, 0, 0]`.
+        factors: Tables over more variables, such as `(Factor((0, 1, 2), table),)`.
+        usage: What each choice uses while its variable is alive, such as `[1, 2, 1, 0]`.
+        intervals: The steps of each variable's life, such as `[[0, 2], [1, 3]]`.
+        limit: The most usage at any step, such as `2`.
+
+    Raises:
+        ProblemError: The arrays do not fit each other.
+
+    Examples:
+        >>> toy = Problem.of([[0, 3], [1, 0]], [(0, 1)], [[[5, 9], [0, 0]]])
+        >>> toy
+        <Problem of 2 variables with 4 choices, 1 edges>
+        >>> toy.cost_of([1, 1])
+        3
     """
 
     offset: Ints
@@ -78,7 +96,21 @@ class Problem:
         intervals: ArrayLike | None = None,
         limit: float | int | None = None,
     ) -> Problem:
-        """Pack one array per variable, edge and factor; raises `ProblemError` if any is wrong."""
+        """Pack one array per variable, edge and factor.
+
+        Args:
+            unary: The costs of each variable's choices, such as `[[0, 3], [1, 0]]`.
+            edges: Pairs of variables that have a table, such as `[(0, 1)]`.
+            tables: A table for each edge, such as `[[[5, 9], [0, 0]]]`.
+            factors: Variables and their table, such as `[((0, 1, 2), table)]`.
+            table_of: Which table each edge has, such as `[0, 0]`, where edges share one.
+            usage: What each choice uses while its variable is alive, such as `[[1, 2], [1, 0]]`.
+            intervals: The steps of each variable's life, such as `[[0, 2], [1, 3]]`.
+            limit: The most usage at any step, such as `2`.
+
+        Raises:
+            ProblemError: Any of them is wrong.
+        """
         rows, grids = pack.to_arrays(unary, "unary"), pack.to_arrays(tables, "tables")
         if bad := [i for i, row in enumerate(rows) if row.ndim != 1]:
             raise ProblemError(f"unary costs of variable {bad[0]} must be one-dimensional")
@@ -104,6 +136,12 @@ class Problem:
             intervals=spans,
             limit=limit,
         )
+
+    def __repr__(self) -> str:
+        told = f"{self.size} variables with {self.unary.size} choices, {len(self.edges)} edges"
+        factors = f", {len(self.factors)} factors" if self.factors else ""
+        limit = f", usage limit {self.limit}" if self.limited else ""
+        return f"<Problem of {told}{factors}{limit}>"
 
     @property
     def size(self) -> int:
@@ -152,7 +190,11 @@ class Problem:
         return self.integral and self.magnitude < EXACT
 
     def floats(self, costs: Costs) -> Floats:
-        """Costs as float64, ∞ as `inf`."""
+        """Costs as float64, ∞ as `inf`.
+
+        Args:
+            costs: Those of this problem, such as `problem.unary`.
+        """
         if costs.dtype.kind == "f":
             return costs
         return np.where(costs == INFINITE, np.inf, costs.astype(np.float64))
@@ -178,7 +220,11 @@ class Problem:
         return _ROUNDING * (self.limit + float(largest_of_each(self.usage, self.offset).sum()))
 
     def cost_of(self, choice: ArrayLike) -> int | float:
-        """The cost of a choice, exact for integer costs; ignores the usage limit."""
+        """The cost of a choice, exact for integer costs; ignores the usage limit.
+
+        Args:
+            choice: A choice for each variable, such as `[1, 0]`.
+        """
         picked = self.check_choice(choice)
         first, second = self.edges[:, 0], self.edges[:, 1]
         place = picked[first] * self.domains[second] + picked[second]
@@ -196,7 +242,11 @@ class Problem:
         return sum(int(np.sum(part)) for part in parts)
 
     def usage_of(self, choice: ArrayLike) -> Costs:
-        """The total usage at each time step."""
+        """The total usage at each time step.
+
+        Args:
+            choice: A choice for each variable, such as `[1, 0]`.
+        """
         picked = self.check_choice(choice)
         if self.usage is None or self.intervals is None:
             return np.zeros(0, dtype=np.int64)
@@ -208,7 +258,11 @@ class Problem:
         return np.cumsum(change)[:-1]
 
     def feasible(self, choice: ArrayLike) -> bool:
-        """Whether the choice costs less than ∞ and stays within the usage limit."""
+        """Whether the choice costs less than ∞ and stays within the usage limit.
+
+        Args:
+            choice: A choice for each variable, such as `[1, 0]`.
+        """
         if np.isinf(self.cost_of(choice)):
             return False
         if self.limit is None:
@@ -216,7 +270,11 @@ class Problem:
         return bool(self.usage_of(choice).max(initial=0) <= self.limit + self.tolerance)
 
     def check_choice(self, choice: ArrayLike) -> Ints:
-        """The choice as an int64 array, or a `ProblemError` if it is not one of this problem's."""
+        """The choice as an int64 array, or a `ProblemError` if it is not one of this problem's.
+
+        Args:
+            choice: A choice for each variable, such as `[1, 0]`.
+        """
         try:
             picked = np.asarray(choice)
         except ValueError:

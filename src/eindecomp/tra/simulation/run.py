@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -63,27 +63,42 @@ class Task:
     end: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SimulatedRun:
     """How long a plan takes on a machine, and where the time goes.
 
     For every device `computing`, `exposed` and `idle` add up to `seconds`.
+
+    Attributes:
+        seconds: How long the run takes, such as `0.25`.
+        computing: By device, the seconds in which it computes, such as `computing[0]`.
+        exposed: By device, the seconds in which it waits for what others send, and for them to be
+            ready, such as `exposed[0]`.
+        idle: By device, the seconds after its last step, such as `idle[0]`.
+        levels: What crosses each level of the mesh, such as `levels[0].bytes`.
+        simulated: How many devices were simulated, such as `1`; the others do the same as one of
+            them.
+        program: What was simulated, with `program.steps`.
+        records: When each step began and ended, such as `records[0]`.
+        merged: The shape of the mesh with 1 for axes along which devices were simulated as one,
+            such as `(1, 2)`.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> graph = ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z")
+        >>> ed.simulate(ed.plan(graph, 2), "cpu-cluster").devices
+        2
     """
 
     seconds: float
     computing: Floats
-    """By device: seconds in which it computes."""
     exposed: Floats
-    """By device: seconds in which it waits for what others send, and for them to be ready."""
     idle: Floats
-    """By device: seconds after its last step."""
     levels: tuple[LevelUse, ...]
     simulated: int
-    """How many devices were simulated; the others do the same as one of them."""
-    program: Program = field(repr=False)
-    records: Sequence[Record] = field(repr=False)
-    merged: tuple[int, ...] = field(repr=False)
-    """The shape of the mesh with 1 for axes along which devices were simulated as one."""
+    program: Program
+    records: Sequence[Record]
+    merged: tuple[int, ...]
 
     @property
     def devices(self) -> int:
@@ -105,7 +120,11 @@ class SimulatedRun:
         return tuple(found)
 
     def tasks(self, device: int) -> Iterator[Task]:
-        """What a device does, as a trace shows it."""
+        """What a device does, as a trace shows it.
+
+        Args:
+            device: Its number, such as `0`.
+        """
         place = np.unravel_index(device, self.program.mesh.sizes) if self.merged else ()
         at = tuple(0 if n == 1 else int(k) for k, n in zip(place, self.merged, strict=True))
         for record in self.records:
@@ -119,8 +138,17 @@ class SimulatedRun:
                 yield Task(*self._named(record.step), row, end - seconds, end)
 
     def trace(self, path: str | Path, devices: Sequence[int] = (0,)) -> None:
-        """Write a trace for Perfetto or Chrome, with the rows of some devices."""
+        """Write a trace for Perfetto or Chrome, with the rows of some devices.
+
+        Args:
+            path: The file, such as `"trace.json"`.
+            devices: Their numbers, such as `(0, 1)`.
+        """
         from_above("show.simulated").write_trace(self, path, devices)
+
+    def __repr__(self) -> str:
+        took = f"{self.seconds:.3g} s, {self.bytes_moved} bytes moved"
+        return f"<SimulatedRun of {self.devices} devices: {took}>"
 
     def __str__(self) -> str:
         return from_above("show.simulated").table_of(self)

@@ -93,7 +93,7 @@ def _extents(sizes: Mapping[str, int], split: Split) -> list[int]:
 def _class_of(join: FusedJoin, sizes: Mapping[str, int], split: Split, partial: bool) -> str:
     """What one verdict holds for: the join, and the sizes up to the next power of two."""
     classes = [max(n - 1, 0).bit_length() for n in _extents(sizes, split)]
-    return digest(repr((join.op, join.dtypes, join.out, partial))) + repr(classes)
+    return digest(repr((join.op.definition, join.dtypes, join.out, partial))) + repr(classes)
 
 
 def _program(join: FusedJoin, partial: bool) -> Any:

@@ -22,7 +22,7 @@ _registered: dict[str, FusedJoin] = {}
 
 def register(join: FusedJoin) -> str:
     """The key by which `torch.ops.eindecomp.fused_join` knows a kernel."""
-    described = repr((join.op, join.dtypes, join.out, join.scalar_types))
+    described = repr((join.op.definition, join.dtypes, join.out, join.scalar_types))
     key = hashlib.sha256(described.encode()).hexdigest()
     _registered.setdefault(key, join)
     return key
