@@ -1,7 +1,7 @@
 """Makes pages of the site from files that lie elsewhere in the repository.
 
 CONTRIBUTING.md and CHANGELOG.md stand at the root, where people and tools look for them; guides
-link to programs in examples/. The site gets copies, with links that lead to the right place.
+link to programs and modules. The site gets copies, and links that lead there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mkdocs.structure.files import File, InclusionLevel
+from mkdocs.structure.files import File
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -36,26 +36,33 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the root and the programs that pages link to."""
+    """Add the pages of the root, and the files outside docs/ that pages link to."""
+    linked: set[str] = set()
+    for file in files.documentation_pages():
+        linked |= {name for _, name in _outside(file.content_string)}
+    for name in sorted(linked - {*PAGES.values()}):
+        path = ROOT / name
+        if path.is_file():
+            files.append(File.generated(config, name, abs_src_path=str(path)))
     for name in PAGES.values():
         if (ROOT / name).exists():
-            text = (ROOT / name).read_text()
-            files.append(File.generated(config, name, content=text.replace("](docs/", "](")))
-    for path in sorted((ROOT / "examples").rglob("*")):
-        if path.suffix in (".py", ".ein"):
-            name = path.relative_to(ROOT).as_posix()
-            files.append(
-                File.generated(
-                    config, name, abs_src_path=str(path), inclusion=InclusionLevel.INCLUDED
-                )
-            )
+            text = (ROOT / name).read_text().replace("](docs/", "](")
+            files.append(File.generated(config, name, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Let links that lead out of docs/ lead to the copies."""
     up = "../" * page.file.src_uri.count("/")
-    return re.sub(rf"\]\({up}\.\./(examples/|[A-Z]+\.md)", rf"]({up}\1", markdown)
+    for link, name in _outside(markdown):
+        markdown = markdown.replace(f"]({link}", f"]({up}{name}")
+    return markdown
+
+
+def _outside(markdown: str) -> list[tuple[str, str]]:
+    """Links to files of the repository outside docs/: as written, and from the root."""
+    found = re.findall(r"\]\(((?:\.\./)+((?:examples|src|tests)/[\w./-]+|[A-Z]+\.md))", markdown)
+    return list(dict.fromkeys(found))
 
 
 def _gallery() -> list[str | dict[str, str]]:
