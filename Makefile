@@ -62,7 +62,7 @@ layers: $(VENV)/ready
 	$(BIN)/lint-imports
 
 docs: $(VENV)/ready
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(VENV)/ready
 	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000

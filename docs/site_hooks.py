@@ -52,11 +52,25 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Let links that lead out of docs/ lead to the copies."""
+    """Let links that lead out of docs/ lead to the copies, and show doctests as sessions."""
+    if (snippet := '--8<-- "README.md:what"') in markdown:
+        readme = (ROOT / "README.md").read_text()
+        [shown] = re.findall(r"\[start:what\] -->(.*)<!-- --8<-- \[end:what\]", readme, re.S)
+        markdown = markdown.replace(snippet, shown)
     up = "../" * page.file.src_uri.count("/")
     for link, name in _outside(markdown):
         markdown = markdown.replace(f"]({link}", f"]({up}{name}")
-    return markdown
+    return _as_sessions(markdown)
+
+
+def _as_sessions(markdown: str) -> str:
+    """Show doctests as what Python prints: no code, and empty lines where it has them."""
+    return re.sub(
+        r"^```(?:python|pycon)\n(?=>>> )(.*?)^```$",
+        lambda block: f"```pycon\n{block[1].replace('<BLANKLINE>', '')}```",
+        markdown,
+        flags=re.M | re.S,
+    )
 
 
 def _outside(markdown: str) -> list[tuple[str, str]]:
