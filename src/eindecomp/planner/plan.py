@@ -251,6 +251,14 @@ class Plan:
         """
         return from_above("show.draw.tile_grid").draw_tiles(self, tensor, path, layout)
 
+    def draw_vertex(self, name: str, path: str | Path | None = None) -> Any:
+        """The dataflow of one vertex, a `Picture`: from tiles of its inputs to those of its result.
+
+        Colour marks what a device receives from another. It is written to `path`, an .svg file, if
+        given. Of more than 16 devices, one group is shown.
+        """
+        return from_above("show.draw.dataflow_svg").draw_vertex(self, name, path)
+
     def to_dtensor(self, device_mesh: Any = None) -> Any:
         """Its placements for PyTorch's DTensor, a `DTensorPlan`.
 
