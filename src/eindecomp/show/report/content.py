@@ -17,8 +17,9 @@ from eindecomp.show.report.alternatives import alternatives_by_vertex
 from eindecomp.show.report.figures import figures
 from eindecomp.show.report.picture import bands
 from eindecomp.show.report.run import run_content
+from eindecomp.show.report.shared import Shared
 from eindecomp.show.report.strategies import strategies
-from eindecomp.show.report.vertices import Shared, vertex_content
+from eindecomp.show.report.vertices import vertex_content
 from eindecomp.show.rows import rows_of
 from eindecomp.show.words import mesh_words
 
