@@ -32,6 +32,11 @@ def is_rounding(errors: Mapping[str, float], graph: Graph) -> bool:
     return all(error <= _tolerance(graph[name], count) for name, error in errors.items())
 
 
+def count_nan(array: Array) -> int:
+    """How many values are not numbers."""
+    return int(np.count_nonzero(array != array))
+
+
 def largest_error(found: Array, wanted: Array) -> float:
     """The largest difference; of numbers that are rounded, relative to the largest one wanted."""
     if kind(wanted.dtype) in (Kind.BOOL, Kind.INT):

@@ -45,10 +45,11 @@ def read(file: str) -> Graph | bytes:
     if not data.strip():
         raise EinDecompError(f"{name_of(file)} is empty: a graph or a saved plan is expected")
     try:
-        return parse(data.decode("utf-8-sig"), name_of(file))
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"{name_of(file)} is not UTF-8 text: {error.reason} at byte {error.start}"
         raise EinDecompError(message) from None
+    return parse(text, name_of(file))
 
 
 def name_of(file: str) -> str:

@@ -59,8 +59,11 @@ def telling(*, debug: bool) -> Generator[None]:
 def _told(error: Exception, *, debug: bool) -> tuple[str, int]:
     """An error in words, and the status that it ends with."""
     match error:
-        case EinDecompError() | OSError():
+        case EinDecompError():
             return str(error), WRONG_INPUT
+        case OSError():
+            where = "" if error.filename is None else f"{error.filename}: "
+            return f"{where}{error.strerror or error}", WRONG_INPUT
         case MemoryError():
             # NumPy says how much, and of which shape.
             return f"out of memory{f': {error}' if str(error) else ''}", WRONG_INPUT

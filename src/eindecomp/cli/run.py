@@ -17,7 +17,7 @@ from eindecomp.api.run import run as run_plan
 from eindecomp.api.together import plan_together
 from eindecomp.cli import request as ask
 from eindecomp.cli.arrays import given_arrays, random_inputs, write_npz
-from eindecomp.cli.checked import errors_of, is_rounding
+from eindecomp.cli.checked import count_nan, errors_of, is_rounding
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first, ranks_in
 from eindecomp.cli.files import AnyFile, read, to_write
 from eindecomp.cli.plain import columns
@@ -154,6 +154,7 @@ def _record(result: Result, worst: Mapping[str, float]) -> dict[str, Any]:
         "cut_into": stats.cut_into,
         "outputs": {
             name: {"shape": list(array.shape), "dtype": array.dtype.name}
+            | ({"nan": nan} if (nan := count_nan(array)) else {})
             | ({"error": _finite(worst[name])} if name in worst else {})
             for name, array in result.items()
         },
@@ -176,6 +177,9 @@ def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
         typer.echo(f"cut into {stats.cut_into} pieces, as larger tiles did not fit in memory")
     for line in stats.recovered:
         typer.echo(f"computed again: {line}")
+    for name, array in result.items():
+        if nan := count_nan(array):
+            typer.echo(f"{name}: {nan:,} of {array.size:,} values are NaN, not numbers", err=True)
     table = Table("output", "shape", "dtype", *(["error"] if worst else []), box=None)
     for name, array in result.items():
         error = [f"{worst[name]:.1e}"] if worst else []
