@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.above import from_above
+from eindecomp.above import from_above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

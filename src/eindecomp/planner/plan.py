@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from eindecomp.above import from_above
 from eindecomp.errors import PlanError
-from eindecomp.planner.above import from_above
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import Cost, decided_cost
 from eindecomp.planner.costs.machine import machine_of
@@ -183,6 +183,39 @@ class Plan:
     def compare(self, strategies: Mapping[str, GivenStrategy] | None = None) -> Comparison:
         """This plan against the strategies that apply to its graph, or against those given."""
         return from_above("show.compare").compare(self, strategies)
+
+    def draw(
+        self, path: str | Path | None = None, *, folded: bool = True, layout: str = "auto"
+    ) -> Any:
+        """A picture of the plan: a `Picture`, which notebooks show.
+
+        Boxes are vertices with their cuts, lines are as thick as the bytes that move along them.
+        It is written to `path` if given, an .svg, .dot or .gv file, or .png or .pdf where graphviz
+        is there. Unless `folded` is false, repeated layers are drawn once. `layout` is "graphviz",
+        "own", which needs nothing installed, or "auto".
+        """
+        return from_above("show.draw.picture").draw_plan(self, path, folded=folded, layout=layout)
+
+    def draw_tiles(
+        self, tensor: str, path: str | Path | None = None, *, layout: str | None = None
+    ) -> Any:
+        """The tiles of a tensor and the devices that hold them: a `TileGrid`.
+
+        It prints as text, shows as a picture in notebooks, and is written to `path`, an .svg or
+        .txt file, if given. `layout` is "home" or "second"; by default all layouts are shown.
+
+        >>> import eindecomp as ed
+        >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
+        >>> print(ed.plan(graph, 2).draw_tiles("Z"))
+        Z[i: 4]
+        home: i over axis0 (2 tiles, each on one device)
+        ┌───┬─────┬─────┐
+        │ i │ 0:2 │ 2:4 │
+        ├───┼─────┼─────┤
+        │   │  0  │  1  │
+        └───┴─────┴─────┘
+        """
+        return from_above("show.draw.tile_grid").draw_tiles(self, tensor, path, layout)
 
     def to_dtensor(self, device_mesh: Any = None) -> Any:
         """Its placements for PyTorch's DTensor, a `DTensorPlan`; on a `DeviceMesh` if given."""

@@ -61,19 +61,25 @@ def compare(
         # A mistake in the last one is found before the first is planned.
         if strategy is not None:
             strategy_of(strategy, plan.graph, plan.devices)
-    rows = [Compared(THIS, plan.strategy, plan.cost, 1.0, plan.gap, memory=_memory(plan))]
+    rows = [this_plan(plan)]
     for name, strategy in chosen.items():
-        rows.append(_compared(plan, name, strategy, time_limit, on_event))
+        rows.append(planned_under(plan, name, strategy, time_limit, on_event))
     return Comparison(plan.objective, tuple(rows), plan.inputs)
 
 
-def _compared(
+def this_plan(plan: Plan) -> Compared:
+    """The row of the plan itself."""
+    return Compared(THIS, plan.strategy, plan.cost, 1.0, plan.gap, memory=_memory(plan))
+
+
+def planned_under(
     plan: Plan,
     name: str,
     strategy: GivenStrategy | None,
-    time_limit: float,
-    on_event: Callable[[Progress], None] | None,
+    time_limit: float = 60,
+    on_event: Callable[[Progress], None] | None = None,
 ) -> Compared:
+    """The row of one strategy: the same graph planned under it."""
     shown = strategy_form(strategy)
     try:
         other = make_plan(

@@ -58,7 +58,7 @@ def explain(plan: Plan, width: int | None = None) -> str:
     rows, narrow = folded_rows(plan), width < _NARROW
     parts: list[RenderableType] = [Text(summary(plan))]
     if rows:
-        parts += [_table(plan, rows, narrow=narrow), Text(_notes(plan, rows))]
+        parts += [_table(plan, rows, narrow=narrow), Text(notes_of(plan, rows))]
         if narrow:
             results = _grouped({row.vertex: row.lies for row in rows})
             parts += _section("Result layouts", results)
@@ -141,7 +141,7 @@ def _calls(row: Row) -> str:
     return f"{row.pieces}×{row.copies}" if row.copies > 1 else str(row.pieces)
 
 
-def _notes(plan: Plan, rows: list[Row]) -> str:
+def notes_of(plan: Plan, rows: list[Row]) -> str:
     """What the columns mean."""
     notes = [
         "cut: pieces of each label, `h/8` is h in 8 pieces. calls: kernel calls, one for each "
@@ -189,12 +189,12 @@ def _grouped(words: dict[str, str]) -> list[tuple[str, str]]:
 
 def _alternative_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
     return [
-        (f"{name} {cuts(plan.parts[name])}", _alternative_words(plan, other))
+        (f"{name} {cuts(plan.parts[name])}", alternative_words(plan, other))
         for name, other in alternatives(plan, rows)
     ]
 
 
-def _alternative_words(plan: Plan, other: Alternative | None) -> str:
+def alternative_words(plan: Plan, other: Alternative | None) -> str:
     if other is None:
         within = "" if plan.strategy is None else " within this strategy"
         return f"no other cut is possible{within}{' with these pins' if plan.pin else ''}"

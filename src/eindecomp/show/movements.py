@@ -82,6 +82,14 @@ def move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
     ]
 
 
+def read_cuts(plan: Plan, name: str) -> Iterator[tuple[str, Cut]]:
+    """The vertices that read a tensor, each with the layout in which it does."""
+    for reader in plan.decisions:
+        for k, source in enumerate(plan.graph[reader].inputs):
+            if source == name and (cut := _need(plan, reader, k)) is not None:
+                yield reader, cut
+
+
 def _need(plan: Plan, reader: str, k: int) -> Cut | None:
     """The layout in which a vertex reads an input; None if it never reads its elements."""
     view = view_of(plan.graph, plan.graph[reader])

@@ -65,6 +65,8 @@ class Edge:
     """How many edges it stands for."""
     is_next: bool
     """Whether it leads from one repetition of a block to the next."""
+    is_even: bool = True
+    """Whether the same amount moves on each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,22 @@ def graph_outline(graph: Graph, *, folded: bool = True) -> Outline:
         if folded and is_planned(vertex)
     }
     return outline(graph, keys, {})
+
+
+def moved_within(plan: Plan, box: Box) -> dict[str, int]:
+    """The bytes that move at the vertices of a box themselves, where any do.
+
+    "reduce" is for partial results, "second layout" for keeping a tensor in one.
+    """
+    costs = plan.traffic
+    found = {"reduce": 0, "second layout": 0}
+    for name in box.names:
+        found["reduce"] += int(costs.aggregate.get(name, 0))
+        kept = costs.join.get(name, 0) + costs.repartition.get(name, 0)
+        sources = plan.graph[name].inputs
+        edges = (costs.edges.get((source, name, k), 0) for k, source in enumerate(sources))
+        found["second layout"] += int(kept - sum(edges))
+    return {what: amount for what, amount in found.items() if amount}
 
 
 def _shapes(graph: Graph, vertex: Vertex) -> tuple[tuple[int, ...], ...]:
@@ -183,19 +201,18 @@ def _numbered(
         for number, (names, _) in enumerate(members)
     )
     at = {name: (n, k) for n, box in enumerate(boxes) for k, name in enumerate(box.names)}
-    edges: dict[tuple[int, int, bool], tuple[int, int]] = {}
+    edges: dict[tuple[int, int, bool], list[int]] = {}
     for name, (target, repetition) in at.items():
         for k, source in enumerate(graph[name].inputs):
             start, before = at[source]
             is_next = block_of[start] == block_of[target] and before != repetition
-            amount, times = edges.get((start, target, is_next), (0, 0))
-            more = int(moved.get((source, name, k), 0))
-            edges[start, target, is_next] = (amount + more, times + 1)
+            amount = int(moved.get((source, name, k), 0))
+            edges.setdefault((start, target, is_next), []).append(amount)
     return Outline(
         boxes,
         tuple(Block(tuple(block), boxes[block[0]].times) for block in own_blocks.values()),
         tuple(
-            Edge(start, target, amount, times, is_next)
-            for (start, target, is_next), (amount, times) in edges.items()
+            Edge(start, target, sum(own), len(own), is_next, len(set(own)) == 1)
+            for (start, target, is_next), own in edges.items()
         ),
     )

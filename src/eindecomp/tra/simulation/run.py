@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.planner.above import from_above
+from eindecomp.above import from_above
 from eindecomp.tra.program.steps import Move, kind_of
 from eindecomp.tra.simulation.critical_path import critical_path
 

@@ -1,7 +1,7 @@
-"""What stands above the planner, loaded by name at its first use.
+"""What stands above a layer, loaded by name at its first use.
 
-`Plan` has methods that explain, compare, verify, save, load and export it. What they do is in
-`show`, `store` and `frontends`, which import the planner; the planner imports none of them.
+`Graph`, `Plan` and `Result` have methods that explain, draw, compare, save and export them. What
+they do is in `show`, `store` and `frontends`, which import those classes, never the other way.
 """
 
 from __future__ import annotations

@@ -1,0 +1,339 @@
+"""Our own layout of a graph in layers: each node below all that it reads, few lines crossing.
+
+Longest paths give the layers, barycentres the order within a layer, and least squares under that
+order the horizontal places. Long links bend through dummy nodes, one for each layer that they pass;
+links of one source share theirs as far as they go the same way. Words of links have a place of
+their own just above the target. The same graph is always laid out in the same way.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GAP, _DUMMY_GAP = 26.0, 14.0  # between neighbours in a layer
+_LAYER_GAP = 26.0
+_LONGEST = 64  # layers; links that pass more are not bent
+_SWEEPS = 12
+_FEW = 4000  # nodes, dummies included, of graphs that are worth more sweeps
+_STRAIGHT = 4.0  # the weight of a dummy's place against that of a box
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What is placed."""
+
+    width: float
+    height: float
+    level: str = ""
+    """"top" or "bottom" for what must lie in the first or the last layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A link between two items; with words it needs room for them."""
+
+    source: int
+    target: int
+    words_width: float = 0.0
+    leaves_at: float | None = None
+    """Where it leaves the source, from its middle; None: wherever is best."""
+    enters_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """Where everything is: items by their middle and top, links by the points they pass."""
+
+    width: float
+    height: float
+    items: tuple[tuple[float, float], ...]
+    routes: tuple[tuple[tuple[float, float], ...], ...]
+    """Each pair of points is joined by a curve that leaves and enters vertically."""
+    words: tuple[tuple[float, float] | None, ...]
+    """The middle of a link's words."""
+
+
+@dataclass
+class _Grid:
+    """Nodes, that is items and then dummies, in layers."""
+
+    widths: list[float]
+    layer: list[int]
+    above: list[list[int]] = field(default_factory=list[list[int]])
+    below: list[list[int]] = field(default_factory=list[list[int]])
+    chains: list[list[int]] = field(default_factory=list[list[int]])
+    """For each link the nodes that it passes, its ends included."""
+    items: int = 0
+
+    def add(self, width: float, layer: int) -> int:
+        self.widths.append(width)
+        self.layer.append(layer)
+        return len(self.widths) - 1
+
+
+def lay_out(items: Sequence[Item], joins: Sequence[Join]) -> Layered:
+    """Place items and links.
+
+    >>> made = lay_out([Item(40, 20), Item(40, 20)], [Join(0, 1)])
+    >>> made.items, made.routes
+    (((20.0, 0.0), (20.0, 46.0)), (((20.0, 20), (20.0, 46.0)),))
+    """
+    if not items:
+        return Layered(0, 0, (), (), ())
+    layer = _layers(items, joins)
+    grid = _with_dummies(items, joins, layer)
+    order = _ordered(grid)
+    across = _places(grid, order)
+    return _finished(items, joins, grid, order, across)
+
+
+# Layers
+
+
+def _layers(items: Sequence[Item], joins: Sequence[Join]) -> list[int]:
+    spans = [2 if join.words_width else 1 for join in joins]
+    into: list[list[int]] = [[] for _ in items]
+    outof: list[list[int]] = [[] for _ in items]
+    for k, join in enumerate(joins):
+        into[join.target].append(k)
+        outof[join.source].append(k)
+    layer = [0] * len(items)
+    missing = [len(own) for own in into]
+    ready = [n for n, count in enumerate(missing) if not count]
+    for node in ready:  # it grows
+        for k in outof[node]:
+            target = joins[k].target
+            layer[target] = max(layer[target], layer[node] + spans[k])
+            missing[target] -= 1
+            if not missing[target]:
+                ready.append(target)
+    last = max(layer)
+    for node, item in enumerate(items):
+        if item.level == "bottom":
+            layer[node] = last
+        elif not into[node] and outof[node] and item.level != "top":
+            # What is only given lies just above its first reader.
+            layer[node] = min(layer[joins[k].target] - spans[k] for k in outof[node])
+    return layer
+
+
+def _with_dummies(items: Sequence[Item], joins: Sequence[Join], layer: list[int]) -> _Grid:
+    grid = _Grid([item.width for item in items], list(layer), items=len(items))
+    trunk: dict[tuple[int, int], int] = {}
+    for join in joins:
+        chain = [join.source]
+        start, end = layer[join.source], layer[join.target]
+        stop = end - 1 if join.words_width else end
+        if end - start <= _LONGEST:
+            for at in range(start + 1, stop):
+                key = (join.source, at)
+                if key not in trunk:
+                    trunk[key] = grid.add(2.0, at)
+                chain.append(trunk[key])
+        if join.words_width:
+            chain.append(grid.add(join.words_width, end - 1))
+        grid.chains.append([*chain, join.target])
+    grid.above = [[] for _ in grid.widths]
+    grid.below = [[] for _ in grid.widths]
+    for pair in dict.fromkeys(pair for chain in grid.chains for pair in pairwise(chain)):
+        upper, lower = pair
+        if grid.layer[lower] - grid.layer[upper] == 1:
+            grid.below[upper].append(lower)
+            grid.above[lower].append(upper)
+    return grid
+
+
+# Order
+
+
+def _ordered(grid: _Grid) -> list[list[int]]:
+    """The nodes of each layer from left to right, with the fewest crossings found."""
+    order: list[list[int]] = [[] for _ in range(max(grid.layer) + 1)]
+    for node in _depth_first(grid):
+        order[grid.layer[node]].append(node)
+    few = len(grid.widths) <= _FEW
+    best, least = [list(row) for row in order], _crossings(grid, order) if few else 0
+    for sweep in range(_SWEEPS if few else 3):
+        down = sweep % 2 == 0
+        rows = order if down else order[::-1]
+        for before, row in pairwise(rows):
+            at = {node: float(k) for k, node in enumerate(before)}
+            near = grid.above if down else grid.below
+            row[:] = _by_barycentre(row, near, at)
+        count = _crossings(grid, order) if few else 0
+        if not few or count < least:
+            best, least = [list(row) for row in order], count
+    return best
+
+
+def _depth_first(grid: _Grid) -> list[int]:
+    """All nodes, connected ones near each other."""
+    seen = [False] * len(grid.widths)
+    found: list[int] = []
+    for root in range(len(grid.widths)):
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if seen[node]:
+                continue
+            seen[node] = True
+            found.append(node)
+            stack += reversed([*grid.above[node], *grid.below[node]])
+    return found
+
+
+def _by_barycentre(row: list[int], near: list[list[int]], at: dict[int, float]) -> list[int]:
+    """Nodes by the mean place of their neighbours; those without any stay where they are."""
+    keyed: dict[int, float] = {}
+    for k, node in enumerate(row):
+        places = [at[other] for other in near[node] if other in at]
+        if places:
+            keyed[node] = sum(places) / len(places)
+        else:
+            keyed[node] = keyed[row[k - 1]] if k else -1.0
+    return sorted(row, key=keyed.__getitem__)
+
+
+def _crossings(grid: _Grid, order: list[list[int]]) -> int:
+    total = 0
+    for upper, lower in pairwise(order):
+        at = {node: k for k, node in enumerate(lower)}
+        seen: list[int] = []
+        for node in upper:
+            ends = sorted(at[other] for other in grid.below[node])
+            total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            for end in ends:
+                insort(seen, end)
+    return total
+
+
+# Places
+
+
+def _places(grid: _Grid, order: list[list[int]]) -> list[float]:
+    """The middle of every node: near its neighbours, apart from those beside it."""
+    across = [0.0] * len(grid.widths)
+    gaps = [[_apart(grid, a, b) for a, b in pairwise(row)] for row in order]
+    for row, own in zip(order, gaps, strict=True):
+        _settle(row, [0.0] * len(row), [1.0] * len(row), own, across)
+    few = len(grid.widths) <= _FEW
+    for sweep in range(24 if few else 6):
+        rows = list(zip(order, gaps, strict=True))
+        for row, own in rows if sweep % 2 == 0 else reversed(rows):
+            wanted: list[float] = []
+            weights: list[float] = []
+            for node in row:
+                near = [*grid.above[node], *grid.below[node]]
+                wanted.append(sum(across[n] for n in near) / len(near) if near else across[node])
+                is_dummy = node >= grid.items
+                weights.append((_STRAIGHT if is_dummy else 1.0) * (len(near) or 0.1))
+            _settle(row, wanted, weights, own, across)
+    left = min(x - w / 2 for x, w in zip(across, grid.widths, strict=True))
+    return [x - left for x in across]
+
+
+def _apart(grid: _Grid, a: int, b: int) -> float:
+    dummy = a >= grid.items or b >= grid.items
+    return (grid.widths[a] + grid.widths[b]) / 2 + (_DUMMY_GAP if dummy else _GAP)
+
+
+def _settle(
+    row: list[int],
+    wanted: list[float],
+    weights: list[float],
+    gaps: list[float],
+    across: list[float],
+) -> None:
+    """The places nearest to the wanted ones that keep the order and the gaps.
+
+    Isotonic regression: neighbours that would overlap move together, to their weighted mean.
+    """
+    offsets = [0.0]
+    for gap in gaps:
+        offsets.append(offsets[-1] + gap)
+    blocks: list[tuple[float, float, int]] = []
+    for k in range(len(row)):
+        mean, weight, count = wanted[k] - offsets[k], weights[k], 1
+        while blocks and blocks[-1][0] > mean:
+            before, more, size = blocks.pop()
+            mean = (mean * weight + before * more) / (weight + more)
+            weight, count = weight + more, count + size
+        blocks.append((mean, weight, count))
+    k = 0
+    for mean, _, count in blocks:
+        for _ in range(count):
+            across[row[k]] = mean + offsets[k]
+            k += 1
+
+
+# Routes
+
+
+def _finished(
+    items: Sequence[Item],
+    joins: Sequence[Join],
+    grid: _Grid,
+    order: list[list[int]],
+    across: list[float],
+) -> Layered:
+    heights = [
+        max((items[n].height if n < grid.items else 14.0 for n in row), default=0.0)
+        for row in order
+    ]
+    tops = [0.0]
+    for height in heights:
+        tops.append(tops[-1] + height + _LAYER_GAP)
+    boxes = [
+        (across[n], tops[grid.layer[n]] + _drop(item, heights[grid.layer[n]]))
+        for n, item in enumerate(items)
+    ]
+    leaves, enters = _attached(items, joins, grid, across)
+    routes: list[tuple[tuple[float, float], ...]] = []
+    words: list[tuple[float, float] | None] = []
+    for k, (join, chain) in enumerate(zip(joins, grid.chains, strict=True)):
+        source, target = join.source, join.target
+        points = [(leaves[k], boxes[source][1] + items[source].height)]
+        for node in chain[1:-1]:
+            top = tops[grid.layer[node]]
+            points += [(across[node], top), (across[node], top + heights[grid.layer[node]])]
+        routes.append((*points, (enters[k], boxes[target][1])))
+        said = chain[-2]
+        middle = tops[grid.layer[said]] + heights[grid.layer[said]] / 2
+        words.append((across[said], middle) if join.words_width else None)
+    right = max(x + w / 2 for x, w in zip(across, grid.widths, strict=True))
+    return Layered(right, tops[-1] - _LAYER_GAP, tuple(boxes), tuple(routes), tuple(words))
+
+
+def _drop(item: Item, height: float) -> float:
+    """How far below the top of its layer an item lies: given things near what reads them."""
+    return {"top": 0.0, "bottom": height - item.height}.get(item.level, (height - item.height) / 2)
+
+
+def _attached(
+    items: Sequence[Item], joins: Sequence[Join], grid: _Grid, across: list[float]
+) -> tuple[list[float], list[float]]:
+    """Where each link leaves its source and enters its target: side by side, in order."""
+    leaves = [0.0] * len(joins)
+    enters = [0.0] * len(joins)
+    ends: dict[tuple[int, bool], dict[int, list[int]]] = {}
+    for k, chain in enumerate(grid.chains):
+        for node, next_node, is_source in (
+            (chain[0], chain[1], True), (chain[-1], chain[-2], False)
+        ):  # fmt: skip
+            ends.setdefault((node, is_source), {}).setdefault(next_node, []).append(k)
+    for (node, is_source), groups in ends.items():
+        ranked = sorted(groups, key=lambda other: across[other])
+        width = items[node].width * 0.7
+        for place, other in enumerate(ranked):
+            x = across[node] + width * ((place + 0.5) / len(ranked) - 0.5)
+            for k in groups[other]:
+                fixed = joins[k].leaves_at if is_source else joins[k].enters_at
+                at = x if fixed is None else across[node] + fixed
+                (leaves if is_source else enters)[k] = at
+    return leaves, enters

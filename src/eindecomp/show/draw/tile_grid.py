@@ -1,0 +1,178 @@
+"""`TileGrid`: the tiles into which a layout cuts a tensor, and the devices that hold each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.errors import PlanError, suggest
+from eindecomp.planner.space.cut import interval
+from eindecomp.planner.space.view import is_planned
+from eindecomp.show.draw.save import save_text
+from eindecomp.show.draw.tile_text import grid_text, rich_grid
+from eindecomp.show.draw.tiles_svg import grid_svg
+from eindecomp.show.movements import read_cuts
+from eindecomp.show.words import layout as layout_words
+from eindecomp.tra.program.tiling import uncut
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from rich.console import RenderableType
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.cut import Cut
+    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.tra.boxes import Box, Range
+
+LAYOUTS = ("home", "second")
+
+
+@dataclass(frozen=True, slots=True)
+class TileGrid:
+    """One layout of a tensor as a grid of tiles.
+
+    >>> import eindecomp as ed
+    >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
+    >>> grid = ed.plan(graph, 2).draw_tiles("X")
+    >>> grid.pieces, dict(grid.holders)
+    ((((0, 2), (2, 4)), ((0, 6),)), {(0, 0): (0,), (1, 0): (1,)})
+    """
+
+    tensor: str
+    labels: tuple[str, ...]
+    shape: tuple[int, ...]
+    pieces: tuple[tuple[Range, ...], ...]
+    """For each dimension where its pieces begin and end."""
+    holders: Mapping[tuple[int, ...], tuple[int, ...]]
+    """The devices that hold each tile, by the number of its piece along each dimension.
+
+    A tile that no device holds, as those off a diagonal that is read, is not among them.
+    """
+    devices: int
+    """How many devices there are."""
+    role: str
+    """Which layout it is: "home", "second layout", or who reads it so."""
+    layout: str
+    """The layout in words."""
+    others: tuple[TileGrid, ...] = ()
+    """The tensor's other layouts."""
+
+    def box(self, tile: tuple[int, ...]) -> Box:
+        """Where a tile begins and ends along each dimension."""
+        return tuple(own[at] for own, at in zip(self.pieces, tile, strict=True))
+
+    def tiles_on(self, device: int) -> list[Box]:
+        """What a device holds: one tile, or none where there are fewer than devices."""
+        return [self.box(tile) for tile, own in self.holders.items() if device in own]
+
+    @property
+    def svg(self) -> str:
+        """The grid, and those of the tensor's other layouts, as a picture."""
+        return grid_svg((self, *self.others))
+
+    def save(self, path: str | Path) -> None:
+        """Write it to an .svg file, or as text to a .txt file."""
+        save_text(path, {".svg": lambda: self.svg, ".txt": lambda: f"{self}\n"})
+
+    def __str__(self) -> str:
+        return grid_text((self, *self.others))
+
+    def __rich__(self) -> RenderableType:
+        return rich_grid((self, *self.others))
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+
+def draw_tiles(
+    plan: Plan, tensor: str, path: str | Path | None = None, layout: str | None = None
+) -> TileGrid:
+    """The tiles of a tensor in all its layouts, or in one; written to a file if given."""
+    first, *others = tile_grids(plan, tensor, layout)
+    grid = replace(first, others=tuple(others))
+    if path is not None:
+        grid.save(path)
+    return grid
+
+
+def tile_grids(plan: Plan, tensor: str, layout: str | None = None) -> list[TileGrid]:
+    """A grid for each layout of a tensor: "home", "second", or by default all.
+
+    Inputs that are free, and fills, have no home: they lie as their readers read them.
+    """
+    vertex = plan.graph[tensor]
+    if layout is not None and layout not in LAYOUTS:
+        known = suggest(str(layout), LAYOUTS)
+        raise PlanError(f"a tensor has a home and perhaps a second layout, not {layout!r}{known}")
+    cuts = _layouts(plan, vertex, layout)
+    if not cuts:
+        raise PlanError(f"{tensor!r} is kept in one layout only: there is no second")
+    return [_grid(plan.mesh, vertex, cut, role) for cut, role in cuts.items()]
+
+
+def _layouts(plan: Plan, vertex: Vertex, layout: str | None) -> dict[Cut, str]:
+    """The cuts of a tensor, with what each is."""
+    name = vertex.name
+    if is_planned(vertex) or name in plan.given:
+        own = plan.decisions[name].layouts if is_planned(vertex) else plan.given[name]
+        roles = {own.home: "home"}
+        if own.second is not None:
+            roles[own.second] = "second layout"
+        return {c: r for c, r in roles.items() if layout is None or r.startswith(layout)}
+    if layout == "second":
+        return {}
+    readers: dict[Cut, list[str]] = {}
+    for reader, cut in read_cuts(plan, name):
+        readers.setdefault(cut, []).append(reader)
+    if not readers:
+        return {uncut(vertex.shape): "not read"}
+    return {cut: f"as {_some(names)} it" for cut, names in readers.items()}
+
+
+def _some(names: list[str]) -> str:
+    names = list(dict.fromkeys(names))
+    if len(names) == 1:
+        return f"{names[0]} reads"
+    listed = ", ".join(names[:3])
+    return f"{listed} and {len(names) - 3} more read" if len(names) > 3 else f"{listed} read"
+
+
+def _grid(mesh: Mesh, vertex: Vertex, cut: Cut, role: str) -> TileGrid:
+    pieces: list[tuple[Range, ...]] = []
+    index = np.zeros(mesh.devices, dtype=np.int64)
+    held = np.ones(mesh.devices, dtype=np.bool_)
+    for span in cut:
+        low, high = interval(mesh, span)
+        # Where chunks are rounded up, the last devices may have nothing; nothing at all is a tile.
+        own = (high > low) | (high == low).all()
+        starts, at = np.unique(np.where(own, low, -1), return_inverse=True)
+        ends = dict(zip(low[own].tolist(), high[own].tolist(), strict=True))
+        first = int(starts[0] == -1)
+        pieces.append(tuple((start, ends[start]) for start in starts[first:].tolist()))
+        held &= own
+        index = index * len(pieces[-1]) + np.maximum(at - first, 0)
+    holders: dict[int, list[int]] = {}
+    for device in np.flatnonzero(held).tolist():
+        holders.setdefault(int(index[device]), []).append(device)
+    counts = [len(own) for own in pieces]
+    tiles = {_unravel(at, counts): tuple(holders[at]) for at in sorted(holders)}
+    words = layout_words(mesh, vertex.labels, vertex.shape, cut)
+    return TileGrid(
+        vertex.name, vertex.labels, vertex.shape, tuple(pieces), tiles, mesh.devices, role, words
+    )
+
+
+def _unravel(at: int, counts: list[int]) -> tuple[int, ...]:
+    place: list[int] = []
+    for count in reversed(counts):
+        at, digit = divmod(at, count)
+        place.append(digit)
+    return tuple(reversed(place))

@@ -1,0 +1,59 @@
+"""The few figures at the top of a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eindecomp.show.words import exact, is_proved, percent, short
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.memory import fullest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.planner.plan import Plan
+
+_QUICK = 1 << 15  # vertices on devices whose memory is worked out in a few seconds
+
+
+def figures(plan: Plan, strategies: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """What is told first: cost, gap, bytes, memory, each with a word of explanation."""
+    found = [
+        _figure("cost", short(plan.cost, plan.objective), exact(plan.cost, plan.objective)),
+        _gap(plan),
+    ]
+    if plan.objective != "bytes":
+        moved = plan.traffic.total
+        found.append(_figure("bytes that move", short(moved, "bytes"), "received by all devices"))
+    found.append(_memory(plan, strategies))
+    computed = len(plan.parts)
+    found.append(
+        _figure("devices", f"{plan.devices:,}", f"{computed:,} vertices are computed on them")
+    )
+    return found
+
+
+def _figure(name: str, value: str, note: str) -> dict[str, str]:
+    return {"name": name, "value": value, "note": note}
+
+
+def _gap(plan: Plan) -> dict[str, str]:
+    bound = exact(plan.bound, plan.objective)
+    if is_proved(plan.gap):
+        return _figure("gap", "0 %", f"proved optimal: no such plan costs less than {bound}")
+    return _figure("gap", percent(plan.gap), f"no such plan costs less than {bound}")
+
+
+def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """What the fullest device holds; it takes long for very many devices."""
+    if plan.objective == "bound":
+        return _figure("memory", "–", "the paper's bound does not say where pieces lie")
+    if strategies:
+        most = strategies[0]["memory"]
+    elif plan.devices * len(plan.graph.vertices) <= _QUICK:
+        most = fullest(program_of(plan)).bytes
+    else:
+        most = None
+    if most is None:
+        return _figure("memory", "–", "not computed")
+    return _figure("memory", short(most, "bytes"), "held at once by the fullest device")

@@ -1,0 +1,51 @@
+"""Writes the report of a plan: what it shows is collected, then put into one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eindecomp.errors import InputError
+from eindecomp.planner.comparison import Comparison
+from eindecomp.planner.costs.machine import machine_of
+from eindecomp.show.report.content import content
+from eindecomp.show.report.html import html_page
+from eindecomp.show.report.run import check_run
+from eindecomp.store.whole_file import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from eindecomp.engines.events import Event
+    from eindecomp.engines.result import Result
+    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.plan import Plan
+    from eindecomp.tra.simulation.run import SimulatedRun
+
+
+def report(
+    plan: Plan,
+    path: str | Path,
+    *,
+    result: Result | SimulatedRun | None = None,
+    events: Iterable[Event] | None = None,
+    compare: bool | Comparison = True,
+    machine: Machine | str | Path | None = None,
+    time_limit: float = 30,
+) -> Path:
+    """Write the report of a plan, and of a run of it, to an HTML file.
+
+    Whatever is wrong with the arguments is said before anything is computed.
+    """
+    output = Path(path)
+    told = None if events is None else list(events)
+    check_run(plan, result, told)
+    if not isinstance(compare, bool | Comparison):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"compare is True, False or a Comparison, not {compare!r}")
+    if not time_limit >= 0:
+        raise InputError(f"the time limit of a report is a number of seconds, not {time_limit!r}")
+    timed_on = plan.machine if machine is None else machine_of(machine)
+    check_writable(output)
+    shown = content(plan, result, told, compare, timed_on, time_limit)
+    write_whole(output, html_page(shown))
+    return output
