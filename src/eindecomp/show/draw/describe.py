@@ -9,7 +9,7 @@ from eindecomp.graph.write import write_vertex
 from eindecomp.planner.space.cut import pieces_by
 from eindecomp.show.draw.scene import Node, Scene, Words, linked
 from eindecomp.show.outline import graph_outline, moved_within, plan_outline
-from eindecomp.show.words import cuts, mesh_words, short
+from eindecomp.show.words import cuts, is_proved, mesh_words, percent, short
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
@@ -28,7 +28,10 @@ def plan_scene(plan: Plan, *, folded: bool = True) -> Scene:
     mesh = f" ({mesh_words(plan.mesh)})" if plan.mesh.names else ""
     title = f"{_count(len(plan.parts), 'vertex', 'vertices')} on {devices}{mesh}"
     moves = f"{total} move between devices" if plan.traffic.total else "nothing moves"
-    asked = f"objective {plan.objective}, inputs {plan.inputs}"
+    proved = (
+        "proved optimal" if is_proved(plan.gap) else f"at most {percent(plan.gap)} above optimal"
+    )
+    asked = f"objective {plan.objective} ({proved}), inputs {plan.inputs}"
     return _scene(plan.graph, outline, title, (f"{moves} · {asked}",), plan)
 
 
@@ -55,7 +58,8 @@ def _scene(
     titles = [_edge_title(outline, edge) for edge in outline.edges]
     nodes, links = linked(outline, boxes, [_edge_words(e) for e in outline.edges], titles)
     shown = tuple(f"× {outline.blocks[number].times}" for number in frames)
-    return Scene(title, legend, tuple(nodes), tuple(links), shown, plan is not None)
+    most = max((link.amount for link in links), default=0)
+    return Scene(title, legend, tuple(nodes), tuple(links), shown, plan is not None, most)
 
 
 def _node(graph: Graph, box: Box, frame: int | None, outputs: set[str], plan: Plan | None) -> Node:
@@ -72,9 +76,12 @@ def _node(graph: Graph, box: Box, frame: int | None, outputs: set[str], plan: Pl
             title.append(cut)
         for what, amount in moved_within(plan, box).items():
             lines.append(Words(f"{what} {_times(amount, box.times)}", "moved"))
-    is_output = not outputs.isdisjoint(box.names)
+    given_back = [name for name in box.names if name in outputs]
+    is_output = bool(given_back)
     if is_output:
-        lines.append(Words("output", "strong"))
+        some = len(given_back) < box.times
+        words = f"{given_back[-1]} is an output" if some else "output"
+        lines.append(Words(words, "strong"))
     kind = "output" if is_output else "input" if box.is_source else "vertex"
     return Node(kind, tuple(lines), "\n".join(title), frame)
 

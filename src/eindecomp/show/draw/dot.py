@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from html import escape
+from importlib import import_module
 from importlib.util import find_spec
 from subprocess import CalledProcessError, TimeoutExpired
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ SECONDS = 20.0
 _INCH = 72.0
 _FILLS = {"vertex": "#ffffff", "input": "#eef1f4", "output": "#dff0e4"}
 _INKS = {"quiet": "#57606a", "moved": "#c2410c", "strong": "#136c3f"}
-_MOVE, _REST = "#c2410c", "#b6bec8"
+_MOVE, _REST = "#c2410c", "#98a2ad"
 
 
 def has_graphviz() -> bool:
@@ -29,15 +30,12 @@ def has_graphviz() -> bool:
     return find_spec("graphviz") is not None and shutil.which("dot") is not None
 
 
-def run_dot(text: str, form: str) -> bytes | None:
+def run_dot(text: str, form: str, *options: str) -> bytes | None:
     """What `dot` makes of a text; None if it fails or takes too long."""
-    from graphviz.backend.execute import run_check
-
-    command = ["dot", f"-T{form}"]
+    execute: Any = import_module("graphviz.backend.execute")
+    given = {"input": text.encode(), "capture_output": True, "timeout": SECONDS}
     try:
-        done = run_check(
-            command, input=text.encode(), capture_output=True, quiet=True, timeout=SECONDS
-        )
+        done = execute.run_check(["dot", f"-T{form}", *options], quiet=True, **given)
     except (CalledProcessError, TimeoutExpired, OSError):
         return None
     return done.stdout
@@ -51,7 +49,7 @@ def dot_text(scene: Scene) -> str:
         ' nodesep=0.3, ranksep=0.35, fontname="monospace"];',
         '  node [shape=box, style="filled,rounded", fontname="monospace", fontsize=11,'
         " fixedsize=true];",
-        '  edge [fontname="monospace", fontsize=11, arrowsize=0.7];',
+        '  edge [fontname="monospace", fontsize=11];',
     ]
     inside: dict[int | None, list[int]] = {}
     for number, node in enumerate(scene.nodes):
@@ -101,7 +99,7 @@ def _node(number: int, node: Node) -> str:
 def _link(scene: Scene, link: Link) -> str:
     thick = thickness(link.amount, scene.most)
     colour = _MOVE if link.amount else _REST
-    given = [f"penwidth={thick:.1f}", f'color="{colour}"']
+    given = [f"penwidth={thick:.1f}", f'color="{colour}"', f"arrowsize={max(0.8, thick / 8):.2f}"]
     if link.words:
         given += [f"label=<{_html(f' {link.words} ')}>", f'fontcolor="{_MOVE}"']
     if link.is_next:
@@ -117,7 +115,7 @@ def _html(text: str) -> str:
 
 def place_by_dot(scene: Scene) -> Placed | None:
     """Where graphviz places a scene; None if it fails or takes too long."""
-    made = run_dot(dot_text(scene), "json")
+    made = run_dot(dot_text(scene), "json", "-Glabel=")
     if made is None:
         return None
     found: Any = orjson.loads(made)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ _LAYER_GAP = 26.0
 _LONGEST = 64  # layers; links that pass more are not bent
 _SWEEPS = 12
 _FEW = 4000  # nodes, dummies included, of graphs that are worth more sweeps
-_STRAIGHT = 4.0  # the weight of a dummy's place against that of a box
+_PULL = (1.0, 2.0, 12.0)  # of a link between two boxes, a box and a dummy, two dummies
+_LEAST_PULL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Join:
     source: int
     target: int
     words_width: float = 0.0
+    thickness: float = 1.0
     leaves_at: float | None = None
     """Where it leaves the source, from its middle; None: wherever is best."""
     enters_at: float | None = None
@@ -114,11 +117,13 @@ def _layers(items: Sequence[Item], joins: Sequence[Join]) -> list[int]:
             if not missing[target]:
                 ready.append(target)
     last = max(layer)
-    for node, item in enumerate(items):
-        if item.level == "bottom":
+    is_given = [not own and item.level != "top" for own, item in zip(into, items, strict=True)]
+    for node in reversed(ready):
+        held = sum(not is_given[joins[k].source] for k in into[node])
+        if items[node].level == "bottom":
             layer[node] = last
-        elif not into[node] and outof[node] and item.level != "top":
-            # What is only given lies just above its first reader.
+        elif items[node].level != "top" and held < len(outof[node]):
+            # Links get shorter if it lies just above its first reader; what is given follows.
             layer[node] = min(layer[joins[k].target] - spans[k] for k in outof[node])
     return layer
 
@@ -137,7 +142,7 @@ def _with_dummies(items: Sequence[Item], joins: Sequence[Join], layer: list[int]
                     trunk[key] = grid.add(2.0, at)
                 chain.append(trunk[key])
         if join.words_width:
-            chain.append(grid.add(join.words_width, end - 1))
+            chain.append(grid.add(join.words_width + join.thickness, end - 1))
         grid.chains.append([*chain, join.target])
     grid.above = [[] for _ in grid.widths]
     grid.below = [[] for _ in grid.widths]
@@ -223,19 +228,58 @@ def _places(grid: _Grid, order: list[list[int]]) -> list[float]:
     for row, own in zip(order, gaps, strict=True):
         _settle(row, [0.0] * len(row), [1.0] * len(row), own, across)
     few = len(grid.widths) <= _FEW
-    for sweep in range(24 if few else 6):
+    for sweep in range(40 if few else 6):
         rows = list(zip(order, gaps, strict=True))
         for row, own in rows if sweep % 2 == 0 else reversed(rows):
             wanted: list[float] = []
             weights: list[float] = []
             for node in row:
                 near = [*grid.above[node], *grid.below[node]]
-                wanted.append(sum(across[n] for n in near) / len(near) if near else across[node])
-                is_dummy = node >= grid.items
-                weights.append((_STRAIGHT if is_dummy else 1.0) * (len(near) or 0.1))
+                pulls = [_PULL[(node >= grid.items) + (other >= grid.items)] for other in near]
+                total = sum(pulls)
+                pulled = sum(p * across[n] for p, n in zip(pulls, near, strict=True))
+                wanted.append(pulled / total if near else across[node])
+                weights.append(total or _LEAST_PULL)
             _settle(row, wanted, weights, own, across)
+    _straighten(grid, order, across)
     left = min(x - w / 2 for x, w in zip(across, grid.widths, strict=True))
     return [x - left for x in across]
+
+
+def _straighten(grid: _Grid, order: list[list[int]], across: list[float]) -> None:
+    """Move the dummies of long links onto as few vertical lines as their neighbours leave room for.
+
+    Boxes stay where they are.
+    """
+    place = {node: k for row in order for k, node in enumerate(row)}
+    done: set[int] = set()
+
+    def room(node: int) -> tuple[float, float]:
+        row, k = order[grid.layer[node]], place[node]
+        low = across[row[k - 1]] + _apart(grid, row[k - 1], node) if k else -inf
+        high = across[row[k + 1]] - _apart(grid, node, row[k + 1]) if k + 1 < len(row) else inf
+        return low, high
+
+    for chain in sorted(grid.chains, key=len, reverse=True):
+        run: list[int] = []
+        low, high = -inf, inf
+        for node in (n for n in chain[1:-1] if n not in done):
+            own = room(node)
+            if max(low, own[0]) > min(high, own[1]):
+                _align(run, low, high, across)
+                run, low, high = [], -inf, inf
+            run.append(node)
+            low, high = max(low, own[0]), min(high, own[1])
+        _align(run, low, high, across)
+        done.update(chain[1:-1])
+
+
+def _align(run: list[int], low: float, high: float, across: list[float]) -> None:
+    """Put nodes onto one vertical line."""
+    if run:
+        middle = sum(across[node] for node in run) / len(run)
+        for node in run:
+            across[node] = min(max(middle, low), high)
 
 
 def _apart(grid: _Grid, a: int, b: int) -> float:
@@ -300,12 +344,15 @@ def _finished(
         source, target = join.source, join.target
         points = [(leaves[k], boxes[source][1] + items[source].height)]
         for node in chain[1:-1]:
-            top = tops[grid.layer[node]]
-            points += [(across[node], top), (across[node], top + heights[grid.layer[node]])]
+            top, x = tops[grid.layer[node]], across[node]
+            if join.words_width and node == chain[-2]:  # its words are at its right
+                x += (join.thickness - grid.widths[node]) / 2
+            points += [(x, top), (x, top + heights[grid.layer[node]])]
         routes.append((*points, (enters[k], boxes[target][1])))
         said = chain[-2]
         middle = tops[grid.layer[said]] + heights[grid.layer[said]] / 2
-        words.append((across[said], middle) if join.words_width else None)
+        place = across[said] + join.thickness / 2, middle
+        words.append(place if join.words_width else None)
     right = max(x + w / 2 for x, w in zip(across, grid.widths, strict=True))
     return Layered(right, tops[-1] - _LAYER_GAP, tuple(boxes), tuple(routes), tuple(words))
 

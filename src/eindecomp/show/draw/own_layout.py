@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.show.draw.layered import Item, Join, Layered, lay_out
 from eindecomp.show.draw.placed import Frame, Placed, Point, Route
+from eindecomp.show.draw.render import thickness
 from eindecomp.show.draw.scene import SMALL
 from eindecomp.show.draw.svg import text_width
 
@@ -44,7 +45,7 @@ def place_scene(scene: Scene) -> Placed:
     whole = lay_out([*items, *(inner.item for inner in inners)], joins)
     points: dict[int, Point] = {n: whole.items[k] for n, k in number.items()}
     routes = {
-        k: _route(points, words)
+        k: _route(scene, scene.links[k], points, words)
         for k, points, words in zip(crossing, whole.routes, whole.words, strict=True)
     }
     frames: list[Frame] = []
@@ -69,14 +70,22 @@ def _inner(scene: Scene, frame: int) -> _Inner:
     links = [k for k, link in enumerate(scene.links) if _frame(scene, link) == frame]
     items = [Item(scene.nodes[n].width, scene.nodes[n].height, scene.nodes[n].edge) for n in nodes]
     joins = [
-        Join(number[link.source], number[link.target], _words_width(link))
+        _join(scene, number[link.source], number[link.target], link)
         for link in (scene.links[k] for k in links)
     ]
     return _Inner(nodes, links, lay_out(items, joins))
 
 
-def _words_width(link: Link) -> float:
-    return text_width(link.words, SMALL) + 6 if link.words else 0.0
+def _join(
+    scene: Scene,
+    source: int,
+    target: int,
+    link: Link,
+    leaves: float | None = None,
+    enters: float | None = None,
+) -> Join:
+    width = text_width(link.words, SMALL) + 10 if link.words else 0.0
+    return Join(source, target, width, thickness(link.amount, scene.most), leaves, enters)
 
 
 def _outer_join(scene: Scene, inners: Sequence[_Inner], number: dict[int, int], link: Link) -> Join:
@@ -89,7 +98,7 @@ def _outer_join(scene: Scene, inners: Sequence[_Inner], number: dict[int, int], 
         return len(number) + frame, _LEFT + x - inner.item.width / 2
 
     (source, leaves), (target, enters) = end(link.source), end(link.target)
-    return Join(source, target, _words_width(link), leaves, enters)
+    return _join(scene, source, target, link, leaves, enters)
 
 
 def _shift_inner(
@@ -114,13 +123,13 @@ def _shift_inner(
             own[0] = (own[0][0], frame.y)
         if scene.nodes[link.target].kind == "port":
             own[-1] = (own[-1][0], frame.y + frame.height)
-        routes[k] = _route(own, None if words is None else shifted(*words))
+        routes[k] = _route(scene, link, own, None if words is None else shifted(*words))
 
 
-def _route(points: Sequence[Point], words: Point | None) -> Route:
+def _route(scene: Scene, link: Link, points: Sequence[Point], words: Point | None) -> Route:
     """A smooth line that leaves and enters each point vertically."""
     end = points[-1]
-    start = (end[0], end[1] - _TIP)
+    start = (end[0], end[1] - max(_TIP, 1.1 * thickness(link.amount, scene.most)))
     (x, y), *rest = (*points[:-1], start)
     path = [f"M{x:.1f},{y:.1f}"]
     for to, down in rest:

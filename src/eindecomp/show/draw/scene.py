@@ -83,12 +83,9 @@ class Scene:
     links: tuple[Link, ...]
     frames: tuple[str, ...]
     """What is written on each frame."""
-    is_planned: bool = True
-
-    @property
-    def most(self) -> int:
-        """The most bytes of any link."""
-        return max((link.amount for link in self.links), default=0)
+    is_planned: bool
+    most: int
+    """The most bytes of any link."""
 
 
 def linked(

@@ -16,12 +16,12 @@ SCOPE = "eindecomp"
 _MONO = 0.602  # of its height: the width of a character of the fixed-width fonts below
 _FONTS = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 _LIGHT = {
-    "back": "#ffffff", "ink": "#1c2128", "quiet": "#57606a", "line": "#8c959f", "rest": "#b6bec8",
+    "back": "#ffffff", "ink": "#1c2128", "quiet": "#57606a", "line": "#8c959f", "rest": "#98a2ad",
     "vertex": "#ffffff", "edge": "#57606a", "input": "#eef1f4", "block": "#f6f8fb",
     "output": "#dff0e4", "strong": "#136c3f", "move": "#c2410c",
 }  # fmt: skip
 _DARK = {
-    "back": "#0d1117", "ink": "#e6edf3", "quiet": "#a3adb8", "line": "#6e7681", "rest": "#484f58",
+    "back": "#0d1117", "ink": "#e6edf3", "quiet": "#a3adb8", "line": "#6e7681", "rest": "#6b747e",
     "vertex": "#1c222b", "edge": "#9aa4af", "input": "#262c36", "block": "#141a22",
     "output": "#153324", "strong": "#4ac17f", "move": "#ff9a5c",
 }  # fmt: skip
