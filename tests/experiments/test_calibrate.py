@@ -163,7 +163,7 @@ def test_tiny_vertices_in_a_row_stay_on_their_devices():
 def test_turns_that_are_far_apart_write_no_file(tmp_path: Path, monkeypatch, capsys):
     machine = ed.Machine(1e9, 1e9, 1e9)
     profile = Profile(machine, {"spread": "1.60 (loops)"}, "loops", 1.6)
-    monkeypatch.setattr("eindecomp.cli.calibrate.measure", lambda *_, **__: profile)
+    monkeypatch.setattr("eindecomp.experiments.calibrate.calibrate", lambda *_, **__: profile)
     path = tmp_path / "machine.json"
     assert command(monkeypatch, "-o", path) == 1
     heard = " ".join(capsys.readouterr().err.split())
