@@ -77,7 +77,7 @@ def screenshot(path: Path) -> None:
         page = Path(folder) / "plan.html"
         first_program("docs/tutorial.md").report(page)
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        shot = [f"--screenshot={path}", "--window-size=1280,800", page.as_uri()]
+        shot = [f"--screenshot={path}", "--window-size=1000,1240", page.as_uri()]
         subprocess.run([browser, *options, *shot], check=True, capture_output=True)  # noqa: S603
 
 
