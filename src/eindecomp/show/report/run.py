@@ -41,9 +41,7 @@ def check_run(
             raise InputError(f"this is a run of another plan: there is no vertex {name!r}{known}")
 
 
-def _vertices_of(
-    result: Result | SimulatedRun | None, events: Sequence[Event]
-) -> Iterator[str]:
+def _vertices_of(result: Result | SimulatedRun | None, events: Sequence[Event]) -> Iterator[str]:
     if isinstance(result, Result):
         yield from result.stats.bytes_by_vertex
     elif result is not None:
