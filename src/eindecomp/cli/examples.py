@@ -7,7 +7,7 @@ from inspect import cleandoc
 FIRST_STEPS = """\
 \b
 Write this to product.ein, a matrix product:
-  input X[i: 512, j: 512], Y[j, k: 512]
+  input X[i: 256, j: 256], Y[j, k: 256]
   Z[i,k] <- sum X[i,j] * Y[j,k]
   output Z
 and try:
