@@ -173,6 +173,12 @@ class Plan:
         asked = f"{len(self.parts)} vertices for {self.devices} devices"
         return f"<Plan of {asked}, {self.objective}: cost {self.cost}, bound {self.bound}>"
 
+    def _repr_html_(self) -> str:
+        return from_above("show.notebook").plan_html(self)
+
+    def _repr_svg_(self) -> str | None:
+        return from_above("show.notebook").plan_svg(self)
+
     def explain(self, width: int | None = None) -> str:
         """How vertices are cut, what moves where, what that costs, and the alternatives, as text.
 
@@ -216,6 +222,14 @@ class Plan:
         └───┴─────┴─────┘
         """
         return from_above("show.draw.tile_grid").draw_tiles(self, tensor, path, layout)
+
+    def draw_vertex(self, name: str, path: str | Path | None = None) -> Any:
+        """The dataflow of one vertex, a `Picture`: from tiles of its inputs to those of its result.
+
+        Colour marks what a device receives from another. It is written to `path`, an .svg file, if
+        given. Of more than 16 devices, one group is shown.
+        """
+        return from_above("show.draw.dataflow_svg").draw_vertex(self, name, path)
 
     def to_dtensor(self, device_mesh: Any = None) -> Any:
         """Its placements for PyTorch's DTensor, a `DTensorPlan`; on a `DeviceMesh` if given."""
