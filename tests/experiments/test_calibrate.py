@@ -169,7 +169,8 @@ def test_turns_that_are_far_apart_write_no_file(tmp_path: Path, monkeypatch, cap
     heard = " ".join(capsys.readouterr().err.split())
     assert "the machine was not quiet: loops took at least 1.60 times its best" in heard
     assert not path.exists()
-    assert command(monkeypatch, "--noisy", "-o", path) == 0
+    assert command(monkeypatch, "--noisy", "--json", "-o", path) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(path.read_bytes())
     assert ed.Machine.load(path) == machine
 
 

@@ -40,7 +40,7 @@ def calibrate(
     ] = False,
     mesh: Annotated[
         str | None,
-        typer.Option(metavar="node=2,core=4", help="axes of the ranks, outermost first"),
+        typer.Option(metavar="node=4,gpu=8", help="axes of the ranks, outermost first"),
     ] = None,
     noisy: Annotated[
         bool, typer.Option("--noisy", help="write the file even if the machine was not quiet")

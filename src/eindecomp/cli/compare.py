@@ -10,6 +10,7 @@ import orjson
 import typer
 
 from eindecomp.cli import request as ask
+from eindecomp.cli.completion import strategies
 from eindecomp.cli.files import AnyFile
 from eindecomp.cli.plain import columns
 from eindecomp.cli.progress import interruptible, live_line
@@ -29,6 +30,8 @@ def compare(
         list[str] | None,
         typer.Option(
             "--with",
+            metavar="NAME",
+            autocompletion=strategies,
             help="a strategy to compare with, as plan's --strategy; by default all that apply",
         ),
     ] = None,

@@ -40,7 +40,8 @@ def machines(incomplete: str) -> list[str]:
 
 def tensors(ctx: typer.Context, incomplete: str) -> list[str]:
     """The tensors of the graph or plan that is given before."""
-    file = ctx.params.get("file")
+    # Words before an option whose value is still missing are not taken as arguments yet.
+    file = ctx.params.get("file") or next(iter(ctx.args), None)
     if file is None or file == "-":
         return []
     try:

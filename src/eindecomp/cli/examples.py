@@ -7,7 +7,7 @@ from inspect import cleandoc
 FIRST_STEPS = """\
 \b
 Write this to product.ein, a matrix product:
-  input X[i: 512, j: 512], Y[j, k: 512]
+  input X[i: 256, j: 256], Y[j, k: 256]
   Z[i,k] <- sum X[i,j] * Y[j,k]
   output Z
 and try:
@@ -26,12 +26,20 @@ eindecomp explain model.ein -p 8 --strategy megatron --json""",
     "compare": """\
 eindecomp compare plan.json
 eindecomp compare model.ein -p 8 --with megatron --with h,f --with sqrt""",
+    "draw": """\
+eindecomp draw plan.json -o plan.svg
+eindecomp draw model.ein -p 8 --tiles Z
+eindecomp draw model.ein -p 8 --tiles Z -o tiles.svg""",
+    "report": """\
+eindecomp report plan.json -o plan.html
+eindecomp report model.ein -p 8 --machine gpu-server --no-compare -o plan.html""",
     "simulate": """\
 eindecomp simulate plan.json --machine gpu-server
 eindecomp simulate model.ein -p 8 --machine cpu-cluster --trace trace.json""",
     "run": """\
 eindecomp run model.ein -p 2 --random --check
 eindecomp run plan.json --data data.npz -o out.npz --trace run.json
+eindecomp run model.ein -p 2 --random --report run.html
 eindecomp run model.ein -p 8 --data X=x.npy --data W=weights.safetensors#w
 mpirun -n 4 eindecomp run model.ein --data data.npz --engine spmd""",
     "llama": """\

@@ -44,6 +44,10 @@ def telling(*, debug: bool) -> Generator[None]:
     except KeyboardInterrupt as error:
         _say("interrupted", error, debug=debug)
         raise typer.Exit(INTERRUPTED) from None
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # which rich ends with status 1
+            raise typer.Exit(CLOSED) from None
+        raise
     except Exception as error:
         if isinstance(error, BrokenPipeError) and error.filename is None and _is_closed():
             _discard_output()

@@ -174,6 +174,12 @@ class Request:
         """The plan that a file holds, or that is made of the graph it holds."""
         return self.plan_from(read(file), file)
 
+    def plan_timed(self, file: str) -> Plan:
+        """The same; for a saved plan the machine is no option, but what the plan is timed on."""
+        found = read(file)
+        asked = replace(self, machine=None) if isinstance(found, bytes) else self
+        return asked.plan_from(found, file)
+
     def plan_from(self, found: Graph | bytes, file: str) -> Plan:
         """The plan of what was read from a file."""
         if isinstance(found, bytes):

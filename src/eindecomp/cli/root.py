@@ -14,11 +14,13 @@ from eindecomp.cli import (
     cache,
     calibrate,
     compare,
+    draw,
     explain,
     export,
     importing,
     llama,
     plan,
+    report,
     run,
     simulate,
     solve,
@@ -48,7 +50,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 GROUPS = {
-    "Plan and look": (plan.plan, explain.explain, compare.compare),
+    "Plan and look": (
+        plan.plan, explain.explain, compare.compare, draw.draw, report.report
+    ),
     "Run": (run.run, llama.llama),
     "Solve and measure": (
         solve.solve, simulate.simulate, bench.bench, calibrate.calibrate, cache.cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,13 +25,15 @@ from eindecomp.cli.progress import interruptible
 from eindecomp.errors import InputError
 from eindecomp.kernels.cache import limit
 from eindecomp.planner.costs.byte_sizes import show_bytes
+from eindecomp.show.report.write import report as write_report
 from eindecomp.show.trace import tracing
 from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from eindecomp.engines.engine import Engine
+    from eindecomp.engines.events import Event
     from eindecomp.engines.result import Result
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.plan import Plan
@@ -66,6 +68,9 @@ def run(
     trace: Annotated[
         Path | None, to_write("--trace", help="write a trace for Perfetto or Chrome to this file")
     ] = None,
+    report: Annotated[
+        Path | None, to_write("--report", help="write the plan and its run to this .html file")
+    ] = None,
     engine: EngineName = "threads",
     option: EngineOptions = None,
     json: ask.Json = False,
@@ -76,12 +81,14 @@ def run(
     others by --engine. Prints time, bytes moved and peak memory, and a line for each output.
     """
     _check_inputs(data, seed, random=random)
-    _check_places(output, trace)
+    _check_places(output, trace, report)
     limit()  # of the compiled code that is kept: refused before a plan is made
     runner = engine_from(engine, option)  # so is an engine that does not exist
-    # A trace that cannot be written must not cost the outputs: it comes last.
-    traced = None if trace is None or not is_first(runner) else trace
-    with nullcontext() if traced is None else tracing(traced) as on_event:
+    if not is_first(runner):
+        trace = report = None
+    told: list[Event] = []
+    # A trace that cannot be written must not cost the outputs: it comes last, as the report does.
+    with _watching(trace, told if report is not None else None) as on_event:
         with interruptible("no outputs were written"):
             plan, graph = _planned(file, asked, runner)
             arrays = (
@@ -99,8 +106,27 @@ def run(
             typer.echo(orjson.dumps(_record(result, worst)))
         else:
             _show(result, worst, plan.graph)
+        if report is not None:
+            write_report(plan, report, result=result, events=told, compare=False)
     if not is_rounding(worst, plan.graph):
         raise InputError("the outputs differ from the reference by more than rounding")
+
+
+@contextmanager
+def _watching(
+    trace: Path | None, told: list[Event] | None
+) -> Generator[Callable[[Event], None] | None]:
+    """What listens to the events of a run: a trace, a list, both or none."""
+    with nullcontext() if trace is None else tracing(trace) as follow:
+        if told is None or follow is None:
+            yield follow if told is None else told.append
+            return
+
+        def both(event: Event) -> None:
+            follow(event)
+            told.append(event)
+
+        yield both
 
 
 def _check_inputs(data: list[str] | None, seed: int | None, *, random: bool) -> None:

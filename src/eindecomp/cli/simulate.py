@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ import typer
 
 from eindecomp.api.simulate import simulate as simulate_plan
 from eindecomp.cli import request as ask
-from eindecomp.cli.files import AnyFile, read, to_write
+from eindecomp.cli.files import AnyFile, to_write
 from eindecomp.cli.plain import columns
 from eindecomp.cli.progress import interruptible
 from eindecomp.show.simulated import table_of
@@ -58,12 +58,9 @@ def simulate(
     Takes a saved plan, or plans a graph first. --machine is also where a saved plan is simulated.
     """
     with interruptible():
-        machine, found = asked.machine, read(file)
-        if isinstance(found, bytes):
-            asked = replace(asked, machine=None)  # which is for the simulation alone
-        plan = asked.plan_from(found, file)
+        plan = asked.plan_timed(file)
         run = simulate_plan(
-            plan, machine, gather=gather, reduce=reduce, cards=cards, overlap=overlap
+            plan, asked.machine, gather=gather, reduce=reduce, cards=cards, overlap=overlap
         )
         if trace is not None:
             run.trace(trace, traced or (0,))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.above import from_above
 from eindecomp.errors import InputError, suggest
 
 if TYPE_CHECKING:
@@ -100,6 +101,15 @@ class Result(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self.tensors)
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(f"{t.name}{list(t.shape)} {t.dtype}" for t in self.tensors.values())
+        stats = self.stats
+        took = f"{stats.seconds:.3g} seconds, {stats.bytes_moved:,} bytes moved"
+        return f"<Result {outputs or 'without outputs'}; {took}>"
+
+    def _repr_html_(self) -> str:
+        return from_above("show.notebook").result_html(self)
 
     def tensor(self, name: str) -> Tensor:
         """An output where it lies on the devices, to be given as an input without gathering it.

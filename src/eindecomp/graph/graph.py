@@ -8,8 +8,9 @@ which makes the table's order a topological one.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from eindecomp.above import from_above
 from eindecomp.errors import GraphError, naming, suggest
 from eindecomp.graph.checks import expect, fill_value, label_map
 from eindecomp.graph.einsum_spec import read_einsum
@@ -30,6 +31,7 @@ from eindecomp.lang.spec import parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from eindecomp.graph.infer import Shape
     from eindecomp.lang.dtypes import DType
@@ -165,6 +167,18 @@ class Graph:
     def __repr__(self) -> str:
         outputs = ", ".join(self._outputs)
         return f"<Graph of {len(self)} vertices, outputs: {outputs or 'none'}>"
+
+    def draw(
+        self, path: str | Path | None = None, *, folded: bool = True, layout: str = "auto"
+    ) -> Any:
+        """A picture of the graph, a `Picture`; the options are those of `Plan.draw`."""
+        return from_above("show.draw.picture").draw_graph(self, path, folded=folded, layout=layout)
+
+    def _repr_html_(self) -> str:
+        return from_above("show.notebook").graph_html(self)
+
+    def _repr_svg_(self) -> str | None:
+        return from_above("show.notebook").graph_svg(self)
 
     def users(self) -> dict[str, list[str]]:
         """For every vertex the vertices that read it, each once, in topological order."""

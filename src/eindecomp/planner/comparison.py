@@ -71,3 +71,14 @@ class Comparison:
 
     def __str__(self) -> str:
         return from_above("show.compare").table_of(self)
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{row.name} {_cost(row.cost)}" for row in self.rows)
+        return f"<Comparison, {self.objective}: {rows}>"
+
+    def _repr_html_(self) -> str:
+        return from_above("show.notebook").comparison_html(self)
+
+
+def _cost(cost: Number | None) -> str:
+    return "without a plan" if cost is None else f"{cost:,}"

@@ -202,6 +202,12 @@ class Plan:
         asked = f"{len(self.parts)} vertices for {self.devices} devices"
         return f"<Plan of {asked}, {self.objective}: cost {self.cost}, bound {self.bound}>"
 
+    def _repr_html_(self) -> str:
+        return from_above("show.notebook").plan_html(self)
+
+    def _repr_svg_(self) -> str | None:
+        return from_above("show.notebook").plan_svg(self)
+
     def explain(self, width: int | None = None) -> str:
         """How vertices are cut, what moves where, what that costs, and the alternatives, as text.
 

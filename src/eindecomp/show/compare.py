@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 THIS = "this plan"
 _WIDTH = 100
 _NARROW = 90  # below this width, costs are rounded
-_FREE = (
+FREE = (
     "Inputs are free: bringing them to where they are read is not counted, and memory holds the "
     "copies that this needs."
 )
@@ -135,5 +135,5 @@ def table_of(comparison: Comparison, width: int = _WIDTH) -> str:
             cells += ["" if row.memory is None else short(row.memory, "bytes")]
         words = strategy_words(spelled(row.strategy))
         table.add_row(Text(row.name), Text(words), *map(Text, cells))
-    notes = [Text(_FREE)] if comparison.inputs == "free" else []
+    notes = [Text(FREE)] if comparison.inputs == "free" else []
     return render(width, table, *notes).strip("\n")

@@ -119,7 +119,7 @@ def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
         table.add_column("", justify="right", no_wrap=True)
     table.add_column("cut", overflow="fold")
     table.add_column("calls", justify="right", no_wrap=True)
-    names = ["join", "aggregate", "repartition", *["compute"] * (_kind(plan) in ("time", "own"))]
+    names = columns_of(plan)
     for name in names:
         total = sum(getattr(row, name) * row.times for row in rows)
         table.add_column(name, short(total, plan.objective), justify="right", no_wrap=True)
@@ -138,6 +138,11 @@ def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
             *([] if narrow else [Text(row.lies)]),
         )
     return table
+
+
+def columns_of(plan: Plan) -> list[str]:
+    """The parts of a row's cost that a plan's objective has."""
+    return ["join", "aggregate", "repartition", *["compute"] * (_kind(plan) in ("time", "own"))]
 
 
 def _calls(row: Row) -> str:

@@ -85,7 +85,10 @@ class _Drawing:
 
     def _moves(self, column: int) -> str:
         moved = sum(self.flow.nodes[n].received for n in self.columns[column])
-        return f"{exact(moved, 'bytes')} move" if moved else "nothing moves" if column else ""
+        if not moved:
+            return "nothing moves" if column else ""
+        whole = len(self.flow.shown) == self.flow.devices
+        return f"{exact(moved, 'bytes')} {'move' if whole else 'move to these'}"
 
     def svg(self) -> str:
         flow = self.flow
@@ -175,4 +178,4 @@ def _tile_words(graph: Graph, node: FlowNode) -> str:
         ":" if piece == (0, size) else range_words(piece)
         for piece, size in zip(node.box, shape, strict=False)
     ]
-    return f"{node.tensor}[{', '.join(sides)}]{' (part of a sum)' if node.is_partial else ''}"
+    return f"{node.tensor}[{', '.join(sides)}]{' (partial)' if node.is_partial else ''}"

@@ -76,11 +76,15 @@ def _drawn(
         raise InputError(f"layout='graphviz' {_MISSING}")
     if path is not None:
         check_ending(Path(path), _FORMS)  # before the work
-    scene = scene_of(what, folded=folded)
-    picture = Picture(scene_svg(scene, _place(scene, layout)), scene.title, dot_text(scene))
+    picture = picture_of(scene_of(what, folded=folded), layout)
     if path is not None:
         picture.save(path)
     return picture
+
+
+def picture_of(scene: Scene, layout: str = "auto") -> Picture:
+    """A scene placed and drawn."""
+    return Picture(scene_svg(scene, _place(scene, layout)), scene.title, dot_text(scene))
 
 
 def _place(scene: Scene, layout: str) -> Placed:
