@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.tra.simulation.run import SimulatedRun
 
 _UNITS = {"bytes": "bytes", "bound": "elements", "time": "seconds"}
+_ALTERNATIVES = 0.2  # of the time limit, at most: a plan of thousands of vertices that all differ
 
 
 def content(
@@ -49,13 +50,13 @@ def content(
     >>> [vertex["name"] for vertex in content(plan)["vertices"]]
     ['X', 'Z']
     """
-    deadline = monotonic() + time_limit
+    began = monotonic()
     rows, shared = rows_of(plan), Shared()
     number = {name: k for k, name in enumerate(plan.graph.vertices)}
     seconds = None if machine is None else plan.time_on(machine)
     vertices = [vertex_content(plan, name, number, shared, seconds) for name in number]
-    alternatives = alternatives_by_vertex(plan, rows, number, deadline)
-    side_by_side = strategies(plan, compare, deadline)
+    alternatives = alternatives_by_vertex(plan, rows, number, began + _ALTERNATIVES * time_limit)
+    side_by_side = strategies(plan, compare, began + time_limit)
     custom = isinstance(plan.objective, Objective)
     return {
         "version": __version__,

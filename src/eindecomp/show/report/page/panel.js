@@ -63,7 +63,7 @@ class Panel {
       make("div", { class: "parts" }, lines),
       vertex.reduced > 0 && make("p", { class: "hint" }, `Partial results are added up: devices receive ${bytes(vertex.reduced)}.`),
       vertex.kept > 0 && make("p", { class: "hint" }, `It is kept in a second layout too: devices receive ${bytes(vertex.kept)}.`),
-      DATA.unit !== "bytes" && make("p", { class: "hint" }, `Devices receive ${bytes(movedFor(vertex))} for it in all.`),
+      DATA.unit !== "bytes" && make("p", { class: "hint" }, movedFor(vertex) ? `Devices receive ${bytes(movedFor(vertex))} for it in all.` : "Nothing moves for it."),
     ];
   }
 
