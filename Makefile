@@ -85,6 +85,7 @@ bench: $(VENV)/ready
 	$(BIN)/python benchmarks/jax_layer.py
 	$(BIN)/python benchmarks/dtensor.py
 	$(BIN)/python benchmarks/imported_llama.py
+	$(BIN)/python benchmarks/gallery.py
 	$(BIN)/eindecomp bench chain
 	$(BIN)/eindecomp bench ffnn
 	$(BIN)/eindecomp bench llama
