@@ -17,19 +17,25 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).parents[1]
-PAGES = {"Contributing": "CONTRIBUTING.md", "Changelog": "CHANGELOG.md"}
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = {
+    "Contributing": "CONTRIBUTING.md",
+    "Changelog": "CHANGELOG.md",
+    "Releasing": "RELEASING.md",
+}
 LATER = {"Versions and files": "policy.md"}
 """Pages of docs/ that are listed as soon as they are there."""
+LINK = re.compile(r"\]\((?![a-z]+:|#|/)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """List the pages of the root, and the gallery, where there are any."""
     sections: list[dict[str, Any]] = list(config.nav or [])
     [about] = [section["About"] for section in sections if "About" in section]
-    about += [{title: name} for title, name in LATER.items() if (ROOT / "docs" / name).exists()]
+    about += [{title: name} for title, name in LATER.items() if (DOCS / name).exists()]
     about += [{title: name} for title, name in PAGES.items() if (ROOT / name).exists()]
-    if (ROOT / "docs" / "gallery" / "index.md").exists():
+    if (DOCS / "gallery" / "index.md").exists():
         sections.insert(2, {"Gallery": _gallery()})
     config.nav = sections
     return config
@@ -37,17 +43,21 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of the root, and the files outside docs/ that pages link to."""
-    linked: set[str] = set()
-    for file in files.documentation_pages():
-        linked |= {name for _, name in _outside(file.content_string)}
-    for name in sorted(linked - {*PAGES.values()}):
-        path = ROOT / name
-        if path.is_file():
+    root = [name for name in PAGES.values() if (ROOT / name).exists()]
+    texts = [(DOCS / file.src_uri, file.content_string) for file in files.documentation_pages()]
+    texts += [(ROOT / name, (ROOT / name).read_text()) for name in root]
+    linked = {
+        path
+        for page, text in texts
+        for link in LINK.finditer(text)
+        if (path := _outside(page, link)) is not None and path.is_file()
+    }
+    for path in sorted(linked | {ROOT / name for name in root}):
+        name = path.relative_to(ROOT).as_posix()
+        if name in root:
+            files.append(File.generated(config, name, content=path.read_text()))
+        else:
             files.append(File.generated(config, name, abs_src_path=str(path)))
-    for name in PAGES.values():
-        if (ROOT / name).exists():
-            text = (ROOT / name).read_text().replace("](docs/", "](")
-            files.append(File.generated(config, name, content=text))
     return files
 
 
@@ -57,10 +67,25 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         readme = (ROOT / "README.md").read_text()
         [shown] = re.findall(r"\[start:what\] -->(.*)<!-- --8<-- \[end:what\]", readme, re.S)
         markdown = markdown.replace(snippet, shown)
-    up = "../" * page.file.src_uri.count("/")
-    for link, name in _outside(markdown):
-        markdown = markdown.replace(f"]({link}", f"]({up}{name}")
-    return _as_sessions(markdown)
+    name = page.file.src_uri
+    is_of_root = name in PAGES.values()
+    source = (ROOT if is_of_root else DOCS) / name
+    up = "../" * name.count("/")
+
+    def relinked(link: re.Match[str]) -> str:
+        path = _outside(source, link)
+        if path is not None:  # what is a folder has no page: its name is left
+            return f"]({up}{path.relative_to(ROOT)}{link[2] or ''})" if path.is_file() else "]"
+        return link[0].replace("](docs/", "](") if is_of_root else link[0]
+
+    return _as_sessions(LINK.sub(relinked, markdown))
+
+
+def _outside(page: Path, link: re.Match[str]) -> Path | None:
+    """What a link leads to, if that is in the repository but not in docs/."""
+    path = (page.parent / link[1]).resolve()
+    inside = path.is_relative_to(ROOT) and path.exists()
+    return None if not inside or path.is_relative_to(DOCS) else path
 
 
 def _as_sessions(markdown: str) -> str:
@@ -73,15 +98,9 @@ def _as_sessions(markdown: str) -> str:
     )
 
 
-def _outside(markdown: str) -> list[tuple[str, str]]:
-    """Links to files of the repository outside docs/: as written, and from the root."""
-    found = re.findall(r"\]\(((?:\.\./)+((?:examples|src|tests)/[\w./-]+|[A-Z]+\.md))", markdown)
-    return list(dict.fromkeys(found))
-
-
 def _gallery() -> list[str | dict[str, str]]:
     """The gallery's own page, then its problems by title."""
-    folder = ROOT / "docs" / "gallery"
+    folder = DOCS / "gallery"
     rest = [path for path in sorted(folder.glob("*.md")) if path.name != "index.md"]
     titles = {path: path.read_text().splitlines()[0].removeprefix("# ").strip() for path in rest}
     return ["gallery/index.md", *({titles[path]: f"gallery/{path.name}"} for path in rest)]
