@@ -19,20 +19,9 @@ from eindecomp.planner.comparison import Compared, Comparison
 from eindecomp.show.report.content import content
 from eindecomp.show.report.html import json_in_html
 from eindecomp.show.report.timeline import Span, timeline
+from layered_graph import layers
 
 NASTY = "</script><script>alert(1)</script><!-- &amp; {{DATA}} \u2028\u2029"
-LAYER = """
-input W{0}[i, h], V{0}[h, i]
-H{0}[b,h] <- sum X{0}[b,i] * W{0}[i,h]
-R{0}[b,h] <- relu(H{0}[b,h])
-X{1}[b,i] <- sum R{0}[b,h] * V{0}[h,i]
-"""
-
-
-def layers(count: int) -> ed.Graph:
-    text = "input X0[b: 16, i: 8], SIZES[h: 32]\n"
-    text += "".join(LAYER.format(k, k + 1) for k in range(count))
-    return ed.parse(f"{text}\noutput X{count}")
 
 
 def arrays(graph: ed.Graph) -> dict[str, Any]:
@@ -181,6 +170,12 @@ def _parts(page: str) -> tuple[str, str, str, str]:
     assert data
     assert script
     return policy[1], style[1], data[1], script[1]
+
+
+def test_a_vertex_more_takes_few_bytes_more() -> None:
+    few, many = (ed.plan(layers(count), 4, inputs="sharded") for count in (5, 25))
+    more = len(json_in_html(content(many))) - len(json_in_html(content(few)))
+    assert more < 500 * (len(many.graph.vertices) - len(few.graph.vertices))
 
 
 def test_names_cannot_leave_their_place(plan: ed.Plan, tmp_path: Any) -> None:
