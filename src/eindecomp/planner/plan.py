@@ -231,6 +231,43 @@ class Plan:
         """
         return from_above("show.draw.dataflow_svg").draw_vertex(self, name, path)
 
+    def report(
+        self,
+        path: str | Path,
+        *,
+        result: Any = None,
+        events: Any = None,
+        compare: bool | Comparison = True,
+        machine: Machine | str | Path | None = None,
+        time_limit: float = 30,
+    ) -> Path:
+        """Write a report for a browser, and return its path: one HTML file that loads nothing.
+
+        It has the graph, with layers that unfold; for every vertex its cut, tiles, cost and the
+        next-best cut; strategies side by side; and what moves.
+
+        - `path`: the file; that it can be written is checked before anything is computed.
+        - `result`: what `ed.run` or `ed.simulate` returned, to set counted bytes beside planned
+          ones.
+        - `events`: the events of that run, for its timeline and the seconds of each vertex:
+          `events = []`, then `ed.run(plan, inputs, on_event=events.append)`.
+        - `compare`: whether to plan the usual strategies too; or a comparison, from `compare()`.
+        - `machine`: the one on which seconds are predicted, by default the plan's, if it has one.
+        - `time_limit`: the seconds for alternatives and strategies together; once they are over,
+          the report says which were not computed.
+
+        >>> import eindecomp as ed
+        >>> from tempfile import TemporaryDirectory
+        >>> plan = ed.plan(ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z"), 2)
+        >>> with TemporaryDirectory() as folder:
+        ...     plan.report(f"{folder}/plan.html", compare=False).name
+        'plan.html'
+        """
+        return from_above("show.report.write").report(
+            self, path, result=result, events=events, compare=compare, machine=machine,
+            time_limit=time_limit,
+        )  # fmt: skip
+
     def to_dtensor(self, device_mesh: Any = None) -> Any:
         """Its placements for PyTorch's DTensor, a `DTensorPlan`; on a `DeviceMesh` if given."""
         return from_above("frontends.torch.dtensor").to_dtensor(self, device_mesh)

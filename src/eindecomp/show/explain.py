@@ -91,11 +91,16 @@ def summary(plan: Plan) -> str:
         asked.append(f"solver {plan.solver}")
     lines = [
         f"Plan of {vertices} for {devices}{mesh}: {', '.join(asked)}.",
-        f"Cost {exact(plan.cost, plan.objective)} {_MEANING[_kind(plan)]}. {not_counted(plan)}",
+        f"Cost {exact(plan.cost, plan.objective)} {meaning(plan)}. {not_counted(plan)}",
         claim(plan),
         f"Found by {plan.method or plan.solver} in {short(plan.seconds, 'time')}.",
     ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def meaning(plan: Plan) -> str:
+    """What the amount is that a plan costs."""
+    return _MEANING[_kind(plan)]
 
 
 def _kind(plan: Plan) -> str:
@@ -200,6 +205,7 @@ def _alternative_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
 
 
 def alternative_words(plan: Plan, other: Alternative | None) -> str:
+    """What the next-best cut of a vertex is and how much more it costs, or that there is none."""
     if other is None:
         within = "" if plan.strategy is None else " within this strategy"
         return f"no other cut is possible{within}{' with these pins' if plan.pin else ''}"

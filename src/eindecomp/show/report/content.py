@@ -17,8 +17,9 @@ from eindecomp.show.report.alternatives import alternatives_by_vertex
 from eindecomp.show.report.figures import figures
 from eindecomp.show.report.picture import bands
 from eindecomp.show.report.run import run_content
+from eindecomp.show.report.shared import Shared
 from eindecomp.show.report.strategies import strategies
-from eindecomp.show.report.vertices import Shared, vertex_content
+from eindecomp.show.report.vertices import vertex_content
 from eindecomp.show.rows import rows_of
 from eindecomp.show.words import mesh_words
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.tra.simulation.run import SimulatedRun
 
 _UNITS = {"bytes": "bytes", "bound": "elements", "time": "seconds"}
+_ALTERNATIVES = 0.2  # of the time limit, at most: a plan of thousands of vertices that all differ
 
 
 def content(
@@ -48,13 +50,13 @@ def content(
     >>> [vertex["name"] for vertex in content(plan)["vertices"]]
     ['X', 'Z']
     """
-    deadline = monotonic() + time_limit
+    began = monotonic()
     rows, shared = rows_of(plan), Shared()
     number = {name: k for k, name in enumerate(plan.graph.vertices)}
     seconds = None if machine is None else plan.time_on(machine)
     vertices = [vertex_content(plan, name, number, shared, seconds) for name in number]
-    alternatives = alternatives_by_vertex(plan, rows, number, deadline)
-    side_by_side = strategies(plan, compare, deadline)
+    alternatives = alternatives_by_vertex(plan, rows, number, began + _ALTERNATIVES * time_limit)
+    side_by_side = strategies(plan, compare, began + time_limit)
     custom = isinstance(plan.objective, Objective)
     return {
         "version": __version__,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.show.explain import meaning
 from eindecomp.show.words import exact, is_proved, percent, short
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
@@ -19,7 +20,7 @@ _QUICK = 1 << 15  # vertices on devices whose memory is worked out in a few seco
 def figures(plan: Plan, strategies: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     """What is told first: cost, gap, bytes, memory, each with a word of explanation."""
     found = [
-        _figure("cost", short(plan.cost, plan.objective), exact(plan.cost, plan.objective)),
+        _figure("cost", short(plan.cost, plan.objective), _in_full(plan)),
         _gap(plan),
     ]
     if plan.objective != "bytes":
@@ -35,6 +36,10 @@ def figures(plan: Plan, strategies: Sequence[dict[str, Any]]) -> list[dict[str, 
 
 def _figure(name: str, value: str, note: str) -> dict[str, str]:
     return {"name": name, "value": value, "note": note}
+
+
+def _in_full(plan: Plan) -> str:
+    return f"{plan.cost:,} bytes {meaning(plan)}" if plan.objective == "bytes" else meaning(plan)
 
 
 def _gap(plan: Plan) -> dict[str, str]:

@@ -65,7 +65,7 @@ def json_in_html(shown: object) -> bytes:
 
 
 def _part(name: str) -> str:
-    return files(__package__).joinpath("page", name).read_text(encoding="utf-8")
+    return files("eindecomp.show.report").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

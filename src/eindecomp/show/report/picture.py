@@ -9,16 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.show.draw.layered import Item, Join, lay_out
+from eindecomp.show.draw.svg import text_width
 from eindecomp.show.outline import plan_outline
+from eindecomp.show.words import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.planner.plan import Plan
-    from eindecomp.show.outline import Outline
+    from eindecomp.show.outline import Edge, Outline
 
 _WIDTH, _HEIGHT, _SOURCE = 200, 58, 30
 """The size of a box, and the height of one that nobody computes."""
+_WORDS = 12.0
+"""The size of the words beside lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,30 +33,45 @@ class _Band:
 
 
 def bands(plan: Plan, number: Mapping[str, int]) -> list[dict[str, Any]]:
-    """For each band how often it repeats, its size, and its boxes: vertices and position."""
+    """For each band how often it repeats, its size, its boxes and the lines between them.
+
+    A box is its vertices by number, then left, top, width and height; a line is its ends by number
+    of box, where its words stand, and the points that it passes.
+    """
     outline = plan_outline(plan)
-    found: list[dict[str, Any]] = []
-    for band in _bands(outline):
-        sizes = [(_WIDTH, _SOURCE if outline.boxes[b].is_source else _HEIGHT) for b in band.boxes]
-        at = {b: k for k, b in enumerate(band.boxes)}
-        links = [
-            (at[edge.source], at[edge.target])
-            for edge in outline.edges
-            if edge.source in at and edge.target in at and not edge.is_next
-        ]
-        places = arranged(sizes, links)
-        found.append(
-            {
-                "times": band.times,
-                "width": max(x + w for (x, _), (w, _) in zip(places, sizes, strict=True)),
-                "height": max(y + h for (_, y), (_, h) in zip(places, sizes, strict=True)),
-                "boxes": [
-                    [[number[name] for name in outline.boxes[b].names], x, y, w, h]
-                    for b, (x, y), (w, h) in zip(band.boxes, places, sizes, strict=True)
-                ],
-            }
-        )
-    return found
+    return [_placed(outline, band, number) for band in _bands(outline)]
+
+
+def _placed(outline: Outline, band: _Band, number: Mapping[str, int]) -> dict[str, Any]:
+    boxes = [outline.boxes[b] for b in band.boxes]
+    items = [Item(_WIDTH, _SOURCE if box.is_source else _HEIGHT) for box in boxes]
+    at = {b: k for k, b in enumerate(band.boxes)}
+    inside = [
+        edge
+        for edge in outline.edges
+        if edge.source in at and edge.target in at and not edge.is_next
+    ]
+    made = lay_out(items, [_join(edge, at) for edge in inside])
+    return {
+        "times": band.times,
+        "width": round(made.width),
+        "height": round(made.height),
+        "boxes": [
+            [[number[name] for name in box.names], round(x - item.width / 2), round(y),
+             item.width, item.height]
+            for box, item, (x, y) in zip(boxes, items, made.items, strict=True)
+        ],
+        "lines": [
+            [at[edge.source], at[edge.target], words and [round(p) for p in words],
+             [round(p) for point in route for p in point]]
+            for edge, route, words in zip(inside, made.routes, made.words, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def _join(edge: Edge, at: Mapping[int, int]) -> Join:
+    words = text_width(short(edge.amount, "bytes"), _WORDS) + 8 if edge.amount else 0.0
+    return Join(at[edge.source], at[edge.target], words)
 
 
 def _bands(outline: Outline) -> list[_Band]:
@@ -93,34 +113,3 @@ def _plain(found: list[_Band], band: _Band | None) -> _Band:
         found.insert(at, _Band(1))
         above = at
     return found[above]
-
-
-def arranged(sizes: list[tuple[int, int]], links: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """TEMPORARY until the layered layout of pictures is merged."""
-    n = len(sizes)
-    into: list[list[int]] = [[] for _ in range(n)]
-    out: list[list[int]] = [[] for _ in range(n)]
-    for a, b in links:
-        into[b].append(a)
-        out[a].append(b)
-    rank = [0] * n
-    for _ in range(n):
-        changed = False
-        for a, b in links:
-            if rank[b] < rank[a] + 1:
-                rank[b] = rank[a] + 1
-                changed = True
-        if not changed:
-            break
-    for a in range(n):
-        if out[a] and not into[a]:
-            rank[a] = min(rank[b] for b in out[a]) - 1
-    layers: dict[int, list[int]] = {}
-    for a in range(n):
-        layers.setdefault(rank[a], []).append(a)
-    x = [0] * n
-    for layer in layers.values():
-        for k, a in enumerate(layer):
-            x[a] = round((k - (len(layer) - 1) / 2) * 230)
-    low = min(x, default=0)
-    return [(x[a] - low, rank[a] * 110 + (29 - sizes[a][1] // 2)) for a in range(n)]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.events import BytesMoved, Event, KernelCompiled, TaskFinished
 from eindecomp.engines.result import Result
-from eindecomp.errors import InputError, suggest
+from eindecomp.errors import InputError
 from eindecomp.show.report.timeline import Span, timeline
 from eindecomp.show.words import exact, short
 from eindecomp.tra.simulation.run import SimulatedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from eindecomp.engines.result import Stats
     from eindecomp.planner.costs.cost import Cost
@@ -35,20 +35,20 @@ def check_run(
             raise InputError(f"events are what ed.run gave to on_event, not {kind}")
     if isinstance(result, SimulatedRun) and events is not None:
         raise InputError("a simulated run has no events of its own: give it alone")
-    for name in _vertices_of(result, events or ()):
-        if name not in plan.graph.vertices:
-            known = suggest(name, list(plan.graph.vertices))
-            raise InputError(f"this is a run of another plan: there is no vertex {name!r}{known}")
+    ran = _vertices_of(result)
+    missing = [] if ran is None else [name for name in plan.parts if name not in ran]
+    if missing:
+        raise InputError(f"this is a run of another plan: it did not compute {missing[0]!r}")
 
 
-def _vertices_of(result: Result | SimulatedRun | None, events: Sequence[Event]) -> Iterator[str]:
-    if isinstance(result, Result):
-        yield from result.stats.bytes_by_vertex
-    elif result is not None:
-        yield from result.program.graph.vertices
-    for event in events:
-        if isinstance(event, TaskFinished | BytesMoved):
-            yield event.vertex
+def _vertices_of(result: Result | SimulatedRun | None) -> Collection[str] | None:
+    match result:
+        case Result():
+            return result.stats.bytes_by_vertex
+        case SimulatedRun():
+            return result.program.graph.vertices
+        case None:
+            return None
 
 
 def run_content(
@@ -70,7 +70,9 @@ def run_content(
         if isinstance(e, TaskFinished)
     ]
     counted = _counted(result, told)
+    number = _with_others(number, [*counted, *(span.vertex for span in spans)])
     return {
+        "names": list(number)[len(plan.graph.vertices) :],
         "simulated": False,
         "words": [*_words(plan, result, told, counted), *_left_out(events, seconds)],
         "vertices": _beside(plan, counted, seconds, _busiest(spans), number),
@@ -93,8 +95,9 @@ def _simulated(
     ]
     if run.devices > _MOST_DEVICES:
         words.append(f"The timeline shows the first {_MOST_DEVICES} devices.")
-    counted = dict(run.program.bytes_by_vertex)
+    counted = run.program.bytes_by_vertex
     return {
+        "names": [],
         "simulated": True,
         "words": words,
         "vertices": _beside(plan, counted, seconds, _busiest(spans), number),
@@ -102,7 +105,15 @@ def _simulated(
     }
 
 
-def _counted(result: Result | None, events: Sequence[Event]) -> Mapping[str, int] | None:
+def _with_others(number: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
+    """Numbers also for names that are none of the plan's: an engine may run it as one program."""
+    found = dict(number)
+    for name in names:
+        found.setdefault(name, len(found))
+    return found
+
+
+def _counted(result: Result | None, events: Sequence[Event]) -> Mapping[str, int]:
     """The bytes that were counted for each vertex, by the engine or from its events."""
     if result is not None:
         return result.stats.bytes_by_vertex
@@ -126,18 +137,18 @@ def _busiest(spans: Sequence[Span]) -> dict[str, float]:
 
 def _beside(
     plan: Plan,
-    counted: Mapping[str, int] | None,
+    counted: Mapping[str, int],
     seconds: Cost | None,
     measured: Mapping[str, float],
     number: Mapping[str, int],
 ) -> list[list[int | float | None]]:
     """For each vertex: predicted and counted bytes, predicted and measured seconds."""
-    names = {*plan.traffic.join, *(counted or ()), *measured}
+    names = {*plan.traffic.join, *counted, *measured}
     return [
         [
             number[name],
             plan.traffic.of(name),
-            None if counted is None else counted.get(name, 0),
+            counted.get(name, 0),
             None if seconds is None or name not in plan.decisions else seconds.of(name),
             measured.get(name),
         ]
@@ -146,10 +157,10 @@ def _beside(
 
 
 def _words(
-    plan: Plan, result: Result | None, events: Sequence[Event], counted: Mapping[str, int] | None
+    plan: Plan, result: Result | None, events: Sequence[Event], counted: Mapping[str, int]
 ) -> Iterator[str]:
     """The run in sentences."""
-    moved = sum((counted or {}).values())
+    moved = sum(counted.values())
     planned = int(plan.traffic.total)
     same = "exactly as planned" if moved == planned else f"{exact(planned, 'bytes')} were planned"
     yield f"Devices received {exact(moved, 'bytes')}: {same}."

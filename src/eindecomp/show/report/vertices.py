@@ -1,82 +1,24 @@
-"""What a report tells of each vertex: what it computes, how it is cut, what it fetches and costs."""
+"""What a report tells of each vertex: what it computes, its cut, what it fetches and costs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from eindecomp.graph.write import write_vertex
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.space.decision import decided_choices
 from eindecomp.planner.space.view import view_of
 from eindecomp.show.alternatives import held_cuts
-from eindecomp.show.draw.facets import devices_words, facets_of
-from eindecomp.show.draw.tile_grid import tile_grids
 from eindecomp.show.words import cuts, layout
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Mapping
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.cut import Cut
-    from eindecomp.show.draw.tile_grid import TileGrid
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """Words and tile grids that many vertices have in common, each once."""
-
-    words: dict[str, int] = field(default_factory=dict[str, int])
-    grids: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    known: dict[Hashable, list[list[int]]] = field(
-        default_factory=dict["Hashable", list[list[int]]]
-    )
-
-    def word(self, text: str) -> int:
-        """The number of a text."""
-        return self.words.setdefault(text, len(self.words))
-
-    def grids_of(self, plan: Plan, name: str) -> list[list[int]]:
-        """The tile grids of a tensor: for each what it is, in words, and the grid, by number."""
-        vertex, held = plan.graph[name], held_cuts(plan, name)
-        like = (vertex.labels, vertex.shape, held)
-        if held and like in self.known:
-            return self.known[like]
-        found: list[list[int]] = []
-        for grid in tile_grids(plan, name):
-            shown = _grid(grid)
-            key = orjson.dumps(shown)
-            at = self.known.setdefault(key, [[len(self.grids)]])[0][0]
-            if at == len(self.grids):
-                self.grids.append(shown)
-            found.append([self.word(grid.role), self.word(grid.layout), at])
-        if held:
-            self.known[like] = found
-        return found
-
-
-def _grid(grid: TileGrid) -> dict[str, Any]:
-    """A grid as it is drawn; a tile is its devices in words and the first of them."""
-    facets = facets_of(grid)
-
-    def tile(at: tuple[int, ...] | None) -> list[Any] | None:
-        if at is None:
-            return None
-        devices = grid.holders.get(at, ())
-        return [devices_words(devices), devices[0]] if devices else ["", -1]
-
-    return {
-        "row": facets.row_label,
-        "column": facets.column_label,
-        "rows": [line.words for line in facets.rows],
-        "columns": [line.words for line in facets.columns],
-        "facets": [[f.title, [[tile(t) for t in row] for row in f.tiles]] for f in facets.facets],
-        "left_out": facets.left_out,
-    }
+    from eindecomp.show.report.shared import Shared
 
 
 def vertex_content(

@@ -3,42 +3,46 @@
 const GAP = 70; // between bands
 const PAD = 26; // around the boxes of a repeated band
 const HEAD = 34; // for its title
-const NAME_FONT = "600 14px ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace";
-const TEXT_FONT = "11.5px ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace";
-const PLAIN_FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif";
+const MONO = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace";
+const SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif";
+
+/** The size of words in the world: from farther away they grow, so that they can still be read. */
+const readable = (size, k, most) => Math.min(Math.max(size, 10 / k), most);
 
 const clip = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const rightSide = (vertex) => (vertex.text.includes(" <- ") ? vertex.text.slice(vertex.text.indexOf(" <- ") + 4) : vertex.text);
 
 /** What is drawn when the bands of `unfolded` show all their repetitions. */
 function sceneOf(unfolded) {
-  const scene = { boxes: [], frames: [], edges: [], boxOf: new Int32Array(VERTICES.length).fill(-1) };
+  const scene = { boxes: [], frames: [], edges: [], lines: new Map(), boxOf: new Int32Array(VERTICES.length).fill(-1) };
   const place = (band, number, left, top, repetition) => {
+    const first = scene.boxes.length;
+    for (const [from, to, words, points] of band.lines) {
+      const moved = (numbers) => numbers.map((p, k) => p + (k % 2 ? top : left));
+      scene.lines.set(`${first + from} ${first + to} false`, [moved(points), words && moved(words)]);
+    }
     for (const [members, x, y, width, height] of band.boxes) {
       const own = repetition === null ? members : [members[repetition]];
       for (const vertex of own) scene.boxOf[vertex] = scene.boxes.length;
-      scene.boxes.push({ x: left + x, y: top + y, width, height, members: own, band: number, folded: repetition === null && band.times > 1 });
+      scene.boxes.push({ x: left + x, y: top + y, width, height, members: own, band: number, folded: repetition === null && band.times > 1, frame: band.times > 1 ? scene.frames.at(-1) : null });
     }
   };
+  const shapes = DATA.bands.map((band, number) => shapeOf(band, unfolded.has(number)));
   let top = 0;
   DATA.bands.forEach((band, number) => {
+    const { width, height, count, columns, at } = shapes[number];
     if (band.times === 1) {
-      place(band, number, -band.width / 2, top, null);
+      // Near the layer that comes next, which reads it, or else below the last one.
+      const middle = shapes[number + 1]?.at(0) ?? shapes[number - 1]?.at(shapes[number - 1].count - 1) ?? 0;
+      place(band, number, middle - band.width / 2, top, null);
       top += band.height + GAP;
       return;
     }
-    const [width, height] = [band.width + 2 * PAD, band.height + PAD + HEAD];
-    const open = unfolded.has(number);
-    const count = open ? band.times : 1;
-    // Repetitions stand side by side, like words on lines about as wide as the screen is.
-    const columns = Math.min(count, Math.max(1, Math.ceil(Math.sqrt((count * (height + GAP) * 1.7) / (width + GAP)))));
-    const whole = columns * (width + GAP) - GAP;
     for (let k = 0; k < count; k += 1) {
-      const left = -whole / 2 + (k % columns) * (width + GAP);
-      const at = top + Math.floor(k / columns) * (height + GAP);
-      const title = open ? `${k + 1} of ${band.times}` : `layer × ${band.times.toLocaleString("en")}`;
-      scene.frames.push({ x: left, y: at, width, height, title, band: number, open });
-      place(band, number, left + PAD, at + HEAD, open ? k : null);
+      const title = unfolded.has(number) ? `${k + 1} of ${band.times}` : `layer × ${band.times.toLocaleString("en")}`;
+      const frame = { x: at(k) - width / 2, y: top + Math.floor(k / columns) * (height + GAP), width, height, title, band: number, open: unfolded.has(number) };
+      scene.frames.push(frame);
+      place(band, number, frame.x + PAD, frame.y + HEAD, frame.open ? k : null);
     }
     top += Math.ceil(count / columns) * (height + GAP);
   });
@@ -49,6 +53,19 @@ function sceneOf(unfolded) {
   scene.extent = rectangles.length
     ? [low("x"), low("y"), high("x", "width") - low("x"), high("y", "height") - low("y")] : [0, 0, 1, 1];
   return scene;
+}
+
+/** The size of a band's frame, how many there are, on lines of how many, and the middle of each. */
+function shapeOf(band, open) {
+  const [width, height] = band.times > 1 ? [band.width + 2 * PAD, band.height + PAD + HEAD] : [band.width, band.height];
+  const count = open ? band.times : 1;
+  // Repetitions stand side by side on lines about as wide as the screen; every other line runs back.
+  const columns = Math.min(count, Math.max(1, Math.ceil(Math.sqrt((count * (height + GAP) * 1.7) / (width + GAP)))));
+  const at = (k) => {
+    const column = Math.floor(k / columns) % 2 ? columns - 1 - (k % columns) : k % columns;
+    return (column - (columns - 1) / 2) * (width + GAP);
+  };
+  return { width, height, count, columns, at };
 }
 
 /** Edges between boxes, those of equal ends as one; `next` leads to the next repetition. */
@@ -63,26 +80,39 @@ function edgesOf(scene) {
     const key = `${from} ${to} ${next}`;
     const edge = found.get(key);
     if (edge) edge.bytes += moved;
-    else found.set(key, { from, to, next, bytes: moved });
+    else found.set(key, { key, from, to, next, bytes: moved });
   }));
   const edges = [...found.values()];
   const most = edges.reduce((top, edge) => Math.max(top, edge.bytes), 1);
   for (const edge of edges) {
     edge.thick = edge.bytes ? 1.8 + 8 * Math.sqrt(edge.bytes / most) : 1.2;
     const [start, end] = [scene.boxes[edge.from], scene.boxes[edge.to]];
-    edge.x0 = start.x + start.width / 2;
-    edge.y0 = start.y + start.height;
-    edge.x1 = end.x + end.width / 2;
-    edge.y1 = end.y;
-    // One that leads back goes around the boxes on their right.
-    edge.around = edge.y1 < edge.y0 + 4 ? Math.max(start.x + start.width, end.x + end.width) + 14 : null;
-    edge.left = Math.min(edge.x0, edge.x1) - 12;
-    edge.right = Math.max(edge.x0, edge.x1, edge.around ?? -Infinity) + 40;
-    edge.top = Math.min(edge.y0, edge.y1) - 40;
-    edge.bottom = Math.max(edge.y0, edge.y1) + 40;
+    const [points, words] = scene.lines.get(edge.key) ?? [null, null];
+    edge.points = points ?? straight(start, end);
+    const xs = edge.points.filter((_, k) => k % 2 === 0);
+    const ys = edge.points.filter((_, k) => k % 2 === 1);
+    [edge.x1, edge.y1] = edge.points.slice(-2);
+    edge.words = words ?? [(xs[0] + xs.at(-1)) / 2, (ys[0] + ys.at(-1)) / 2];
+    // One that leads up goes around the boxes.
+    edge.around = !points && edge.y1 < ys[0] + 4 ? upAt(start, end) : null;
+    if (edge.around !== null) edge.words = [edge.around, edge.words[1]];
+    edge.left = Math.min(...xs, edge.around ?? Infinity) - 40;
+    edge.right = Math.max(...xs, edge.around ?? -Infinity) + 40;
+    edge.top = Math.min(...ys) - 40;
+    edge.bottom = Math.max(...ys) + 40;
   }
   return edges.sort((a, b) => a.bytes - b.bytes);
 }
+
+/** Where a line that leads up has room: beside the boxes of a folded layer, or between two layers. */
+function upAt(start, end) {
+  if (start.frame && start.frame === end.frame) return end.frame.x + end.frame.width - 12;
+  const to = end.frame ?? end;
+  return start.x < to.x ? to.x - GAP / 2 : to.x + to.width + GAP / 2;
+}
+
+/** From the bottom of one box to the top of another. */
+const straight = (start, end) => [start.x + start.width / 2, start.y + start.height, end.x + end.width / 2, end.y];
 
 class Graph {
   constructor() {
@@ -99,6 +129,11 @@ class Graph {
       settled: () => this.placeSpots(),
     });
     byId("view").addEventListener("click", (event) => this.click(event));
+    byId("panel").addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      const box = this.scene.boxes[this.scene.boxOf[this.selected]];
+      (this.buttons.get(`box ${box?.members[0]}`) ?? byId("view")).focus({ preventScroll: true });
+    });
     byId("zoom-in").addEventListener("click", () => this.view.zoom(1.35));
     byId("zoom-out").addEventListener("click", () => this.view.zoom(1 / 1.35));
     byId("fit").addEventListener("click", () => this.view.fit());
@@ -112,6 +147,7 @@ class Graph {
     this.scene = sceneOf(this.unfolded);
     byId("unfold").setAttribute("aria-pressed", String(this.unfolded.size > 0));
     byId("unfold").textContent = this.unfolded.size ? "Fold layers" : "Unfold layers";
+    if (this.spots.contains(document.activeElement)) byId("view").focus({ preventScroll: true });
     for (const button of this.buttons.values()) button.remove();
     this.buttons.clear();
     if (fit) this.view.fit();
@@ -141,7 +177,12 @@ class Graph {
 
   click(event) {
     const spot = event.target.closest("button");
-    if (spot) return spot.act();
+    if (spot) {
+      spot.act();
+      // By the keyboard: on to what was opened. Escape leads back.
+      if (event.detail === 0 && spot.dataset.kind === "box") byId("panel").focus({ preventScroll: true });
+      return;
+    }
     const box = byId("view").getBoundingClientRect();
     const hit = this.hit(...this.view.toWorld(event.clientX - box.x, event.clientY - box.y));
     if (hit?.members) this.select(this.memberOf(hit));
@@ -172,7 +213,7 @@ class Graph {
     this.drawEdges(context, k, (edge) => edge.left < right && edge.right > left && edge.top < bottom && edge.bottom > top);
     this.visible = this.scene.boxes.filter(seen);
     this.drawBoxes(context, k);
-    if (k > 0.55) this.drawAmounts(context, (edge) => edge.left < right && edge.right > left && edge.top < bottom && edge.bottom > top);
+    if (k > 0.34) this.drawAmounts(context, k, (edge) => edge.left < right && edge.right > left && edge.top < bottom && edge.bottom > top);
   }
 
   drawFrame(context, frame, k) {
@@ -185,7 +226,7 @@ class Graph {
     context.stroke();
     if (k < 0.16) return;
     context.fillStyle = COLOURS.accent;
-    context.font = "600 " + PLAIN_FONT.replace("12px", "15px");
+    context.font = `600 ${readable(15, k, 26)}px ${SANS}`;
     context.textBaseline = "middle";
     context.textAlign = "left";
     context.fillText(`${frame.open ? "▾" : "▸"} ${frame.title}`, frame.x + 14, frame.y + HEAD / 2 + 2);
@@ -203,24 +244,24 @@ class Graph {
       if (!groups.has(key)) groups.set(key, { touched, moved: edge.bytes > 0, next: edge.next, width, edges: [] });
       groups.get(key).edges.push(edge);
     }
-    context.lineCap = "round";
+    context.lineCap = "butt";
     for (const group of [...groups.values()].sort((a, b) => a.touched - b.touched || a.moved - b.moved || a.width - b.width)) {
-      context.strokeStyle = group.moved ? COLOURS.move : group.touched ? COLOURS.accent : COLOURS.still;
-      context.globalAlpha = group.moved && own >= 0 && !group.touched ? 0.45 : group.moved ? 0.85 : 1;
+      const colour = group.moved ? (own < 0 || group.touched ? "move" : "move-dim") : group.touched ? "accent" : "still";
+      context.strokeStyle = COLOURS[colour];
       context.lineWidth = group.touched && !group.moved ? Math.max(2, group.width) : group.width;
       context.setLineDash(group.next && k > 0.2 ? [7, 6 + group.width] : []);
       context.beginPath();
-      for (const edge of group.edges) trace(context, edge, k);
+      const tip = k > 0.3 ? tipSize(group.width) - 1 : 0;
+      for (const edge of group.edges) trace(context, edge, k, tip);
       context.stroke();
       if (k > 0.3) this.drawTips(context, group);
     }
     context.setLineDash([]);
-    context.globalAlpha = 1;
   }
 
   drawTips(context, group) {
     context.fillStyle = context.strokeStyle;
-    const size = 5 + group.width * 0.7;
+    const size = tipSize(group.width);
     context.beginPath();
     for (const { x1, y1 } of group.edges) {
       context.moveTo(x1, y1);
@@ -260,7 +301,7 @@ class Graph {
         context.fill();
         context.globalAlpha = 1;
       }
-      if (k > 0.3) this.drawText(context, box, vertex, k);
+      if (k > 0.2) this.drawText(context, box, vertex, k);
     }
     return undefined;
   }
@@ -285,49 +326,51 @@ class Graph {
 
   drawText(context, box, vertex, k) {
     const many = box.members.length > 1 ? ` ×${box.members.length}` : "";
-    const [x, y] = [box.x + 14, box.y];
-    context.font = NAME_FONT;
+    const size = vertex.cut === null ? readable(13, k, 19) : readable(14, k, 26);
+    const room = Math.floor((box.width - 22) / (size * 0.602)) - many.length;
+    const x = box.x + 14;
+    const far = vertex.cut === null || k < 0.5;
+    const base = box.y + (far ? box.height / 2 + size * 0.34 : 20);
+    context.font = `${vertex.cut === null ? "" : "600 "}${size}px ${MONO}`;
+    const labels = DATA.words[vertex.labels];
+    const whole = vertex.cut === null && labels ? `${vertex.name}[${labels}]` : vertex.name;
+    const name = clip(whole, room);
     context.fillStyle = COLOURS.ink;
-    if (vertex.cut === null) {
-      context.font = NAME_FONT.replace("600 14px", "13px");
-      const labels = DATA.words[vertex.labels];
-      context.fillText(clip(vertex.name + (labels ? `[${labels}]` : ""), 22 - many.length) + many, x, y + box.height / 2 + 4.5);
-      return;
-    }
-    const name = clip(vertex.name, 20 - many.length);
-    context.fillText(name, x, y + 20);
+    context.fillText(name, x, base);
     if (many) {
       context.fillStyle = COLOURS.quiet;
-      context.fillText(many, x + context.measureText(name).width, y + 20);
+      context.fillText(many, x + context.measureText(name).width, base);
     }
-    if (k < 0.5) return;
-    context.font = TEXT_FONT;
+    if (far) return;
+    context.font = `11.5px ${MONO}`;
     context.fillStyle = COLOURS.quiet;
-    context.fillText(clip(rightSide(vertex), 25), x, y + 36);
+    context.fillText(clip(rightSide(vertex), 25), x, box.y + 36);
     context.fillStyle = COLOURS.accent;
-    context.fillText(clip(vertex.cut, 15), x, y + 51);
-    const own = sum(box.members.map((member) => VERTICES[member].reduced + VERTICES[member].kept));
-    if (own) {
+    context.fillText(clip(vertex.cut, 15), x, box.y + 51);
+    const reduced = sum(box.members.map((member) => VERTICES[member].reduced));
+    const kept = sum(box.members.map((member) => VERTICES[member].kept));
+    if (reduced || kept) {
       context.textAlign = "right";
       context.fillStyle = COLOURS.move;
-      context.fillText(`Σ ${bytes(own)}`, box.x + box.width - 9, y + 51);
+      context.fillText(reduced ? `Σ ${bytes(reduced)}` : `copy ${bytes(kept)}`, box.x + box.width - 9, box.y + 51);
       context.textAlign = "left";
     }
   }
 
-  drawAmounts(context, seen) {
-    context.font = PLAIN_FONT;
+  drawAmounts(context, k, seen) {
+    const size = readable(12, k, 24);
+    context.font = `${size}px ${SANS}`;
     context.textBaseline = "middle";
     context.textAlign = "center";
     for (const edge of this.scene.edges) {
       if (!edge.bytes || !seen(edge)) continue;
       const words = bytes(edge.bytes);
       const width = context.measureText(words).width + 8;
-      const [x, y] = edge.around === null ? [edge.x1 * 0.5 + edge.x0 * 0.5, (edge.y0 + edge.y1) / 2] : [edge.around + 16, (edge.y0 + edge.y1) / 2];
+      const [x, y] = edge.words;
       context.fillStyle = COLOURS.back;
       context.globalAlpha = 0.88;
       context.beginPath();
-      context.roundRect(x - width / 2, y - 8, width, 16, 4);
+      context.roundRect(x - width / 2, y - size * 0.65, width, size * 1.3, 4);
       context.fill();
       context.globalAlpha = 1;
       context.fillStyle = COLOURS.move;
@@ -388,17 +431,23 @@ class Graph {
   }
 }
 
-/** Add an edge to the path; from far away a straight line does. */
-function trace(context, { x0, y0, x1, y1, around }, k) {
+const tipSize = (width) => 5 + width * 0.7;
+
+/** Add an edge to the path; from far away straight lines do. */
+function trace(context, { points, around }, k, tip) {
+  const [x0, y0] = points;
+  const [x1, y1] = points.slice(-2);
   context.moveTo(x0, y0);
   if (k < 0.12) context.lineTo(x1, y1);
   else if (around !== null) {
-    const bend = 30;
-    context.bezierCurveTo(x0, y0 + bend, around, y0 + bend, around, y0 - 6);
+    context.bezierCurveTo(x0, y0 + 30, around, y0 + 30, around, y0 - 6);
     context.lineTo(around, y1 + 6);
-    context.bezierCurveTo(around, y1 - bend, x1, y1 - bend, x1, y1 - 3);
+    context.bezierCurveTo(around, y1 - 30, x1, y1 - 30, x1, y1 - tip);
   } else {
-    const bend = Math.max(18, (y1 - y0) / 2);
-    context.bezierCurveTo(x0, y0 + bend, x1, y1 - bend, x1, y1 - 3);
+    for (let p = 2; p < points.length; p += 2) {
+      const [left, top, x, y] = [points[p - 2], points[p - 1], points[p], points[p + 1] - (p === points.length - 2 ? tip : 0)];
+      if (left === x) context.lineTo(x, y);
+      else context.bezierCurveTo(left, (top + y) / 2, x, (top + y) / 2, x, y);
+    }
   }
 }

@@ -89,11 +89,12 @@ function start() {
   const panel = new Panel((vertex) => graph.select(vertex));
   graph.onSelect = (vertex, members) => panel.show(vertex, members);
   const openVertex = (number) => {
+    if (!VERTICES[number]) return;
     graph.select(number);
     byId("graph").scrollIntoView();
     byId("panel").focus({ preventScroll: true });
   };
-  const open = (number) => make("button", { type: "button", class: "link", on: { click: () => openVertex(number) } }, VERTICES[number].name);
+  const open = (number) => (!VERTICES[number] ? nameOf(number) : make("button", { type: "button", class: "link", on: { click: () => openVertex(number) } }, nameOf(number)));
   search((vertex) => graph.select(vertex));
   let timeline = null;
   const sections = [["overview", "Overview"], ["graph", "Graph"]];

@@ -19,6 +19,7 @@ class Panel {
       ].flat().filter(Boolean),
     );
     this.element.scrollTop = 0;
+    byId("selected").textContent = `${vertex.name} is shown.`;
   }
 
   link(number) {
@@ -29,7 +30,7 @@ class Panel {
     const at = members.indexOf(number);
     const step = (by) => this.select(members[(at + by + members.length) % members.length]);
     return [
-      make("p", {}, make("span", { class: "name" }, vertex.name), make("span", { class: "tag" }, vertex.cut === null ? "not computed" : "computed")),
+      make("p", {}, make("span", { class: "name" }, vertex.name), make("span", { class: "tag" }, vertex.cut !== null ? "computed" : vertex.text.startsWith("input ") ? "input" : "filled in where it is read")),
       members.length > 1 && make("p", { class: "member" },
         make("button", { type: "button", "aria-label": "Previous of these", on: { click: () => step(-1) } }, "‹"),
         `${at + 1} of ${members.length} alike`,
@@ -60,7 +61,9 @@ class Panel {
     return [
       make("h3", {}, `What it costs: ${cost(total)}${total ? share : ""}`),
       make("div", { class: "parts" }, lines),
-      DATA.unit !== "bytes" && make("p", { class: "hint" }, `Devices receive ${bytes(movedFor(vertex))} for it.`),
+      vertex.reduced > 0 && make("p", { class: "hint" }, `Partial results are added up: devices receive ${bytes(vertex.reduced)}.`),
+      vertex.kept > 0 && make("p", { class: "hint" }, `It is kept in a second layout too: devices receive ${bytes(vertex.kept)}.`),
+      DATA.unit !== "bytes" && make("p", { class: "hint" }, movedFor(vertex) ? `Devices receive ${bytes(movedFor(vertex))} for it in all.` : "Nothing moves for it."),
     ];
   }
 
@@ -69,7 +72,7 @@ class Panel {
     const line = ([source, moved, from, to]) => {
       const lies = from < 0 ? "wherever it is wanted" : DATA.words[from];
       const way = to < 0 ? "its elements are not read" : from === to || from < 0 ? lies : `from ${lies} to ${DATA.words[to]}`;
-      return make("li", {}, this.link(source), " ", amount(moved), make("span", { class: "from" }, from < 0 && to >= 0 ? `${DATA.words[to]} (placed there for free)` : way));
+      return make("li", {}, this.link(source), " ", travels(moved), make("span", { class: "from" }, from < 0 && to >= 0 ? `${DATA.words[to]} (placed there for free)` : way));
     };
     return [make("h3", {}, "Where its inputs come from"), make("ul", { class: "reads" }, vertex.inputs.map(line))];
   }
@@ -77,7 +80,7 @@ class Panel {
   readers(number) {
     const all = READERS[number];
     if (!all.length) return null;
-    const line = ([reader, k]) => make("li", {}, this.link(reader), " ", amount(VERTICES[reader].inputs[k][1]));
+    const line = ([reader, k]) => make("li", {}, this.link(reader), " ", travels(VERTICES[reader].inputs[k][1]));
     const shown = all.slice(0, 12).map(line);
     if (all.length > 12) shown.push(make("li", { class: "from" }, `and ${all.length - 12} more`));
     return [make("h3", {}, "Read by"), make("ul", { class: "reads" }, shown)];
@@ -85,7 +88,7 @@ class Panel {
 
   grids(vertex) {
     return vertex.grids.slice(0, 4).map(([role, layout, grid]) => [
-      make("h3", {}, `Tiles, ${DATA.words[role]}`),
+      make("h3", {}, `Tiles (${DATA.words[role]})`),
       make("p", { class: "hint" }, DATA.words[layout]),
       make("div", { class: "tiles scroll" }, DATA.grids[grid].facets.map((facet) => tileTable(DATA.grids[grid], facet))),
       DATA.grids[grid].left_out && make("p", { class: "hint" }, DATA.grids[grid].left_out),
@@ -111,6 +114,8 @@ class Panel {
       make("dl", { class: "pairs" }, pairs.map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]))];
   }
 }
+
+const travels = (moved) => (moved ? amount(moved) : make("span", { class: "zero" }, "moves nothing"));
 
 /** A facet of a tile grid: each cell a tile with the devices that hold it. */
 function tileTable(grid, [title, rows]) {

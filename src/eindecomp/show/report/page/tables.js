@@ -105,7 +105,7 @@ function strategiesTable() {
   return sortableTable({
     caption: "Strategies side by side", rows, words: (row) => `${row.name} ${row.strategy}`,
     columns: [
-      { title: "", value: (row) => row.name, cell: (row) => row.name },
+      { title: "plan", value: (row) => row.name, cell: (row) => row.name },
       { title: "cuts", value: (row) => row.strategy, cell: (row) => row.strategy },
       { title: "cost", number: true, value: (row) => row.cost, cell: (row) => (row.cost === null ? make("span", { class: "zero" }, row.refused ?? "–") : cost(row.cost)) },
       { title: "times this plan", number: true, value: (row) => row.ratio ?? Infinity, cell: (row) => (row.cost === null ? "" : bar(row)) },
@@ -120,9 +120,9 @@ function runTable(open) {
   const timed = vertices.some((row) => row[3] !== null);
   const measured = vertices.some((row) => row[4] !== null);
   return sortableTable({
-    caption: "Predicted beside counted, by vertex", rows: vertices, words: ([number]) => VERTICES[number].text,
+    caption: "Predicted beside counted, by vertex", rows: vertices, words: ([number]) => VERTICES[number]?.text ?? nameOf(number),
     columns: [
-      { title: "name", value: (row) => VERTICES[row[0]].name, cell: (row) => open(row[0]) },
+      { title: "name", value: (row) => nameOf(row[0]), cell: (row) => open(row[0]) },
       { title: "predicted bytes", number: true, value: (row) => row[1], cell: (row) => bytes(row[1]) },
       { title: simulated ? "simulated bytes" : "counted bytes", number: true, value: (row) => row[2], cell: (row) => bytes(row[2]) },
       { title: "equal", value: (row) => (row[1] === row[2] ? 1 : 0), cell: (row) => (row[1] === row[2] ? make("span", { class: "yes" }, "✓ equal") : make("span", { class: "no" }, "✗ differs")) },

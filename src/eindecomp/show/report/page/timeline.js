@@ -47,7 +47,7 @@ class Timeline {
     if (task >= 0) {
       const { vertex, kind, kinds, row, rows, start, length } = this.data;
       const seconds = (ns) => short(ns / 1e9, "seconds");
-      this.told.textContent = `${VERTICES[vertex[task]].name}, ${kinds[kind[task]]} on device ${rows[row[task]]}: ${seconds(length[task])}, from ${seconds(start[task])} to ${seconds(start[task] + length[task])}`;
+      this.told.textContent = `${nameOf(vertex[task])}, ${kinds[kind[task]]} on device ${rows[row[task]]}: ${seconds(length[task])}, from ${seconds(start[task])} to ${seconds(start[task] + length[task])}`;
     }
     this.view.redraw();
   }
@@ -91,7 +91,7 @@ class Timeline {
     this.drawAxis(context, view);
     context.textBaseline = "middle";
     context.textAlign = "left";
-    context.font = "11px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
+    context.font = `11px ${MONO}`;
     for (let k = 0; k < start.length; k += 1) {
       const x = start[k] * view.k + view.x;
       const width = Math.max(length[k] * view.k, 1);
@@ -99,7 +99,7 @@ class Timeline {
       const y = AXIS + row[k] * height + 1;
       context.fillStyle = COLOURS[`kind-${kind[k] % 5}`];
       context.fillRect(x, y, Math.max(width - 0.5, 0.7), height - 2);
-      const { name } = VERTICES[vertex[k]];
+      const name = nameOf(vertex[k]);
       if (height >= 13 && width > name.length * 6.7 + 8) {
         context.fillStyle = COLOURS.back;
         context.fillText(name, Math.max(x, SIDE) + 4, y + height / 2 - 0.5);
@@ -112,7 +112,7 @@ class Timeline {
     }
     context.restore();
     context.fillStyle = COLOURS.quiet;
-    context.font = PLAIN_FONT;
+    context.font = `12px ${SANS}`;
     context.textBaseline = "middle";
     let lastAt = -Infinity;
     rows.forEach((device, k) => {
@@ -127,7 +127,7 @@ class Timeline {
     const raw = 110 / view.k;
     const power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= raw);
-    context.font = "11px system-ui, sans-serif";
+    context.font = `11px ${SANS}`;
     context.textBaseline = "middle";
     context.textAlign = "left";
     const [from] = view.toWorld(SIDE, 0);

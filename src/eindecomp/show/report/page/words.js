@@ -3,6 +3,9 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const VERTICES = DATA.vertices;
 
+/** The name of a vertex, or of what an engine ran that is none of the plan's. */
+const nameOf = (number) => VERTICES[number]?.name ?? DATA.run.names[number - VERTICES.length];
+
 const byId = (id) => document.getElementById(id);
 
 /** An element with properties and children; strings become text, never markup. */
@@ -15,7 +18,7 @@ function make(tag, properties = {}, ...children) {
     else if (name === "style") Object.assign(element.style, value); // by CSSOM: the policy allows no style attributes
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -66,7 +69,7 @@ const COLOURS = {};
 function readColours() {
   const probe = make("span", { hidden: true });
   document.body.append(probe);
-  for (const name of ["back", "raised", "ink", "quiet", "line", "strong-line", "accent", "accent-soft", "move",
+  for (const name of ["back", "raised", "ink", "quiet", "line", "strong-line", "accent", "accent-soft", "move", "move-dim",
     "still", "box", "source", "good", "kind-0", "kind-1", "kind-2", "kind-3", "kind-4"]) {
     probe.style.color = `var(--${name})`;
     COLOURS[name] = getComputedStyle(probe).color;

@@ -1,0 +1,276 @@
+"""The report in a real browser: Debian's chromium, driven by selenium."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import eindecomp as ed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+selenium = pytest.importorskip("selenium", reason="the browser is driven by selenium")
+from selenium import webdriver  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (Debian: chromium-driver)"
+)
+LAYER = """
+input W{0}[i, h], V{0}[h, i]
+H{0}[b,h] <- sum X{0}[b,i] * W{0}[i,h]
+R{0}[b,h] <- relu(H{0}[b,h])
+X{1}[b,i] <- sum R{0}[b,h] * V{0}[h,i]
+"""
+LAYERS = 8
+
+
+FILL = """(({ scene, view }) => {
+    const box = scene.boxes.find((each) => each.height > 40);
+    const x = (box.x + box.width - 6) * view.k + view.x, y = (box.y + 8) * view.k + view.y;
+    return [...view.context.getImageData(x, y, 1, 1).data].slice(0, 3).join(" ");
+})(eindecomp.graph)"""
+"""The colour that the canvas has inside a box."""
+
+
+class Page:
+    """One page in the browser."""
+
+    def __init__(self, driver: Any, path: Path) -> None:
+        self.driver, self.path = driver, path
+
+    def open(self, width: int = 1280, height: int = 900, scheme: str = "light") -> Page:
+        """Load it afresh in a window of this size."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        motion = {"name": "prefers-reduced-motion", "value": "reduce"}
+        features = [{"name": "prefers-color-scheme", "value": scheme}, motion]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        self.complaints()  # those of a page before are not of this one
+        self.driver.get(self.path.as_uri())
+        self.until("document.querySelector('#spots button')")
+        return self
+
+    def js(self, code: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(f"return ({code})", *arguments)
+
+    def until(self, code: str) -> Any:
+        """Wait for something to be true in the page, and return it."""
+        return WebDriverWait(self.driver, 10, 0.02).until(lambda _: self.js(code))
+
+    def find(self, selector: str) -> Any:
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def texts(self, selector: str) -> list[str]:
+        return [e.text for e in self.driver.find_elements(By.CSS_SELECTOR, selector)]
+
+    def press(self, *keys: str) -> None:
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def complaints(self) -> list[Any]:
+        """What the browser has complained of since it was last asked."""
+        return self.driver.get_log("browser")
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(DRIVER)
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def plan() -> ed.Plan:
+    text = "input X0[b: 16, i: 8], SIZES[h: 32]\n"
+    text += "".join(LAYER.format(k, k + 1) for k in range(LAYERS))
+    return ed.plan(ed.parse(f"{text}\noutput X{LAYERS}"), 4, inputs="sharded")
+
+
+@pytest.fixture(scope="module")
+def page(plan: ed.Plan, driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    events: list[Any] = []
+    arrays = {v.name: np.ones(v.shape, np.float32) for v in plan.graph.inputs}
+    result = ed.run(plan, arrays, on_event=events.append)
+    path = tmp_path_factory.mktemp("report") / "plan.html"
+    comparison = plan.compare({"<img src=x onerror=alert(1)>": ["b"], "hidden": ["h"]})
+    plan.report(path, result=result, events=events, machine="cpu-cluster", compare=comparison)
+    return Page(driver, path)
+
+
+def test_it_opens_from_a_file_without_a_complaint(page: Page, plan: ed.Plan) -> None:
+    page.open()
+    assert page.texts("#figures .value")[0] == "24 KiB"
+    assert f"for {plan.devices} devices" in page.find("#summary").text
+    assert page.texts("main h2")[0] == "In plain words"
+    assert page.js("performance.getEntriesByType('resource').length") == 0
+    assert page.complaints() == []
+
+
+def test_names_are_text_and_nothing_else(page: Page) -> None:
+    page.open()
+    assert "<img src=x onerror=alert(1)>" in page.texts("#strategies tbody th")
+    assert page.js("document.querySelectorAll('img').length") == 0
+    page.js("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran=1\">')")
+    page.until("document.querySelector('img').complete")
+    assert page.js("window.ran === undefined")
+    assert any("Content Security Policy" in line["message"] for line in page.complaints())
+
+
+def test_a_click_on_a_box_shows_its_vertex(page: Page, plan: ed.Plan) -> None:
+    page.open()
+    page.find("#spots button[data-vertex=H0]").click()
+    panel = page.find("#panel").text
+    assert "H0[b,h] <- sum X0[b,i] * W0[i,h]" in panel
+    assert "b 16 × h 32" in panel
+    assert "would cost" in panel
+    assert "planned" in panel
+    assert page.texts("#panel .chip") == [f"{d}/{n}" for d, n in plan.parts["H0"].items() if n > 1]
+    assert page.texts("#panel .tiles td")
+    page.find("#panel .reads .link").click()
+    assert page.find("#panel .name").text == "X0"
+    assert page.complaints() == []
+
+
+def test_layers_unfold_and_fold(page: Page, plan: ed.Plan) -> None:
+    page.open()
+    folded = page.js("eindecomp.graph.scene.boxes.length")
+    assert folded < len(plan.graph.vertices)
+    page.find("#spots button[data-kind=fold]").click()
+    assert page.js("eindecomp.graph.scene.boxes.length") == len(plan.graph.vertices)
+    page.find("#unfold").click()
+    assert page.js("eindecomp.graph.scene.boxes.length") == folded
+    page.find("#unfold").click()
+    assert page.find("#unfold").get_attribute("aria-pressed") == "true"
+    drawn = page.js("eindecomp.graph.scene.edges.reduce((sum, edge) => sum + edge.bytes, 0)")
+    assert drawn == sum(plan.traffic.edges.values())
+    assert page.complaints() == []
+
+
+def test_what_moves_sorts_and_filters(page: Page, plan: ed.Plan) -> None:
+    page.open()
+    shown = page.texts("#moves tbody td:nth-child(4)")
+    head = page.find("#moves th:nth-child(4)")
+    head.find_element(By.TAG_NAME, "button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    by_name = page.texts("#moves tbody td:nth-child(4)")
+    assert sorted(shown) == sorted(by_name)
+    assert by_name == sorted(by_name, key=lambda name: (name[0], int(name[1:])))
+    head.find_element(By.TAG_NAME, "button").click()
+    assert page.texts("#moves tbody td:nth-child(4)") == by_name[::-1]
+    page.find("#vertices input").send_keys("relu")
+    assert page.texts("#vertices tbody th") == [f"R{k}" for k in range(LAYERS)]
+    page.find("#vertices tbody th button").click()
+    assert page.find("#panel .name").text == "R0"
+
+
+def test_search_finds_a_vertex(page: Page) -> None:
+    page.open()
+    page.find("#search").send_keys("R5")
+    assert page.texts("#found b")[0] == "R5"
+    page.press(Keys.ENTER)
+    assert page.find("#panel .name").text == "R5"
+    assert page.js("eindecomp.graph.sees(eindecomp.graph.scene.boxes"
+                   "[eindecomp.graph.scene.boxOf[eindecomp.graph.selected]])")  # fmt: skip
+    page.find("#search").send_keys("nothing like it")
+    assert page.texts("#found li") == ["no such vertex"]
+
+
+def test_everything_can_be_reached_by_keyboard(page: Page) -> None:
+    page.open()
+    page.js("document.body.focus()")
+    reached: list[str] = []
+    for _ in range(20):
+        page.press(Keys.TAB)
+        reached.append(page.js("document.activeElement.id || document.activeElement.className"))
+        if reached[-1] == "view":
+            break
+    assert reached[0] == "skip"
+    assert {"theme", "search", "zoom-in", "fit", "unfold", "view"} <= set(reached)
+    before = page.js("eindecomp.graph.view.k")
+    page.press("+")
+    assert page.js("eindecomp.graph.view.k") > before
+    at = page.js("eindecomp.graph.view.x")
+    page.press(Keys.ARROW_LEFT)
+    assert page.js("eindecomp.graph.view.x") == at + 70
+    page.press("0")
+    assert page.js("eindecomp.graph.view.k") == before
+    page.press(Keys.TAB)
+    assert page.js("document.activeElement.parentElement.id") == "spots"
+    assert page.js("document.activeElement.matches(':focus-visible')")
+    name = page.js("document.activeElement.dataset.vertex")
+    page.press(Keys.ENTER)
+    assert page.find("#panel .name").text == name
+    assert page.js("document.activeElement.id") == "panel"
+    page.press(Keys.ESCAPE)
+    assert page.js("document.activeElement.dataset.vertex") == name
+
+
+def test_dragging_moves_the_graph_and_selects_nothing(page: Page) -> None:
+    page.open()
+    before = page.js("[eindecomp.graph.view.x, eindecomp.graph.view.y]")
+    box = page.find("#spots button[data-vertex=H0]")
+    chain = webdriver.ActionChains(page.driver, duration=20)
+    chain.click_and_hold(box).move_by_offset(20, 10).move_by_offset(20, 10).release().perform()
+    after = page.js("[eindecomp.graph.view.x, eindecomp.graph.view.y]")
+    assert after[0] > before[0]
+    assert after[1] > before[1]
+    assert page.js("eindecomp.graph.selected") == -1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_follow_the_reader_and_the_button(page: Page, scheme: str) -> None:
+    page.open(scheme=scheme)
+    shades = {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}
+    fills = {"light": "255 255 255", "dark": "27 34 44"}
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert page.js(background) == shades[scheme]
+    for wanted in ("light", "dark"):
+        page.find("#theme").click()
+        assert page.js(background) == shades[wanted]
+        page.until(f"({FILL}) === '{fills[wanted]}'")
+    page.find("#theme").click()
+    assert page.js(background) == shades[scheme]
+
+
+def test_a_narrow_screen_never_scrolls_sideways(page: Page) -> None:
+    page.open(390, 844)
+    page.find("#spots button[data-vertex=H0]").click()
+    assert page.js("document.documentElement.scrollWidth") == 390
+    stage, panel = (page.find(name).rect for name in (".stage", "#panel"))
+    assert panel["y"] >= stage["y"] + stage["height"] - 1
+    page.find("#unfold").click()
+    assert page.js("document.documentElement.scrollWidth") == 390
+    assert page.complaints() == []
+
+
+def test_the_timeline_tells_tasks_by_keyboard_and_by_pointing(page: Page) -> None:
+    page.open()
+    page.js("document.querySelector('.timeline .view').focus()")
+    page.press(Keys.ARROW_RIGHT)
+    told = page.find(".timeline .told")
+    assert "on device 0" in told.text
+    page.press(Keys.ARROW_DOWN)
+    assert "on device 0" not in told.text
+    before = page.js("eindecomp.timeline.view.k")
+    page.press("+")
+    assert page.js("eindecomp.timeline.view.k") > before
+    page.press(Keys.ENTER)
+    name = told.text.split(",")[0]
+    assert page.find("#panel .name").text == name
+    assert set(page.texts("#run tbody td:nth-child(4)")) == {"✓ equal"}
+    assert page.complaints() == []
