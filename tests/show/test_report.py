@@ -19,20 +19,9 @@ from eindecomp.planner.comparison import Compared, Comparison
 from eindecomp.show.report.content import content
 from eindecomp.show.report.html import json_in_html
 from eindecomp.show.report.timeline import Span, timeline
+from layered_graph import layers
 
 NASTY = "</script><script>alert(1)</script><!-- &amp; {{DATA}} \u2028\u2029"
-LAYER = """
-input W{0}[i, h], V{0}[h, i]
-H{0}[b,h] <- sum X{0}[b,i] * W{0}[i,h]
-R{0}[b,h] <- relu(H{0}[b,h])
-X{1}[b,i] <- sum R{0}[b,h] * V{0}[h,i]
-"""
-
-
-def layers(count: int) -> ed.Graph:
-    text = "input X0[b: 16, i: 8], SIZES[h: 32]\n"
-    text += "".join(LAYER.format(k, k + 1) for k in range(count))
-    return ed.parse(f"{text}\noutput X{count}")
 
 
 def arrays(graph: ed.Graph) -> dict[str, Any]:

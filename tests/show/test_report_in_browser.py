@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
+from layered_graph import layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,12 +26,6 @@ DRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (Debian: chromium-driver)"
 )
-LAYER = """
-input W{0}[i, h], V{0}[h, i]
-H{0}[b,h] <- sum X{0}[b,i] * W{0}[i,h]
-R{0}[b,h] <- relu(H{0}[b,h])
-X{1}[b,i] <- sum R{0}[b,h] * V{0}[h,i]
-"""
 LAYERS = 8
 
 
@@ -96,9 +91,7 @@ def driver() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def plan() -> ed.Plan:
-    text = "input X0[b: 16, i: 8], SIZES[h: 32]\n"
-    text += "".join(LAYER.format(k, k + 1) for k in range(LAYERS))
-    return ed.plan(ed.parse(f"{text}\noutput X{LAYERS}"), 4, inputs="sharded")
+    return ed.plan(layers(LAYERS), 4, inputs="sharded")
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,6 @@ from eindecomp.show.compare import planned_under, this_plan
 from eindecomp.show.words import is_proved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from eindecomp.planner.plan import Plan
 
 
@@ -24,15 +22,18 @@ def strategies(plan: Plan, compare: bool | Comparison, deadline: float) -> list[
     return [_row(row) for row in rows]
 
 
-def _in_time(plan: Plan, deadline: float) -> Iterator[Compared]:
-    yield this_plan(plan)
+def _in_time(plan: Plan, deadline: float) -> list[Compared]:
     chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
-    for name, strategy in chosen.items():
+    found: dict[str, Compared] = {}
+    # The square root leaves the planner most to choose and takes longest.
+    for name in sorted(chosen, key=lambda name: name == "sqrt"):
         left = deadline - monotonic()
         if left > 0:
-            yield planned_under(plan, name, strategy, left)
+            found[name] = planned_under(plan, name, chosen[name], left)
         else:
-            yield Compared(name, strategy, None, None, None, "not computed within the time limit")
+            late = "not computed within the time limit"
+            found[name] = Compared(name, chosen[name], None, None, None, late)
+    return [this_plan(plan), *(found[name] for name in chosen)]
 
 
 def _row(row: Compared) -> dict[str, Any]:

@@ -116,6 +116,7 @@ function start() {
   sections.push(["moves", "What moves"], ["vertices", "Vertices"]);
   byId("nav").append(...sections.map(([id, words]) => make("a", { href: `#${id}` }, words)));
   colours(() => [graph.view, timeline?.view].forEach((view) => view?.redraw()));
+  // For the console, and for tests.
   globalThis.eindecomp = { graph, timeline, select: openVertex };
 }
 

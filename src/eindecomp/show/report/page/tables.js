@@ -107,7 +107,7 @@ function strategiesTable() {
     columns: [
       { title: "plan", value: (row) => row.name, cell: (row) => row.name },
       { title: "cuts", value: (row) => row.strategy, cell: (row) => row.strategy },
-      { title: "cost", number: true, value: (row) => row.cost, cell: (row) => (row.cost === null ? make("span", { class: "zero" }, row.refused ?? "–") : cost(row.cost)) },
+      { title: "cost", number: true, value: (row) => row.cost, cell: (row) => (row.cost === null ? make("div", { class: "refused" }, row.refused ?? "–") : cost(row.cost)) },
       { title: "times this plan", number: true, value: (row) => row.ratio ?? Infinity, cell: (row) => (row.cost === null ? "" : bar(row)) },
       { title: "gap", number: true, value: (row) => row.gap, cell: (row) => (row.cost === null ? "" : row.proved ? make("span", { class: "yes" }, "optimal") : percent(row.gap)) },
       { title: "memory", number: true, value: (row) => row.memory, cell: (row) => (row.memory === null ? "" : bytes(row.memory)) },
