@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import typer
@@ -20,6 +23,7 @@ from eindecomp.cli.request import Request
 from eindecomp.cli.root import GROUPS, app
 
 ROOT = typer.main.get_command(app)
+MANUAL = Path(__file__).parents[2] / "docs" / "command_line.md"
 PLANNING = ("plan", "explain", "compare", "draw", "report", "simulate", "run")
 WIDE = {"COLUMNS": "120", "TERMINAL_WIDTH": "120"}
 
@@ -144,3 +148,22 @@ def test_one_word_means_one_thing():
     del kinds["--engine"]  # of calibrate, which measures only some
     assert {name: found for name, found in kinds.items() if len(found) > 1} == {}
     assert longs == {"-o": {"--output"}, "-p": {"--devices"}}
+
+
+def table(title):
+    """The first two columns of a table of the manual, by the words of its head."""
+    lines = MANUAL.read_text("utf-8").splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith(f"| {title} |"))
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
+    return [[cell.strip() for cell in row.strip("|").split("|")][:2] for row in rows]
+
+
+def test_the_manual_has_the_same_statuses_groups_and_words():
+    assert table("status") == [[str(status), words] for status, words in STATUSES.items()]
+    groups = [[group.lower(), re.findall("`(.*?)`", names)] for group, names in table("group")]
+    wanted = {group: [c.__name__ for c in members] for group, members in GROUPS.items()}
+    wanted["Other frameworks"] += [name for name in COMMANDS if name.startswith("import ")]
+    assert groups == [[group.lower(), names] for group, names in wanted.items()]
+    known = {name for command in COMMANDS.values() for p in command.params for name in p.opts}
+    words = {word for row in table("word") for word in re.findall("`(-.*?)`", row[0])}
+    assert words <= known

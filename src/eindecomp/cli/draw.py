@@ -16,7 +16,6 @@ from eindecomp.cli.plain import columns
 from eindecomp.cli.progress import interruptible, status_line
 
 if TYPE_CHECKING:
-    from eindecomp.planner.plan import Plan
     from eindecomp.show.draw.tile_grid import TileGrid
 
 
@@ -36,6 +35,14 @@ def draw(
             help="draw the tiles of a tensor and who holds them; as text where there is no -o",
         ),
     ] = None,
+    vertex: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=tensors,
+            help="draw the dataflow of one vertex, from tiles of its inputs to those of its result",
+        ),
+    ] = None,
     layout: Annotated[
         Literal["auto", "graphviz", "own"],
         typer.Option(metavar="NAME", help="who arranges boxes: auto, graphviz, or own"),
@@ -45,32 +52,39 @@ def draw(
     ] = False,
     json: ask.Json = False,
 ) -> None:
-    """Draw a plan, or the tiles of a tensor and who holds them.
+    """Draw a plan, the tiles of a tensor, or the dataflow of a vertex.
 
     Takes a saved plan, or plans a graph first. Boxes are vertices with their cuts, and lines are as
     thick as the bytes that move along them.
     """
+    if tiles is not None and vertex is not None:
+        raise typer.BadParameter("--tiles and --vertex are two pictures: draw one at a time")
     if tiles is None and output is None:
         raise typer.BadParameter("say where the picture goes: -o plan.svg; --tiles can be printed")
     with interruptible("nothing was drawn"):
         plan = asked.plan_of(file)
         with status_line() as say:
             say("drawing")
-            grid = None if tiles is None else plan.draw_tiles(tiles, output)
-            if grid is None:
+            grid: TileGrid | None = None
+            if tiles is not None:
+                grid = plan.draw_tiles(tiles, output)
+            elif vertex is not None:
+                plan.draw_vertex(vertex, output)
+            else:
                 plan.draw(output, folded=not unfolded, layout=layout)
     if json:
-        typer.echo(orjson.dumps(_record(plan, grid, output)))
+        typer.echo(orjson.dumps(_record(vertex, grid, output)))
     elif output is not None:
         typer.echo(f"written: {output}")
     else:
         Console(width=columns()).print(grid)
 
 
-def _record(plan: Plan, grid: TileGrid | None, output: Path | None) -> dict[str, Any]:
+def _record(vertex: str | None, grid: TileGrid | None, output: Path | None) -> dict[str, Any]:
     written = None if output is None else str(output)
     if grid is None:
-        return {"drawn": "plan", "vertices": len(plan.parts), "written": written}
+        drawn = {"drawn": "plan"} if vertex is None else {"drawn": "vertex", "vertex": vertex}
+        return drawn | {"written": written}
     layouts = [_layout(each) for each in (grid, *grid.others)]
     return {"drawn": "tiles", "tensor": grid.tensor, "layouts": layouts, "written": written}
 

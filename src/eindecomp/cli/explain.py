@@ -11,7 +11,7 @@ import typer
 from eindecomp.cli import request as ask
 from eindecomp.cli.files import AnyFile
 from eindecomp.cli.plain import columns
-from eindecomp.cli.progress import interruptible
+from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.show.alternatives import alternatives
 from eindecomp.show.rows import folded_rows, rows_of
 
@@ -32,7 +32,9 @@ def explain(
     """
     with interruptible():
         plan = asked.plan_of(file)
-        shown = orjson.dumps(_explained(plan)) if json else plan.explain(columns())
+        with status_line() as say:
+            say("looking for alternatives")
+            shown = orjson.dumps(_explained(plan)) if json else plan.explain(columns())
     typer.echo(shown)
 
 

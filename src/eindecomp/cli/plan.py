@@ -10,7 +10,7 @@ import typer
 from eindecomp.cli import request as ask
 from eindecomp.cli.files import GraphFile, name_of, read, to_write
 from eindecomp.cli.plain import columns
-from eindecomp.cli.progress import interruptible
+from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.errors import PlanError
 from eindecomp.store.plan_file import from_json, to_json
 from eindecomp.store.whole_file import write_whole
@@ -41,7 +41,9 @@ def plan(
             raise PlanError(f"{name_of(file)} is a plan already: explain or compare it")
         made = asked.plan(graph)
         written = to_json(made) if output is not None or json else b""
-        shown = made.explain(columns()) if explain or not written else str(made)
+        with status_line() as say:
+            say("looking for alternatives")
+            shown = made.explain(columns()) if explain or not written else str(made)
     if output is not None:
         write_whole(output, written)
     typer.echo(written if json else shown)

@@ -10,9 +10,7 @@ import typer
 
 from eindecomp.cli import request as ask
 from eindecomp.cli.files import AnyFile, to_write
-from eindecomp.cli.progress import interruptible, live_line, status_line
-from eindecomp.show.compare import compare as compare_plan
-from eindecomp.show.report.write import report as write_report
+from eindecomp.cli.progress import interruptible, status_line
 
 
 @ask.planning
@@ -31,22 +29,16 @@ def report(
     """Write all about a plan to one HTML file, to be opened in a browser.
 
     Takes a saved plan, or plans a graph first: the graph to zoom and click, what moves, costs,
-    alternatives, and the usual strategies side by side. --machine is also where a saved plan is
-    timed, and --time applies to each plan. The file needs no network.
+    alternatives, and the usual strategies side by side, as many as half a minute is enough for.
+    --machine is also where a saved plan is timed. The file needs no network.
     """
     with interruptible("no report was written"):
         plan = asked.plan_timed(file)
-        rivals = False
-        if compare:
-            with live_line() as on_event:
-                rivals = compare_plan(plan, time_limit=asked.time, on_event=on_event)
         with status_line() as say:
-            say("writing the report")
-            write_report(plan, output, compare=rivals, machine=asked.machine)
+            say("comparing strategies" if compare else "writing the report")
+            plan.report(output, compare=compare, machine=asked.machine)
     if json:
-        strategies = [row.name for row in rivals] if rivals else []
         size = output.stat().st_size if output.is_file() else None
-        about = {"written": str(output), "bytes": size, "strategies": strategies}
-        typer.echo(orjson.dumps(about))
+        typer.echo(orjson.dumps({"written": str(output), "bytes": size, "compared": compare}))
     else:
         typer.echo(f"written: {output}")

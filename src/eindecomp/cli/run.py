@@ -21,11 +21,10 @@ from eindecomp.cli.checked import count_nan, errors_of, is_rounding
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first, ranks_in
 from eindecomp.cli.files import AnyFile, read, to_write
 from eindecomp.cli.plain import columns
-from eindecomp.cli.progress import interruptible
+from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.errors import InputError
 from eindecomp.kernels.cache import limit
 from eindecomp.planner.costs.byte_sizes import show_bytes
-from eindecomp.show.report.write import report as write_report
 from eindecomp.show.trace import tracing
 from eindecomp.store.whole_file import write_whole
 
@@ -99,7 +98,11 @@ def run(
             result = run_plan(plan, arrays, runner, on_event=on_event)
             for name in result:  # which all ranks of a job gather together
                 result[name]
-            worst = errors_of(result, graph, arrays) if check and is_first(runner) else {}
+            worst: dict[str, float] = {}
+            if check and is_first(runner):
+                with status_line() as say:
+                    say("computing the reference")
+                    worst = errors_of(result, graph, arrays)
         if output is not None and is_first(runner):
             write_whole(output, lambda opened: write_npz(opened, result))
         if json:
@@ -107,7 +110,7 @@ def run(
         else:
             _show(result, worst, plan.graph)
         if report is not None:
-            write_report(plan, report, result=result, events=told, compare=False)
+            plan.report(report, result=result, events=told, compare=False)
     if not is_rounding(worst, plan.graph):
         raise InputError("the outputs differ from the reference by more than rounding")
 

@@ -13,7 +13,7 @@ from eindecomp.api.simulate import simulate as simulate_plan
 from eindecomp.cli import request as ask
 from eindecomp.cli.files import AnyFile, to_write
 from eindecomp.cli.plain import columns
-from eindecomp.cli.progress import interruptible
+from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.show.simulated import table_of
 
 if TYPE_CHECKING:
@@ -59,9 +59,11 @@ def simulate(
     """
     with interruptible():
         plan = asked.plan_timed(file)
-        run = simulate_plan(
-            plan, asked.machine, gather=gather, reduce=reduce, cards=cards, overlap=overlap
-        )
+        with status_line() as say:
+            say("simulating")
+            run = simulate_plan(
+                plan, asked.machine, gather=gather, reduce=reduce, cards=cards, overlap=overlap
+            )
         if trace is not None:
             run.trace(trace, traced or (0,))
         shown = orjson.dumps(_simulated(run)) if json else table_of(run, columns())
