@@ -58,9 +58,11 @@ class Timed:
     seconds: float
     ratios: dict[str, Ratio]
 
-    def __str__(self) -> str:
-        against = ", ".join(f"{who} {ratio}" for who, ratio in self.ratios.items())
-        return f"{1e3 * self.seconds:.1f} ms; {against}"
+    @property
+    def words(self) -> list[str]:
+        """Our time, then each peer's."""
+        against = [f"{who} {ratio}" for who, ratio in self.ratios.items()]
+        return [f"{1e3 * self.seconds:.1f} ms", *against]
 
 
 def contenders(problem: Problem) -> dict[str, Run]:
@@ -140,17 +142,22 @@ def row(timed: Timed) -> str:
     )
     cells = (
         f"[{problem.title}]({name}.md)", problem.line, picture, f"{planned:,}",
-        f"{naive:,} ({labels})", str(timed),
+        f"{naive:,} ({labels})", "<br>".join(timed.words),
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
     take = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    take.add_argument("problems", nargs="*", help="some of them; otherwise all")
+    names = [problem.name for problem in PROBLEMS]
+    take.add_argument("problems", nargs="*", help=f"some of {', '.join(names)}; otherwise all")
     take.add_argument("--rounds", type=int, default=7)
     take.add_argument("--markdown", action="store_true", help=f"write {INDEX.relative_to(ROOT)}")
     asked = take.parse_args()
+    if unknown := set(asked.problems) - set(names):
+        take.error(f"unknown: {', '.join(sorted(unknown))}")
+    if asked.markdown and asked.problems:
+        take.error("the table is written with all problems")
     torch.set_num_threads(CORES)
     chosen = [p for p in PROBLEMS if not asked.problems or p.name in asked.problems]
     print(f"{CORES} cores; a peer's time over ours, above 1 where we are faster")
@@ -158,7 +165,7 @@ def main() -> None:
     with threadpool_limits(CORES):
         for problem in chosen:
             timed = measure(problem, asked.rounds)
-            print(f"{problem.title:22} {timed}", flush=True)
+            print(f"{problem.title:22} {', '.join(timed.words)}", flush=True)
             rows.append(row(timed))
     if asked.markdown:
         titles = "problem", "", "plan", "bytes moved", "cut naively, along", "time"

@@ -93,6 +93,7 @@ def test_the_lattice_is_summed_over_all_configurations():
 @each_problem
 def test_page_table_and_picture_show_the_plan(problem):
     plan = problem.plan()
+    assert plan.gap == 0
 
     page = (PAGES / f"{problem.name}.md").read_text("utf-8")
     [program] = re.findall(r'^--8<-- "(examples/gallery/[\w.]+)"$', page, re.M)

@@ -48,7 +48,9 @@ class Problem:
             return self.make(**sizes or {})
         text = (HERE / f"{self.name}.ein").read_text(encoding="utf-8")
         for label, size in (sizes or {}).items():
-            text = re.sub(rf"\b{label}: \d+", f"{label}: {size}", text)
+            text, found = re.subn(rf"\b{label}: \d+", f"{label}: {size}", text)
+            if not found:
+                raise ValueError(f"{self.name} has no label {label!r} with a size")
         return ed.parse(text, f"{self.name}.ein")
 
     def plan(
