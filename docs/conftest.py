@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+collect_ignore = ["conftest.py", "make_pictures.py", "site_hooks.py"]  # no tests in them
+
 
 @pytest.fixture(autouse=True)
 def _in_a_folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
