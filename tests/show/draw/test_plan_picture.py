@@ -22,7 +22,7 @@ from eindecomp.show.draw.describe import plan_scene
 from eindecomp.show.draw.dot import has_graphviz, place_by_dot
 from eindecomp.show.draw.own_layout import place_scene
 from eindecomp.show.draw.svg import DARK, LIGHT, TILES
-from eindecomp.show.outline import moved_within, plan_outline
+from eindecomp.show.outline import graph_outline, moved_within, plan_outline
 from strategies import graphs
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -100,6 +100,19 @@ def test_layers_are_folded_into_a_frame(layout: str) -> None:
     every = read_svg(made.draw(layout=layout, folded=False).svg)
     assert len(classed(every, "vertex")) + len(classed(every, "output")) == 30
     assert not classed(every, "block")
+
+
+def test_weights_that_both_passes_of_training_read_are_one_box() -> None:
+    graph = layers(6)
+    graph.output(graph.einsum("b a ->", "X6", join="x**2", agg="sum", name="loss"))
+    trained = ed.grad(graph, "loss", wrt=[f"W{i}" for i in range(6)])
+    outline = graph_outline(trained)
+    assert sorted(name for box in outline.boxes for name in box.names) == sorted(trained)
+    weights = [box for box in outline.boxes if box.is_source and "W3" in box.names]
+    assert [box.times > 1 for box in weights] == [True]
+    readers = {edge.target for edge in outline.edges if outline.boxes[edge.source] == weights[0]}
+    assert len({outline.boxes[reader].block for reader in readers}) > 1
+    read_svg(trained.draw(layout="own").svg)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -46,11 +46,11 @@ def dot_text(scene: Scene) -> str:
     """A scene in graphviz's language."""
     lines = [
         "digraph {",
-        f"  graph [label=<{_html(scene.title)}>, labelloc=t, labeljust=l, fontsize=15,"
+        f"  graph [label=<{_html(scene.title)}<br/> >, labelloc=t, labeljust=l, fontsize=15,"
         ' nodesep=0.3, ranksep=0.35, fontname="monospace"];',
         '  node [shape=box, style="filled,rounded", fontname="monospace", fontsize=11,'
         " fixedsize=true];",
-        '  edge [fontname="monospace", fontsize=11];',
+        '  edge [fontname="monospace", fontsize=11, arrowsize=0.6];',
     ]
     inside: dict[int | None, list[int]] = {}
     for number, node in enumerate(scene.nodes):
@@ -100,9 +100,10 @@ def _node(number: int, node: Node) -> str:
 def _link(scene: Scene, link: Link) -> str:
     thick = thickness(link.amount, scene.most)
     colour = _MOVE if link.amount else _REST
-    given = [f"penwidth={thick:.1f}", f'color="{colour}"', f"arrowsize={max(0.8, thick / 8):.2f}"]
+    given = [f"penwidth={thick:.1f}", f'color="{colour}"']
     if link.words:
-        given += [f"label=<{_html(f' {link.words} ')}>", f'fontcolor="{_MOVE}"']
+        words = " " * round(1 + thick / 5) + link.words + " "
+        given += [f"label=<{_html(words)}>", f'fontcolor="{_MOVE}"']
     if link.is_next:
         given.append("style=dashed")
     if not link.has_tip:
