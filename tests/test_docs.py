@@ -157,9 +157,10 @@ def test_the_api_page_has_every_public_name(site):
     assert sorted(wanted - anchors) == []
 
 
-@pytest.mark.parametrize(
-    "of", [ed.Plan, Graph, Result, ed.Executable, Comparison, Stats, ed.Machine]
-)
+SHOWN = [ed.Plan, Graph, Result, ed.Executable, Comparison, Stats, ed.Machine, ed.SimulatedRun]
+
+
+@pytest.mark.parametrize("of", SHOWN, ids=lambda of: of.__name__)
 def test_the_api_page_has_every_method(site, of):
     anchors = read_page(site / "api.html").anchors
     names = [name for name, _ in inspect.getmembers(of, inspect.isfunction) if name[0] != "_"]
