@@ -155,6 +155,7 @@ def test_the_api_page_has_every_public_name(site):
     errors = {"InfeasibleError"}  # listed among the errors
     wanted |= {f"eindecomp.solve.{name}" for name in {*ed.solve.__all__} - errors}
     assert sorted(wanted - anchors) == []
+    assert "<blockquote>" not in (site / "api.html").read_text()  # an unfenced doctest
 
 
 SHOWN = [ed.Plan, Graph, Result, ed.Executable, Comparison, Stats, ed.Machine, ed.SimulatedRun]
