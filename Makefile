@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers unit bench format clean
+.PHONY: help demo test lint types layers docs docs-serve unit bench format clean
 
 help:
 	@echo "make demo    parse, rewrite, plan, run and differentiate an example"
-	@echo "make test    lint, types, import rules, doctests and tests"
+	@echo "make test    lint, types, import rules, documentation, doctests and tests"
+	@echo "make docs    build the documentation into site/; docs-serve shows it while you write"
 	@echo "make bench   measure what the documentation claims"
 	@echo "make format  format the code"
 
@@ -48,7 +49,7 @@ demo: $(VENV)/core
 	$(BIN)/python examples/demo.py
 	$(BIN)/eindecomp run examples/multihead_attention.ein -p 2 --random --check
 
-test: lint types layers unit
+test: lint types layers docs unit
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check
@@ -59,6 +60,12 @@ types: $(VENV)/ready
 
 layers: $(VENV)/ready
 	$(BIN)/lint-imports
+
+docs: $(VENV)/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/ready
+	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
 unit: $(VENV)/mpi $(VENV)/browser $(VENV)/graphviz
 	$(BIN)/pytest

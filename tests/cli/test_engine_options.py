@@ -37,7 +37,7 @@ def test_run_takes_any_engine(file, tmp_path, monkeypatch, capsys):
     outputs, shown = [], []
     for engine in (["threads"], ["threads", "--option", "workers=1"], ["apart"]):
         out = tmp_path / "out.npz"
-        options = ["-p", 4, "--place", "sharded", "--random", "-o", out, "--engine", *engine]
+        options = ["-p", 4, "--inputs", "sharded", "--random", "-o", out, "--engine", *engine]
         assert command(monkeypatch, "run", file, *options, "--json") == 0
         shown.append(json.loads(capsys.readouterr().out))
         outputs.append(np.load(out)["Z"])
@@ -107,7 +107,7 @@ def test_values_are_read_as_what_they_look_like():
 @pytest.mark.parametrize("engine", ["apart", TORCH])
 def test_llama_takes_any_engine(engine, tmp_path):
     make_llama(tmp_path)
-    asked = ["llama", str(tmp_path), "--prompt", "1 20 30", "--tokens", "4"]
+    asked = ["llama", str(tmp_path), "--prompt", "1 20 30", "--max-tokens", "4"]
     usual = CliRunner().invoke(app, asked)
     assert usual.exit_code == 0, usual.output
     for more in (["--engine", engine], ["--option", "workers=1"]):
@@ -121,7 +121,7 @@ def test_llama_takes_any_engine(engine, tmp_path):
 def test_llama_in_less_memory_than_it_takes(engine, kept, tmp_path):
     """Of about 10 MB, in files of which the GPU and the host hold some."""
     make_llama(tmp_path, hidden_size=512, intermediate_size=768)
-    asked = ["llama", str(tmp_path), "--prompt", "1 20 30", "--tokens", "3"]
+    asked = ["llama", str(tmp_path), "--prompt", "1 20 30", "--max-tokens", "3"]
     paged = ["--engine", engine, "--option", "device=cpu", "--option", "gpu_memory=72MB"]
     usual, found = (
         CliRunner().invoke(app, [*asked, *more]) for more in ([], [*paged, "--option", kept])

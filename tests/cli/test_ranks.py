@@ -90,7 +90,7 @@ def test_the_first_rank_reads_prompts_for_all(tmp_path):
     from small_llama import make_llama
 
     make_llama(tmp_path / "llama")
-    words = ["-m", "eindecomp.cli", "llama", str(tmp_path / "llama"), "--ids", "--tokens", "5"]
+    words = ["-m", "eindecomp.cli", "llama", str(tmp_path / "llama"), "--ids", "--max-tokens", "5"]
     given = "1 2 3\n\n4 5 6\n"
     alone = subprocess.run(  # noqa: S603 - our own
         [sys.executable, *words], input=given, capture_output=True, text=True, check=True

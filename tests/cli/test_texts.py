@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import eindecomp as ed
 from eindecomp.cli import app
-from eindecomp.cli.request import tie_from
 from eindecomp.cli.strategy import strategy_from
+from eindecomp.cli.texts import tie_from
 
 ATTENTION = Path(__file__).parents[2] / "examples" / "multihead_attention.ein"
 
@@ -35,6 +35,7 @@ def test_a_strategy_says_different_labels_for_different_vertices(tmp_path):
 @pytest.mark.parametrize(
     ("text", "strategy"),
     [
+        ("free", None),
         ("sqrt", "sqrt"),
         ("sequence", "sequence"),
         ("h", ["h"]),

@@ -173,7 +173,7 @@ def test_the_command_line_takes_them_all(tmp_path, capsys):
     y = store("zarr", tmp_path, "Y", arrays["Y"])
     out = tmp_path / "out.npz"
     texts = ["run", tmp_path / "g.ein", "-p", 2, "-o", out, "--check"]
-    texts += ["--inputs", f"X={x}", "--inputs", f"Y={y}"]
+    texts += ["--data", f"X={x}", "--data", f"Y={y}"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["eindecomp", *map(str, texts)])
         with pytest.raises(SystemExit) as ended:

@@ -167,13 +167,14 @@ def test_tiny_vertices_in_a_row_stay_on_their_devices():
 def test_turns_that_are_far_apart_write_no_file(tmp_path: Path, monkeypatch, capsys):
     machine = ed.Machine(1e9, 1e9, 1e9)
     profile = Profile(machine, {"spread": "1.60 (loops)"}, "loops", 1.6)
-    monkeypatch.setattr("eindecomp.cli.calibrate.measure", lambda *_, **__: profile)
+    monkeypatch.setattr("eindecomp.experiments.calibrate.calibrate", lambda *_, **__: profile)
     path = tmp_path / "machine.json"
     assert command(monkeypatch, "-o", path) == 1
     heard = " ".join(capsys.readouterr().err.split())
     assert "the machine was not quiet: loops took at least 1.60 times its best" in heard
     assert not path.exists()
-    assert command(monkeypatch, "--noisy", "-o", path) == 0
+    assert command(monkeypatch, "--noisy", "--json", "-o", path) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(path.read_bytes())
     assert ed.Machine.load(path) == machine
 
 

@@ -1,4 +1,7 @@
-"""`eindecomp bench`: experiments against the usual strategies, peers, and what a card allows."""
+"""`eindecomp bench`: experiments against the usual strategies, peers, and what a card allows.
+
+Experiments are imported where they are needed: that takes as long as all other commands together.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first, options_from
+from eindecomp.cli.plain import columns
 from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.request import Json
 from eindecomp.errors import InputError
-from eindecomp.experiments import EXPERIMENTS, Record
-from eindecomp.experiments.gpu import describe_device
-from eindecomp.experiments.plot import FORMATS, check_plots, plot
-from eindecomp.experiments.read_record import read_record
-from eindecomp.experiments.show import brief, show
 from eindecomp.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from eindecomp.engines.engine import Engine
-    from eindecomp.experiments import Findings
+    from eindecomp.experiments import Findings, Record
 
 Experiment = Literal["chain", "ffnn", "llama", "gpu"]
 
@@ -37,21 +36,32 @@ def bench(
     ],
     quick: Annotated[bool, typer.Option("--quick", help="small sizes, which take seconds")] = False,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="the folder for the JSON and the pictures")
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="write the JSON and the pictures to this folder"
+        ),
     ] = Path("bench-results"),
     engine: EngineName = "threads",
     option: EngineOptions = None,
     only: Annotated[
         str | None,
-        typer.Option(help="gpu: some tables or cases of them, such as decode,host/16x1024"),
+        typer.Option(
+            metavar="NAMES", help="gpu: some tables or cases of them, such as decode,host/16x1024"
+        ),
     ] = None,
     ceiling: Annotated[
         Path | None,
-        typer.Option(help="gpu: a program that prints what it reaches, to be run beforehand"),
+        typer.Option(
+            metavar="FILE", help="gpu: a program that prints what it reaches, to be run beforehand"
+        ),
     ] = None,
     given: Annotated[
         list[Path] | None,
-        typer.Option("--from", help="show and draw the JSON of former runs; repeat it for several"),
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="show and draw the JSON of former runs; repeat it for several",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -60,6 +70,10 @@ def bench(
     Writes EXPERIMENT.json, .png and .svg. Peers that are not installed are listed as absent. `gpu`
     runs the engine torch; its JSON is written after every case, and its trace is for Perfetto.
     """
+    from eindecomp.experiments import EXPERIMENTS, Record
+    from eindecomp.experiments.gpu import describe_device
+    from eindecomp.experiments.show import brief
+
     if given:
         record = _joined(experiment, given)
         _check_writable(output, experiment)
@@ -106,6 +120,8 @@ def _check_options(texts: Sequence[str]) -> None:
 
 def _check_writable(output: Path, experiment: str) -> None:
     """Make the folder, and refuse now what could not be written after the measuring."""
+    from eindecomp.experiments.plot import FORMATS
+
     output.mkdir(parents=True, exist_ok=True)
     for suffix in ("json", *FORMATS):
         check_writable(output / f"{experiment}.{suffix}")
@@ -118,6 +134,8 @@ def _measured(run: Callable[..., Any], quick: bool, runner: Engine) -> Findings:
 
 def _can_draw(*, required: bool) -> bool:
     """Whether pictures can be drawn; where they are required, an error if not."""
+    from eindecomp.experiments.plot import check_plots
+
     try:
         check_plots()
     except InputError as error:
@@ -130,6 +148,8 @@ def _can_draw(*, required: bool) -> bool:
 
 def _joined(experiment: str, paths: list[Path]) -> Record:
     """Former runs as one: the machine and the date are those of the first."""
+    from eindecomp.experiments.read_record import read_record
+
     records = [read_record(path) for path in paths]
     for path, record in zip(paths, records, strict=True):
         if record.experiment != experiment:
@@ -143,13 +163,16 @@ def _joined(experiment: str, paths: list[Path]) -> Record:
 
 def _finish(record: Record, output: Path, json: bool, *, drawn: bool) -> None:
     """Write and show a record; what of ours was not measured is an error."""
+    from eindecomp.experiments.plot import plot
+    from eindecomp.experiments.show import show
+
     path = output / f"{record.experiment}.json"
     write_whole(path, record.json())
     pictures = plot(record, output / record.experiment) if drawn else []
     if json:
         typer.echo(record.json())
     else:
-        typer.echo(show(record))
+        typer.echo(show(record, columns()))
         typer.echo(f"written: {', '.join(map(str, (path, *pictures)))}")
     if failed := [row for row in record.findings.timed if row.kind == "ours" and row.absent]:
         cases = ", ".join(dict.fromkeys(row.case for row in failed))

@@ -19,7 +19,7 @@ def cache(
     clear: Annotated[bool, typer.Option("--clear", help="remove all of it")] = False,
     json: Json = False,
 ) -> None:
-    """Show where compiled code is kept and how large it is, or remove it.
+    """Show or remove the compiled code that is kept on disk.
 
     It is compiled again when needed. The environment variable EINDECOMP_CACHE_MB is the limit in
     MiB; the least recently used goes first. With 0 nothing is stored or loaded; what is there stays

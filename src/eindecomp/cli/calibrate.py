@@ -9,20 +9,21 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from eindecomp.cli.files import to_write
+from eindecomp.cli.plain import columns
 from eindecomp.cli.progress import interruptible, status_line
-from eindecomp.cli.request import Json, MeshAxes, axes_from
+from eindecomp.cli.request import Json
+from eindecomp.cli.texts import axes_from
 from eindecomp.errors import RunError
-from eindecomp.experiments.calibrate import QUIET, Profile
-from eindecomp.experiments.calibrate import calibrate as measure
 from eindecomp.show.words import percent, render, short
 from eindecomp.store.machine_file import to_json
-from eindecomp.store.whole_file import check_writable, write_whole
+from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
+    from eindecomp.experiments.calibrate import Profile
     from eindecomp.planner.costs.machine import Machine
 
 EngineName = Literal["threads", "spmd", "ray"]
-_WIDTH = 100
 _SIZES = (1 << 10, 1 << 20, 64 << 20)
 
 
@@ -32,24 +33,31 @@ def calibrate(
         typer.Option(help="the engine that plans are to run on; spmd under mpirun or torchrun"),
     ] = "threads",
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="the file that --machine takes")
+        Path, to_write("-o", "--output", help="write the JSON file that --machine takes")
     ] = Path("machine.json"),
     quick: Annotated[
         bool, typer.Option("--quick", help="few sizes and repeats: rough, but done in seconds")
     ] = False,
-    mesh: MeshAxes = None,
+    mesh: Annotated[
+        str | None,
+        typer.Option(metavar="node=4,gpu=8", help="axes of the ranks, outermost first"),
+    ] = None,
     noisy: Annotated[
         bool, typer.Option("--noisy", help="write the file even if the machine was not quiet")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Measure this machine once: kernels, tasks, and every collective by the size of messages.
+    """Measure this machine once, for plans that minimize time.
 
-    Writes a file for `--objective time --machine machine.json`. Let nothing else run meanwhile:
-    if repeated measurements are too far apart, nothing is written without --noisy. Collectives are
-    measured between the ranks of a job: mpirun -n 2 eindecomp calibrate --engine spmd.
+    Measures kernels, tasks, and every collective by the size of messages. Writes a file for
+    `--objective time --machine machine.json`. Let nothing else run meanwhile: if repeated
+    measurements are too far apart, nothing is written without --noisy. Collectives are measured
+    between the ranks of a job: mpirun -n 2 eindecomp calibrate --engine spmd.
     """
-    check_writable(output)
+    # Here, as experiments take long to import.
+    from eindecomp.experiments.calibrate import QUIET
+    from eindecomp.experiments.calibrate import calibrate as measure
+
     axes = None if mesh is None else axes_from(mesh)
     with interruptible("nothing is written"), status_line() as say:
         profile = measure(engine, quick=quick, mesh=axes, say=say)
@@ -82,7 +90,7 @@ def show(profile: Profile) -> str:
         f"spread: {_spread_words(profile)}, and all else less",
     ]
     text = "\n".join(lines)
-    return f"{text}\n{render(_WIDTH, _table(machine))}" if machine.transfers else text
+    return f"{text}\n{render(columns(), _table(machine))}" if machine.transfers else text
 
 
 def _spread_words(profile: Profile) -> str:

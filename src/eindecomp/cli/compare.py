@@ -10,57 +10,48 @@ import orjson
 import typer
 
 from eindecomp.cli import request as ask
+from eindecomp.cli.completion import strategies
+from eindecomp.cli.files import AnyFile
+from eindecomp.cli.plain import columns
 from eindecomp.cli.progress import interruptible, live_line
 from eindecomp.cli.strategy import strategy_from
 from eindecomp.show.compare import compare as compare_plan
+from eindecomp.show.compare import table_of
 
 if TYPE_CHECKING:
     from eindecomp.planner.comparison import Compared
 
 
+@ask.planning
 def compare(
-    file: ask.AnyFile,
-    devices: ask.Devices = None,
-    objective: ask.Objective = "bytes",
-    solver: ask.Solver = "auto",
-    inputs: ask.Inputs = "free",
-    mesh: ask.MeshAxes = None,
-    memory: ask.Memory = None,
-    machine: ask.MachineName = None,
-    pin: ask.Pins = None,
-    tie: ask.Ties = None,
-    ties: ask.KeepTies = True,
-    rewrite: ask.Rewrite = True,
-    work: ask.Work = ask.DEFAULT_WORK,
-    pieces: ask.Pieces = "balanced",
-    time: ask.Time = 45,
+    file: AnyFile,
+    asked: ask.Request,
     against: Annotated[
         list[str] | None,
         typer.Option(
             "--with",
+            metavar="NAME",
+            autocompletion=strategies,
             help="a strategy to compare with, as plan's --strategy; by default all that apply",
         ),
     ] = None,
     json: ask.Json = False,
 ) -> None:
-    """Compare a plan with the strategies that apply to its graph, priced by the same model.
+    """Compare a plan with the usual strategies.
 
-    Takes a saved plan, or plans a graph first. --time applies to each plan.
+    Takes a saved plan, or plans a graph first. The strategies are those that apply to the graph,
+    priced by the same model. --time applies to each plan.
     """
-    asked = ask.Request(
-        devices, objective, solver, None, inputs, mesh, memory, machine, rewrite, time,
-        tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
-    )  # fmt: skip
     chosen = {text: strategy_from(text) for text in against} if against else None
     with interruptible():
         plan = asked.plan_of(file)
         with live_line() as on_event:
-            found = compare_plan(plan, chosen, time_limit=time, on_event=on_event)
+            found = compare_plan(plan, chosen, time_limit=asked.time, on_event=on_event)
     if json:
         rows = [_row_json(row) for row in found]
         typer.echo(orjson.dumps({"objective": found.objective, "rows": rows}))
     else:
-        typer.echo(str(found))
+        typer.echo(table_of(found, columns()))
 
 
 def _row_json(row: Compared) -> dict[str, Any]:

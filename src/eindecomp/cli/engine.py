@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eindecomp.cli.completion import engines
 from eindecomp.cli.texts import pairs_from
 from eindecomp.engines.engine import find_engine
 from eindecomp.engines.ranks import Alone, ranks_of
@@ -29,6 +30,7 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         metavar="NAME",
+        autocompletion=engines,
         help="the engine that runs the plan: threads, torch, jax, spmd, ray, apart",
     ),
 ]

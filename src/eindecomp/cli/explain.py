@@ -9,7 +9,9 @@ import orjson
 import typer
 
 from eindecomp.cli import request as ask
-from eindecomp.cli.progress import interruptible
+from eindecomp.cli.files import AnyFile
+from eindecomp.cli.plain import columns
+from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.show.alternatives import alternatives
 from eindecomp.show.rows import folded_rows, rows_of
 
@@ -18,36 +20,21 @@ if TYPE_CHECKING:
     from eindecomp.show.rows import Row
 
 
+@ask.planning
 def explain(
-    file: ask.AnyFile,
-    devices: ask.Devices = None,
-    objective: ask.Objective = "bytes",
-    solver: ask.Solver = "auto",
-    strategy: ask.Strategy = None,
-    inputs: ask.Inputs = "free",
-    mesh: ask.MeshAxes = None,
-    memory: ask.Memory = None,
-    machine: ask.MachineName = None,
-    pin: ask.Pins = None,
-    tie: ask.Ties = None,
-    ties: ask.KeepTies = True,
-    rewrite: ask.Rewrite = True,
-    work: ask.Work = ask.DEFAULT_WORK,
-    pieces: ask.Pieces = "balanced",
-    time: ask.Time = 45,
+    file: AnyFile,
+    asked: ask.Request,
     json: ask.Json = False,
 ) -> None:
-    """Explain how a plan cuts vertices, what moves where, what it costs, and the alternatives.
+    """Explain a plan: its cuts, what moves where, costs, alternatives.
 
     Takes a saved plan, or plans a graph first.
     """
-    asked = ask.Request(
-        devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time,
-        tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
-    )  # fmt: skip
     with interruptible():
         plan = asked.plan_of(file)
-        shown = orjson.dumps(_explained(plan)) if json else plan.explain()
+        with status_line() as say:
+            say("looking for alternatives")
+            shown = orjson.dumps(_explained(plan)) if json else plan.explain(columns())
     typer.echo(shown)
 
 

@@ -8,16 +8,17 @@ from typing import Annotated
 import orjson
 import typer
 
-from eindecomp.cli import request as ask
+from eindecomp.cli.files import PlanFile, name_of, read, to_write
 from eindecomp.cli.progress import interruptible
+from eindecomp.cli.request import Json
 from eindecomp.errors import PlanError
 from eindecomp.frontends.export import Target, exported
 from eindecomp.store.plan_file import from_json
-from eindecomp.store.whole_file import check_writable, write_whole
+from eindecomp.store.whole_file import write_whole
 
 
 def export(
-    file: ask.AnyFile,
+    file: PlanFile,
     to: Annotated[
         Target,
         typer.Option(
@@ -33,23 +34,24 @@ def export(
         ),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="write the JSON to this file")
+        Path | None, to_write("-o", "--output", help="write the JSON to this file")
     ] = None,
-    json: ask.Json = False,
+    json: Json = False,
 ) -> None:
-    """Write where the tensors of a saved plan lie, in the words of another framework, as JSON.
+    """Write a plan's layouts for PyTorch, JAX or Hugging Face.
 
-    Needs no framework. A plan that the framework cannot express is refused with the reason.
+    Prints JSON, or writes it to a file. Needs no framework. A plan that the framework cannot
+    express is refused with the reason.
     """
-    if output is not None:
-        check_writable(output)
     with interruptible():
-        found = ask.read(file)
+        found = read(file)
         if not isinstance(found, bytes):
-            raise PlanError(f"{ask.name_of(file)} is a graph: plan it first, with -o plan.json")
-        made = exported(from_json(found, ask.name_of(file)), to, fewest=fewest_dims)
-        written = orjson.dumps(made, option=0 if json else orjson.OPT_INDENT_2)
+            raise PlanError(f"{name_of(file)} is a graph: plan it first, with -o plan.json")
+        made = exported(from_json(found, name_of(file)), to, fewest=fewest_dims)
+        indented = orjson.dumps(made, option=orjson.OPT_INDENT_2)
     if output is not None:
-        write_whole(output, written)
+        write_whole(output, indented)
+    if json:
+        typer.echo(orjson.dumps(made))
     else:
-        typer.echo(written)
+        typer.echo(indented if output is None else f"written: {output}")

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from eindecomp.cli import request as ask
+from eindecomp.cli.examples import epilog, paragraphs
+from eindecomp.cli.files import to_write
 from eindecomp.cli.progress import interruptible, status_line
+from eindecomp.cli.request import Json
 from eindecomp.cli.texts import pairs_from
 from eindecomp.cli.user_code import blaming, find, without_tracebacks
 from eindecomp.errors import InputError, needing_extras
 from eindecomp.lang.dtypes import dtype
-from eindecomp.store.whole_file import check_writable, write_whole
+from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,12 +33,20 @@ commands = typer.Typer(
 )
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", help="write the graph to this file instead of printing it"),
+    to_write("-o", "--output", help="write the graph to this file instead of printing it"),
 ]
 _SHAPE = re.compile(r"(?:(?P<type>[a-z]\w*)\s*)?\[(?P<sizes>[\d,\s]*)\]|(?P<bare>\d+(?:,\d+)*)")
 
 
-@commands.command("torch")
+def _framework(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        text = paragraphs(command.__doc__)
+        return commands.command(name, help=text, epilog=epilog(f"import {name}"))(command)
+
+    return add
+
+
+@_framework("torch")
 def torch_module(
     factory: Annotated[
         str,
@@ -47,12 +57,11 @@ def torch_module(
         ),
     ],
     output: Output = None,
-    json: ask.Json = False,
+    json: Json = False,
 ) -> None:
     """Import a PyTorch module. This imports MODULE and calls FACTORY: it runs their code.
 
-    Weights on the meta device need no memory. Example: eindecomp import torch mymodel:make -o
-    model.ein
+    Weights on the meta device need no memory.
     """
 
     def make() -> Graph:
@@ -73,7 +82,7 @@ def torch_module(
     _import(make, factory, output, json)
 
 
-@commands.command("jax")
+@_framework("jax")
 def jax_function(
     function: Annotated[
         str,
@@ -92,12 +101,9 @@ def jax_function(
         ),
     ] = None,
     output: Output = None,
-    json: ask.Json = False,
+    json: Json = False,
 ) -> None:
-    """Import a JAX function. This imports MODULE and traces FUNCTION: it runs their code.
-
-    Example: eindecomp import jax mymodel:loss --shape w=float32[8,4] --shape x=float32[2,8]
-    """
+    """Import a JAX function. This imports MODULE and traces FUNCTION: it runs their code."""
 
     def make() -> Graph:
         from eindecomp.frontends.jax.importing import from_jax
@@ -110,18 +116,22 @@ def jax_function(
     _import(make, function, output, json)
 
 
-@commands.command("hf")
+@_framework("hf")
 def hugging_face(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="a folder with a model's config.json")
     ],
-    batch: Annotated[int, typer.Option(min=1, help="how many sequences or images")] = 1,
-    tokens: Annotated[int, typer.Option(min=1, help="how many tokens a sequence has")] = 128,
+    batch: Annotated[
+        int, typer.Option(metavar="N", min=1, help="how many sequences or images")
+    ] = 1,
+    tokens: Annotated[
+        int, typer.Option(metavar="N", min=1, help="how many tokens a sequence has")
+    ] = 128,
     dtype: Annotated[
         str | None, typer.Option(help="the type of the weights; by default the model's")
     ] = None,
     output: Output = None,
-    json: ask.Json = False,
+    json: Json = False,
 ) -> None:
     """Import a Hugging Face model from its config.json; weights are not read.
 
@@ -138,8 +148,6 @@ def hugging_face(
 
 def _import(make: Callable[[], Graph], what: str, output: Path | None, json: bool) -> None:
     """Import, and write or print what came of it."""
-    if output is not None:
-        check_writable(output)
     with needing_extras(), interruptible("no graph yet"), status_line() as say:
         say(f"importing {what}")
         graph = make()

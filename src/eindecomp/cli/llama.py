@@ -11,31 +11,40 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
+from eindecomp.cli.completion import strategies
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, ranks_in
-from eindecomp.cli.progress import interruptible
+from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.request import Json
 from eindecomp.cli.strategy import STRATEGY_HELP, strategy_from
 from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import EinDecompError, InputError, quote
-from eindecomp.models.llama import DEFAULT_STRATEGY, Llama, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eindecomp.engines.ranks import Ranks
-    from eindecomp.models.llama import GeneratedToken
+    from eindecomp.models.llama import GeneratedToken, Llama
 
+DEFAULT = "o,v,h,f"
+"""The strategy of `Llama.load`."""
 _LINE = b"> "
 """What shared lines begin with, so that none is empty."""
 
 
 def llama(
     folder: Annotated[
-        Path, typer.Argument(help="a Hugging Face folder: config.json, safetensors, tokenizer.json")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="a Hugging Face folder: config.json, safetensors, tokenizer.json"
+        ),
     ],
     prompt: Annotated[
         str | None,
-        typer.Option("--prompt", help="the text to continue; by default lines of standard input"),
+        typer.Option(
+            "--prompt",
+            metavar="TEXT",
+            help="the text to continue; by default lines of standard input",
+        ),
     ] = None,
     ids: Annotated[
         bool,
@@ -46,10 +55,16 @@ def llama(
     devices: Annotated[
         int | None,
         typer.Option(
-            "-p", "--devices", min=1, help="how many devices; by default 2, or one for each rank"
+            "-p",
+            "--devices",
+            metavar="N",
+            min=1,
+            help="how many devices; by default 2, on engine spmd one for each rank",
         ),
     ] = None,
-    tokens: Annotated[int, typer.Option(min=1, help="generate at most this many tokens")] = 128,
+    max_tokens: Annotated[
+        int, typer.Option(metavar="N", min=1, help="generate at most this many tokens")
+    ] = 128,
     temperature: Annotated[
         float | None, typer.Option(min=0, help="0, the default, chooses the likeliest token")
     ] = None,
@@ -60,14 +75,20 @@ def llama(
         float | None,
         typer.Option(help="draw from the fewest tokens whose probabilities add up to this"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="the same seed draws the same tokens")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="seed of the draws: the same draws the same tokens")
+    ] = 0,
     dtype: Annotated[
         str | None, typer.Option(help="float32 or bfloat16; by default as stored")
     ] = None,
     strategy: Annotated[
-        str,
-        typer.Option(help=f"how work is split: free, {STRATEGY_HELP}"),
-    ] = ",".join(DEFAULT_STRATEGY),
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=strategies,
+            help=f"how work is split, by default {DEFAULT}: free, {STRATEGY_HELP}",
+        ),
+    ] = None,
     interleaved: Annotated[
         bool, typer.Option("--interleaved", help="rotate neighbours, as in Meta's own files")
     ] = False,
@@ -75,20 +96,28 @@ def llama(
     option: EngineOptions = None,
     json: Json = False,
 ) -> None:
-    """Generate text with a LLaMA, printed as it is generated."""
+    """Generate text with a LLaMA, printed as it is generated.
+
+    Without --prompt it continues each line of standard input. --json prints one object for each
+    prompt, on a line of its own.
+    """
+    from eindecomp.models.llama import Llama, Sampling  # here: it takes long to import
+
     asked = (temperature, top_k, top_p) != (None, None, None)
     sampling = Sampling(temperature or 0.0, top_k, top_p, seed) if asked else None
-    chosen = None if strategy == "free" else strategy_from(strategy)
+    chosen = strategy_from(DEFAULT if strategy is None else strategy)
     runner = engine_from(engine, option)
     count = devices or ranks_in(runner) or 2
-    model = Llama.load(folder, count, dtype, chosen, interleaved=interleaved, engine=runner)
+    with interruptible("nothing was generated"), status_line() as say:
+        say(f"loading {folder}")
+        model = Llama.load(folder, count, dtype, chosen, interleaved=interleaved, engine=runner)
     as_numbers, ranks = ids or model.tokenizer is None, ranks_of(runner)
     with model, interruptible("the text ends here"):
         is_typed = prompt is None and _is_typed(ranks)
         for line in [prompt] if prompt is not None else _shared(_lines(as_numbers), ranks):
             try:
                 given = _numbers(line) if as_numbers else line
-                _answer(model, model.generate(given, tokens, sampling), as_numbers, json)
+                _answer(model, model.generate(given, max_tokens, sampling), as_numbers, json)
             except EinDecompError as error:
                 if not is_typed:
                     raise

@@ -8,55 +8,42 @@ from typing import Annotated
 import typer
 
 from eindecomp.cli import request as ask
-from eindecomp.cli.progress import interruptible
+from eindecomp.cli.files import GraphFile, name_of, read, to_write
+from eindecomp.cli.plain import columns
+from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.errors import PlanError
 from eindecomp.store.plan_file import from_json, to_json
-from eindecomp.store.whole_file import check_writable, write_whole
+from eindecomp.store.whole_file import write_whole
 
 
+@ask.planning
 def plan(
-    file: ask.GraphFile,
-    devices: ask.Devices = None,
-    objective: ask.Objective = "bytes",
-    solver: ask.Solver = "auto",
-    strategy: ask.Strategy = None,
-    inputs: ask.Inputs = "free",
-    mesh: ask.MeshAxes = None,
-    memory: ask.Memory = None,
-    machine: ask.MachineName = None,
-    pin: ask.Pins = None,
-    tie: ask.Ties = None,
-    ties: ask.KeepTies = True,
-    rewrite: ask.Rewrite = True,
-    work: ask.Work = ask.DEFAULT_WORK,
-    pieces: ask.Pieces = "balanced",
-    time: ask.Time = 45,
+    file: GraphFile,
+    asked: ask.Request,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="write the plan to this JSON file")
+        Path | None, to_write("-o", "--output", help="write the plan to this JSON file")
     ] = None,
     json: ask.Json = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="print the whole explanation even with -o")
     ] = False,
 ) -> None:
-    """Split every vertex of a graph over devices so that the least data moves, with a proved bound.
+    """Split a graph over devices so that the least data moves.
 
-    Prints the plan's explanation; with -o only its summary, with --json the plan itself.
+    Every vertex is cut so that, over the whole graph, the objective is as small as can be; a bound
+    that is proved says how far from the optimum the plan can be at most. Prints the plan's
+    explanation; with -o only its summary, with --json the plan itself.
     """
-    if output is not None:
-        check_writable(output)
-    asked = ask.Request(
-        devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time,
-        tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
-    )  # fmt: skip
     with interruptible():
-        graph = ask.read(file)
+        graph = read(file)
         if isinstance(graph, bytes):
-            from_json(graph, ask.name_of(file))  # which says so if it is none
-            raise PlanError(f"{ask.name_of(file)} is a plan already: explain or compare it")
+            from_json(graph, name_of(file))  # which says so if it is none
+            raise PlanError(f"{name_of(file)} is a plan already: explain or compare it")
         made = asked.plan(graph)
         written = to_json(made) if output is not None or json else b""
-        shown = made.explain() if explain or not written else str(made)
+        with status_line() as say:
+            say("looking for alternatives")
+            shown = made.explain(columns()) if explain or not written else str(made)
     if output is not None:
         write_whole(output, written)
     typer.echo(written if json else shown)

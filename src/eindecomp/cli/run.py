@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import zipfile
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import orjson
 import typer
 from rich.console import Console
@@ -18,207 +16,157 @@ from rich.table import Table
 from eindecomp.api.run import run as run_plan
 from eindecomp.api.together import plan_together
 from eindecomp.cli import request as ask
-from eindecomp.cli.arrays import given_arrays
+from eindecomp.cli.arrays import given_arrays, random_inputs, write_npz
+from eindecomp.cli.checked import count_nan, errors_of, is_rounding
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first, ranks_in
-from eindecomp.cli.progress import interruptible
+from eindecomp.cli.files import AnyFile, read, to_write
+from eindecomp.cli.plain import columns
+from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.errors import InputError
-from eindecomp.graph.evaluate import evaluate
 from eindecomp.kernels.cache import limit
-from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.show.trace import tracing
-from eindecomp.store.whole_file import check_writable, write_whole
+from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Mapping
 
+    from eindecomp.engines.engine import Engine
+    from eindecomp.engines.events import Event
     from eindecomp.engines.result import Result
     from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
 
-    Array = np.ndarray[Any, Any]
 
-
+@ask.planning
 def run(
-    file: ask.AnyFile,
-    devices: Annotated[
-        int | None,
+    file: AnyFile,
+    asked: ask.Request,
+    data: Annotated[
+        list[str] | None,
         typer.Option(
-            "-p",
-            "--devices",
-            min=1,
-            help="how many devices; by default one for each core, on engine spmd for each rank",
+            "--data",
+            metavar="data.npz|X=x.npy",
+            help="arrays by name, in one file or one file each (.npy, .zarr, w.safetensors#name); "
+            "s=0.5 for run-time scalars; repeat it for several",
         ),
     ] = None,
-    objective: ask.Objective = "bytes",
-    solver: ask.Solver = "auto",
-    strategy: ask.Strategy = None,
-    place: Annotated[
-        ask.InputsName,
-        typer.Option("--place", help="where inputs lie: --inputs of the other commands"),
-    ] = "free",
-    mesh: ask.MeshAxes = None,
-    memory: ask.Memory = None,
-    machine: ask.MachineName = None,
-    pin: ask.Pins = None,
-    tie: ask.Ties = None,
-    ties: ask.KeepTies = True,
-    rewrite: ask.Rewrite = True,
-    work: ask.Work = ask.DEFAULT_WORK,
-    pieces: ask.Pieces = "balanced",
-    time: ask.Time = 45,
     random: Annotated[
         bool, typer.Option("--random", help="draw random inputs, the same for the same seed")
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="seed of the random inputs; 0 by default")
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--inputs",
-            metavar="data.npz|X=x.npy",
-            help="arrays by name, in one file or one file each (.npy, .zarr, w.safetensors#name); "
-            "s=0.5 for run-time scalars",
-        ),
+        int | None,
+        typer.Option(metavar="N", min=0, help="seed of the random inputs; 0 by default"),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="write the outputs to this .npz file")
+        Path | None, to_write("-o", "--output", help="write the outputs to this .npz file")
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="compare with the reference; slow for large inputs")
     ] = False,
     trace: Annotated[
-        Path | None,
-        typer.Option("--trace", help="write a trace for Perfetto or Chrome to this file"),
+        Path | None, to_write("--trace", help="write a trace for Perfetto or Chrome to this file")
+    ] = None,
+    report: Annotated[
+        Path | None, to_write("--report", help="write the plan and its run to this .html file")
     ] = None,
     engine: EngineName = "threads",
     option: EngineOptions = None,
     json: ask.Json = False,
 ) -> None:
-    """Compute a graph's outputs as planned, by default on the cores of this machine.
+    """Compute a graph's outputs as planned, on this machine or many.
 
-    Prints time, bytes moved and peak memory, and a line for each output.
+    Takes a saved plan, or plans a graph first; by default it runs on the cores of this machine, on
+    others by --engine. Prints time, bytes moved and peak memory, and a line for each output.
     """
-    if random == bool(inputs):
-        raise typer.BadParameter("say where inputs come from: --random, or --inputs data.npz")
-    if seed is not None and not random:
-        raise typer.BadParameter("--seed is for --random")
-    _check_places(output, trace)
+    _check_inputs(data, seed, random=random)
+    _check_places(output, trace, report)
     limit()  # of the compiled code that is kept: refused before a plan is made
     runner = engine_from(engine, option)  # so is an engine that does not exist
-    asked = ask.Request(
-        devices, objective, solver, strategy, place, mesh, memory, machine, rewrite, time,
-        tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
-    )  # fmt: skip
-    ranks = ranks_in(runner)
-    # A trace that cannot be written must not cost the outputs: it comes last.
-    traced = None if trace is None or not is_first(runner) else trace
-    with nullcontext() if traced is None else tracing(traced) as on_event:
+    if not is_first(runner):
+        trace = report = None
+    told: list[Event] = []
+    # A trace that cannot be written must not cost the outputs: it comes last, as the report does.
+    with _watching(trace, told if report is not None else None) as on_event:
         with interruptible("no outputs were written"):
-            written: list[Graph] = []
-
-            def make_plan() -> Plan:
-                found = ask.read(file)
-                is_graph = not isinstance(found, bytes)
-                fits = asked.for_devices(ranks) if is_graph and ranks is not None else asked
-                plan = fits.plan_from(found, file)
-                # Against the graph as it was written, so that rewriting it is checked too.
-                written.append(plan.graph if isinstance(found, bytes) else found)
-                return plan
-
-            plan = plan_together(make_plan, runner)
-            if random:
-                arrays = random_inputs(plan.graph, seed or 0)
-            else:
-                arrays = given_arrays(plan.graph, inputs or ())
+            plan, graph = _planned(file, asked, runner)
+            arrays = (
+                random_inputs(plan.graph, seed or 0)
+                if random
+                else given_arrays(plan.graph, data or ())
+            )
             result = run_plan(plan, arrays, runner, on_event=on_event)
             for name in result:  # which all ranks of a job gather together
                 result[name]
-            is_speaking = is_first(runner)
-            worst = {}
-            if check and is_speaking:
-                worst = _errors(result, evaluate(written[0], arrays))
-        if output is not None and is_speaking:
+            worst: dict[str, float] = {}
+            if check and is_first(runner):
+                with status_line() as say:
+                    say("computing the reference")
+                    worst = errors_of(result, graph, arrays)
+        if output is not None and is_first(runner):
             write_whole(output, lambda opened: write_npz(opened, result))
         if json:
             typer.echo(orjson.dumps(_record(result, worst)))
         else:
             _show(result, worst, plan.graph)
-    count = len(plan.graph.vertices)
-    if any(error > _tolerance(plan.graph[name], count) for name, error in worst.items()):
+        if report is not None:
+            plan.report(report, result=result, events=told, compare=False)
+    if not is_rounding(worst, plan.graph):
         raise InputError("the outputs differ from the reference by more than rounding")
 
 
-def _check_places(output: Path | None, trace: Path | None) -> None:
+@contextmanager
+def _watching(
+    trace: Path | None, told: list[Event] | None
+) -> Generator[Callable[[Event], None] | None]:
+    """What listens to the events of a run: a trace, a list, both or none."""
+    with nullcontext() if trace is None else tracing(trace) as follow:
+        if told is None or follow is None:
+            yield follow if told is None else told.append
+            return
+
+        def both(event: Event) -> None:
+            follow(event)
+            told.append(event)
+
+        yield both
+
+
+def _check_inputs(data: list[str] | None, seed: int | None, *, random: bool) -> None:
+    if random == bool(data):
+        raise typer.BadParameter("say where inputs come from: --random, or --data data.npz")
+    if seed is not None and not random:
+        raise typer.BadParameter("--seed is for --random")
+
+
+def _check_places(*places: Path | None) -> None:
     """Refuse now what could not be written after the run."""
+    output, *_ = places
     if output is not None and output.suffix == ".npy":
         raise typer.BadParameter(f"outputs go by name into one .npz file, not {output}")
-    if output is not None and trace is not None and output.resolve() == trace.resolve():
-        raise typer.BadParameter(f"outputs and trace cannot both be written to {output}")
-    for path in (output, trace):
-        if path is not None:
-            check_writable(path)
+    taken = [place for place in places if place is not None]
+    for place in taken:
+        if sum(place.resolve() == other.resolve() for other in taken) > 1:
+            raise typer.BadParameter(f"two things cannot both be written to {place}")
 
 
-def random_inputs(graph: Graph, seed: int) -> dict[str, Any]:
-    """Numbers for all inputs and scalars of a graph, the same for a seed."""
-    rng = np.random.default_rng(seed)
-    found: dict[str, Any] = {}
-    for vertex in graph.inputs:
-        try:
-            found[vertex.name] = _random_array(vertex, rng)
-        except MemoryError as error:
-            raise InputError(f"no memory for random numbers as {vertex}: {error}") from None
-    return found | {name: dtype.type(1).item() for name, dtype in graph.scalars.items()}
+def _planned(file: str, asked: ask.Request, runner: Engine) -> tuple[Plan, Graph]:
+    """The plan for an engine, and the graph to check it against.
 
+    That is the graph as it was written where a graph is given, so that rewriting it is checked too.
+    """
+    ranks = ranks_in(runner)
+    written: list[Graph] = []
 
-def _random_array(vertex: Vertex, rng: np.random.Generator) -> Array:
-    if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
-        return rng.integers(0, 2, vertex.shape, vertex.dtype)
-    # In float32 unless that rounds: what is drawn wider takes twice the memory.
-    wide = vertex.dtype.name in ("float64", "complex128")
-    drawn = rng.standard_normal(vertex.shape, np.float64 if wide else np.float32)
-    return drawn.astype(vertex.dtype, copy=False)
+    def make_plan() -> Plan:
+        found = read(file)
+        if isinstance(found, bytes):
+            return asked.plan_from(found, file)
+        written.append(found)
+        return (asked if ranks is None else asked.for_devices(ranks)).plan(found)
 
-
-def _errors(result: Result, wanted: Mapping[str, Array]) -> dict[str, float]:
-    return {name: largest_error(result[name], right) for name, right in wanted.items()}
-
-
-def largest_error(found: Array, wanted: Array) -> float:
-    """The largest difference; of numbers that are rounded, relative to the largest one wanted."""
-    if kind(wanted.dtype) in (Kind.BOOL, Kind.INT):
-        differ = found != wanted
-        # As Python's integers, which are exact at any size.
-        apart = np.abs(found[differ].astype(object) - wanted[differ].astype(object))
-        return float(apart.max(initial=0))
-    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    left, right = found.astype(wide), wanted.astype(wide)
-    same = (left == right) | (np.isnan(left) & np.isnan(right))
-    with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.where(same, 0, np.abs(left - right))
-    scale = np.abs(right[np.isfinite(right)]).max(initial=0)
-    worst = float(apart.max(initial=0) / (scale or 1))
-    return math.inf if math.isnan(worst) else worst
-
-
-def _tolerance(vertex: Vertex, vertices: int) -> float:
-    """How far apart results may be, the more vertices round on the way the further."""
-    if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
-        return 0.0
-    bits = {2: 2e-2, 4: 1e-4}
-    real = vertex.dtype.itemsize // (2 if kind(vertex.dtype) is Kind.COMPLEX else 1)
-    return bits.get(real, 1e-10) * max(1.0, math.sqrt(vertices / 10))
-
-
-def write_npz(opened: IO[bytes], arrays: Mapping[str, Array]) -> None:
-    """Write arrays by name as NumPy's .npz does, one after another."""
-    with zipfile.ZipFile(opened, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+    plan = plan_together(make_plan, runner)
+    return plan, written[0] if written else plan.graph
 
 
 def _record(result: Result, worst: Mapping[str, float]) -> dict[str, Any]:
@@ -235,10 +183,15 @@ def _record(result: Result, worst: Mapping[str, float]) -> dict[str, Any]:
         "cut_into": stats.cut_into,
         "outputs": {
             name: {"shape": list(array.shape), "dtype": array.dtype.name}
-            | ({"error": worst[name]} if name in worst else {})
+            | ({"nan": nan} if (nan := count_nan(array)) else {})
+            | ({"error": _finite(worst[name])} if name in worst else {})
             for name, array in result.items()
         },
     }
+
+
+def _finite(error: float) -> float | str:
+    return "inf" if math.isinf(error) else error  # which JSON has no number for
 
 
 def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
@@ -253,8 +206,11 @@ def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
         typer.echo(f"cut into {stats.cut_into} pieces, as larger tiles did not fit in memory")
     for line in stats.recovered:
         typer.echo(f"computed again: {line}")
+    for name, array in result.items():
+        if nan := count_nan(array):
+            typer.echo(f"{name}: {nan:,} of {array.size:,} values are NaN, not numbers", err=True)
     table = Table("output", "shape", "dtype", *(["error"] if worst else []), box=None)
     for name, array in result.items():
         error = [f"{worst[name]:.1e}"] if worst else []
         table.add_row(escape(str(graph[name])), str(array.shape), array.dtype.name, *error)
-    Console(width=100).print(table)
+    Console(width=columns()).print(table)

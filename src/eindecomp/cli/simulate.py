@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,30 +11,19 @@ import typer
 
 from eindecomp.api.simulate import simulate as simulate_plan
 from eindecomp.cli import request as ask
-from eindecomp.cli.progress import interruptible
-from eindecomp.store.whole_file import check_writable
+from eindecomp.cli.files import AnyFile, to_write
+from eindecomp.cli.plain import columns
+from eindecomp.cli.progress import interruptible, status_line
+from eindecomp.show.simulated import table_of
 
 if TYPE_CHECKING:
     from eindecomp.tra.simulation.run import SimulatedRun
 
 
+@ask.planning
 def simulate(
-    file: ask.AnyFile,
-    devices: ask.Devices = None,
-    objective: ask.Objective = "bytes",
-    solver: ask.Solver = "auto",
-    strategy: ask.Strategy = None,
-    inputs: ask.Inputs = "free",
-    mesh: ask.MeshAxes = None,
-    memory: ask.Memory = None,
-    machine: ask.MachineName = None,
-    pin: ask.Pins = None,
-    tie: ask.Ties = None,
-    ties: ask.KeepTies = True,
-    rewrite: ask.Rewrite = True,
-    work: ask.Work = ask.DEFAULT_WORK,
-    pieces: ask.Pieces = "balanced",
-    time: ask.Time = 45,
+    file: AnyFile,
+    asked: ask.Request,
     gather: Annotated[
         Literal["ring", "doubling", "direct"],
         typer.Option(help="all-gathers: rings or doubling on each level, or all messages at once"),
@@ -52,35 +41,32 @@ def simulate(
         typer.Option(help="whether communication runs beside kernels, or one step after another"),
     ] = True,
     trace: Annotated[
-        Path | None, typer.Option(help="write a trace for Perfetto or Chrome to this file")
+        Path | None, to_write("--trace", help="write a trace for Perfetto or Chrome to this file")
     ] = None,
     traced: Annotated[
         list[int] | None,
-        typer.Option("--device", help="a device that the trace shows; repeat it for several"),
+        typer.Option(
+            "--trace-device",
+            metavar="NUMBER",
+            help="a device that the trace shows, by default 0; repeat it for several",
+        ),
     ] = None,
     json: ask.Json = False,
 ) -> None:
-    """Simulate a plan on a machine: how long it takes, what is waited for, and why.
+    """Simulate how long a plan takes on a machine, and why.
 
     Takes a saved plan, or plans a graph first. --machine is also where a saved plan is simulated.
     """
-    if trace is not None:
-        check_writable(trace)
-    asked = ask.Request(
-        devices, objective, solver, strategy, inputs, mesh, memory, machine, rewrite, time,
-        tuple(pin or ()), work, tuple(tie or ()), ties, pieces,
-    )  # fmt: skip
     with interruptible():
-        found = ask.read(file)
-        if isinstance(found, bytes):
-            asked = replace(asked, machine=None)  # which is for the simulation alone
-        plan = asked.plan_from(found, file)
-        run = simulate_plan(
-            plan, machine, gather=gather, reduce=reduce, cards=cards, overlap=overlap
-        )
+        plan = asked.plan_timed(file)
+        with status_line() as say:
+            say("simulating")
+            run = simulate_plan(
+                plan, asked.machine, gather=gather, reduce=reduce, cards=cards, overlap=overlap
+            )
         if trace is not None:
             run.trace(trace, traced or (0,))
-        shown = orjson.dumps(_simulated(run)) if json else str(run)
+        shown = orjson.dumps(_simulated(run)) if json else table_of(run, columns())
     typer.echo(shown)
 
 

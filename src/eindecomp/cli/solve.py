@@ -12,10 +12,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from eindecomp.cli.files import to_write
+from eindecomp.cli.plain import columns
 from eindecomp.cli.progress import INTERRUPTED, live_line
+from eindecomp.cli.request import Json
 from eindecomp.show.progress import show_number
 from eindecomp.solve import Solution, minimize, read_contest, solution_json
-from eindecomp.store.whole_file import check_writable, write_whole
+from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from eindecomp.solve import Problem
@@ -23,20 +26,25 @@ if TYPE_CHECKING:
 
 def solve(
     file: Annotated[
-        str, typer.Argument(help="a contest file, JSON or gzipped; - reads it from standard input")
+        str,
+        typer.Argument(
+            metavar="FILE", help="a contest file, JSON or gzipped; - reads it from standard input"
+        ),
     ],
     time: Annotated[
-        float, typer.Option(min=0, help="seconds to search for, reading included")
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="how long to search, reading included"),
     ] = 60,
-    seed: Annotated[int, typer.Option(min=0, help="seed of the random search")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="print the solution as JSON")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="seed of the random search")] = 0,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="write the solution to this file")
+        Path | None, to_write("-o", "--output", help="write the solution to this JSON file")
     ] = None,
+    json: Json = False,
 ) -> None:
-    """Find the cheapest choices of a sharding problem, with a bound on what any choices cost."""
-    if output is not None:
-        check_writable(output)
+    """Find the cheapest choices of a sharding problem, with a bound.
+
+    The bound is on what any choices cost.
+    """
     start = monotonic()
     try:
         problem = read_contest(sys.stdin.buffer if file == "-" else file)
@@ -67,7 +75,7 @@ def _show(problem: Problem, solution: Solution) -> None:
     }
     for name, value in rows.items():
         table.add_row(name, value)
-    Console().print(table)
+    Console(width=columns()).print(table)
 
 
 def _gap(solution: Solution) -> str:

@@ -20,14 +20,16 @@ STRATEGY_HELP = (
 )
 
 
-def strategy_from(text: str) -> GivenStrategy:
-    """The name of a strategy, labels, or what each of several parts says.
+def strategy_from(text: str) -> GivenStrategy | None:
+    """The name of a strategy, labels, or what each of several parts says; None where it is free.
 
     >>> strategy_from("megatron"), strategy_from("h, f")
     ('megatron', ['h', 'f'])
     >>> strategy_from("b:2, t=h+g, s, state:gathered")
     {'labels': {'t': ['h', 'g'], '*': ['s']}, 'degrees': {'b': 2}, 'state': 'gathered'}
     """
+    if text == "free":
+        return None
     if text == "sqrt" or text in NAMED or text in ALIASES:
         return text
     kinds: dict[str, list[str]] = {}

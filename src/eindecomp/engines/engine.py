@@ -86,6 +86,11 @@ def find_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
     return make(**given)
 
 
+def engine_names() -> list[str]:
+    """The engines that installed packages offer, sorted."""
+    return sorted(_installed())
+
+
 @cache
 def _kind_of(name: str) -> Callable[..., Engine]:
     known = _installed()

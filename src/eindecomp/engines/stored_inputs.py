@@ -59,7 +59,7 @@ def npy_array(path: Path) -> Array:
     """The array of a `.npy` file, memory-mapped."""
     check_regular(path)
     if zipfile.is_zipfile(path):
-        raise InputError(f"{path} holds arrays by name: give it alone, as --inputs {path}")
+        raise InputError(f"{path} holds arrays by name: give it alone, as --data {path}")
     with reading(path, ".npy"):
         with path.open("rb") as opened:
             check_start(path, opened, MAGIC_PREFIX, ".npy")

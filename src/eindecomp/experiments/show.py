@@ -22,7 +22,7 @@ FREE = (
 )
 
 
-def show(record: Record) -> str:
+def show(record: Record, width: int = _WIDTH) -> str:
     """The tables of a record, as text."""
     found = record.findings
     tables: list[Text | Table] = []
@@ -40,7 +40,7 @@ def show(record: Record) -> str:
     tables += [Text(note) for note in found.notes]
     where = "" if record.device is None else f", {record.device}"
     head = f"{record.experiment} on {record.engine}{where}, {record.date}\n"
-    return render(_WIDTH, Text(f"{head}{describe(record.machine)}\n"), *tables)
+    return render(width, Text(f"{head}{describe(record.machine)}\n"), *tables)
 
 
 def describe(machine: Host) -> str:

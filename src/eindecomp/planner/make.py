@@ -7,9 +7,9 @@ from math import prod
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from eindecomp.above import from_above
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
-from eindecomp.planner.above import from_above
 from eindecomp.planner.contraction_order import Ordered, minimize_with_order
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 THIS = "this plan"
 _WIDTH = 100
+_NARROW = 90  # below this width, costs are rounded
 FREE = (
     "Inputs are free: bringing them to where they are read is not counted, and memory holds the "
     "copies that this needs."
@@ -41,23 +42,25 @@ FREE = (
 
 def compare(
     plan: Plan,
-    strategies: Mapping[str, GivenStrategy] | None = None,
+    strategies: Mapping[str, GivenStrategy | None] | None = None,
     *,
     time_limit: float = 60,
     on_event: Callable[[Progress], None] | None = None,
 ) -> Comparison:
-    """Plan the same graph under each strategy: those that apply to it, or the given ones by name.
+    """Plan the same graph under each strategy: those that apply to it, or the given ones by name,
+    of which None is free.
 
     `time_limit` applies to each of them.
     """
-    chosen: Mapping[str, GivenStrategy] = (
+    chosen: Mapping[str, GivenStrategy | None] = (
         applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
         if strategies is None
         else strategies
     )
     for strategy in chosen.values():
         # A mistake in the last one is found before the first is planned.
-        strategy_of(strategy, plan.graph, plan.devices)
+        if strategy is not None:
+            strategy_of(strategy, plan.graph, plan.devices)
     rows = [this_plan(plan)]
     for name, strategy in chosen.items():
         rows.append(planned_under(plan, name, strategy, time_limit, on_event))
@@ -72,7 +75,7 @@ def this_plan(plan: Plan) -> Compared:
 def planned_under(
     plan: Plan,
     name: str,
-    strategy: GivenStrategy,
+    strategy: GivenStrategy | None,
     time_limit: float = 60,
     on_event: Callable[[Progress], None] | None = None,
 ) -> Compared:
@@ -114,7 +117,7 @@ def _ratio(cost: Number, to: Number) -> float:
     return inf if cost else 1.0
 
 
-def table_of(comparison: Comparison) -> str:
+def table_of(comparison: Comparison, width: int = _WIDTH) -> str:
     """A comparison as a table."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", overflow="fold")
@@ -123,13 +126,14 @@ def table_of(comparison: Comparison) -> str:
     table.add_column("ratio", justify="right", no_wrap=True)
     table.add_column("gap", justify="right", no_wrap=True)
     table.add_column("memory", justify="right", no_wrap=True)
+    shown = short if width < _NARROW else exact
     for row in comparison.rows:
         cells = ["no plan: " + (row.refused or ""), "", "", ""]
         if row.cost is not None and row.ratio is not None and row.gap is not None:
             gap = "optimal" if is_proved(row.gap) else percent(row.gap)
-            cells = [exact(row.cost, comparison.objective), ratio(row.ratio), gap]
+            cells = [shown(row.cost, comparison.objective), ratio(row.ratio), gap]
             cells += ["" if row.memory is None else short(row.memory, "bytes")]
         words = strategy_words(spelled(row.strategy))
         table.add_row(Text(row.name), Text(words), *map(Text, cells))
     notes = [Text(FREE)] if comparison.inputs == "free" else []
-    return render(_WIDTH, table, *notes).strip("\n")
+    return render(width, table, *notes).strip("\n")

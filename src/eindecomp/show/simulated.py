@@ -25,13 +25,13 @@ _ROWS = 20
 _MOST_TRACED = 64
 
 
-def table_of(run: SimulatedRun) -> str:
+def table_of(run: SimulatedRun, width: int = _WIDTH) -> str:
     """How long it takes, where the time goes, what links carry, and the critical path."""
     parts: list[Table | Text] = [Text(_summary(run)), _devices(run)]
     if run.levels:
         parts.append(_links(run))
     parts.append(_path(run))
-    return render(_WIDTH, *parts).strip("\n")
+    return render(width, *parts).strip("\n")
 
 
 def _summary(run: SimulatedRun) -> str:

@@ -44,7 +44,7 @@ def prelude_monoids() -> Mapping[str, Monoid]:
 
 @cache
 def _prelude() -> tuple[Source, tuple[s.Statement, ...]]:
-    source = Source(Path(__file__).with_name("prelude.ein").read_text(), "prelude.ein")
+    source = Source(Path(__file__).with_name("prelude.ein").read_text("utf-8"), "prelude.ein")
     return source, read_statements(source)
 
 

@@ -70,7 +70,7 @@ def _words(token: Token) -> int:
 
 @cache
 def _parser() -> Lark:
-    grammar = Path(__file__).with_name("ein.lark").read_text()
+    grammar = Path(__file__).with_name("ein.lark").read_text("utf-8")
     return Lark(
         grammar,
         parser="lalr",

@@ -117,5 +117,5 @@ def suffix(of: DType) -> str:
 @cache
 def versions() -> str:
     """Everything but the source that compiled code depends on."""
-    code = [path.read_text() for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
+    code = [path.read_text("utf-8") for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
     return repr((llvmlite.__version__, numba.__version__, linking.processor(), code))

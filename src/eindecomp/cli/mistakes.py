@@ -1,0 +1,104 @@
+"""What the command line says when something goes wrong, and its exit status."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from eindecomp.cli.engine import let_first_speak
+from eindecomp.cli.progress import INTERRUPTED
+from eindecomp.errors import EinDecompError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+WRONG_INPUT = 1
+BUG = 70  # EX_SOFTWARE of sysexits.h
+CLOSED = 141  # as a shell tells of a program that SIGPIPE ended
+STATUSES = {
+    0: "success",
+    WRONG_INPUT: "the input was wrong (a message on standard error says what)",
+    2: "the command was used wrongly",
+    BUG: "a bug of eindecomp",
+    INTERRUPTED: "interrupted before there was a result",
+    CLOSED: "the reader of the output went away",
+}
+
+
+@contextmanager
+def telling(*, debug: bool) -> Generator[None]:
+    """Turn errors into a message and an exit status; with `debug` the traceback comes first.
+
+    Of the ranks of a job that fail alike, the first says why.
+    """
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except KeyboardInterrupt as error:
+        _say("interrupted", error, debug=debug)
+        raise typer.Exit(INTERRUPTED) from None
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # which rich ends with status 1
+            raise typer.Exit(CLOSED) from None
+        raise
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and error.filename is None and _is_closed():
+            _discard_output()
+            raise typer.Exit(CLOSED) from None
+        let_first_speak()
+        if _is_usage(error):
+            raise  # typer tells it, and how the command is used
+        words, status = _told(error, debug=debug)
+        _say(words, error, debug=debug)
+        raise typer.Exit(status) from None
+
+
+def _told(error: Exception, *, debug: bool) -> tuple[str, int]:
+    """An error in words, and the status that it ends with."""
+    match error:
+        case EinDecompError():
+            return str(error), WRONG_INPUT
+        case OSError():
+            where = "" if error.filename is None else f"{error.filename}: "
+            return f"{where}{error.strerror or error}", WRONG_INPUT
+        case MemoryError():
+            # NumPy says how much, and of which shape.
+            return f"out of memory{f': {error}' if str(error) else ''}", WRONG_INPUT
+        case _:
+            first, *_ = [*str(error).splitlines(), ""]
+            what = type(error).__name__ + (f": {first}" if first else "")
+            how = "" if debug else " shown by eindecomp --debug …, or with EINDECOMP_DEBUG=1"
+            asked = f"please report it with the traceback{how}"
+            return f"internal error: {what}\nThis is a bug of eindecomp: {asked}", BUG
+
+
+def _say(words: str, error: BaseException, *, debug: bool) -> None:
+    if debug:
+        traceback.print_exception(error)
+    typer.echo(f"eindecomp: {words}", err=True)
+
+
+def _is_usage(error: Exception) -> bool:
+    """Whether it is of the library that reads the command line, which knows a status for it."""
+    return hasattr(error, "exit_code")
+
+
+def _is_closed() -> bool:
+    """Whether whoever read standard output has gone, as `head` does when it has enough."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _discard_output() -> None:
+    """Send what is still buffered nowhere, so that Python's own flush at the end cannot fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())

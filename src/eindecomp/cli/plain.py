@@ -1,0 +1,44 @@
+"""Output for terminals, files and pipes of any kind: their width, and what they can show."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from io import TextIOWrapper
+from shutil import get_terminal_size
+
+_WIDTH = 80  # where there is no terminal, and COLUMNS does not say
+_LEAST = 40
+_ASCII = {
+    "×": "x", "µ": "u", "−": "-", "–": "-", "—": "-", "·": "*", "…": "...", "∞": "inf",
+    "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "≈": "~", "─": "-", "━": "-", "═": "=", "│": "|",
+    "┃": "|", "║": "|", "╴": "-", "╶": "-", "╭": "+", "╮": "+", "╯": "+", "╰": "+", "•": "*",
+    "‘": "'", "’": "'", "“": '"', "”": '"',
+}  # fmt: skip
+"""What stands for the characters that we write ourselves where only ASCII can be shown."""
+_HANDLER = "eindecomp-ascii"
+
+
+def columns() -> int:
+    """How wide tables may be: as the terminal or COLUMNS, and 80 in pipes and files."""
+    return max(get_terminal_size((_WIDTH, 24)).columns, _LEAST)
+
+
+def allow_any_terminal() -> None:
+    """Let standard output and error lack characters: near ones are shown, or question marks."""
+    codecs.register_error(_HANDLER, _nearest)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors=_HANDLER)
+
+
+def _nearest(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_ASCII.get(letter, _default(letter)) for letter in lacking), error.end
+
+
+def _default(letter: str) -> str:
+    """A plus for the crossings of lines, a question mark for all else."""
+    return "+" if "\u2500" <= letter <= "\u257f" else "?"

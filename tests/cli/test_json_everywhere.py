@@ -1,0 +1,69 @@
+"""`--json`: every command prints one JSON object on standard output, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import eindecomp as ed
+from eindecomp.cli.root import app
+
+TEXT = "input X[i: 8, j: 8], Y[j, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z\n"
+PROBLEM = {
+    "problem": {
+        "nodes": {"intervals": [[0, 1]], "costs": [[3, 1]], "usages": [[1, 1]]},
+        "edges": {"nodes": [], "costs": []},
+        "usage_limit": 2,
+    }
+}
+CASES = {
+    "plan": "plan graph.ein -p 2",
+    "plan, written": "plan graph.ein -p 2 -o made.json",
+    "explain": "explain plan.json",
+    "compare": "compare plan.json",
+    "draw": "draw plan.json -o plan.svg",
+    "draw, tiles": "draw plan.json --tiles Z",
+    "draw, vertex": "draw plan.json --vertex Z -o vertex.svg",
+    "report": "report plan.json -o plan.html --no-compare",
+    "simulate": "simulate plan.json --machine cpu-cluster",
+    "run": "run plan.json --random --check --report run.html -o out.npz",
+    "solve": "solve problem.json -o solved.json",
+    "export": "export plan.json --to dtensor",
+    "export, written": "export plan.json --to jax -o made.json",
+    "cache": "cache",
+}
+ELSEWHERE = {"llama", "bench", "calibrate", "import torch", "import jax", "import hf"}
+"""Tested where models, measurements and frameworks are."""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("graph.ein").write_text(TEXT)
+    Path("problem.json").write_text(json.dumps(PROBLEM))
+    ed.plan(ed.parse(TEXT), 2, inputs="sharded").save("plan.json")
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_object_and_nothing_else(case, folder):
+    words = CASES[case].split()
+    found = CliRunner().invoke(app, [*words, "--json"])
+    assert found.exit_code == 0, found.output
+    record = json.loads(found.stdout)
+    assert isinstance(record, dict)
+    assert record
+    for option in ("-o", "--report"):
+        if option in words:
+            assert (folder / words[words.index(option) + 1]).exists()
+
+
+def test_no_command_is_left_out():
+    names = {case.partition(",")[0] for case in CASES} | ELSEWHERE
+    typed = {command.name or command.callback.__name__ for command in app.registered_commands}
+    [inner] = app.registered_groups
+    typed |= {f"import {command.name}" for command in inner.typer_instance.registered_commands}
+    assert names == typed
