@@ -66,9 +66,6 @@ class Comparison:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __repr__(self) -> str:
-        return f"<Comparison of {', '.join(row.name for row in self.rows)} by {self.objective}>"
-
     def __str__(self) -> str:
         return from_above("show.compare").table_of(self)
 
