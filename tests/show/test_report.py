@@ -172,6 +172,12 @@ def _parts(page: str) -> tuple[str, str, str, str]:
     return policy[1], style[1], data[1], script[1]
 
 
+def test_a_vertex_more_takes_few_bytes_more() -> None:
+    few, many = (ed.plan(layers(count), 4, inputs="sharded") for count in (5, 25))
+    more = len(json_in_html(content(many))) - len(json_in_html(content(few)))
+    assert more < 500 * (len(many.graph.vertices) - len(few.graph.vertices))
+
+
 def test_names_cannot_leave_their_place(plan: ed.Plan, tmp_path: Any) -> None:
     compared = Comparison("bytes", (Compared(NASTY, None, 1, 1.0, 0.0, NASTY),))
     path = plan.report(tmp_path / "plan.html", compare=compared)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 selenium = pytest.importorskip("selenium", reason="the browser is driven by selenium")
 from selenium import webdriver  # noqa: E402
+from selenium.webdriver.common.actions.wheel_input import ScrollOrigin  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
@@ -143,7 +144,7 @@ def test_layers_unfold_and_fold(page: Page, plan: ed.Plan) -> None:
     page.open()
     folded = page.js("eindecomp.graph.scene.boxes.length")
     assert folded < len(plan.graph.vertices)
-    page.find("#spots button[data-kind=fold]").click()
+    page.find("#spots button[data-kind=fold]").send_keys(Keys.ENTER)
     assert page.js("eindecomp.graph.scene.boxes.length") == len(plan.graph.vertices)
     page.find("#unfold").click()
     assert page.js("eindecomp.graph.scene.boxes.length") == folded
@@ -225,6 +226,23 @@ def test_dragging_moves_the_graph_and_selects_nothing(page: Page) -> None:
     assert page.js("eindecomp.graph.selected") == -1
 
 
+def test_the_wheel_zooms_a_graph_that_has_the_focus_and_scrolls_past_others(page: Page) -> None:
+    page.open()
+    view = page.find("#view")
+    page.js("document.getElementById('graph').scrollIntoView({behavior: 'instant'})")
+    wheel = webdriver.ActionChains(page.driver, duration=20)
+    origin = ScrollOrigin.from_element(view)
+    zoom, top = page.js("[eindecomp.graph.view.k, scrollY]")
+    wheel.scroll_from_origin(origin, 0, -60).perform()
+    page.until(f"scrollY !== {top}")
+    assert page.js("eindecomp.graph.view.k") == zoom
+    page.js("document.getElementById('view').focus({preventScroll: true})")
+    top = page.js("scrollY")
+    wheel.scroll_from_origin(origin, 0, -60).perform()
+    page.until(f"eindecomp.graph.view.k > {zoom}")
+    assert page.js("scrollY") == top
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_follow_the_reader_and_the_button(page: Page, scheme: str) -> None:
     page.open(scheme=scheme)
@@ -251,14 +269,26 @@ def test_a_narrow_screen_never_scrolls_sideways(page: Page) -> None:
     assert page.complaints() == []
 
 
-def test_the_timeline_tells_tasks_by_keyboard_and_by_pointing(page: Page) -> None:
+def test_the_timeline_tells_tasks_by_keyboard_and_by_pointing(page: Page, plan: ed.Plan) -> None:
     page.open()
     page.js("document.querySelector('.timeline .view').focus()")
     page.press(Keys.ARROW_RIGHT)
     told = page.find(".timeline .told")
     assert "on device 0" in told.text
-    page.press(Keys.ARROW_DOWN)
-    assert "on device 0" not in told.text
+    page.press(*[Keys.ARROW_DOWN] * page.js("eindecomp.timeline.byRow.length"))
+    assert "on device 3" in told.text
+    task, x, y = page.js("""(({ data, view, rowHeight, byRow }) => {
+        const k = byRow.at(-1)[0];  // 24: the axis of time is above
+        const x = (data.start[k] + data.length[k] / 2) * view.k + view.x;
+        const y = 24 + (data.row[k] + 0.5) * rowHeight;
+        return [data.vertex[k], x - view.width / 2, y - view.height / 2];
+    })(eindecomp.timeline)""")
+    timeline = page.find(".timeline .view")
+    webdriver.ActionChains(page.driver, duration=20).move_to_element_with_offset(
+        timeline, round(x), round(y)
+    ).perform()
+    assert told.text.startswith(list(plan.graph.vertices)[task])
+    assert "on device 3" in told.text
     before = page.js("eindecomp.timeline.view.k")
     page.press("+")
     assert page.js("eindecomp.timeline.view.k") > before

@@ -199,6 +199,11 @@ class Plan:
         It is written to `path` if given, an .svg, .dot or .gv file, or .png or .pdf where graphviz
         is there. Unless `folded` is false, repeated layers are drawn once. `layout` is "graphviz",
         "own", which needs nothing installed, or "auto".
+
+        >>> import eindecomp as ed
+        >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
+        >>> ed.plan(graph, 2).draw(layout="own")
+        Picture(title='1 vertex on 2 devices (axis0=2)')
         """
         return from_above("show.draw.picture").draw_plan(self, path, folded=folded, layout=layout)
 

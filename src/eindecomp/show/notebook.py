@@ -151,8 +151,8 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[
     to_right = set(right)
 
     def cell(tag: str, column: int, text: str) -> str:
-        align = "right" if column in to_right else "left"
-        return f'<{tag} style="{_CELL}text-align:{align}">{escape(text)}</{tag}>'
+        align = "text-align:right;white-space:nowrap" if column in to_right else "text-align:left"
+        return f'<{tag} style="{_CELL}{align}">{escape(text)}</{tag}>'
 
     head = "".join(cell("th", k, text) for k, text in enumerate(heads))
     body = "".join(

@@ -2,7 +2,8 @@
 
 Pictures and reports draw the same outline. A *box* is one vertex, or the vertices at the same
 place of a block that repeats; a *block* is a run of boxes that stands there `times` times, one
-repetition after another. Blocks of one box that stand there once are everything else.
+repetition after another. Blocks of one box that stand there once are everything else, and those of
+one box of inputs that stand there more often: each repetition of several blocks reads one of them.
 """
 
 from __future__ import annotations
@@ -160,7 +161,10 @@ def _fold_computed(graph: Graph, keys: Mapping[str, Hashable]) -> list[list[list
 def _group_sources(
     graph: Graph, places: Mapping[str, tuple[int, int, int]], runs: list[list[list[str]]]
 ) -> list[_Member]:
-    """Inputs and fills: one of each repetition together, if all of them read them alike."""
+    """Inputs and fills: one of each repetition together, if all of them read them alike.
+
+    Those that one block reads belong to it; those that several read are a block of their own.
+    """
     readers: dict[str, list[tuple[int, int, int, int]]] = {
         name: [] for name, vertex in graph.vertices.items() if not is_planned(vertex)
     }
@@ -168,21 +172,27 @@ def _group_sources(
         for k, source in enumerate(graph[name].inputs):
             if source in readers:
                 readers[source].append((*place, k))
-    alike: dict[tuple[int, Hashable], dict[int, str]] = {}
+    alike: dict[Hashable, dict[int, str]] = {}
+    read_in: dict[Hashable, list[int]] = {}
     members: list[_Member] = []
     for name, own in readers.items():
-        read_by = {(run, repetition) for run, _, repetition, _ in own}
-        if len(read_by) == 1:
-            [(run, repetition)] = read_by
-            read_at = frozenset((place, k) for _, place, _, k in own)
-            group = alike.setdefault((run, (read_at, graph[name].shape)), {})
-            if group.setdefault(repetition, name) == name:
+        read_by = sorted({(run, repetition) for run, _, repetition, _ in own})
+        in_runs = [run for run, _ in read_by]
+        if read_by and len(set(in_runs)) == len(in_runs):
+            key = (frozenset((run, k, n) for run, k, _, n in own), graph[name].shape)
+            read_in[key] = in_runs
+            if alike.setdefault(key, {}).setdefault(read_by[0][1], name) == name:
                 continue
         members.append(((name,), None))
-    for (run, _), group in alike.items():
+    for key, group in alike.items():
         names = tuple(group[repetition] for repetition in sorted(group))
-        whole = len(names) == len(runs[run]) > 1
-        members += [(names, run)] if whole else [((name,), None) for name in names]
+        match read_in[key]:
+            case [run] if len(names) == len(runs[run]) > 1:
+                members.append((names, run))
+            case [_, _, *_]:
+                members.append((names, None))
+            case _:
+                members += [((name,), None) for name in names]
     return members
 
 

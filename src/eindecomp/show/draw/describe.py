@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import shorten
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from eindecomp.show.outline import Box, Edge, Outline
 
 _LONGEST = 44  # characters of an expression
+_LONG_NUMBER = re.compile(r"(?<![\w.])\d+\.\d{6,}(?![\w.])")
 
 
 def plan_scene(plan: Plan, *, folded: bool = True) -> Scene:
@@ -51,7 +53,11 @@ def _count(number: int, one: str, many: str) -> str:
 def _scene(
     graph: Graph, outline: Outline, title: str, legend: tuple[str, ...], plan: Plan | None
 ) -> Scene:
-    frames = [number for number, block in enumerate(outline.blocks) if block.times > 1]
+    frames = [
+        number
+        for number, block in enumerate(outline.blocks)
+        if block.times > 1 and not all(outline.boxes[box].is_source for box in block.boxes)
+    ]
     frame_of = {block: at for at, block in enumerate(frames)}
     outputs = {vertex.name for vertex in graph.outputs}
     boxes = [_node(graph, box, frame_of.get(box.block), outputs, plan) for box in outline.boxes]
@@ -69,7 +75,10 @@ def _node(graph: Graph, box: Box, frame: int | None, outputs: set[str], plan: Pl
     head, _, expression = statement.removeprefix("input ").partition(" <- ")
     lines = [Words(shorten(head, _LONGEST), "head" if expression else "")]
     if expression:
-        lines.append(Words(shorten(expression, _LONGEST), ""))
+        brief = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.4g}", expression)
+        lines.append(Words(shorten(brief, _LONGEST)))
+    if frame is None and box.times > 1:
+        lines.append(Words(f"{box.times} of them, one for each repetition", "quiet"))
     if plan is not None:
         if cut := _cut_words(plan, vertex):
             lines.append(Words(cut, "quiet"))

@@ -13,6 +13,7 @@ import orjson
 
 from eindecomp.show.draw.placed import Frame, Placed, Point, Route
 from eindecomp.show.draw.render import thickness
+from eindecomp.show.draw.svg import LIGHT
 
 if TYPE_CHECKING:
     from eindecomp.show.draw.scene import Link, Node, Scene
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 SECONDS = 20.0
 """How long graphviz may take."""
 _INCH = 72.0
-_FILLS = {"vertex": "#ffffff", "input": "#eef1f4", "output": "#dff0e4"}
-_INKS = {"quiet": "#57606a", "moved": "#c2410c", "strong": "#136c3f"}
-_MOVE, _REST = "#c2410c", "#98a2ad"
+_FILLS = {kind: LIGHT[kind] for kind in ("vertex", "input", "output")}
+_INKS = {"quiet": LIGHT["quiet"], "moved": LIGHT["move"], "strong": LIGHT["strong"]}
+_MOVE, _REST = LIGHT["move"], LIGHT["rest"]
 
 
 def has_graphviz() -> bool:
@@ -45,11 +46,11 @@ def dot_text(scene: Scene) -> str:
     """A scene in graphviz's language."""
     lines = [
         "digraph {",
-        f"  graph [label=<{_html(scene.title)}>, labelloc=t, labeljust=l, fontsize=15,"
+        f"  graph [label=<{_html(scene.title)}<br/> >, labelloc=t, labeljust=l, fontsize=15,"
         ' nodesep=0.3, ranksep=0.35, fontname="monospace"];',
         '  node [shape=box, style="filled,rounded", fontname="monospace", fontsize=11,'
         " fixedsize=true];",
-        '  edge [fontname="monospace", fontsize=11];',
+        '  edge [fontname="monospace", fontsize=11, arrowsize=0.6];',
     ]
     inside: dict[int | None, list[int]] = {}
     for number, node in enumerate(scene.nodes):
@@ -62,7 +63,7 @@ def dot_text(scene: Scene) -> str:
         lines += [
             f"  subgraph cluster_{frame} {{",
             f"  label=<{_html(scene.frames[frame])}>; labeljust=l; fontsize=14; margin=14;"
-            ' style="rounded,filled"; fillcolor="#f6f8fb"; color="#8c959f";',
+            f' style="rounded,filled"; fillcolor="{LIGHT["block"]}"; color="{LIGHT["line"]}";',
             *nodes,
             *_ranks(scene, numbers),
             "  }",
@@ -85,7 +86,7 @@ def _node(number: int, node: Node) -> str:
     if node.kind == "port":
         return f"  n{number} [shape=point, width=0.01, height=0.01, label=<>];"
     rows = [
-        f'<font point-size="{line.size}" color="{_INKS.get(line.style, "#1c2128")}">'
+        f'<font point-size="{line.size}" color="{_INKS.get(line.style, LIGHT["ink"])}">'
         f"{f'<b>{_html(line.text)}</b>' if line.style == 'head' else _html(line.text)}</font>"
         for line in node.lines
     ]
@@ -99,9 +100,10 @@ def _node(number: int, node: Node) -> str:
 def _link(scene: Scene, link: Link) -> str:
     thick = thickness(link.amount, scene.most)
     colour = _MOVE if link.amount else _REST
-    given = [f"penwidth={thick:.1f}", f'color="{colour}"', f"arrowsize={max(0.8, thick / 8):.2f}"]
+    given = [f"penwidth={thick:.1f}", f'color="{colour}"']
     if link.words:
-        given += [f"label=<{_html(f' {link.words} ')}>", f'fontcolor="{_MOVE}"']
+        words = " " * round(1 + thick / 5) + link.words + " "
+        given += [f"label=<{_html(words)}>", f'fontcolor="{_MOVE}"']
     if link.is_next:
         given.append("style=dashed")
     if not link.has_tip:

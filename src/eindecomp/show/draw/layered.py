@@ -85,7 +85,7 @@ def lay_out(items: Sequence[Item], joins: Sequence[Join]) -> Layered:
 
     >>> made = lay_out([Item(40, 20), Item(40, 20)], [Join(0, 1)])
     >>> made.items, made.routes
-    (((20.0, 0.0), (20.0, 46.0)), (((20.0, 20), (20.0, 46.0)),))
+    (((20.0, 0.0), (20.0, 46.0)), (((20.0, 20.0), (20.0, 46.0)),))
     """
     if not items:
         return Layered(0, 0, (), (), ())
@@ -130,14 +130,14 @@ def _layers(items: Sequence[Item], joins: Sequence[Join]) -> list[int]:
 
 def _with_dummies(items: Sequence[Item], joins: Sequence[Join], layer: list[int]) -> _Grid:
     grid = _Grid([item.width for item in items], list(layer), items=len(items))
-    trunk: dict[tuple[int, int], int] = {}
+    trunk: dict[tuple[int, float | None, int], int] = {}
     for join in joins:
         chain = [join.source]
         start, end = layer[join.source], layer[join.target]
         stop = end - 1 if join.words_width else end
         if end - start <= _LONGEST:
             for at in range(start + 1, stop):
-                key = (join.source, at)
+                key = (join.source, join.leaves_at, at)
                 if key not in trunk:
                     trunk[key] = grid.add(2.0, at)
                 chain.append(trunk[key])

@@ -68,7 +68,12 @@ def _inner(scene: Scene, frame: int) -> _Inner:
     nodes = [n for n, node in enumerate(scene.nodes) if node.frame == frame]
     number = {n: k for k, n in enumerate(nodes)}
     links = [k for k, link in enumerate(scene.links) if _frame(scene, link) == frame]
-    items = [Item(scene.nodes[n].width, scene.nodes[n].height, scene.nodes[n].edge) for n in nodes]
+    # Lines through ports run straight past the notes beside them.
+    notes = max((scene.nodes[n].height for n in nodes if scene.nodes[n].edge), default=0.0)
+    items = [
+        Item(own.width, notes if own.kind == "port" else own.height, own.edge)
+        for own in (scene.nodes[n] for n in nodes)
+    ]
     joins = [
         _join(scene, number[link.source], number[link.target], link)
         for link in (scene.links[k] for k in links)
@@ -120,9 +125,9 @@ def _shift_inner(
         link = scene.links[k]
         own = [shifted(*point) for point in route]
         if scene.nodes[link.source].kind == "port":
-            own[0] = (own[0][0], frame.y)
+            own.insert(0, (own[0][0], frame.y))
         if scene.nodes[link.target].kind == "port":
-            own[-1] = (own[-1][0], frame.y + frame.height)
+            own.append((own[-1][0], frame.y + frame.height))
         routes[k] = _route(scene, link, own, None if words is None else shifted(*words))
 
 

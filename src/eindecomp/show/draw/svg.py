@@ -15,12 +15,12 @@ SCOPE = "eindecomp"
 """The class of every picture, in which its rules hold."""
 _MONO = 0.602  # of its height: the width of a character of the fixed-width fonts below
 _FONTS = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-_LIGHT = {
+LIGHT = {
     "back": "#ffffff", "ink": "#1c2128", "quiet": "#57606a", "line": "#8c959f", "rest": "#98a2ad",
     "vertex": "#ffffff", "edge": "#57606a", "input": "#eef1f4", "block": "#f6f8fb",
-    "output": "#dff0e4", "strong": "#136c3f", "move": "#c2410c",
+    "output": "#dff0e4", "strong": "#136c3f", "move": "#b93c0a",
 }  # fmt: skip
-_DARK = {
+DARK = {
     "back": "#0d1117", "ink": "#e6edf3", "quiet": "#a3adb8", "line": "#6e7681", "rest": "#6b747e",
     "vertex": "#1c222b", "edge": "#9aa4af", "input": "#262c36", "block": "#141a22",
     "output": "#153324", "strong": "#4ac17f", "move": "#ff9a5c",
@@ -55,9 +55,9 @@ def _rules(colours: dict[str, str]) -> str:
     )
 
 
-STYLE = f"{_rules(_LIGHT)}@media (prefers-color-scheme:dark){{{_rules(_DARK)}}}"
+STYLE = f"{_rules(LIGHT)}@media (prefers-color-scheme:dark){{{_rules(DARK)}}}"
 
-_TILES = (
+TILES = (
     "#9ecae9", "#f6c28b", "#a8dcc0", "#f2b5d4", "#f3e38b", "#c3b8ea", "#f4a99b", "#c9ced6",
 )  # fmt: skip
 """Light enough for dark text, apart in hue and lightness."""
@@ -131,11 +131,11 @@ def device_colour(device: int, devices: int) -> str:
     >>> device_colour(0, 4), device_colour(1, 4)
     ('#9ecae9', '#f6c28b')
     """
-    if devices <= len(_TILES):
-        return _TILES[device]
-    at = device * (len(_TILES) - 1) / (devices - 1)
-    low = min(int(at), len(_TILES) - 2)
-    pairs = zip(_channels(_TILES[low]), _channels(_TILES[low + 1]), strict=True)
+    if devices <= len(TILES):
+        return TILES[device]
+    at = device * (len(TILES) - 1) / (devices - 1)
+    low = min(int(at), len(TILES) - 2)
+    pairs = zip(_channels(TILES[low]), _channels(TILES[low + 1]), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * (at - low)):02x}" for a, b in pairs)
 
 

@@ -16,7 +16,17 @@ from typing import Any
 
 import orjson
 
-SCRIPTS = ("words.js", "view.js", "graph.js", "panel.js", "tables.js", "timeline.js", "main.js")
+SCRIPTS = (
+    "words.js",
+    "view.js",
+    "scene.js",
+    "drawing.js",
+    "graph.js",
+    "panel.js",
+    "tables.js",
+    "timeline.js",
+    "main.js",
+)
 """The parts of the page's script, which are one module."""
 _ESCAPED = {
     b"<": rb"\u003c",

@@ -3,15 +3,39 @@
 const section = (id) => byId(id).querySelector(".body");
 
 function overview() {
-  byId("figures").append(...DATA.figures.map(({ name, value, note }) =>
-    make("div", {}, make("dt", {}, name), make("dd", {}, make("div", { class: "value" }, value), make("div", { class: "why" }, note)))));
+  byId("figures").append(
+    ...DATA.figures.map(({ name, value, note }) =>
+      make(
+        "div",
+        {},
+        make("dt", {}, name),
+        make("dd", {}, make("div", { class: "value" }, value), make("div", { class: "why" }, note)),
+      ),
+    ),
+  );
   const [what, costs, claim, found] = DATA.summary;
   byId("summary").append(
-    make("p", {}, "A plan says how a computation on tensors is split over devices: every operation (a vertex of the graph) is cut into pieces along its labels, each device computes a piece, and what a device needs but does not hold is sent to it."),
-    make("p", {}, what), make("p", {}, costs), make("p", {}, claim), make("p", { class: "small" }, found),
-    make("details", {}, make("summary", {}, "What the words mean"), DATA.notes.map((note) => make("p", {}, note.replaceAll("`", "")))));
+    make(
+      "p",
+      {},
+      "A plan says how a computation on tensors is split over devices: every operation (a vertex " +
+        "of the graph) is cut into pieces along its labels, each device computes a piece, and what " +
+        "a device needs but does not hold is sent to it.",
+    ),
+    make("p", {}, what),
+    make("p", {}, costs),
+    make("p", {}, claim),
+    make("p", { class: "small" }, found),
+    make(
+      "details",
+      {},
+      make("summary", {}, "What the words mean"),
+      DATA.notes.map((note) => make("p", {}, note.replaceAll("`", ""))),
+    ),
+  );
   byId("title").textContent = "EinDecomp plan";
-  byId("footer").textContent = `Written by EinDecomp ${DATA.version}. This file is complete: it loads nothing and sends nothing.`;
+  byId("footer").textContent =
+    `Written by EinDecomp ${DATA.version}. This file is complete: it loads nothing and sends nothing.`;
 }
 
 function colours(redraw) {
@@ -61,12 +85,41 @@ function search(select) {
     const wanted = input.value.trim().toLowerCase();
     const rank = (vertex) => {
       const name = vertex.name.toLowerCase();
-      return name === wanted ? 0 : name.startsWith(wanted) ? 1 : name.includes(wanted) ? 2 : vertex.text.toLowerCase().includes(wanted) ? 3 : 4;
+      return name === wanted
+        ? 0
+        : name.startsWith(wanted)
+          ? 1
+          : name.includes(wanted)
+            ? 2
+            : vertex.text.toLowerCase().includes(wanted)
+              ? 3
+              : 4;
     };
-    found = wanted ? VERTICES.map((vertex, number) => [rank(vertex), number]).filter(([order]) => order < 4).sort((a, b) => a[0] - b[0] || a[1] - b[1]).slice(0, 40).map(([, number]) => number) : [];
-    list.replaceChildren(...found.map((number, k) => make("li", { role: "option", id: `found-${k}`, on: { pointerdown: (event) => event.preventDefault(), click: () => choose(k) } },
-      make("b", {}, VERTICES[number].name), make("span", {}, rightSide(VERTICES[number])))));
-    if (wanted && !found.length) list.replaceChildren(make("li", { role: "option", "aria-disabled": "true" }, "no such vertex"));
+    found = wanted
+      ? VERTICES.map((vertex, number) => [rank(vertex), number])
+          .filter(([order]) => order < 4)
+          .sort((a, b) => a[0] - b[0] || a[1] - b[1])
+          .slice(0, 40)
+          .map(([, number]) => number)
+      : [];
+    list.replaceChildren(
+      ...found.map((number, k) =>
+        make(
+          "li",
+          {
+            role: "option",
+            id: `found-${k}`,
+            on: { pointerdown: (event) => event.preventDefault(), click: () => choose(k) },
+          },
+          make("b", {}, VERTICES[number].name),
+          make("span", {}, rightSide(VERTICES[number])),
+        ),
+      ),
+    );
+    if (wanted && !found.length)
+      list.replaceChildren(
+        make("li", { role: "option", "aria-disabled": "true" }, "no such vertex"),
+      );
     list.hidden = !wanted;
     input.setAttribute("aria-expanded", String(Boolean(wanted)));
     mark(found.length ? 0 : -1);
@@ -76,7 +129,8 @@ function search(select) {
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
-      if (found.length) mark((at + (event.key === "ArrowDown" ? 1 : -1) + found.length) % found.length);
+      if (found.length)
+        mark((at + (event.key === "ArrowDown" ? 1 : -1) + found.length) % found.length);
     } else if (event.key === "Enter") choose(at);
     else if (event.key === "Escape") close();
   });
@@ -94,10 +148,20 @@ function start() {
     byId("graph").scrollIntoView();
     byId("panel").focus({ preventScroll: true });
   };
-  const open = (number) => (!VERTICES[number] ? nameOf(number) : make("button", { type: "button", class: "link", on: { click: () => openVertex(number) } }, nameOf(number)));
+  const open = (number) =>
+    !VERTICES[number]
+      ? nameOf(number)
+      : make(
+          "button",
+          { type: "button", class: "link", on: { click: () => openVertex(number) } },
+          nameOf(number),
+        );
   search((vertex) => graph.select(vertex));
   let timeline = null;
-  const sections = [["overview", "Overview"], ["graph", "Graph"]];
+  const sections = [
+    ["overview", "Overview"],
+    ["graph", "Graph"],
+  ];
   if (DATA.strategies.length) {
     byId("strategies").hidden = false;
     section("strategies").append(strategiesTable());
@@ -106,7 +170,13 @@ function start() {
   if (DATA.run) {
     byId("run").hidden = false;
     if (DATA.run.simulated) byId("run-h").textContent = "The simulated run";
-    section("run").append(make("div", { class: "prose" }, DATA.run.words.map((words) => make("p", {}, words))));
+    section("run").append(
+      make(
+        "div",
+        { class: "prose" },
+        DATA.run.words.map((words) => make("p", {}, words)),
+      ),
+    );
     if (DATA.run.timeline) timeline = new Timeline(section("run"), openVertex);
     section("run").append(runTable(open));
     sections.push(["run", DATA.run.simulated ? "Simulation" : "Run"]);

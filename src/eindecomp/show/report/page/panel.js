@@ -6,7 +6,12 @@ class Panel {
     this.select = select;
     this.element.append(
       make("p", { class: "name" }, "Nothing selected"),
-      make("p", { class: "hint" }, "Click a box, or find a vertex by name, to see what it computes, how it is cut, which device holds which tile, what it costs, and the next-best alternative."),
+      make(
+        "p",
+        { class: "hint" },
+        "Click a box, or find a vertex by name, to see what it computes, how it is cut, which " +
+          "device holds which tile, what it costs, and the next-best alternative.",
+      ),
     );
   }
 
@@ -14,37 +19,84 @@ class Panel {
     const vertex = VERTICES[number];
     this.element.replaceChildren(
       ...[
-        this.head(vertex, number, members), this.facts(vertex), this.costs(vertex), this.reads(vertex),
-        this.readers(number), this.grids(vertex), this.alternative(vertex, number), this.run(number),
-      ].flat().filter(Boolean),
+        this.head(vertex, number, members),
+        this.facts(vertex),
+        this.costs(vertex),
+        this.reads(vertex),
+        this.readers(number),
+        this.grids(vertex),
+        this.alternative(vertex, number),
+        this.run(number),
+      ]
+        .flat()
+        .filter(Boolean),
     );
     this.element.scrollTop = 0;
     byId("selected").textContent = `${vertex.name} is shown.`;
   }
 
   link(number) {
-    return make("button", { type: "button", class: "link", on: { click: () => this.select(number) } }, VERTICES[number].name);
+    return make(
+      "button",
+      { type: "button", class: "link", on: { click: () => this.select(number) } },
+      VERTICES[number].name,
+    );
   }
 
   head(vertex, number, members) {
     const at = members.indexOf(number);
     const step = (by) => this.select(members[(at + by + members.length) % members.length]);
     return [
-      make("p", {}, make("span", { class: "name" }, vertex.name), make("span", { class: "tag" }, vertex.cut !== null ? "computed" : vertex.text.startsWith("input ") ? "input" : "filled in where it is read")),
-      members.length > 1 && make("p", { class: "member" },
-        make("button", { type: "button", "aria-label": "Previous of these", on: { click: () => step(-1) } }, "‹"),
-        `${at + 1} of ${members.length} alike`,
-        make("button", { type: "button", "aria-label": "Next of these", on: { click: () => step(1) } }, "›")),
+      make(
+        "p",
+        {},
+        make("span", { class: "name" }, vertex.name),
+        make(
+          "span",
+          { class: "tag" },
+          vertex.cut !== null
+            ? "computed"
+            : vertex.text.startsWith("input ")
+              ? "input"
+              : "filled in where it is read",
+        ),
+      ),
+      members.length > 1 &&
+        make(
+          "p",
+          { class: "member" },
+          make(
+            "button",
+            { type: "button", "aria-label": "Previous of these", on: { click: () => step(-1) } },
+            "‹",
+          ),
+          `${at + 1} of ${members.length} alike`,
+          make(
+            "button",
+            { type: "button", "aria-label": "Next of these", on: { click: () => step(1) } },
+            "›",
+          ),
+        ),
       make("code", { class: "expression" }, vertex.text),
     ];
   }
 
   facts(vertex) {
     const labels = DATA.words[vertex.labels].split(",");
-    const shape = vertex.shape.length ? vertex.shape.map((size, d) => `${labels[d]} ${size.toLocaleString("en")}`).join(" × ") : "one number";
-    const pairs = [["shape", shape], ["type", vertex.dtype]];
-    if (vertex.cut !== null) pairs.push(["cut", vertex.cut.split(" ").map((cut) => make("span", { class: "chip" }, cut))]);
-    return make("dl", { class: "pairs" }, pairs.map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+    const shape = vertex.shape.length
+      ? vertex.shape.map((size, d) => `${labels[d]} ${size.toLocaleString("en")}`).join(" × ")
+      : "one number";
+    const pairs = [
+      ["shape", shape],
+      ["type", vertex.dtype],
+    ];
+    if (vertex.cut !== null)
+      pairs.push(["cut", vertex.cut.split(" ").map((cut) => make("span", { class: "chip" }, cut))]);
+    return make(
+      "dl",
+      { class: "pairs" },
+      pairs.map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]),
+    );
   }
 
   costs(vertex) {
@@ -54,16 +106,37 @@ class Panel {
     const most = Math.max(...vertex.cost, 0) || 1;
     const lines = names.map((name, k) => [
       make("span", {}, name),
-      make("span", { class: "bar", "aria-hidden": "true" }, make("i", { style: { width: `${(100 * vertex.cost[k]) / most}%` } })),
+      make(
+        "span",
+        { class: "bar", "aria-hidden": "true" },
+        make("i", { style: { width: `${(100 * vertex.cost[k]) / most}%` } }),
+      ),
       amount(vertex.cost[k], cost),
     ]);
     const share = DATA.cost ? ` (${percent(total / DATA.cost)} of the plan)` : "";
     return [
       make("h3", {}, `What it costs: ${cost(total)}${total ? share : ""}`),
       make("div", { class: "parts" }, lines),
-      vertex.reduced > 0 && make("p", { class: "hint" }, `Partial results are added up: devices receive ${bytes(vertex.reduced)}.`),
-      vertex.kept > 0 && make("p", { class: "hint" }, `It is kept in a second layout too: devices receive ${bytes(vertex.kept)}.`),
-      DATA.unit !== "bytes" && make("p", { class: "hint" }, movedFor(vertex) ? `Devices receive ${bytes(movedFor(vertex))} for it in all.` : "Nothing moves for it."),
+      vertex.reduced > 0 &&
+        make(
+          "p",
+          { class: "hint" },
+          `Partial results are added up: devices receive ${bytes(vertex.reduced)}.`,
+        ),
+      vertex.kept > 0 &&
+        make(
+          "p",
+          { class: "hint" },
+          `It is kept in a second layout too: devices receive ${bytes(vertex.kept)}.`,
+        ),
+      DATA.unit !== "bytes" &&
+        make(
+          "p",
+          { class: "hint" },
+          movedFor(vertex)
+            ? `Devices receive ${bytes(movedFor(vertex))} for it in all.`
+            : "Nothing moves for it.",
+        ),
     ];
   }
 
@@ -71,36 +144,69 @@ class Panel {
     if (!vertex.inputs.length) return null;
     const line = ([source, moved, from, to]) => {
       const lies = from < 0 ? "wherever it is wanted" : DATA.words[from];
-      const way = to < 0 ? "its elements are not read" : from === to || from < 0 ? lies : `from ${lies} to ${DATA.words[to]}`;
-      return make("li", {}, this.link(source), " ", travels(moved), make("span", { class: "from" }, from < 0 && to >= 0 ? `${DATA.words[to]} (placed there for free)` : way));
+      const way =
+        to < 0
+          ? "its elements are not read"
+          : from === to || from < 0
+            ? lies
+            : `from ${lies} to ${DATA.words[to]}`;
+      return make(
+        "li",
+        {},
+        this.link(source),
+        " ",
+        travels(moved),
+        make(
+          "span",
+          { class: "from" },
+          from < 0 && to >= 0 ? `${DATA.words[to]} (placed there for free)` : way,
+        ),
+      );
     };
-    return [make("h3", {}, "Where its inputs come from"), make("ul", { class: "reads" }, vertex.inputs.map(line))];
+    return [
+      make("h3", {}, "Where its inputs come from"),
+      make("ul", { class: "reads" }, vertex.inputs.map(line)),
+    ];
   }
 
   readers(number) {
     const all = READERS[number];
     if (!all.length) return null;
-    const line = ([reader, k]) => make("li", {}, this.link(reader), " ", travels(VERTICES[reader].inputs[k][1]));
+    const line = ([reader, k]) =>
+      make("li", {}, this.link(reader), " ", travels(VERTICES[reader].inputs[k][1]));
     const shown = all.slice(0, 12).map(line);
     if (all.length > 12) shown.push(make("li", { class: "from" }, `and ${all.length - 12} more`));
     return [make("h3", {}, "Read by"), make("ul", { class: "reads" }, shown)];
   }
 
   grids(vertex) {
-    return vertex.grids.slice(0, 4).map(([role, layout, grid]) => [
-      make("h3", {}, `Tiles (${DATA.words[role]})`),
-      make("p", { class: "hint" }, DATA.words[layout]),
-      make("div", { class: "tiles scroll" }, DATA.grids[grid].facets.map((facet) => tileTable(DATA.grids[grid], facet))),
-      DATA.grids[grid].left_out && make("p", { class: "hint" }, DATA.grids[grid].left_out),
-    ]).flat();
+    return vertex.grids
+      .slice(0, 4)
+      .map(([role, layout, grid]) => [
+        make("h3", {}, `Tiles (${DATA.words[role]})`),
+        make("p", { class: "hint" }, DATA.words[layout]),
+        make(
+          "div",
+          { class: "tiles scroll" },
+          DATA.grids[grid].facets.map((facet) => tileTable(DATA.grids[grid], facet)),
+        ),
+        DATA.grids[grid].left_out && make("p", { class: "hint" }, DATA.grids[grid].left_out),
+      ])
+      .flat();
   }
 
   alternative(vertex, number) {
     if (vertex.cut === null) return null;
     const found = DATA.alternatives.found[DATA.alternatives.of[number]];
     const words = found ? found.words : "not computed within the time limit";
-    const of = found && found.vertex !== number ? ` (worked out for ${VERTICES[found.vertex].name}, which is cut and costs the same)` : "";
-    return [make("h3", {}, "The next-best cut, everything else fixed"), make("p", {}, words + of + ".")];
+    const of =
+      found && found.vertex !== number
+        ? ` (worked out for ${VERTICES[found.vertex].name}, which is cut and costs the same)`
+        : "";
+    return [
+      make("h3", {}, "The next-best cut, everything else fixed"),
+      make("p", {}, words + of + "."),
+    ];
   }
 
   run(number) {
@@ -109,13 +215,24 @@ class Panel {
     const [, planned, counted, predicted, measured] = row;
     const pairs = [["bytes", `${bytes(planned)} planned, ${bytes(counted)} counted`]];
     if (predicted !== null) pairs.push(["predicted", short(predicted, "seconds")]);
-    if (measured !== null) pairs.push([DATA.run.simulated ? "simulated" : "measured", `${short(measured, "seconds")} on the busiest device`]);
-    return [make("h3", {}, DATA.run.simulated ? "In the simulation" : "In the run"),
-      make("dl", { class: "pairs" }, pairs.map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]))];
+    if (measured !== null)
+      pairs.push([
+        DATA.run.simulated ? "simulated" : "measured",
+        `${short(measured, "seconds")} on the busiest device`,
+      ]);
+    return [
+      make("h3", {}, DATA.run.simulated ? "In the simulation" : "In the run"),
+      make(
+        "dl",
+        { class: "pairs" },
+        pairs.map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]),
+      ),
+    ];
   }
 }
 
-const travels = (moved) => (moved ? amount(moved) : make("span", { class: "zero" }, "moves nothing"));
+const travels = (moved) =>
+  moved ? amount(moved) : make("span", { class: "zero" }, "moves nothing");
 
 /** A facet of a tile grid: each cell a tile with the devices that hold it. */
 function tileTable(grid, [title, rows]) {
@@ -124,12 +241,35 @@ function tileTable(grid, [title, rows]) {
   const cell = (tile) => {
     if (!tile) return make("td", { class: "gap" }, "…");
     const [devices, first] = tile;
-    return first < 0 ? make("td", { class: "gap" }, "–") : make("td", { style: { backgroundColor: DATA.colours[first] } }, devices);
+    return first < 0
+      ? make("td", { class: "gap" }, "–")
+      : make("td", { style: { backgroundColor: DATA.colours[first] } }, devices);
   };
   const caption = [title, "devices by tile"].filter(Boolean).join(": ");
-  return make("table", {},
+  return make(
+    "table",
+    {},
     make("caption", {}, caption),
-    make("thead", {}, make("tr", {}, make("th", { scope: "col" }, corner ? `${corner}${grid.row && grid.column ? " →" : ""}` : ""),
-      grid.columns.map((words) => make("th", { scope: "col" }, words)))),
-    make("tbody", {}, rows.map((row, at) => make("tr", {}, make("th", { scope: "row" }, grid.rows[at] ?? ""), row.map(cell)))));
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        make(
+          "th",
+          { scope: "col" },
+          corner ? `${corner}${grid.row && grid.column ? " →" : ""}` : "",
+        ),
+        grid.columns.map((words) => make("th", { scope: "col" }, words)),
+      ),
+    ),
+    make(
+      "tbody",
+      {},
+      rows.map((row, at) =>
+        make("tr", {}, make("th", { scope: "row" }, grid.rows[at] ?? ""), row.map(cell)),
+      ),
+    ),
+  );
 }

@@ -4,7 +4,10 @@ const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 class View {
   /** `draw(context, view)` draws the world; `extent()` is its rectangle; `flat` zooms in x only. */
-  constructor(element, { draw, extent, flat = false, settled = () => {}, most = 4, margin = 24, left = 0 }) {
+  constructor(
+    element,
+    { draw, extent, flat = false, settled = () => {}, most = 4, margin = 24, left = 0 },
+  ) {
     Object.assign(this, { element, draw, extent, flat, settled, most, margin, left });
     this.canvas = element.querySelector("canvas");
     this.context = this.canvas.getContext("2d");
@@ -58,11 +61,17 @@ class View {
   least() {
     const [, , width, height] = this.extent();
     const whole = (this.width - this.left) / Math.max(width, 1e-9);
-    return (this.flat ? whole : Math.min(whole, this.height / Math.max(height, 1e-9))) * (this.flat ? 1 : 0.6);
+    return (
+      (this.flat ? whole : Math.min(whole, this.height / Math.max(height, 1e-9))) *
+      (this.flat ? 1 : 0.6)
+    );
   }
 
   zoom(factor, atX = this.left + (this.width - this.left) / 2, atY = this.height / 2) {
-    const k = Math.min(Math.max(this.k * factor, Math.min(this.least(), this.k)), Math.max(this.most, this.k));
+    const k = Math.min(
+      Math.max(this.k * factor, Math.min(this.least(), this.k)),
+      Math.max(this.most, this.k),
+    );
     this.x = atX - ((atX - this.x) / this.k) * k;
     this.y = atY - ((atY - this.y) / this.k) * k;
     this.k = k;
@@ -85,8 +94,15 @@ class View {
   clamp() {
     const [left, top, width, height] = this.extent();
     const keep = (at, low, size, room, start = 0) =>
-      Math.min(Math.max(at, start + Math.min(room * 0.3, 80) - (low + size) * this.k), start + room - Math.min(room * 0.3, 80) - low * this.k);
-    if (this.flat) this.x = Math.min(this.left - left * this.k, Math.max(this.x, this.width - (left + width) * this.k));
+      Math.min(
+        Math.max(at, start + Math.min(room * 0.3, 80) - (low + size) * this.k),
+        start + room - Math.min(room * 0.3, 80) - low * this.k,
+      );
+    if (this.flat)
+      this.x = Math.min(
+        this.left - left * this.k,
+        Math.max(this.x, this.width - (left + width) * this.k),
+      );
     else {
       this.x = keep(this.x, left, width, this.width);
       this.y = keep(this.y, top, height, this.height);
@@ -99,8 +115,17 @@ class View {
       this.k = (this.width - this.left) / Math.max(width, 1e-9);
       this.x = this.left - left * this.k;
     } else {
-      const k = Math.min((this.width - 2 * this.margin) / width, (this.height - 2 * this.margin) / height, most);
-      this.go(this.width / 2 - (left + width / 2) * k, this.height / 2 - (top + height / 2) * k, k, animated);
+      const k = Math.min(
+        (this.width - 2 * this.margin) / width,
+        (this.height - 2 * this.margin) / height,
+        most,
+      );
+      this.go(
+        this.width / 2 - (left + width / 2) * k,
+        this.height / 2 - (top + height / 2) * k,
+        k,
+        animated,
+      );
     }
     this.fitted = true;
     this.redraw();
@@ -138,14 +163,22 @@ class View {
 
   listen() {
     const { element } = this;
-    element.addEventListener("wheel", (event) => {
-      // A page that is scrolled past must not get stuck here.
-      if (!event.ctrlKey && !element.matches(":focus-within")) return;
-      event.preventDefault();
-      const box = element.getBoundingClientRect();
-      const pixels = event.deltaY * (event.deltaMode ? 24 : 1);
-      this.zoom(Math.exp(-Math.max(-120, Math.min(120, pixels)) * 0.0022), event.clientX - box.x, event.clientY - box.y);
-    }, { passive: false });
+    element.addEventListener(
+      "wheel",
+      (event) => {
+        // A page that is scrolled past must not get stuck here.
+        if (!event.ctrlKey && !element.matches(":focus-within")) return;
+        event.preventDefault();
+        const box = element.getBoundingClientRect();
+        const pixels = event.deltaY * (event.deltaMode ? 24 : 1);
+        this.zoom(
+          Math.exp(-Math.max(-120, Math.min(120, pixels)) * 0.0022),
+          event.clientX - box.x,
+          event.clientY - box.y,
+        );
+      },
+      { passive: false },
+    );
     element.addEventListener("pointerdown", (event) => {
       if (event.button > 0) return;
       this.pointers.set(event.pointerId, [event.clientX, event.clientY]);
@@ -162,11 +195,15 @@ class View {
       });
     }
     // A drag that ends on a box is no click on it.
-    element.addEventListener("click", (event) => {
-      if (!this.dragged || event.detail === 0) return;
-      event.stopImmediatePropagation();
-      event.preventDefault();
-    }, true);
+    element.addEventListener(
+      "click",
+      (event) => {
+        if (!this.dragged || event.detail === 0) return;
+        event.stopImmediatePropagation();
+        event.preventDefault();
+      },
+      true,
+    );
     element.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -190,7 +227,11 @@ class View {
       const box = this.element.getBoundingClientRect();
       const now = [event.clientX, event.clientY];
       this.pan(dx / 2, dy / 2);
-      this.zoom(apart(now) / Math.max(apart(before), 1), (now[0] + others[0]) / 2 - box.x, (now[1] + others[1]) / 2 - box.y);
+      this.zoom(
+        apart(now) / Math.max(apart(before), 1),
+        (now[0] + others[0]) / 2 - box.x,
+        (now[1] + others[1]) / 2 - box.y,
+      );
     } else this.pan(dx, dy);
     this.pointers.set(event.pointerId, [event.clientX, event.clientY]);
   }
@@ -198,9 +239,14 @@ class View {
   key(event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
     const acts = {
-      "+": () => this.zoom(1.3), "=": () => this.zoom(1.3), "-": () => this.zoom(1 / 1.3), "0": () => this.fit(),
-      ArrowLeft: () => this.pan(70, 0), ArrowRight: () => this.pan(-70, 0),
-      ArrowUp: () => this.pan(0, 70), ArrowDown: () => this.pan(0, -70),
+      "+": () => this.zoom(1.3),
+      "=": () => this.zoom(1.3),
+      "-": () => this.zoom(1 / 1.3),
+      0: () => this.fit(),
+      ArrowLeft: () => this.pan(70, 0),
+      ArrowRight: () => this.pan(-70, 0),
+      ArrowUp: () => this.pan(0, 70),
+      ArrowDown: () => this.pan(0, -70),
     };
     if (!acts[event.key]) return;
     event.preventDefault();

@@ -14,18 +14,40 @@ function make(tag, properties = {}, ...children) {
   for (const [name, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "class") element.className = value;
-    else if (name === "on") for (const [event, act] of Object.entries(value)) element.addEventListener(event, act);
-    else if (name === "style") Object.assign(element.style, value); // by CSSOM: the policy allows no style attributes
+    else if (name === "on")
+      for (const [event, act] of Object.entries(value)) element.addEventListener(event, act);
+    else if (name === "style")
+      Object.assign(element.style, value); // by CSSOM: the policy allows no style attributes
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
 const SCALES = {
-  bytes: [[2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"], [2 ** 10, " KiB"], [1, " B"]],
-  elements: [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1, ""]],
-  seconds: [[1, " s"], [1e-3, " ms"], [1e-6, " µs"], [1e-9, " ns"]],
+  bytes: [
+    [2 ** 40, " TiB"],
+    [2 ** 30, " GiB"],
+    [2 ** 20, " MiB"],
+    [2 ** 10, " KiB"],
+    [1, " B"],
+  ],
+  elements: [
+    [1e12, " T"],
+    [1e9, " G"],
+    [1e6, " M"],
+    [1, ""],
+  ],
+  seconds: [
+    [1, " s"],
+    [1e-3, " ms"],
+    [1e-6, " µs"],
+    [1e-9, " ns"],
+  ],
 };
 
 /** An amount for a table: the same words as `show/words.py` uses. */
@@ -45,8 +67,10 @@ function threeDigits(number) {
   return String(Number(number.toFixed(number >= 9.995 ? 1 : 2)));
 }
 
-const percent = (share) => (share > 0 && share < 1e-4 ? "<0.01 %" : threeDigits(100 * share) + " %");
-const times = (ratio) => (ratio === null ? "∞" : ratio < 10 ? ratio.toFixed(2) + "×" : threeDigits(ratio) + "×");
+const percent = (share) =>
+  share > 0 && share < 1e-4 ? "<0.01 %" : threeDigits(100 * share) + " %";
+const times = (ratio) =>
+  ratio === null ? "∞" : ratio < 10 ? ratio.toFixed(2) + "×" : threeDigits(ratio) + "×";
 const bytes = (amount) => short(amount, "bytes");
 const cost = (amount) => short(amount, DATA.unit);
 
@@ -55,22 +79,48 @@ function amount(number, words = bytes) {
   return make("span", { class: number ? "amount" : "amount zero" }, words(number));
 }
 
+/** What a vertex is computed of, or the whole statement of an input. */
+const rightSide = (vertex) =>
+  vertex.text.includes(" <- ") ? vertex.text.slice(vertex.text.indexOf(" <- ") + 4) : vertex.text;
+
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 /** The bytes that devices receive for a vertex. */
-const movedFor = (vertex) => sum(vertex.inputs.map((input) => input[1])) + vertex.reduced + vertex.kept;
+const movedFor = (vertex) =>
+  sum(vertex.inputs.map((input) => input[1])) + vertex.reduced + vertex.kept;
 
 /** Who reads each vertex, as [reader, which of its inputs]. */
 const READERS = VERTICES.map(() => []);
-VERTICES.forEach((vertex, number) => vertex.inputs.forEach(([source], k) => READERS[source].push([number, k])));
+VERTICES.forEach((vertex, number) =>
+  vertex.inputs.forEach(([source], k) => READERS[source].push([number, k])),
+);
 
 /** The colours of the style sheet as they are now, for canvases. */
 const COLOURS = {};
 function readColours() {
   const probe = make("span", { hidden: true });
   document.body.append(probe);
-  for (const name of ["back", "raised", "ink", "quiet", "line", "strong-line", "accent", "accent-soft", "move", "move-dim",
-    "still", "box", "source", "good", "kind-0", "kind-1", "kind-2", "kind-3", "kind-4"]) {
+  for (const name of [
+    "back",
+    "raised",
+    "ink",
+    "quiet",
+    "line",
+    "strong-line",
+    "accent",
+    "accent-soft",
+    "move",
+    "move-dim",
+    "still",
+    "box",
+    "source",
+    "good",
+    "kind-0",
+    "kind-1",
+    "kind-2",
+    "kind-3",
+    "kind-4",
+  ]) {
     probe.style.color = `var(--${name})`;
     COLOURS[name] = getComputedStyle(probe).color;
   }
