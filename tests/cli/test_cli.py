@@ -17,9 +17,10 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from eindecomp import __version__
-from eindecomp.cli import main, request
+from eindecomp.cli import app, main, request
 from eindecomp.cli.texts import InputsName, work_from
 from eindecomp.graph.text.elaborate import load, parse
 from eindecomp.planner.costs.objectives import OBJECTIVES
@@ -46,7 +47,11 @@ COMMAND = [sys.executable, "-m", "eindecomp.cli"]
 
 
 def run(*args: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*COMMAND, *args], input=given, capture_output=True, check=False)  # noqa: S603
+    """What a process would give, without the second that starting one takes."""
+    found = CliRunner().invoke(app, args, input=given)
+    return subprocess.CompletedProcess(
+        args, found.exit_code, found.stdout_bytes, found.stderr_bytes
+    )
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def launched(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["none.ein", "--random"], 1, "No such file or directory: 'none.ein'"),
+        (["none.ein", "--random"], 1, "none.ein: No such file or directory"),
         (["{file}", "--random", "-p", "3"], 1, "the plan is for 3 devices, the job has 2 ranks"),
         (["{file}"], 2, "say where inputs come from"),
     ],

@@ -293,4 +293,4 @@ def test_a_full_disk_costs_the_trace_and_nothing_else(file, tmp_path, monkeypatc
     shown = capsys.readouterr()
     assert np.load(out)["Z"].shape == (4, 4)
     assert json.loads(shown.out)["outputs"]["Z"]["shape"] == [4, 4]
-    assert "the trace was not written: No space left on device: '/dev/full'" in shown.err
+    assert "/dev/full: the trace was not written: No space left on device" in shown.err

@@ -164,7 +164,7 @@ def _joined(experiment: str, paths: list[Path]) -> Record:
 def _finish(record: Record, output: Path, json: bool, *, drawn: bool) -> None:
     """Write and show a record; what of ours was not measured is an error."""
     from eindecomp.experiments.plot import plot
-    from eindecomp.experiments.show import show
+    from eindecomp.experiments.show import WIDTH, show
 
     path = output / f"{record.experiment}.json"
     write_whole(path, record.json())
@@ -172,7 +172,7 @@ def _finish(record: Record, output: Path, json: bool, *, drawn: bool) -> None:
     if json:
         typer.echo(record.json())
     else:
-        typer.echo(show(record, columns()))
+        typer.echo(show(record, columns(WIDTH)))
         typer.echo(f"written: {', '.join(map(str, (path, *pictures)))}")
     if failed := [row for row in record.findings.timed if row.kind == "ours" and row.absent]:
         cases = ", ".join(dict.fromkeys(row.case for row in failed))

@@ -19,9 +19,9 @@ _ASCII = {
 _HANDLER = "eindecomp-ascii"
 
 
-def columns() -> int:
-    """How wide tables may be: as the terminal or COLUMNS, and 80 in pipes and files."""
-    return max(get_terminal_size((_WIDTH, 24)).columns, _LEAST)
+def columns(otherwise: int = _WIDTH) -> int:
+    """How wide tables may be: as the terminal or COLUMNS, otherwise 80 as in pipes and files."""
+    return max(get_terminal_size((otherwise, 24)).columns, _LEAST)
 
 
 def allow_any_terminal() -> None:

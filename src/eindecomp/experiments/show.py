@@ -15,14 +15,14 @@ from eindecomp.show.words import ratio, render, short
 if TYPE_CHECKING:
     from eindecomp.experiments.record import Curve, Findings, Host, Priced, Record, Speed, Timed
 
-_WIDTH = 160
+WIDTH = 160
 FREE = (
     "Free inputs lie wherever they are read: placing them there is not counted, and the copies "
     "that this needs are in memory.\n"
 )
 
 
-def show(record: Record, width: int = _WIDTH) -> str:
+def show(record: Record, width: int = WIDTH) -> str:
     """The tables of a record, as text."""
     found = record.findings
     tables: list[Text | Table] = []
