@@ -26,7 +26,6 @@ RETURNED = (Compared, Comparison, Result, Stats, Tensor, Verification, Verified)
 """Classes without a public name of their own, whose objects public functions return."""
 RECORDS = {"Compared", "Counts", "Fitted", "GeneratedToken", "Stats", "Verified"}
 """Classes that only ever come with another, whose example shows them."""
-ELSEWHERE = {"draw", "draw_tiles", "draw_vertex", "report"}
 
 
 def public(holder: ModuleType, name: str) -> Iterator[tuple[str, Any]]:
@@ -42,7 +41,7 @@ def methods(cls: type) -> Iterator[tuple[str, Any]]:
     for name, found in vars(cls).items():
         function = found.__func__ if isinstance(found, classmethod | staticmethod) else found
         wanted = not name.startswith("_") or name == "__call__"
-        if wanted and inspect.isfunction(function) and name not in ELSEWHERE:
+        if wanted and inspect.isfunction(function):
             yield name, function
 
 

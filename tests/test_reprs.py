@@ -37,7 +37,7 @@ SHOWN = [
         f"<Plan of 1 vertices for 2 devices, bytes: cost {PLAN.cost}, bound {PLAN.bound}>",
     ),
     (lambda: ed.Cost({"Z": 256}, {"Z": 64}), "<Cost 320: join 256, aggregate 64>"),
-    (lambda: PLAN.compare({"rows": ["i"]}), "<Comparison of this plan, rows by bytes>"),
+    (lambda: PLAN.compare({"rows": ["i"]}), "<Comparison, bytes: this plan 256, rows 256>"),
     (
         lambda: ed.Machine(2e12, 1e11, {"node": 1e9, "gpu": 4e11}),
         "<Machine: 2 Tflop/s, memory 100 GB/s, links node 1 GB/s, gpu 400 GB/s>",

@@ -214,6 +214,8 @@ def check_commands(eindecomp: Path, folder: Path) -> None:
     assert "Z" in call(eindecomp, "explain", "plan.json", folder=folder)
     assert "sqrt" in call(eindecomp, "compare", "plan.json", folder=folder)
     call(eindecomp, "run", "plan.json", "--random", "--check", folder=folder)
+    call(eindecomp, "draw", "plan.json", "-o", "plan.svg", folder=folder)
+    call(eindecomp, "report", "plan.json", "-o", "plan.html", folder=folder)
     refused = call(eindecomp, "import", "torch", "made:up", folder=folder, status=1)
     assert refused == "eindecomp: torch is not installed: pip install 'eindecomp[torch]'\n"
 
