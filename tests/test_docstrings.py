@@ -16,13 +16,17 @@ import pytest
 import eindecomp as ed
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
+from eindecomp.graph.picture import Picture
 from eindecomp.planner.comparison import Compared, Comparison
+from eindecomp.planner.tile_grid import TileGrid
 from eindecomp.planner.verification import Verification, Verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-RETURNED = (Compared, Comparison, Result, Stats, Tensor, Verification, Verified)
+RETURNED = (
+    Compared, Comparison, Picture, Result, Stats, Tensor, TileGrid, Verification, Verified
+)  # fmt: skip
 """Classes without a public name of their own, whose objects public functions return."""
 RECORDS = {"Compared", "Counts", "Fitted", "GeneratedToken", "Stats", "Verified"}
 """Classes that only ever come with another, whose example shows them."""

@@ -8,7 +8,7 @@ which makes the table's order a topological one.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eindecomp.above import from_above
 from eindecomp.errors import GraphError, naming, suggest
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.graph.infer import Shape
+    from eindecomp.graph.picture import Picture
     from eindecomp.lang.dtypes import DType
 
 
@@ -170,8 +171,21 @@ class Graph:
 
     def draw(
         self, path: str | Path | None = None, *, folded: bool = True, layout: str = "auto"
-    ) -> Any:
-        """A picture of the graph, a `Picture`; the options are those of `Plan.draw`."""
+    ) -> Picture:
+        """A picture of the graph: boxes are vertices, lines lead to what reads them.
+
+        Args:
+            path: where to write it too, `.svg`, `.dot`, `.gv`, or `.png` and `.pdf` by graphviz,
+                such as `"graph.svg"`.
+            folded: `True` to draw repeated layers once.
+            layout: who arranges the boxes: `"graphviz"`, `"own"`, which needs nothing installed, or
+                `"auto"`.
+
+        Examples:
+            >>> import eindecomp as ed
+            >>> ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z").draw().title
+            '1 vertex, 1 input'
+        """
         return from_above("show.draw.picture").draw_graph(self, path, folded=folded, layout=layout)
 
     def _repr_html_(self) -> str:

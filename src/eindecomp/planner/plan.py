@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.graph.graph import Graph
+    from eindecomp.graph.picture import Picture
     from eindecomp.planner.comparison import Comparison
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.costs.machine import Machine
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.decision import Decision, Layouts
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.strategy import GivenStrategy, StrategyForm
+    from eindecomp.planner.tile_grid import TileGrid
     from eindecomp.planner.verification import Verification
 
 
@@ -226,47 +228,65 @@ class Plan:
 
     def draw(
         self, path: str | Path | None = None, *, folded: bool = True, layout: str = "auto"
-    ) -> Any:
-        """A picture of the plan: a `Picture`, which notebooks show.
+    ) -> Picture:
+        """A picture of the plan: boxes are vertices with their cuts, lines what is read.
 
-        Boxes are vertices with their cuts, lines are as thick as the bytes that move along them.
-        It is written to `path` if given, an .svg, .dot or .gv file, or .png or .pdf where graphviz
-        is there. Unless `folded` is false, repeated layers are drawn once. `layout` is "graphviz",
-        "own", which needs nothing installed, or "auto".
+        Lines are as thick as the bytes that move along them.
 
-        >>> import eindecomp as ed
-        >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
-        >>> ed.plan(graph, 2).draw(layout="own")
-        Picture(title='1 vertex on 2 devices (axis0=2)')
+        Args:
+            path: where to write it too, `.svg`, `.dot`, `.gv`, or `.png` and `.pdf` by graphviz,
+                such as `"plan.svg"`.
+            folded: `True` to draw repeated layers once.
+            layout: who arranges the boxes: `"graphviz"`, `"own"`, which needs nothing installed, or
+                `"auto"`.
+
+        Examples:
+            >>> import eindecomp as ed
+            >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
+            >>> ed.plan(graph, 2).draw(layout="own")
+            Picture(title='1 vertex on 2 devices (axis0=2)')
         """
         return from_above("show.draw.picture").draw_plan(self, path, folded=folded, layout=layout)
 
     def draw_tiles(
         self, tensor: str, path: str | Path | None = None, *, layout: str | None = None
-    ) -> Any:
-        """The tiles of a tensor and the devices that hold them: a `TileGrid`.
+    ) -> TileGrid:
+        """The tiles of a tensor and the devices that hold them, as text and as a picture.
 
-        It prints as text, shows as a picture in notebooks, and is written to `path`, an .svg or
-        .txt file, if given. `layout` is "home" or "second"; by default all layouts are shown.
+        Args:
+            tensor: its name, such as `"Z"`.
+            path: where to write it too, an `.svg` or `.txt` file, such as `"Z.svg"`.
+            layout: `"home"` or `"second"`; `None` shows all layouts.
 
-        >>> import eindecomp as ed
-        >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
-        >>> print(ed.plan(graph, 2).draw_tiles("Z"))
-        Z[i: 4]
-        home: i over axis0 (2 tiles, each on one device)
-        ┌───┬─────┬─────┐
-        │ i │ 0:2 │ 2:4 │
-        ├───┼─────┼─────┤
-        │   │  0  │  1  │
-        └───┴─────┴─────┘
+        Examples:
+            >>> import eindecomp as ed
+            >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
+            >>> print(ed.plan(graph, 2).draw_tiles("Z"))
+            Z[i: 4]
+            home: i over axis0 (2 tiles, each on one device)
+            ┌───┬─────┬─────┐
+            │ i │ 0:2 │ 2:4 │
+            ├───┼─────┼─────┤
+            │   │  0  │  1  │
+            └───┴─────┴─────┘
         """
         return from_above("show.draw.tile_grid").draw_tiles(self, tensor, path, layout)
 
-    def draw_vertex(self, name: str, path: str | Path | None = None) -> Any:
-        """The dataflow of one vertex, a `Picture`: from tiles of its inputs to those of its result.
+    def draw_vertex(self, name: str, path: str | Path | None = None) -> Picture:
+        """The dataflow of one vertex: from tiles of its inputs to those of its result.
 
-        Colour marks what a device receives from another. It is written to `path`, an .svg file, if
-        given. Of more than 16 devices, one group is shown.
+        Colour marks what a device receives from another. Of more than 16 devices, one group is
+        shown.
+
+        Args:
+            name: the vertex, such as `"Z"`.
+            path: where to write it too, an `.svg` file, such as `"Z.svg"`.
+
+        Examples:
+            >>> import eindecomp as ed
+            >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
+            >>> ed.plan(graph, 2).draw_vertex("Z").title
+            'Dataflow of Z'
         """
         return from_above("show.draw.dataflow_svg").draw_vertex(self, name, path)
 
@@ -285,22 +305,25 @@ class Plan:
         It has the graph, with layers that unfold; for every vertex its cut, tiles, cost and the
         next-best cut; strategies side by side; and what moves.
 
-        - `path`: the file; that it can be written is checked before anything is computed.
-        - `result`: what `ed.run` or `ed.simulate` returned, to set counted bytes beside planned
-          ones.
-        - `events`: the events of that run, for its timeline and the seconds of each vertex:
-          `events = []`, then `ed.run(plan, inputs, on_event=events.append)`.
-        - `compare`: whether to plan the usual strategies too; or a comparison, from `compare()`.
-        - `machine`: the one on which seconds are predicted, by default the plan's, if it has one.
-        - `time_limit`: the seconds for alternatives and strategies together; once they are over,
-          the report says which were not computed.
+        Args:
+            path: the file, such as `"plan.html"`; whether it can be written is checked first.
+            result: what `ed.run` or `ed.simulate` returned, to set counted bytes beside planned
+                ones, such as `ed.run(plan, inputs)`.
+            events: the events of that run, for its timeline and the seconds of each vertex:
+                `events = []`, then `ed.run(plan, inputs, on_event=events.append)`.
+            compare: `True` to plan the usual strategies too, or what `compare()` returned.
+            machine: the one on which seconds are predicted, such as `"gpu-server"`; by default the
+                plan's, if it has one.
+            time_limit: the seconds for alternatives and strategies together, such as `30`; the
+                report says what was not computed for lack of time.
 
-        >>> import eindecomp as ed
-        >>> from tempfile import TemporaryDirectory
-        >>> plan = ed.plan(ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z"), 2)
-        >>> with TemporaryDirectory() as folder:
-        ...     plan.report(f"{folder}/plan.html", compare=False).name
-        'plan.html'
+        Examples:
+            >>> import eindecomp as ed
+            >>> from tempfile import TemporaryDirectory
+            >>> plan = ed.plan(ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z"), 2)
+            >>> with TemporaryDirectory() as folder:
+            ...     plan.report(f"{folder}/plan.html", compare=False).name
+            'plan.html'
         """
         return from_above("show.report.write").report(
             self, path, result=result, events=events, compare=compare, machine=machine,

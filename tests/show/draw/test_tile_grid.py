@@ -14,7 +14,8 @@ import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.graph.ops import Fill
 from eindecomp.planner.make import plan
-from eindecomp.show.draw.tile_grid import TileGrid, tile_grids
+from eindecomp.planner.tile_grid import TileGrid
+from eindecomp.show.draw.tile_grid import tile_grids
 from eindecomp.tra.boxes import Box, volume
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.make import program_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eindecomp.graph.picture import Picture
 from eindecomp.show.draw.dataflow import dataflow_of
 from eindecomp.show.draw.facets import devices_words, range_words
-from eindecomp.show.draw.picture import Picture
 from eindecomp.show.draw.svg import device_colour, picture, tag, text_width, titled, write
 from eindecomp.show.words import exact, short
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.show.draw.tile_grid import TileGrid
+    from eindecomp.planner.tile_grid import TileGrid
     from eindecomp.tra.boxes import Range
 
 _LINES, _FACETS = 16, 6  # the most rows or columns, and facets, that are shown in full

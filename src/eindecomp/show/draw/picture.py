@@ -1,12 +1,12 @@
-"""`Picture`: the drawing of a plan or a graph, to be shown or saved."""
+"""Drawing a plan or a graph, and saving the picture."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError, suggest
+from eindecomp.graph.picture import Picture
 from eindecomp.show.draw.describe import graph_scene, plan_scene
 from eindecomp.show.draw.dot import SECONDS, dot_text, has_graphviz, place_by_dot, run_dot
 from eindecomp.show.draw.own_layout import place_scene
@@ -27,30 +27,15 @@ _MISSING = "needs graphviz: its program dot, and pip install 'eindecomp[draw]'"
 _MOST = 300  # boxes that are left to graphviz, which takes minutes for thousands
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture as SVG; notebooks show it."""
-
-    svg: str = field(repr=False)
-    title: str
-    dot: str | None = field(default=None, repr=False)
-    """The same in graphviz's language, for pictures of graphs."""
-
-    def save(self, path: str | Path) -> None:
-        """Write it to a file: .svg; of a graph also .dot or .gv, and .png or .pdf by graphviz."""
-        forms: dict[str, Callable[[], str | bytes]] = {".svg": lambda: self.svg}
-        if self.dot is not None:
-            text = self.dot
-            forms |= {".dot": lambda: text, ".gv": lambda: text}
-            forms |= {".png": lambda: _by_graphviz(text, "png")}
-            forms |= {".pdf": lambda: _by_graphviz(text, "pdf")}
-        save_text(path, forms)
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def _repr_html_(self) -> str:
-        return self.svg
+def save_picture(picture: Picture, path: str | Path) -> None:
+    """Write a picture to an .svg file; of a graph also .dot, .gv, and .png or .pdf by graphviz."""
+    forms: dict[str, Callable[[], str | bytes]] = {".svg": lambda: picture.svg}
+    if picture.dot is not None:
+        text = picture.dot
+        forms |= {".dot": lambda: text, ".gv": lambda: text}
+        forms |= {".png": lambda: _by_graphviz(text, "png")}
+        forms |= {".pdf": lambda: _by_graphviz(text, "pdf")}
+    save_text(path, forms)
 
 
 def draw_plan(

@@ -1,8 +1,8 @@
-"""`TileGrid`: the tiles into which a layout cuts a tensor, and the devices that hold each."""
+"""The tiles into which layouts cut a tensor, and the devices that hold each."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,86 +10,30 @@ import numpy as np
 from eindecomp.errors import PlanError, suggest
 from eindecomp.planner.space.cut import interval
 from eindecomp.planner.space.view import is_planned
+from eindecomp.planner.tile_grid import TileGrid
 from eindecomp.show.draw.save import save_text
-from eindecomp.show.draw.tile_text import grid_text, rich_grid
+from eindecomp.show.draw.tile_text import grid_text
 from eindecomp.show.draw.tiles_svg import grid_svg
 from eindecomp.show.movements import read_cuts
 from eindecomp.show.words import layout as layout_words
 from eindecomp.tra.program.tiling import uncut
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-
-    from rich.console import RenderableType
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.boxes import Box, Range
+    from eindecomp.tra.boxes import Range
 
 LAYOUTS = ("home", "second")
 
 
-@dataclass(frozen=True, slots=True)
-class TileGrid:
-    """One layout of a tensor as a grid of tiles.
-
-    >>> import eindecomp as ed
-    >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
-    >>> grid = ed.plan(graph, 2).draw_tiles("X")
-    >>> grid.pieces, dict(grid.holders)
-    ((((0, 2), (2, 4)), ((0, 6),)), {(0, 0): (0,), (1, 0): (1,)})
-    """
-
-    tensor: str
-    labels: tuple[str, ...]
-    shape: tuple[int, ...]
-    pieces: tuple[tuple[Range, ...], ...]
-    """For each dimension where its pieces begin and end."""
-    holders: Mapping[tuple[int, ...], tuple[int, ...]]
-    """The devices that hold each tile, by the number of its piece along each dimension.
-
-    A tile that no device holds, as those off a diagonal that is read, is not among them.
-    """
-    devices: int
-    """How many devices there are."""
-    role: str
-    """Which layout it is: "home", "second layout", or who reads it so."""
-    layout: str
-    """The layout in words."""
-    others: tuple[TileGrid, ...] = ()
-    """The tensor's other layouts."""
-
-    def box(self, tile: tuple[int, ...]) -> Box:
-        """Where a tile begins and ends along each dimension."""
-        return tuple(own[at] for own, at in zip(self.pieces, tile, strict=True))
-
-    def tiles_on(self, device: int) -> list[Box]:
-        """What a device holds: one tile, or none where there are fewer than devices."""
-        return [self.box(tile) for tile, own in self.holders.items() if device in own]
-
-    @property
-    def svg(self) -> str:
-        """The grid, and those of the tensor's other layouts, as a picture."""
-        return grid_svg((self, *self.others))
-
-    def save(self, path: str | Path) -> None:
-        """Write it to an .svg file, or as text to a .txt file."""
-        save_text(path, {".svg": lambda: self.svg, ".txt": lambda: f"{self}\n"})
-
-    def __str__(self) -> str:
-        return grid_text((self, *self.others))
-
-    def __rich__(self) -> RenderableType:
-        return rich_grid((self, *self.others))
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def _repr_html_(self) -> str:
-        return self.svg
+def save_grid(grid: TileGrid, path: str | Path) -> None:
+    """Write a grid, and those of the tensor's other layouts, as a picture or as text."""
+    grids = (grid, *grid.others)
+    save_text(path, {".svg": lambda: grid_svg(grids), ".txt": lambda: f"{grid_text(grids)}\n"})
 
 
 def draw_tiles(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from eindecomp.planner.tile_grid import TileGrid
     from eindecomp.show.draw.facets import Facet, Facets
-    from eindecomp.show.draw.tile_grid import TileGrid
 
 _WIDTH = 120
 

@@ -10,8 +10,8 @@ from eindecomp.show.draw.svg import device_colour, picture, tag, text_width, tit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eindecomp.planner.tile_grid import TileGrid
     from eindecomp.show.draw.facets import Facet, Facets
-    from eindecomp.show.draw.tile_grid import TileGrid
 
 _MARGIN, _GAP = 20.0, 26.0
 _CELL, _ROW = 44.0, 32.0  # the least width and the height of a tile

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from eindecomp.planner.plan import Plan
-    from eindecomp.show.draw.tile_grid import TileGrid
+    from eindecomp.planner.tile_grid import TileGrid
 
 
 @dataclass(frozen=True, slots=True)
