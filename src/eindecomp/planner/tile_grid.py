@@ -30,7 +30,7 @@ class TileGrid:
         devices: how many devices there are, such as `2`.
         role: which layout it is: `"home"`, `"second layout"`, or who reads it so.
         layout: the layout in words, such as `"i over axis0"`.
-        others: the tensor's other layouts.
+        others: the grids of the tensor's other layouts, `()` if it has none.
 
     Examples:
         >>> import eindecomp as ed
