@@ -19,42 +19,23 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = {
-    "Contributing": "CONTRIBUTING.md",
-    "Changelog": "CHANGELOG.md",
-    "Releasing": "RELEASING.md",
-}
-LATER = {"Versions and files": "policy.md"}
-"""Pages of docs/ that are listed as soon as they are there."""
+PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "RELEASING.md")
 LINK = re.compile(r"\]\((?![a-z]+:|#|/)([^)#\s]+)(#[^)\s]*)?\)")
-
-
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List the pages of the root, and the gallery, where there are any."""
-    sections: list[dict[str, Any]] = list(config.nav or [])
-    [about] = [section["About"] for section in sections if "About" in section]
-    about += [{title: name} for title, name in LATER.items() if (DOCS / name).exists()]
-    about += [{title: name} for title, name in PAGES.items() if (ROOT / name).exists()]
-    if (DOCS / "gallery" / "index.md").exists():
-        sections.insert(2, {"Gallery": _gallery()})
-    config.nav = sections
-    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of the root, and the files outside docs/ that pages link to."""
-    root = [name for name in PAGES.values() if (ROOT / name).exists()]
     texts = [(DOCS / file.src_uri, file.content_string) for file in files.documentation_pages()]
-    texts += [(ROOT / name, (ROOT / name).read_text()) for name in root]
+    texts += [(ROOT / name, (ROOT / name).read_text()) for name in PAGES]
     linked = {
         path
         for page, text in texts
         for link in LINK.finditer(text)
         if (path := _outside(page, link)) is not None and path.is_file()
     }
-    for path in sorted(linked | {ROOT / name for name in root}):
+    for path in sorted(linked | {ROOT / name for name in PAGES}):
         name = path.relative_to(ROOT).as_posix()
-        if name in root:
+        if name in PAGES:
             files.append(File.generated(config, name, content=path.read_text()))
         else:
             files.append(File.generated(config, name, abs_src_path=str(path)))
@@ -68,7 +49,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         [shown] = re.findall(r"\[start:what\] -->(.*)<!-- --8<-- \[end:what\]", readme, re.S)
         markdown = markdown.replace(snippet, shown)
     name = page.file.src_uri
-    is_of_root = name in PAGES.values()
+    is_of_root = name in PAGES
     source = (ROOT if is_of_root else DOCS) / name
     up = "../" * name.count("/")
 
@@ -96,11 +77,3 @@ def _as_sessions(markdown: str) -> str:
         markdown,
         flags=re.M | re.S,
     )
-
-
-def _gallery() -> list[str | dict[str, str]]:
-    """The gallery's own page, then its problems by title."""
-    folder = DOCS / "gallery"
-    rest = [path for path in sorted(folder.glob("*.md")) if path.name != "index.md"]
-    titles = {path: path.read_text().splitlines()[0].removeprefix("# ").strip() for path in rest}
-    return ["gallery/index.md", *({titles[path]: f"gallery/{path.name}"} for path in rest)]
