@@ -20,6 +20,7 @@ ERRORS = [
     ("Z[i] <- X[i,j]", 3, 9, r"label 'j' is not in Z\[i\]: say how to aggregate it"),
     ("Z[i,q] <- X[i,i2]", 3, 11, "say how to aggregate"),
     ("Z[i,q] <- sum X[i,j]", 3, 5, "label 'q' has no size"),
+    ("Z[i,k] <- sum X[i,j] * Y[j,q]", 3, 24, r"'q' is not declared.*write Y\[j,k\], or 'k: SIZE'"),
     ("Z[i: 4] <- sum X[i,j]", 3, 3, "label 'i' of Z has size 3, not 4"),
     ("Z[i: 4,j] <- X[i, j in 0:2]", 3, 3, "label 'i' of Z has size 3, not 4"),
     ("Z[i, j: 4] <- concat[j](X[i,j], X[i,j])", 3, 6, "label 'j' of Z has size 8, not 4"),

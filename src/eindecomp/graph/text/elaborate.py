@@ -24,6 +24,7 @@ from eindecomp.graph.text.macros import (
     prelude,
     to_monoid,
 )
+from eindecomp.graph.text.mistyped import refuse_mistyped
 from eindecomp.graph.text.scope import Scope
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
@@ -342,6 +343,7 @@ def _einsum(
             statement.rhs.at,
         )
     new = scope.new_sizes(target, sizes)
+    refuse_mistyped(scope, target, refs, left_over)
     known = sizes | new
     join = resolve_values([scope.with_sizes(t, known) for t in terms], scope.source, leaf)
     scope.graph.add_einsum(output, list(refs), join, agg, target.name, new)
