@@ -116,6 +116,12 @@ MISTAKES = {
     "standard input twice": ("plan - -", 2, "unexpected extra argument"),
     "a place that cannot be": ("plan product.ein -o nowhere/plan.json", 1, "nowhere/plan.json: No"),
     "a folder as output": ("plan product.ein -o folder", 1, "folder: Is a directory"),
+    "a plan over its graph": ("plan product.ein -o product.ein", 2, "product.ein is read"),
+    "outputs over the arrays": (
+        "run product.ein -p 2 --data good.npz -o good.npz", 2, "good.npz is read",
+    ),
+    "a misspelt strategy": ("plan product.ein -p 2 --strategy megatorn", 1, "'megatron'"),
+    "arrays from two places": ("run product.ein --random --data good.npz", 2, "not from both"),
     "standard output as a file": ("plan product.ein -o -", 2, "name a file"),
     "the same place twice": (
         "run product.ein --random --trace a --report a", 2, "cannot both be written to a",

@@ -11,9 +11,9 @@ Write this to product.ein, a matrix product:
   Z[i,k] <- sum X[i,j] * Y[j,k]
   output Z
 and try:
-  eindecomp plan product.ein -p 4                  # share it among 4 devices
-  eindecomp compare product.ein -p 4               # against the usual ways
-  eindecomp run product.ein -p 4 --random --check  # compute it, here"""
+  eindecomp plan product.ein -p 4 --inputs sharded     # for 4 devices
+  eindecomp compare product.ein -p 4 --inputs sharded  # with usual ways
+  eindecomp run product.ein -p 4 --random --check      # compute it"""
 
 EXAMPLES = {
     "plan": """\

@@ -14,6 +14,8 @@ from eindecomp.store.plan_file import MAX_BYTES
 from eindecomp.store.whole_file import check_writable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eindecomp.graph.graph import Graph
 
 GraphFile = Annotated[
@@ -60,6 +62,15 @@ def name_of(file: str) -> str:
 def to_write(*names: str, help: str) -> Any:  # noqa: A002 - as typer calls it
     """An option that takes a file to write, refused at once if it cannot be written later."""
     return typer.Option(*names, metavar="FILE", callback=_check, help=help)
+
+
+def refuse_overwriting(params: Mapping[str, Any]) -> None:
+    """Refuse options of a command that would write to a file which it reads."""
+    texts = [params.get("file") or "", *(params.get("data") or ())]
+    read = {Path(text.rpartition("=")[2].partition("#")[0]).resolve() for text in texts if text}
+    for path in params.values():
+        if isinstance(path, Path) and path.resolve() in read:
+            raise typer.BadParameter(f"{path} is read: name another file to write")
 
 
 def _check(ctx: typer.Context, path: Path | None) -> Path | None:

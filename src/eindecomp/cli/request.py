@@ -180,12 +180,20 @@ class Request:
         asked = replace(self, machine=None) if isinstance(found, bytes) else self
         return asked.plan_from(found, file)
 
+    def _given(self) -> list[str]:
+        """The options that were given, but for the time."""
+        default = Request(time=self.time)
+        names = [own.name for own in fields(self)]
+        return [f"--{name}" for name in names if getattr(self, name) != getattr(default, name)]
+
     def plan_from(self, found: Graph | bytes, file: str) -> Plan:
         """The plan of what was read from a file."""
         if isinstance(found, bytes):
-            default = Request(time=self.time)
-            if self != default:
-                raise typer.BadParameter(f"{name_of(file)} is a plan: options are for graphs")
+            if given := self._given():
+                raise typer.BadParameter(
+                    f"{name_of(file)} is a plan already: options are for graphs, here "
+                    f"{', '.join(given)}"
+                )
             return from_json(found, name_of(file))
         return self.plan(found)
 

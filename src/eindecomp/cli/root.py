@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from eindecomp import __version__
 from eindecomp.cli import (
@@ -26,6 +26,7 @@ from eindecomp.cli import (
     solve,
 )
 from eindecomp.cli.examples import FIRST_STEPS, epilog, paragraphs
+from eindecomp.cli.files import refuse_overwriting
 from eindecomp.cli.mistakes import STATUSES, telling
 
 
@@ -41,6 +42,15 @@ class Commands(TyperGroup):
         """Run a command."""
         with telling(debug=ctx.params["debug"]):
             return super().invoke(ctx)
+
+
+class Command(TyperCommand):
+    """A command, which writes to no file that it reads."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        refuse_overwriting(ctx.params)
+        return super().invoke(ctx)
 
 
 app = typer.Typer(
@@ -63,7 +73,9 @@ for group, commands in GROUPS.items():
     for command in commands:
         name = command.__name__
         text = paragraphs(command.__doc__)
-        app.command(name, help=text, epilog=epilog(name), rich_help_panel=group)(command)
+        app.command(name, cls=Command, help=text, epilog=epilog(name), rich_help_panel=group)(
+            command
+        )
 app.add_typer(importing.commands, name="import", rich_help_panel="Other frameworks")
 
 

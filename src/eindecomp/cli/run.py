@@ -133,7 +133,9 @@ def _watching(
 
 
 def _check_inputs(data: list[str] | None, seed: int | None, *, random: bool) -> None:
-    if random == bool(data):
+    if random and data:
+        raise typer.BadParameter("inputs come from --random or from --data, not from both")
+    if not random and not data:
         raise typer.BadParameter("say where inputs come from: --random, or --data data.npz")
     if seed is not None and not random:
         raise typer.BadParameter("--seed is for --random")
@@ -200,7 +202,8 @@ def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
     typer.echo(
         f"{stats.tasks} tasks on {stats.workers} workers in {stats.seconds:.3g} s: "
         f"{speed:.3g} GFLOP/s, {show_bytes(stats.bytes_moved)} moved between devices, "
-        f"peak memory {show_bytes(stats.peak_memory)} on the fullest device"
+        f"peak memory {show_bytes(stats.peak_memory)} on the fullest device, where those "
+        "that share memory count as one"
     )
     if stats.cut_into is not None:
         typer.echo(f"cut into {stats.cut_into} pieces, as larger tiles did not fit in memory")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 from eindecomp.planner.costs.objectives import may_repeat
@@ -36,7 +36,7 @@ def _space(plan: Plan) -> Iterator[str]:
         yield f"all layouts of this mesh, {nested}{_PIECES[plan.pieces]}"
         yield "one extra copy a tensor"
         cut = "any number of devices" if may_repeat(plan.objective) else "all devices"
-        yield f"every vertex divided among {cut}"
+        yield f"every vertex divided among {cut}{', as far as sizes allow' * bool(repeated(plan))}"
     yield _order_words(plan)
     if plan.objective == "time" and plan.machine is not None and plan.machine.overlap:
         yield "communication beside a vertex's own computing, in equal shares, an approximation"
@@ -59,6 +59,19 @@ def _order_words(plan: Plan) -> str:
     if plan.objective != "time" and plan.work != inf:
         limit = f" of at most {plan.work:g} × the least operations"
     return f"{kind} {plan.orders.considered:,} contraction orders{limit}"
+
+
+def repeated(plan: Plan) -> str:
+    """Which vertices several devices compute alike because they cannot be cut further, if any."""
+    names = [name for name, parts in plan.parts.items() if prod(parts.values()) < plan.devices]
+    if may_repeat(plan.objective) or not names:
+        return ""
+    which = names[0] if len(names) == 1 else f"{len(names)} of {len(plan.parts)} vertices"
+    verb = "is" if len(names) == 1 else "are"
+    return (
+        f"Devices repeat work: {which} {verb} not cut into {plan.devices} pieces, as the factors "
+        "of that number do not fit the sizes."
+    )
 
 
 def not_counted(plan: Plan) -> str:

@@ -14,7 +14,7 @@ from eindecomp.planner.costs.objectives import Objective
 from eindecomp.planner.space.pieces import BALANCED
 from eindecomp.planner.space.strategy import strategy_words
 from eindecomp.show.alternatives import Alternative, alternatives
-from eindecomp.show.claim import claim, not_counted
+from eindecomp.show.claim import claim, not_counted, repeated
 from eindecomp.show.machine_words import machine_words
 from eindecomp.show.movements import input_layouts, move_lines
 from eindecomp.show.rows import Row, folded_rows
@@ -93,6 +93,7 @@ def summary(plan: Plan) -> str:
         f"Plan of {vertices} for {devices}{mesh}: {', '.join(asked)}.",
         f"Cost {exact(plan.cost, plan.objective)} {meaning(plan)}. {not_counted(plan)}",
         claim(plan),
+        *filter(None, [repeated(plan)]),
         f"Found by {plan.method or plan.solver} in {short(plan.seconds, 'time')}.",
     ]
     return "\n".join(line.rstrip() for line in lines)

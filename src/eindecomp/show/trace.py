@@ -71,8 +71,9 @@ def tracing(path: str | Path) -> Generator[Callable[[Event], None]]:
     try:
         yield trace.collect
     except BaseException:
-        with suppress(OSError):  # the user must see the error that ended the run
-            _write(output, trace)
+        if trace.rows:
+            with suppress(OSError):  # the user must see the error that ended the run
+                _write(output, trace)
         raise
     _write(output, trace)
 

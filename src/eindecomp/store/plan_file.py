@@ -171,11 +171,19 @@ def _root(data: bytes) -> Field:
     if not isinstance(root.value, dict) or "format" not in root.value:
         raise PlanError(f'not a plan: it has no "format": "{FORMAT}"')
     root["format"].one_of((FORMAT,))
-    if root["version"].whole(1, VERSION) == 1:
+    _check_version(root["version"])
+    if root["version"].value == 1:
         root.check_names(_FIRST, optional=("pin",))
     else:
         root.check_names(_FIELDS)
     return root
+
+
+def _check_version(found: Field) -> None:
+    if found.whole(1) > VERSION:
+        raise PlanError(
+            f"version {found.value} of plan files is newer than this program, which reads {VERSION}"
+        )
 
 
 def _plan(root: Field) -> Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
@@ -192,7 +193,10 @@ def strategy_of(given: GivenStrategy, graph: Graph, devices: int) -> AnyStrategy
         strategy = by_labels(*_labels_of(given))
     if not _labels(graph) & _cut_by(strategy):
         shown = list(given) if not isinstance(given, str | Mapping) else given
-        raise PlanError(f"no tensor has any label of the strategy {shown}")
+        hint = ""
+        if isinstance(shown, list) and (near := get_close_matches(str(shown[0]), NAMED, 1)):
+            hint = f"; did you mean the strategy {near[0]!r}?"
+        raise PlanError(f"no tensor has any label of the strategy {shown}{hint}")
     kinds = tuple((kind, with_merged(graph, labels)) for kind, labels in strategy.labels)
     return replace(strategy, labels=kinds)
 
