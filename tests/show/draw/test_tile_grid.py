@@ -15,6 +15,7 @@ from eindecomp.errors import EinDecompError
 from eindecomp.graph.ops import Fill
 from eindecomp.planner.make import plan
 from eindecomp.planner.tile_grid import TileGrid
+from eindecomp.show.draw.facets import devices_words
 from eindecomp.show.draw.tile_grid import tile_grids
 from eindecomp.tra.boxes import Box, volume
 from eindecomp.tra.program.buffers import Role
@@ -114,6 +115,31 @@ def test_large_grids_leave_out_the_middle_and_say_so() -> None:
     assert "Of 1024 pieces of a, only the ends are shown." in texts(read_svg(grid.svg))
     assert len(str(grid).splitlines()) < 20
     assert "1023" in str(grid)
+
+
+def listed(words: str) -> list[int]:
+    """The devices that words name."""
+    ends = (run.split("–") for run in words.split(", "))
+    return [device for run in ends for device in range(int(run[0]), int(run[-1]) + 1)]
+
+
+@given(st.sets(st.integers(0, 300) | st.sampled_from([2**20, 2**20 + 1]), min_size=1).map(sorted))
+def test_devices_are_left_out_only_where_dots_say_so(devices: list[int]) -> None:
+    first, *last = devices_words(devices).split(" … ")
+    if not last:
+        assert listed(first) == devices
+    else:
+        head, tail = listed(first), listed(last[0])
+        assert devices[: len(head)] == head
+        assert devices[-len(tail) :] == tail
+        assert len(head) + len(tail) < len(devices)
+
+
+def test_devices_in_few_runs_are_all_named() -> None:
+    made = plan(ed.parse(MATMUL), 256, pin={"Z": {"i": ("axis1",)}})
+    assert "  0–63, 128–191  " in str(made.draw_tiles("Z"))
+    assert devices_words(range(2**20)) == "0–1048575"
+    assert devices_words([1000, 2000, 3000]) == "1000, 2000, 3000"
 
 
 @pytest.mark.parametrize("text", ["input X[i: 6]\nZ[] <- sum X[i]", "input X[]\nZ[] <- exp(X[])"])
