@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import eindecomp as ed
-from eindecomp.errors import EinDecompError
+from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.graph.ops import Fill
 from eindecomp.planner.make import plan
 from eindecomp.planner.tile_grid import TileGrid
@@ -136,7 +136,7 @@ def test_devices_are_left_out_only_where_dots_say_so(devices: list[int]) -> None
 
 
 def test_devices_in_few_runs_are_all_named() -> None:
-    made = plan(ed.parse(MATMUL), 256, pin={"Z": {"i": ("axis1",)}})
+    made = plan(ed.parse(MATMUL), mesh={"a": 2, "b": 2, "c": 64}, pin={"Z": {"i": ("b",)}})
     assert "  0–63, 128–191  " in str(made.draw_tiles("Z"))
     assert devices_words(range(2**20)) == "0–1048575"
     assert devices_words([1000, 2000, 3000]) == "1000, 2000, 3000"
@@ -148,6 +148,7 @@ def test_one_number_is_one_tile(text: str) -> None:
     grid = made.draw_tiles("Z")
     assert grid.holders == {(): (0, 1, 2)}
     assert "0–2" in texts(read_svg(grid.svg))
+    assert str(grid).splitlines()[2:] == ["┌───────┐", "│  0–2  │", "└───────┘"]
 
 
 def test_all_layouts_of_an_input_are_shown() -> None:
@@ -165,6 +166,11 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         made.draw_tiles("QH", layout="homes")
     with pytest.raises(EinDecompError, match="'Q' is kept in one layout only"):
         made.draw_tiles("Q", layout="second")
+    with pytest.raises(PlanError, match="'Q' has no home: it lies as its readers read it"):
+        made.draw_tiles("Q", layout="home")
+    for wrong in (None, 3, ["Q"]):
+        with pytest.raises(PlanError, match="a tensor or its name, not"):
+            made.draw_tiles(wrong)  # pyright: ignore[reportArgumentType]
     with pytest.raises(EinDecompError, match=r"tiles.doc: .* \.svg or \.txt"):
         made.draw_tiles("QH", tmp_path / "tiles.doc")
     with pytest.raises(OSError, match="missing"):
