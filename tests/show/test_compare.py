@@ -106,3 +106,10 @@ def test_a_strategy_without_a_plan_says_why() -> None:
     assert row.cost is row.ratio is row.gap is None
     assert "memory" in (row.refused or "")
     assert "no plan: " in str(compare(replace(made, memory=10_000), {"rows": ["i"]}))
+
+
+@pytest.mark.parametrize("unnamed", ["data", ["data"]])
+def test_strategies_without_names_are_refused(unnamed: Any) -> None:
+    made = plan(ed.parse("input X[i: 8]\nZ[i] <- X[i] * 2\noutput Z"), 2)
+    with pytest.raises(PlanError, match=r'by name, such as \{"data": "data"\}, not as'):
+        made.compare(unnamed)

@@ -6,9 +6,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import eindecomp as ed
+from eindecomp.planner.costs.cost import Cost
 from eindecomp.planner.make import plan
+from eindecomp.planner.plan import Plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VOID = {"g", "rect", "path"}  # written as <rect/>
@@ -44,6 +47,13 @@ def read(html: str) -> Reader:
     return reader
 
 
+def chain(count: int) -> Plan:
+    """The plan of vertices that all differ."""
+    lines = [f"X{n + 1}[a] <- X{n}[a] * {n + 2}" for n in range(count)]
+    text = "\n".join(["input X0[a: 4]", *lines, f"output X{count}"])
+    return plan(ed.parse(text), 2, rewrite=False)
+
+
 def test_a_graph_is_its_picture_and_its_text() -> None:
     graph = ed.load(EXAMPLES / "multihead_attention.ein")
     shown = read(graph._repr_html_())
@@ -63,11 +73,26 @@ def test_a_plan_is_its_picture_its_summary_and_its_table() -> None:
 
 
 def test_a_plan_that_is_too_large_is_not_drawn_unasked() -> None:
-    lines = ["input X0[a: 4]", *(f"X{n + 1}[a] <- X{n}[a] * {n + 2}" for n in range(500))]
-    made = plan(ed.parse("\n".join([*lines, "output X500"])), 2, rewrite=False)
+    made = chain(500)
     shown = read(made._repr_html_())
     assert made._repr_svg_() is None
     assert "plan.draw('plan.svg')" in "".join(shown.text)
+    assert shown.seen.count("tr") == 1 + 200
+    assert "… and 300 rows more" in "".join(shown.text)
+
+
+def test_the_cost_of_a_plan_is_not_summed_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = [chain(8), chain(24)]
+    total, sums = Cost.total.fget, []
+    assert total is not None
+    monkeypatch.setattr(Cost, "total", property(lambda cost: sums.append(1) or total(cost)))
+    for show in (Plan._repr_html_, Plan.explain):
+        counts = []
+        for made in plans:
+            sums.clear()
+            show(made)
+            counts.append(len(sums))
+        assert counts[0] == counts[1] > 0
 
 
 def test_a_result_shows_its_outputs_and_what_the_run_took() -> None:
@@ -77,6 +102,7 @@ def test_a_result_shows_its_outputs_and_what_the_run_took() -> None:
     assert repr(result).endswith(f"{result.stats.bytes_moved:,} bytes moved>")
     words = read(result._repr_html_()).text
     assert {"Z", "8", "float32", "moved between devices"} <= set(words)
+    assert "peak memory (devices that share memory count as one)" in words
 
 
 def test_a_comparison_is_a_table() -> None:

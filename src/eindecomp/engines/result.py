@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.above import from_above
-from eindecomp.errors import InputError, suggest
+from eindecomp.errors import InputError, quote, suggest
+from eindecomp.graph.vertex import Vertex
 
 if TYPE_CHECKING:
     from eindecomp.engines.tensor import Tensor
@@ -91,8 +92,11 @@ class Result(Mapping[str, Array]):
     def __hash__(self) -> int:
         return id(self)
 
-    def __getitem__(self, name: str) -> Array:
+    def __getitem__(self, name: Vertex | str) -> Array:
+        name = name.name if isinstance(name, Vertex) else name
         if name not in self._gathered:
+            if name not in self.tensors:
+                raise KeyError(self._unknown(name))  # by which a mapping knows what is not in it
             self._gathered[name] = self.tensors[name].numpy()
         return self._gathered[name]
 
@@ -111,12 +115,16 @@ class Result(Mapping[str, Array]):
     def _repr_html_(self) -> str:
         return from_above("show.notebook").result_html(self)
 
-    def tensor(self, name: str) -> Tensor:
+    def _unknown(self, name: object) -> str:
+        return f"there is no output {quote(name)}{suggest(str(name), self.tensors)}"
+
+    def tensor(self, name: Vertex | str) -> Tensor:
         """An output where it lies on the devices, to be given as an input without gathering it.
 
         Args:
             name: The output, such as `"Z"`.
         """
+        name = name.name if isinstance(name, Vertex) else name
         if name not in self.tensors:
-            raise InputError(f"there is no output {name!r}{suggest(name, list(self.tensors))}")
+            raise InputError(self._unknown(name))
         return self.tensors[name]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.picture import Picture
+    from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.comparison import Comparison
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.costs.machine import Machine
@@ -249,12 +250,12 @@ class Plan:
         return from_above("show.draw.picture").draw_plan(self, path, folded=folded, layout=layout)
 
     def draw_tiles(
-        self, tensor: str, path: str | Path | None = None, *, layout: str | None = None
+        self, tensor: Vertex | str, path: str | Path | None = None, *, layout: str | None = None
     ) -> TileGrid:
         """The tiles of a tensor and the devices that hold them, as text and as a picture.
 
         Args:
-            tensor: its name, such as `"Z"`.
+            tensor: its name, such as `"Z"`, or the vertex.
             path: where to write it too, an `.svg` or `.txt` file, such as `"Z.svg"`.
             layout: `"home"` or `"second"`; `None` shows all layouts.
 
@@ -272,14 +273,14 @@ class Plan:
         """
         return from_above("show.draw.tile_grid").draw_tiles(self, tensor, path, layout)
 
-    def draw_vertex(self, name: str, path: str | Path | None = None) -> Picture:
+    def draw_vertex(self, name: Vertex | str, path: str | Path | None = None) -> Picture:
         """The dataflow of one vertex: from tiles of its inputs to those of its result.
 
         Colour marks what a device receives from another. Of more than 16 devices, one group is
         shown.
 
         Args:
-            name: the vertex, such as `"Z"`.
+            name: the vertex or its name, such as `"Z"`.
             path: where to write it too, an `.svg` file, such as `"Z.svg"`.
 
         Examples:

@@ -22,8 +22,13 @@ def claim(plan: Plan) -> str:
     among = "; ".join(_space(plan))
     if is_proved(plan.gap):
         return f"Proved optimal among: {among}."
+    return f"Proved: {bound_words(plan)}, among: {among}."
+
+
+def bound_words(plan: Plan) -> str:
+    """What is proved of a plan that may not be optimal; its gap is relative to its own cost."""
     bound = exact(plan.bound, plan.objective)
-    return f"Proved: none costs less than {bound}, gap {percent(plan.gap)}, among: {among}."
+    return f"none costs less than {bound}, gap {percent(plan.gap)}"
 
 
 def _space(plan: Plan) -> Iterator[str]:

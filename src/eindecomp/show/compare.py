@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from eindecomp.errors import InfeasibleError, PlanError, UnsolvedError
+from eindecomp.errors import InfeasibleError, PlanError, UnsolvedError, quote
 from eindecomp.planner.comparison import Compared, Comparison
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import (
@@ -24,7 +25,7 @@ from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.plan import Plan
@@ -52,6 +53,10 @@ def compare(
 
     `time_limit` applies to each of them.
     """
+    if strategies is not None and not isinstance(strategies, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(
+            f'strategies are given by name, such as {{"data": "data"}}, not as {quote(strategies)}'
+        )
     chosen: Mapping[str, GivenStrategy | None] = (
         applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
         if strategies is None

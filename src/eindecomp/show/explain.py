@@ -120,15 +120,15 @@ def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
         table.add_column("", justify="right", no_wrap=True)
     table.add_column("cut", overflow="fold")
     table.add_column("calls", justify="right", no_wrap=True)
-    names = columns_of(plan)
+    names, cost = columns_of(plan), plan.cost
     for name in names:
         total = sum(getattr(row, name) * row.times for row in rows)
         table.add_column(name, short(total, plan.objective), justify="right", no_wrap=True)
-    table.add_column("share", percent(float(plan.cost > 0)), justify="right", no_wrap=True)
+    table.add_column("share", percent(float(cost > 0)), justify="right", no_wrap=True)
     if not narrow:
         table.add_column("result layout", overflow="fold", min_width=14)
     for row in rows:
-        share = row.cost * row.times / plan.cost if plan.cost else 0.0
+        share = row.cost * row.times / cost if cost else 0.0
         table.add_row(
             Text(row.statement),
             *([f"×{row.times}" if row.times > 1 else ""] if folded else []),

@@ -62,8 +62,8 @@ def plan_svg(plan: Plan) -> str | None:
 
 def _plan_table(plan: Plan) -> str:
     rows = folded_rows(plan)
-    names = columns_of(plan)
-    return _table(
+    names, cost = columns_of(plan), plan.cost
+    table = _table(
         ["vertex", "", "cut", *names, "share", "result layout"],
         (
             [
@@ -71,13 +71,18 @@ def _plan_table(plan: Plan) -> str:
                 f"×{row.times}" if row.times > 1 else "",
                 cuts(row.parts),
                 *(short(getattr(row, name), plan.objective) for name in names),
-                percent(row.cost * row.times / plan.cost if plan.cost else 0.0),
+                percent(row.cost * row.times / cost if cost else 0.0),
                 row.lies,
             ]
-            for row in rows
+            for row in rows[:_MOST_LINES]
         ),
         right=range(3, 4 + len(names)),
     )
+    left_out = len(rows) - _MOST_LINES
+    if left_out <= 0:
+        return table
+    more = f"… and {left_out:,} row{'s' if left_out > 1 else ''} more: plan.explain() has them all"
+    return f"{table}<p>{more}</p>"
 
 
 def result_html(result: Result) -> str:
@@ -90,7 +95,7 @@ def result_html(result: Result) -> str:
     took = [
         ["time", short(stats.seconds, "time")],
         ["moved between devices", exact(stats.bytes_moved, "bytes")],
-        ["most memory of a device", short(stats.peak_memory, "bytes")],
+        ["peak memory (devices that share memory count as one)", short(stats.peak_memory, "bytes")],
         ["operations", f"{stats.flops:,}"],
         ["tasks", f"{stats.tasks:,} on {stats.workers:,} worker{'s' if stats.workers > 1 else ''}"],
     ]

@@ -10,7 +10,7 @@ from rich.console import Console
 from eindecomp.planner.costs.objectives import Objective
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -125,14 +125,18 @@ def axes_words(mesh: Mesh, axes: Sequence[int]) -> str:
     ('axis0…axis4', 'axis2·axis0')
     """
     words: list[str] = []
-    for run in _runs(axes):
+    for run in runs_of(axes):
         names = [mesh.names[a] for a in run]
         words += [f"{names[0]}…{names[-1]}"] if len(run) >= _RUN else names
     return "·".join(words)
 
 
-def _runs(numbers: Sequence[int]) -> list[list[int]]:
-    """The numbers in groups of neighbours."""
+def runs_of(numbers: Iterable[int]) -> list[list[int]]:
+    """The numbers in groups of neighbours.
+
+    >>> runs_of([0, 1, 2, 5])
+    [[0, 1, 2], [5]]
+    """
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -239,3 +240,14 @@ def test_text_stands_out(colours: dict[str, str]) -> None:
     )
     assert tile_text is not None
     assert all(_contrast(tile_text[1], tile) >= 4.5 for tile in TILES)
+
+
+@pytest.mark.parametrize("share", [0, 0.25])
+def test_a_gap_is_told_as_explain_tells_it(share: float) -> None:
+    made = attention(inputs="sharded")
+    apart = replace(made, bound=int(share * made.cost))
+    [legend] = plan_scene(apart).legend
+    found = re.search(r"none costs less than .*, gap [0-9.]+ %", legend)
+    assert found is not None
+    assert found[0] in str(apart)
+    assert "proved optimal" in plan_scene(made).legend[0]

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import eindecomp as ed
-from eindecomp.errors import EinDecompError
+from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.graph.ops import Fill
 from eindecomp.planner.make import plan
 from eindecomp.planner.tile_grid import TileGrid
+from eindecomp.show.draw.facets import devices_words
 from eindecomp.show.draw.tile_grid import tile_grids
 from eindecomp.tra.boxes import Box, volume
 from eindecomp.tra.program.buffers import Role
@@ -116,12 +117,38 @@ def test_large_grids_leave_out_the_middle_and_say_so() -> None:
     assert "1023" in str(grid)
 
 
+def listed(words: str) -> list[int]:
+    """The devices that words name."""
+    ends = (run.split("–") for run in words.split(", "))
+    return [device for run in ends for device in range(int(run[0]), int(run[-1]) + 1)]
+
+
+@given(st.sets(st.integers(0, 300) | st.sampled_from([2**20, 2**20 + 1]), min_size=1).map(sorted))
+def test_devices_are_left_out_only_where_dots_say_so(devices: list[int]) -> None:
+    first, *last = devices_words(devices).split(" … ")
+    if not last:
+        assert listed(first) == devices
+    else:
+        head, tail = listed(first), listed(last[0])
+        assert devices[: len(head)] == head
+        assert devices[-len(tail) :] == tail
+        assert len(head) + len(tail) < len(devices)
+
+
+def test_devices_in_few_runs_are_all_named() -> None:
+    made = plan(ed.parse(MATMUL), mesh={"a": 2, "b": 2, "c": 64}, pin={"Z": {"i": ("b",)}})
+    assert "  0–63, 128–191  " in str(made.draw_tiles("Z"))
+    assert devices_words(range(2**20)) == "0–1048575"
+    assert devices_words([1000, 2000, 3000]) == "1000, 2000, 3000"
+
+
 @pytest.mark.parametrize("text", ["input X[i: 6]\nZ[] <- sum X[i]", "input X[]\nZ[] <- exp(X[])"])
 def test_one_number_is_one_tile(text: str) -> None:
     made = plan(ed.parse(f"{text}\noutput Z"), 3)
     grid = made.draw_tiles("Z")
     assert grid.holders == {(): (0, 1, 2)}
     assert "0–2" in texts(read_svg(grid.svg))
+    assert str(grid).splitlines()[2:] == ["┌───────┐", "│  0–2  │", "└───────┘"]
 
 
 def test_all_layouts_of_an_input_are_shown() -> None:
@@ -139,6 +166,11 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         made.draw_tiles("QH", layout="homes")
     with pytest.raises(EinDecompError, match="'Q' is kept in one layout only"):
         made.draw_tiles("Q", layout="second")
+    with pytest.raises(PlanError, match="'Q' has no home: it lies as its readers read it"):
+        made.draw_tiles("Q", layout="home")
+    for wrong in (None, 3, ["Q"]):
+        with pytest.raises(PlanError, match="a tensor or its name, not"):
+            made.draw_tiles(wrong)  # pyright: ignore[reportArgumentType]
     with pytest.raises(EinDecompError, match=r"tiles.doc: .* \.svg or \.txt"):
         made.draw_tiles("QH", tmp_path / "tiles.doc")
     with pytest.raises(OSError, match="missing"):

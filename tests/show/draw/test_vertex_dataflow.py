@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eindecomp as ed
-from eindecomp.errors import EinDecompError
+from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.planner.make import plan
 from eindecomp.show.draw.dataflow import dataflow_of
 from eindecomp.tra.program.make import program_of
@@ -45,7 +45,16 @@ def test_of_many_devices_one_group_is_shown() -> None:
     made = plan(graph, 64, pin={"X": {"i": 16, "j": 4}})
     flow = dataflow_of(made, "Z")
     assert len(flow.shown) < 64
-    assert any("of 64; the other" in text for text in texts(read_svg(made.draw_vertex("Z").svg)))
+    rest = 64 - len(flow.shown)
+    words = texts(read_svg(made.draw_vertex("Z").svg))
+    assert any(f"of 64; the other {rest} devices work alike" in text for text in words)
+
+
+def test_a_vertex_is_drawn_as_its_name_is() -> None:
+    graph = ed.parse(MATMUL)
+    made = plan(graph, 2)
+    assert made.draw_vertex(graph["Z"]) == made.draw_vertex("Z")
+    assert made.draw_tiles(graph["Z"]) == made.draw_tiles("Z")
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
@@ -54,7 +63,10 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         made.draw_vertex("X")
     with pytest.raises(EinDecompError, match="no tensor 'ZZ'"):
         made.draw_vertex("ZZ")
-    with pytest.raises(EinDecompError, match="ends in"):
+    with pytest.raises(EinDecompError, match=r"a file that ends in \.svg$"):
         made.draw_vertex("Z", tmp_path / "z.png")
+    for wrong in (None, 3, ["Z"]):
+        with pytest.raises(PlanError, match="a tensor or its name, not"):
+            made.draw_vertex(wrong)  # pyright: ignore[reportArgumentType]
     made.draw_vertex("Z", tmp_path / "z.svg")
     read_svg((tmp_path / "z.svg").read_text())

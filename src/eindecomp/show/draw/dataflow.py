@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import PlanError
 from eindecomp.graph.write import write_vertex
 from eindecomp.planner.space.view import is_planned
+from eindecomp.show.draw.named import named
 from eindecomp.tra.boxes import volume
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.make import program_of
@@ -23,6 +24,7 @@ from eindecomp.tra.program.tiling import group_along, replicated_axes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.buffers import Buffer
@@ -81,9 +83,12 @@ class Dataflow:
         return self.moved == sum(arrow.moved for arrow in self.arrows)
 
 
-def dataflow_of(plan: Plan, name: str, devices: tuple[int, ...] | None = None) -> Dataflow:
+def dataflow_of(
+    plan: Plan, tensor: Vertex | str, devices: tuple[int, ...] | None = None
+) -> Dataflow:
     """The dataflow of a computed vertex on some devices: all, or of many one group."""
-    vertex = plan.graph[name]
+    vertex = named(plan, tensor)
+    name = vertex.name
     if not is_planned(vertex):
         raise PlanError(f"{name!r} is not computed from tiles, it has no dataflow; see draw_tiles")
     making = _made(_Making(program_of(plan), name), devices)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.show.draw.dataflow import Arrow, Dataflow, FlowNode
 
@@ -23,10 +24,10 @@ _TEXT, _SMALL = 11.5, 10.5
 _TOP = 128.0
 
 
-def draw_vertex(plan: Plan, name: str, path: str | Path | None = None) -> Picture:
+def draw_vertex(plan: Plan, tensor: Vertex | str, path: str | Path | None = None) -> Picture:
     """A picture of the dataflow of one vertex, written to a file if given."""
-    flow = dataflow_of(plan, name)
-    made = Picture(_Drawing(plan.graph, flow).svg(), f"Dataflow of {name}")
+    flow = dataflow_of(plan, tensor)
+    made = Picture(_Drawing(plan.graph, flow).svg(), f"Dataflow of {flow.vertex}")
     if path is not None:
         made.save(path)
     return made
@@ -118,7 +119,8 @@ class _Drawing:
             )
         some = devices_words(flow.shown, 24)
         rest = flow.devices - shown
-        words = f"Devices {some} of {flow.devices:,}; the other {rest:,} do the same on other tiles"
+        others = f"the other {rest:,} devices work" if rest > 1 else "the other device works"
+        words = f"Devices {some} of {flow.devices:,}; {others} alike"
         return words if flow.is_complete else f"{words}. Lines from devices not shown are left out"
 
     def _samples(self) -> list[str]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import shorten
 from eindecomp.graph.write import write_vertex
 from eindecomp.planner.space.cut import pieces_by
+from eindecomp.show.claim import bound_words
 from eindecomp.show.draw.scene import Node, Scene, Words, linked
 from eindecomp.show.outline import graph_outline, moved_within, plan_outline
-from eindecomp.show.words import cuts, is_proved, mesh_words, percent, short
+from eindecomp.show.words import cuts, is_proved, mesh_words, short
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
@@ -30,9 +31,7 @@ def plan_scene(plan: Plan, *, folded: bool = True) -> Scene:
     mesh = f" ({mesh_words(plan.mesh)})" if plan.mesh.names else ""
     title = f"{_count(len(plan.parts), 'vertex', 'vertices')} on {devices}{mesh}"
     moves = f"{total} move between devices" if plan.traffic.total else "nothing moves"
-    proved = (
-        "proved optimal" if is_proved(plan.gap) else f"at most {percent(plan.gap)} above optimal"
-    )
+    proved = "proved optimal" if is_proved(plan.gap) else f"proved: {bound_words(plan)}"
     asked = f"objective {plan.objective} ({proved}), inputs {plan.inputs}"
     return _scene(plan.graph, outline, title, (f"{moves} · {asked}",), plan)
 

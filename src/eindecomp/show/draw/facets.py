@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+from eindecomp.show.words import runs_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -152,15 +154,14 @@ def devices_words(devices: Sequence[int], most: int = 12) -> str:
     >>> devices_words([0, 1, 2, 3]), devices_words([0, 4]), devices_words(range(0, 32, 2))
     ('0–3', '0, 4', '0, 2 … 30')
     """
-    runs: list[list[int]] = []
-    for device in devices:
-        if runs and runs[-1][-1] == device - 1:
-            runs[-1].append(device)
-        else:
-            runs.append([device])
-    words = [f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    words = [
+        f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run))
+        for run in runs_of(devices)
+    ]
     text = ", ".join(words)
-    return text if len(text) <= most else f"{words[0]}, {words[1]} … {words[-1]}"
+    if len(text) <= most or len(words) <= 3:  # of three runs, none would be left out
+        return text
+    return f"{words[0]}, {words[1]} … {words[-1]}"
 
 
 def heading(grid: TileGrid) -> str:

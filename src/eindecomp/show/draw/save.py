@@ -28,4 +28,4 @@ def check_ending(path: Path, forms: Collection[str]) -> None:
 
 
 def _or(words: list[str]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]

@@ -11,6 +11,7 @@ from eindecomp.errors import PlanError, suggest
 from eindecomp.planner.space.cut import interval
 from eindecomp.planner.space.view import is_planned
 from eindecomp.planner.tile_grid import TileGrid
+from eindecomp.show.draw.named import named
 from eindecomp.show.draw.save import save_text
 from eindecomp.show.draw.tile_text import grid_text
 from eindecomp.show.draw.tiles_svg import grid_svg
@@ -37,7 +38,7 @@ def save_grid(grid: TileGrid, path: str | Path) -> None:
 
 
 def draw_tiles(
-    plan: Plan, tensor: str, path: str | Path | None = None, layout: str | None = None
+    plan: Plan, tensor: Vertex | str, path: str | Path | None = None, layout: str | None = None
 ) -> TileGrid:
     """The tiles of a tensor in all its layouts, or in one; written to a file if given."""
     first, *others = tile_grids(plan, tensor, layout)
@@ -47,18 +48,18 @@ def draw_tiles(
     return grid
 
 
-def tile_grids(plan: Plan, tensor: str, layout: str | None = None) -> list[TileGrid]:
+def tile_grids(plan: Plan, tensor: Vertex | str, layout: str | None = None) -> list[TileGrid]:
     """A grid for each layout of a tensor: "home", "second", or by default all.
 
     Inputs that are free, and fills, have no home: they lie as their readers read them.
     """
-    vertex = plan.graph[tensor]
+    vertex = named(plan, tensor)
     if layout is not None and layout not in LAYOUTS:
         known = suggest(str(layout), LAYOUTS)
         raise PlanError(f"a tensor has a home and perhaps a second layout, not {layout!r}{known}")
     cuts = _layouts(plan, vertex, layout)
     if not cuts:
-        raise PlanError(f"{tensor!r} is kept in one layout only: there is no second")
+        raise PlanError(f"{vertex.name!r} is kept in one layout only: there is no second")
     return [_grid(plan.mesh, vertex, cut, role) for cut, role in cuts.items()]
 
 
@@ -73,6 +74,8 @@ def _layouts(plan: Plan, vertex: Vertex, layout: str | None) -> dict[Cut, str]:
         return {c: r for c, r in roles.items() if layout is None or r.startswith(layout)}
     if layout == "second":
         return {}
+    if layout == "home":
+        raise PlanError(f"{name!r} has no home: it lies as its readers read it; leave out layout")
     readers: dict[Cut, list[str]] = {}
     for reader, cut in read_cuts(plan, name):
         readers.setdefault(cut, []).append(reader)

@@ -45,14 +45,18 @@ def rich_grid(grids: Sequence[TileGrid]) -> RenderableType:
 def _table(grid: TileGrid, shown: Facets, facet: Facet) -> RenderableType:
     if not facet.tiles:
         return Text(facet.title)
-    table = Table(box=SQUARE, show_lines=True, title=facet.title or None, title_justify="left")
-    corner = "\\".join(label for label in (shown.row_label, shown.column_label) if label)
-    table.add_column(Text(corner), no_wrap=True)
+    table = Table(
+        box=SQUARE, show_lines=True, show_header=bool(grid.labels),
+        title=facet.title or None, title_justify="left",
+    )  # fmt: skip
+    if grid.labels:
+        corner = "\\".join(label for label in (shown.row_label, shown.column_label) if label)
+        table.add_column(Text(corner), no_wrap=True)
     for column in shown.columns:
         table.add_column(Text(column.words), justify="center", no_wrap=True)
     for row, tiles in zip(shown.rows, facet.tiles, strict=True):
         cells = [Text("…") if tile is None else _cell(grid, tile) for tile in tiles]
-        table.add_row(Text(row.words), *cells)
+        table.add_row(*([Text(row.words)] if grid.labels else []), *cells)
     return table
 
 
