@@ -27,5 +27,11 @@ def check_ending(path: Path, forms: Collection[str], what: str = "a picture") ->
         raise InputError(f"{path}: {what} is written to a file that ends in {_or(list(forms))}")
 
 
+def check_page(path: Path) -> None:
+    """Refuse a file for a report whose name says that it is none; a pipe may have any name."""
+    if path.is_file() or not path.exists():
+        check_ending(path, (".html", ".htm"), "a report")
+
+
 def _or(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.machine import machine_of
-from eindecomp.show.draw.save import check_ending
+from eindecomp.show.draw.save import check_page
 from eindecomp.show.report.check import check_comparison, check_run, events_of
 from eindecomp.show.report.content import content
 from eindecomp.show.report.html import html_page
@@ -46,8 +46,7 @@ def report(
         raise InputError(f"time_limit of a report is a number of seconds, not {time_limit!r}")
     timed_on = plan.machine if machine is None else machine_of(machine)
     check_writable(output)
-    if output.is_file() or not output.exists():  # a pipe may have any name
-        check_ending(output, (".html", ".htm"), "a report")
+    check_page(output)
     shown = content(plan, result, told, compare, timed_on, time_limit)
     write_whole(output, html_page(shown))
     return output
