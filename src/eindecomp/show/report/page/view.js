@@ -118,7 +118,12 @@ class View {
     const whole = this.flat ? 1 : this.whole();
     if (whole >= TOO_SMALL) return this.fit(animated);
     const [x, y, width] = this.top();
-    this.go(this.width / 2 - (x + width / 2) * READABLE, this.margin - y * READABLE, READABLE, animated);
+    this.go(
+      this.width / 2 - (x + width / 2) * READABLE,
+      this.margin - y * READABLE,
+      READABLE,
+      animated,
+    );
     this.fitted = true;
     this.redraw();
   }
