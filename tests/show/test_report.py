@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 import eindecomp as ed
-from eindecomp.engines.events import TaskFinished
+from eindecomp.engines.events import BytesMoved, TaskFinished
 from eindecomp.errors import InputError
 from eindecomp.planner.comparison import Compared, Comparison
 from eindecomp.show.report.content import content
@@ -179,7 +179,7 @@ def test_a_vertex_more_takes_few_bytes_more() -> None:
 
 
 def test_names_cannot_leave_their_place(plan: ed.Plan, tmp_path: Any) -> None:
-    compared = Comparison("bytes", (Compared(NASTY, None, 1, 1.0, 0.0, NASTY),))
+    compared = Comparison("bytes", (Compared(NASTY, None, plan.cost, 1.0, 0.0, NASTY),))
     path = plan.report(tmp_path / "plan.html", compare=compared)
     page = path.read_text(encoding="utf-8")
     assert len(re.findall("<script", page)) == len(re.findall("</script", page)) == 2
@@ -319,8 +319,111 @@ def test_what_is_no_run_of_the_plan_is_refused(plan: ed.Plan, tmp_path: Any) -> 
         plan.report(path, result={})
     with pytest.raises(InputError, match="compare is True, False or a Comparison"):
         plan.report(path, compare="all")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InputError, match="time limit"):
+    with pytest.raises(InputError, match="time_limit"):
         plan.report(path, time_limit=-1)
     with pytest.raises(ed.PlanError, match="no-such-machine"):
         plan.report(path, machine="no-such-machine")
     assert not path.exists()
+
+
+PRODUCT = "input A[i: 8, k: 8], B[k, j: 8]\nC[i,j] <- sum A[i,k] * B[k,j]\noutput C"
+
+
+def _run(own: ed.Plan) -> tuple[Any, list[Any]]:
+    events: list[Any] = []
+    return ed.run(own, arrays(own.graph), on_event=events.append), events
+
+
+def test_a_run_for_other_devices_is_refused(tmp_path: Any) -> None:
+    graph, path = ed.parse(PRODUCT), tmp_path / "plan.html"
+    two, four = (ed.plan(graph, n, inputs="sharded") for n in (2, 4))
+    result, events = _run(four)
+    with pytest.raises(InputError, match="another plan: it is for 4 devices, this plan for 2"):
+        two.report(path, result=result)
+    with pytest.raises(InputError, match=r"another plan: its events name device [23]"):
+        two.report(path, events=events)
+    with pytest.raises(InputError, match="another plan: it is for 4 devices, this plan for 2"):
+        two.report(path, result=ed.simulate(four, "cpu-cluster"))
+    four.report(path, result=result, events=events, compare=False)
+
+
+def test_a_run_of_another_graph_is_refused(tmp_path: Any) -> None:
+    own, path = ed.plan(ed.parse(PRODUCT), 2), tmp_path / "plan.html"
+    more = ed.plan(ed.parse(PRODUCT.replace("output C", "D[i] <- sum C[i,j]\noutput C, D")), 2)
+    longer = ed.plan(ed.parse(PRODUCT.replace("i: 8", "i: 16")), 2)
+    renamed = ed.plan(ed.parse(PRODUCT.replace("C", "Z")), 2)
+    for other, why in ((more, "it computed 'D'"), (longer, "has the shape"),
+                       (renamed, "did not compute 'C'")):  # fmt: skip
+        with pytest.raises(InputError, match=f"run of another plan: .*{why}"):
+            own.report(path, result=_run(other)[0])
+        with pytest.raises(InputError, match=f"run of another plan: .*{why}"):
+            own.report(path, result=ed.simulate(other, "cpu-cluster"))
+    with pytest.raises(InputError, match="another plan: its events name 'Z'"):
+        own.report(path, events=_run(renamed)[1])
+    assert not path.exists()
+
+
+def test_a_run_of_an_engine_that_names_no_vertices_is_accepted(tmp_path: Any) -> None:
+    own = ed.plan(ed.parse(PRODUCT), 2)
+    events = [TaskFinished("program", "compute", 1, 1, 0.0, 1.0), BytesMoved("None", "move", 8, 1)]
+    assert own.report(tmp_path / "plan.html", events=events, compare=False).exists()
+
+
+def test_a_comparison_of_another_plan_is_refused(tmp_path: Any) -> None:
+    graph, path = ed.parse(PRODUCT), tmp_path / "plan.html"
+    own = ed.plan(graph, 2, inputs="sharded", strategy=["i"])
+    for other, why in (
+        (ed.plan(graph, 4, inputs="sharded", strategy=["i"]), "costs"),
+        (ed.plan(graph, 2, inputs="sharded", strategy=["j"]), "its first row cuts j, this plan i"),
+        (ed.plan(graph, 2, objective="bound", strategy=["i"]), "its objective is 'bound'"),
+    ):
+        with pytest.raises(InputError, match=f"comparison of another plan: .*{why}"):
+            own.report(path, compare=other.compare({}))
+    free, one = (ed.plan(graph, n, strategy=["i"]) for n in (2, 4))
+    with pytest.raises(InputError, match=r"comparison of another plan: .*fullest device"):
+        free.report(path, compare=one.compare({}))
+    with pytest.raises(InputError, match="no cost"):
+        own.report(path, compare=Comparison("bytes", ()))
+    own.report(path, compare=own.compare({}))
+
+
+def test_only_bytes_that_are_equal_by_vertex_are_as_planned() -> None:
+    text = "input A[i: 8, j: 8]\nR[i] <- sum A[i,j]\nS[j] <- sum A[i,j]\noutput R, S"
+    rows, columns = (
+        ed.plan(ed.parse(text), 2, inputs="sharded", strategy=[label], pin={"A": {label: 2}})
+        for label in "ij"
+    )
+    assert rows.cost == columns.cost > 0
+    result, _ = _run(rows)
+    assert "exactly as planned" in content(rows, result)["run"]["words"][0]
+    assert "not for the same vertices" in content(columns, result)["run"]["words"][0]
+
+
+def test_a_kernel_of_several_vertices_is_shown_once_and_its_time_shared(plan: ed.Plan) -> None:
+    events = [TaskFinished(name, "compute", 0, 0, 1.0, 3.0) for name in ("H0", "R0")]
+    events += [TaskFinished("X1", "compute", 0, 0, 3.0, 4.0)]
+    shown = content(plan, None, events)["run"]
+    names = [*plan.graph.vertices, *shown["names"]]
+    measured = {names[row[0]]: row[4] for row in shown["vertices"] if row[4] is not None}
+    assert measured == {"H0": 1.0, "R0": 1.0, "X1": 1.0}
+    drawn = shown["timeline"]
+    assert [names[k] for k in drawn["vertex"]] == ["one kernel with H0, R0", "X1"]
+    assert sum(drawn["length"]) == 3e9
+    assert any("shared out equally" in words for words in shown["words"])
+
+
+@pytest.mark.parametrize("name", ["plan.pdf", "plan.svg", "plan"])
+def test_a_report_is_html_and_no_other_file(plan: ed.Plan, tmp_path: Any, name: str) -> None:
+    with pytest.raises(InputError, match=r"a report is written to .* \.html or \.htm"):
+        plan.report(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("events", 5), ("time_limit", "3"), ("time_limit", float("nan"))]
+)
+def test_an_argument_of_the_wrong_kind_is_named(
+    plan: ed.Plan, tmp_path: Any, name: str, value: Any
+) -> None:
+    with pytest.raises(InputError, match=name):
+        plan.report(tmp_path / "plan.html", **{name: value})

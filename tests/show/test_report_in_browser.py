@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
+from eindecomp.show.words import ratio, short
 from layered_graph import layers
 
 if TYPE_CHECKING:
@@ -297,3 +298,75 @@ def test_the_timeline_tells_tasks_by_keyboard_and_by_pointing(page: Page, plan: 
     assert page.find("#panel .name").text == name
     assert set(page.texts("#run tbody td:nth-child(4)")) == {"✓ equal"}
     assert page.complaints() == []
+
+
+def test_numbers_are_rounded_as_python_rounds_them(page: Page, plan: ed.Plan) -> None:
+    amounts = [250.5 * 1024, 251.5 * 1024, 10.25 * 1024, 1.125 * 1024, 1.375 * 1024, 1023, 99.96, 5]
+    ratios = [1.0, 1.125, 9.999, 16.0, 16.25, 99.97, 1234.5, 0.615, 2.675]
+    page.open()
+    assert page.js("arguments[0].map(eindecomp.words.bytes)", amounts) == [
+        short(amount, "bytes") for amount in amounts
+    ]
+    assert page.js("arguments[0].map(eindecomp.words.times)", ratios) == [*map(ratio, ratios)]
+    ours = page.find("#strategies tbody tr td:last-child").text
+    assert ours == dict(zip(page.texts("#figures dt"), page.texts("#figures .value"), strict=True))[
+        "memory"
+    ]  # fmt: skip
+
+
+def test_a_page_is_printed_in_light_colours_at_once(page: Page) -> None:
+    page.open(scheme="dark")
+    page.until(f"({FILL}) === '27 34 44'")
+    printed = page.js(f"(() => {{ dispatchEvent(new Event('beforeprint')); return {FILL}; }})()")
+    assert printed == "255 255 255"
+    again = page.js(f"(() => {{ dispatchEvent(new Event('afterprint')); return {FILL}; }})()")
+    assert again == "27 34 44"
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    style = "getComputedStyle(document.querySelector('{}')).{}"
+    assert page.js(style.format("#panel", "display")) == "none"
+    assert page.js(style.format(".timeline canvas", "objectFit")) == "contain"
+    assert page.js(style.format("body", "printColorAdjust")) == "exact"
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.fixture(scope="module")
+def deep(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """A chain of vertices of which no two are alike, so that nothing folds."""
+    text = "input X0[a: 4, b: 4]\n"
+    for k in range(1, 701):
+        text += f"X{k}[a,b] <- X{k - 1}[a,b] * {k}\n"
+    path = tmp_path_factory.mktemp("deep") / "plan.html"
+    own = ed.plan(ed.parse(f"{text}output X700"), 2, rewrite=False)
+    own.report(path, compare=False, time_limit=0)
+    return Page(driver, path)
+
+
+def test_a_deep_graph_opens_at_its_top(deep: Page) -> None:
+    deep.open()
+    k, at = deep.js(
+        "[eindecomp.graph.view.k, eindecomp.graph.sees(eindecomp.graph.scene.boxes[0])]"
+    )
+    assert k > 0.15
+    assert at
+    deep.find("#fit").click()
+    assert deep.js("eindecomp.graph.view.k") < 0.15
+
+
+def test_a_long_table_shows_more_rows_when_asked(deep: Page) -> None:
+    deep.open()
+    shown = "document.querySelectorAll('#vertices tbody tr').length"
+    assert deep.js(shown) == 100
+    first = deep.find("#vertices tbody tr")
+    deep.find("#vertices .more button").click()
+    assert deep.js(shown) == 600
+    assert deep.find("#vertices tbody tr") == first
+    deep.find("#vertices .more button").click()
+    assert deep.js(shown) == 701
+    assert len(set(deep.js(
+        "[...document.querySelectorAll('#vertices tbody th')].map((name) => name.textContent)"
+    ))) == 701  # fmt: skip
+    assert not deep.find("#vertices .more").is_displayed()
+    deep.find("#vertices th button").click()
+    assert deep.js(shown) == 100
+    assert deep.find("#vertices tbody tr") == first
+    assert deep.complaints() == []

@@ -25,6 +25,7 @@ from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.errors import InputError
 from eindecomp.kernels.cache import limit
 from eindecomp.planner.costs.byte_sizes import show_bytes
+from eindecomp.show.draw.save import check_page
 from eindecomp.show.trace import tracing
 from eindecomp.store.whole_file import write_whole
 
@@ -143,9 +144,11 @@ def _check_inputs(data: list[str] | None, seed: int | None, *, random: bool) -> 
 
 def _check_places(*places: Path | None) -> None:
     """Refuse now what could not be written after the run."""
-    output, *_ = places
+    output, *_, report = places
     if output is not None and output.suffix == ".npy":
         raise typer.BadParameter(f"outputs go by name into one .npz file, not {output}")
+    if report is not None:
+        check_page(report)
     taken = [place for place in places if place is not None]
     for place in taken:
         if sum(place.resolve() == other.resolve() for other in taken) > 1:

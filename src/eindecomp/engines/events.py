@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PROGRAM = "program"
+"""In place of a vertex: what an engine runs as a whole, whose vertices have no times."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:

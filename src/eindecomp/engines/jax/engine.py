@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from eindecomp.engines.events import (
+    PROGRAM,
     BytesMoved,
     KernelCompiled,
     RunStarted,
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 NAME = "jax"
 PRECISIONS = ("highest", "default")
-PROGRAM = "program"
-"""What events call all that XLA has compiled into one."""
 
 
 class JaxEngine:

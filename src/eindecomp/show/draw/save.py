@@ -21,10 +21,16 @@ def save_text(path: str | Path, forms: Mapping[str, Callable[[], str | bytes]]) 
     write_whole(path, made.encode() if isinstance(made, str) else made)
 
 
-def check_ending(path: Path, forms: Collection[str]) -> None:
+def check_ending(path: Path, forms: Collection[str], what: str = "a picture") -> None:
     """Refuse a path whose ending says nothing that can be written."""
     if path.suffix.lower() not in forms:
-        raise InputError(f"{path}: a picture is written to a file that ends in {_or(list(forms))}")
+        raise InputError(f"{path}: {what} is written to a file that ends in {_or(list(forms))}")
+
+
+def check_page(path: Path) -> None:
+    """Refuse a file for a report whose name says that it is none; a pipe may have any name."""
+    if path.is_file() or not path.exists():
+        check_ending(path, (".html", ".htm"), "a report")
 
 
 def _or(words: list[str]) -> str:

@@ -49,16 +49,18 @@ def _gap(plan: Plan) -> dict[str, str]:
     return _figure("gap", percent(plan.gap), f"no such plan costs less than {bound}")
 
 
+def memory_of(plan: Plan) -> int | None:
+    """The bytes that the fullest device holds; None where that is not known soon, or at all."""
+    if plan.objective == "bound" or plan.devices * len(plan.graph.vertices) > _QUICK:
+        return None
+    return fullest(program_of(plan)).bytes
+
+
 def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """What the fullest device holds; it takes long for very many devices."""
+    """What the fullest device holds."""
     if plan.objective == "bound":
         return _figure("memory", "–", "the paper's bound does not say where pieces lie")
-    if strategies:
-        most = strategies[0]["memory"]
-    elif plan.devices * len(plan.graph.vertices) <= _QUICK:
-        most = fullest(program_of(plan)).bytes
-    else:
-        most = None
+    most = strategies[0]["memory"] if strategies else memory_of(plan)
     if most is None:
         return _figure("memory", "–", "not computed")
     return _figure("memory", short(most, "bytes"), "held at once by the fullest device")

@@ -5,50 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.events import BytesMoved, Event, KernelCompiled, TaskFinished
-from eindecomp.engines.result import Result
-from eindecomp.errors import InputError
+from eindecomp.engines.events import BytesMoved, KernelCompiled
+from eindecomp.show.report.kernels import kernels_of
 from eindecomp.show.report.timeline import Span, timeline
 from eindecomp.show.words import exact, short
 from eindecomp.tra.simulation.run import SimulatedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from eindecomp.engines.result import Stats
+    from eindecomp.engines.events import Event
+    from eindecomp.engines.result import Result, Stats
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Plan
 
 _MOST_DEVICES = 64  # whose simulated tasks are shown
-
-
-def check_run(
-    plan: Plan, result: Result | SimulatedRun | None, events: Sequence[Event] | None
-) -> None:
-    """Raise `InputError` unless these can be a run of the plan."""
-    if result is not None and not isinstance(result, Result | SimulatedRun):  # pyright: ignore[reportUnnecessaryIsInstance]
-        kind = type(result).__name__
-        raise InputError(f"result is what ed.run or ed.simulate returned, not {kind}")
-    for event in events or ():
-        if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]
-            kind = type(event).__name__
-            raise InputError(f"events are what ed.run gave to on_event, not {kind}")
-    if isinstance(result, SimulatedRun) and events is not None:
-        raise InputError("a simulated run has no events of its own: give it alone")
-    ran = _vertices_of(result)
-    missing = [] if ran is None else [name for name in plan.parts if name not in ran]
-    if missing:
-        raise InputError(f"this is a run of another plan: it did not compute {missing[0]!r}")
-
-
-def _vertices_of(result: Result | SimulatedRun | None) -> Collection[str] | None:
-    match result:
-        case Result():
-            return result.stats.bytes_by_vertex
-        case SimulatedRun():
-            return result.program.graph.vertices
-        case None:
-            return None
+_SHARED = (
+    "Some kernels compute several vertices: the timeline shows such a kernel once, and its seconds "
+    "are shared out equally among its vertices."
+)
 
 
 def run_content(
@@ -64,18 +39,20 @@ def run_content(
     if result is None and events is None:
         return None
     told = events or ()
-    spans = [
-        Span(e.vertex, e.kind, e.device, None, e.start, e.end)
-        for e in told
-        if isinstance(e, TaskFinished)
-    ]
+    kernels = kernels_of(told)
+    spans = [Span(k.name, k.kind, k.device, None, k.start, k.end) for k in kernels]
+    measured = _busiest((v, k.device, k.seconds_each) for k in kernels for v in k.vertices)
     counted = _counted(result, told)
-    number = _with_others(number, [*counted, *(span.vertex for span in spans)])
+    number = _with_others(number, [*counted, *measured, *(span.vertex for span in spans)])
     return {
         "names": list(number)[len(plan.graph.vertices) :],
         "simulated": False,
-        "words": [*_words(plan, result, told, counted), *_left_out(events, seconds)],
-        "vertices": _beside(plan, counted, seconds, _busiest(spans), number),
+        "words": [
+            *_words(plan, result, told, counted),
+            *([_SHARED] if any(len(kernel.vertices) > 1 for kernel in kernels) else []),
+            *_left_out(events, seconds),
+        ],
+        "vertices": _beside(plan, counted, seconds, measured, number),
         "timeline": timeline(spans, number) if spans else None,
     }
 
@@ -96,11 +73,12 @@ def _simulated(
     if run.devices > _MOST_DEVICES:
         words.append(f"The timeline shows the first {_MOST_DEVICES} devices.")
     counted = run.program.bytes_by_vertex
+    busiest = _busiest((span.vertex, span.device, span.end - span.start) for span in spans)
     return {
         "names": [],
         "simulated": True,
         "words": words,
-        "vertices": _beside(plan, counted, seconds, _busiest(spans), number),
+        "vertices": _beside(plan, counted, seconds, busiest, number),
         "timeline": timeline(spans, number) if spans else None,
     }
 
@@ -124,14 +102,14 @@ def _counted(result: Result | None, events: Sequence[Event]) -> Mapping[str, int
     return moved
 
 
-def _busiest(spans: Sequence[Span]) -> dict[str, float]:
+def _busiest(tasks: Iterable[tuple[str, int, float]]) -> dict[str, float]:
     """For each vertex the seconds of the device that was longest at it."""
-    own: Counter[tuple[str, int]] = Counter()
-    for span in spans:
-        own[span.vertex, span.device] += span.end - span.start  # pyright: ignore[reportArgumentType] - counts of seconds
+    own: dict[tuple[str, int], float] = {}
+    for vertex, device, seconds in tasks:
+        own[vertex, device] = own.get((vertex, device), 0.0) + seconds
     longest: dict[str, float] = {}
     for (vertex, _), seconds in own.items():
-        longest[vertex] = max(longest.get(vertex, 0.0), float(seconds))
+        longest[vertex] = max(longest.get(vertex, 0.0), seconds)
     return longest
 
 
@@ -162,7 +140,12 @@ def _words(
     """The run in sentences."""
     moved = sum(counted.values())
     planned = int(plan.traffic.total)
-    same = "exactly as planned" if moved == planned else f"{exact(planned, 'bytes')} were planned"
+    if moved != planned:
+        same = f"{exact(planned, 'bytes')} were planned"
+    elif any(plan.traffic.of(v) != counted.get(v, 0) for v in {*plan.traffic.join, *counted}):
+        same = "as many as planned, but not for the same vertices"
+    else:
+        same = "exactly as planned"
     yield f"Devices received {exact(moved, 'bytes')}: {same}."
     if result is not None:
         yield from _stats_words(result.stats)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError
-from eindecomp.planner.comparison import Comparison
 from eindecomp.planner.costs.machine import machine_of
+from eindecomp.show.draw.save import check_page
+from eindecomp.show.report.check import check_comparison, check_run, events_of
 from eindecomp.show.report.content import content
 from eindecomp.show.report.html import html_page
-from eindecomp.show.report.run import check_run
 from eindecomp.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.events import Event
     from eindecomp.engines.result import Result
+    from eindecomp.planner.comparison import Comparison
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.simulation.run import SimulatedRun
@@ -38,14 +39,14 @@ def report(
     Whatever is wrong with the arguments is said before anything is computed.
     """
     output = Path(path)
-    told = None if events is None else list(events)
+    told = events_of(events)
     check_run(plan, result, told)
-    if not isinstance(compare, bool | Comparison):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"compare is True, False or a Comparison, not {compare!r}")
-    if not time_limit >= 0:
-        raise InputError(f"the time limit of a report is a number of seconds, not {time_limit!r}")
+    check_comparison(plan, compare)
+    if not isinstance(time_limit, int | float) or not time_limit >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"time_limit of a report is a number of seconds, not {time_limit!r}")
     timed_on = plan.machine if machine is None else machine_of(machine)
     check_writable(output)
+    check_page(output)
     shown = content(plan, result, told, compare, timed_on, time_limit)
     write_whole(output, html_page(shown))
     return output

@@ -15,6 +15,10 @@ class Graph {
         this.spots.style.transform = `translate(${view.x}px, ${view.y}px) scale(${view.k})`;
       },
       extent: () => this.scene.extent,
+      top: () => {
+        const { x, y, width, height } = this.scene.boxes.reduce((a, b) => (b.y < a.y ? b : a));
+        return [x, Math.min(y, this.scene.extent[1]), width, height];
+      },
       settled: () => this.placeSpots(),
     });
     byId("view").addEventListener("click", (event) => this.click(event));
@@ -43,7 +47,7 @@ class Graph {
     if (this.spots.contains(document.activeElement)) byId("view").focus({ preventScroll: true });
     for (const button of this.buttons.values()) button.remove();
     this.buttons.clear();
-    if (fit) this.view.fit();
+    if (fit) this.view.open();
     this.view.redraw();
   }
 

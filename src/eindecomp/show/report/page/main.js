@@ -38,7 +38,8 @@ function overview() {
     `Written by EinDecomp ${DATA.version}. This file is complete: it loads nothing and sends nothing.`;
 }
 
-function colours(redraw) {
+/** Colours as the reader or the button wants them; `paint` draws at once: printing does not wait. */
+function colours(paint) {
   const button = byId("theme");
   const root = document.documentElement;
   const order = ["auto", "light", "dark"];
@@ -47,7 +48,7 @@ function colours(redraw) {
     if (theme === "auto") delete root.dataset.theme;
     else root.dataset.theme = theme;
     readColours();
-    redraw();
+    paint();
   };
   button.addEventListener("click", () => {
     now = order[(order.indexOf(now) + 1) % order.length];
@@ -55,9 +56,15 @@ function colours(redraw) {
     button.setAttribute("aria-label", `Colours: ${now === "auto" ? "automatic" : now}`);
     show(now);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => show(now));
-  addEventListener("beforeprint", () => show("light"));
-  addEventListener("afterprint", () => show(now));
+  let printing = false;
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    if (!printing) show(now);
+  });
+  for (const event of ["beforeprint", "afterprint"])
+    addEventListener(event, () => {
+      printing = event === "beforeprint";
+      show(printing ? "light" : now);
+    });
 }
 
 /** Find vertices by name or expression: those whose names begin so come first. */
@@ -185,9 +192,9 @@ function start() {
   section("vertices").append(verticesTable(open));
   sections.push(["moves", "What moves"], ["vertices", "Vertices"]);
   byId("nav").append(...sections.map(([id, words]) => make("a", { href: `#${id}` }, words)));
-  colours(() => [graph.view, timeline?.view].forEach((view) => view?.redraw()));
+  colours(() => [graph.view, timeline?.view].forEach((view) => view?.paint()));
   // For the console, and for tests.
-  globalThis.eindecomp = { graph, timeline, select: openVertex };
+  globalThis.eindecomp = { graph, timeline, select: openVertex, words: { bytes, times } };
 }
 
 start();

@@ -5,7 +5,7 @@ class Panel {
     this.element = byId("panel");
     this.select = select;
     this.element.append(
-      make("p", { class: "name" }, "Nothing selected"),
+      make("p", { class: "name nothing" }, "Nothing selected"),
       make(
         "p",
         { class: "hint" },

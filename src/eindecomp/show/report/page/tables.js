@@ -1,10 +1,12 @@
 // Tables that sort by any column, filter by a word, and show more rows when asked.
 
-const PAGE = 100;
+const PAGE = 100; // rows at first, and after sorting or filtering
+const MORE = 500; // rows that are added at once
 
 /** `columns`: {title, value(row), cell(row), number, first}; rows are sorted by `value`. */
 function sortableTable({ caption, columns, rows, words, by = null, down = true, note = null }) {
-  const state = { by, down, shown: PAGE, filter: "" };
+  const state = { by, down, filter: "" };
+  const lines = new Map(); // rows that were shown once, as elements
   const body = make("tbody");
   const heads = columns.map((column, k) =>
     make(
@@ -33,7 +35,7 @@ function sortableTable({ caption, columns, rows, words, by = null, down = true, 
     "aria-label": `Filter: ${caption}`,
     on: {
       input: () => {
-        [state.filter, state.shown] = [search.value.trim().toLowerCase(), PAGE];
+        state.filter = search.value.trim().toLowerCase();
         fill();
       },
     },
@@ -64,58 +66,48 @@ function sortableTable({ caption, columns, rows, words, by = null, down = true, 
       if (k === state.by) head.setAttribute("aria-sort", state.down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    body.replaceChildren(
-      ...kept.slice(0, state.shown).map((row) =>
+    body.replaceChildren();
+    count.textContent = `${kept.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")}`;
+    show(kept, PAGE);
+  }
+
+  /** Add so many rows to those that are shown: a browser takes seconds for thousands at once. */
+  function show(kept, most) {
+    const from = body.children.length;
+    body.append(...kept.slice(from, from + most).map(line));
+    const left = kept.length - body.children.length;
+    more.hidden = left <= 0;
+    if (left <= 0) return;
+    const next = Math.min(left, MORE);
+    more.replaceChildren(
+      make(
+        "button",
+        { type: "button", on: { click: () => show(kept, MORE) } },
+        `Show ${next.toLocaleString("en")} more`,
+      ),
+      make("span", { class: "count" }, ` of ${left.toLocaleString("en")}`),
+    );
+  }
+
+  function line(row) {
+    const made = lines.get(row);
+    if (made) return made;
+    const fresh = make(
+      "tr",
+      { class: row.ours ? "ours" : null },
+      columns.map((column, k) =>
         make(
-          "tr",
-          { class: row.ours ? "ours" : null },
-          columns.map((column, k) =>
-            make(
-              k === 0 && !column.number ? "th" : "td",
-              {
-                scope: k === 0 && !column.number ? "row" : null,
-                class: [column.number ? "num" : "", column.class ?? ""].join(" ").trim() || null,
-              },
-              column.cell(row),
-            ),
-          ),
+          k === 0 && !column.number ? "th" : "td",
+          {
+            scope: k === 0 && !column.number ? "row" : null,
+            class: [column.number ? "num" : "", column.class ?? ""].join(" ").trim() || null,
+          },
+          column.cell(row),
         ),
       ),
     );
-    const left = kept.length - state.shown;
-    count.textContent = `${kept.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")}`;
-    more.hidden = left <= 0;
-    if (left > 0) {
-      more.replaceChildren(
-        make(
-          "button",
-          {
-            type: "button",
-            on: {
-              click: () => {
-                state.shown += PAGE;
-                fill();
-              },
-            },
-          },
-          `Show ${Math.min(left, PAGE)} more`,
-        ),
-        " ",
-        make(
-          "button",
-          {
-            type: "button",
-            on: {
-              click: () => {
-                state.shown = Infinity;
-                fill();
-              },
-            },
-          },
-          `Show all ${kept.length.toLocaleString("en")}`,
-        ),
-      );
-    }
+    lines.set(row, fresh);
+    return fresh;
   }
 
   fill();

@@ -2,13 +2,17 @@
 
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
+const TOO_SMALL = 0.15; // a zoom at which boxes are specks
+const READABLE = 0.7;
+
 class View {
-  /** `draw(context, view)` draws the world; `extent()` is its rectangle; `flat` zooms in x only. */
+  /** `draw(context, view)` draws the world; `extent()` is its rectangle; `flat` zooms in x only;
+   * `top()` is the rectangle to begin with where all of the world would be too small. */
   constructor(
     element,
-    { draw, extent, flat = false, settled = () => {}, most = 4, margin = 24, left = 0 },
+    { draw, extent, top, flat = false, settled = () => {}, most = 4, margin = 24, left = 0 },
   ) {
-    Object.assign(this, { element, draw, extent, flat, settled, most, margin, left });
+    Object.assign(this, { element, draw, extent, top, flat, settled, most, margin, left });
     this.canvas = element.querySelector("canvas");
     this.context = this.canvas.getContext("2d");
     this.x = this.y = 0; // where the world's origin is on the screen
@@ -28,7 +32,7 @@ class View {
     [this.width, this.height] = [width, height];
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
-    if (this.fitted) this.fit(false);
+    if (this.fitted) this.open(false);
     this.paint();
   }
 
@@ -109,17 +113,35 @@ class View {
     }
   }
 
+  /** Show everything, or the top of it where everything would be too small to see. */
+  open(animated = true) {
+    const whole = this.flat ? 1 : this.whole();
+    if (whole >= TOO_SMALL) return this.fit(animated);
+    const [x, y, width] = this.top();
+    this.go(
+      this.width / 2 - (x + width / 2) * READABLE,
+      this.margin - y * READABLE,
+      READABLE,
+      animated,
+    );
+    this.fitted = true;
+    this.redraw();
+  }
+
+  /** The zoom that shows everything. */
+  whole() {
+    const [, , width, height] = this.extent();
+    const room = 2 * this.margin;
+    return Math.min((this.width - room) / width, (this.height - room) / height);
+  }
+
   fit(animated = true, most = 1.15) {
     const [left, top, width, height] = this.extent();
     if (this.flat) {
       this.k = (this.width - this.left) / Math.max(width, 1e-9);
       this.x = this.left - left * this.k;
     } else {
-      const k = Math.min(
-        (this.width - 2 * this.margin) / width,
-        (this.height - 2 * this.margin) / height,
-        most,
-      );
+      const k = Math.min(this.whole(), most);
       this.go(
         this.width / 2 - (left + width / 2) * k,
         this.height / 2 - (top + height / 2) * k,

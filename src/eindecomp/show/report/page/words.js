@@ -62,15 +62,26 @@ function short(amount, unit) {
   return threeDigits(amount / scale) + word;
 }
 
+/** A number with so many decimals: halves go to the even neighbour, as they do in Python. */
+function rounded(number, decimals) {
+  const places = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  const scaled = number * 10 ** decimals;
+  // What lies exactly between two is a multiple of this power of two: the rest only looks so.
+  const between = scaled % 1 === 0.5 && (number * 2 ** (decimals + 1)) % 1 === 0;
+  const even = between ? 2 * Math.round(scaled / 2) : null;
+  const near = between ? even / 10 ** decimals : Number(number.toFixed(decimals));
+  return near.toLocaleString("en", places);
+}
+
 function threeDigits(number) {
-  if (number >= 99.95) return Math.round(number).toLocaleString("en");
-  return String(Number(number.toFixed(number >= 9.995 ? 1 : 2)));
+  if (number >= 99.95) return rounded(number, 0);
+  return String(Number(rounded(number, number >= 9.995 ? 1 : 2)));
 }
 
 const percent = (share) =>
   share > 0 && share < 1e-4 ? "<0.01 %" : threeDigits(100 * share) + " %";
 const times = (ratio) =>
-  ratio === null ? "∞" : ratio < 10 ? ratio.toFixed(2) + "×" : threeDigits(ratio) + "×";
+  ratio === null ? "∞" : rounded(ratio, ratio < 10 ? 2 : ratio < 100 ? 1 : 0) + "×";
 const bytes = (amount) => short(amount, "bytes");
 const cost = (amount) => short(amount, DATA.unit);
 
