@@ -19,7 +19,7 @@ class View {
     this.k = 1; // pixels for each unit of the world
     this.pointers = new Map();
     this.dragged = false;
-    this.fitted = true; // until somebody moves it, it keeps fitting when it is resized
+    this.fitted = "open"; // until somebody moves it: how it fits again when it is resized
     this.frames = []; // how long the last frames took to draw, in milliseconds
     this.listen();
     new ResizeObserver(() => this.resize()).observe(element);
@@ -32,7 +32,7 @@ class View {
     [this.width, this.height] = [width, height];
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
-    if (this.fitted) this.open(false);
+    if (this.fitted) this[this.fitted](false);
     this.paint();
   }
 
@@ -89,7 +89,7 @@ class View {
   }
 
   moved() {
-    this.fitted = false;
+    this.fitted = null;
     this.clamp();
     this.redraw();
   }
@@ -116,15 +116,13 @@ class View {
   /** Show everything, or the top of it where everything would be too small to see. */
   open(animated = true) {
     const whole = this.flat ? 1 : this.whole();
-    if (whole >= TOO_SMALL) return this.fit(animated);
-    const [x, y, width] = this.top();
-    this.go(
-      this.width / 2 - (x + width / 2) * READABLE,
-      this.margin - y * READABLE,
-      READABLE,
-      animated,
-    );
-    this.fitted = true;
+    if (whole >= TOO_SMALL) this.fit(animated);
+    else {
+      const [x, y, width] = this.top();
+      const left = this.width / 2 - (x + width / 2) * READABLE;
+      this.go(left, this.margin - y * READABLE, READABLE, animated);
+    }
+    this.fitted = "open";
     this.redraw();
   }
 
@@ -149,14 +147,14 @@ class View {
         animated,
       );
     }
-    this.fitted = true;
+    this.fitted = "fit";
     this.redraw();
   }
 
   /** Show a rectangle of the world in the middle. */
   show([x, y, width, height], k = Math.max(this.k, 0.8)) {
     this.go(this.width / 2 - (x + width / 2) * k, this.height / 2 - (y + height / 2) * k, k, true);
-    this.fitted = false;
+    this.fitted = null;
   }
 
   go(x, y, k, animated) {
