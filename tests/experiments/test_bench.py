@@ -37,6 +37,7 @@ PEERS = {
 def bench(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     """Run the command in this process; its exit status."""
     monkeypatch.setattr(sys, "argv", ["eindecomp", "bench", *map(str, arguments)])
+    monkeypatch.setenv("COLUMNS", "200")  # in which names are not broken
     with pytest.raises(SystemExit) as exit_:
         main()
     return int(exit_.value.code or 0)

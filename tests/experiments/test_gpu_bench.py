@@ -58,6 +58,7 @@ def bench(*arguments: object) -> Ran:
     shown, told = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(shown), redirect_stderr(told):
         patch.setattr(sys, "argv", ["eindecomp", "bench", *map(str, arguments)])
+        patch.setenv("COLUMNS", "200")  # in which lines are not broken
         with pytest.raises(SystemExit) as exit_:
             main()
     return Ran(int(exit_.value.code or 0), shown.getvalue(), told.getvalue())

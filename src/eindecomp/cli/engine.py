@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from threading import current_thread, main_thread
 from time import sleep
@@ -89,8 +90,9 @@ def leave_job(status: int) -> None:
     """End a rank that has failed at once: on a usual way out MPI waits for all other ranks."""
     if launched_rank() is None:
         return
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):  # as of a full disk, which was told already
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(status)
 
 
