@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from jobs import HERE, LAUNCHERS, free_port, needs_mpi, run_command, run_job, skip_without
 
-from cases import MANY
+from cases import MANY, with_more_cases
 
 every_launcher = pytest.mark.parametrize("launcher", LAUNCHERS)
 
@@ -72,6 +72,7 @@ def test_trouble_of_a_rank_ends_the_job(launcher, how):
     assert not found.stdout
 
 
+@with_more_cases
 @needs_mpi
 def test_a_rank_may_compute_for_longer_than_others_wait_even_if_it_tells_nothing():
     job = run_job("mpi", 2, "trouble.py", "hold", 3, 50)

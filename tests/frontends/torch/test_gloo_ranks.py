@@ -9,6 +9,7 @@ import pytest
 from jobs import launch, needs_torch, run_command
 
 import eindecomp as ed
+from cases import with_more_cases
 
 SCRIPT = Path(__file__).parent / "ranks" / "gloo_plans.py"
 MLP = """
@@ -22,6 +23,7 @@ output P
 STRIDED = "input X[i: 24, j: 4]\nZ[i] <- sum X[i,j]\noutput Z"
 
 
+@with_more_cases
 @needs_torch
 def test_gloo_moves_what_was_counted_without_it(tmp_path):
     plans = [
