@@ -25,6 +25,7 @@ from eindecomp.show.alternatives import next_best, plan_price
 from eindecomp.show.movements import moves_of
 from eindecomp.show.rows import fold, folded_rows, rows_of
 from eindecomp.show.words import layout, short
+from layered_graph import normed_layers
 from strategies import graphs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -38,21 +39,6 @@ ASKED: dict[str, dict[str, Any]] = {
 
 def attention(devices: int = 8, **asked: Any) -> Plan:
     return plan(ed.load(EXAMPLES / "multihead_attention.ein"), devices, **asked)
-
-
-def layers(count: int) -> ed.Graph:
-    """Feed-forward layers, all alike."""
-    lines = ["input X0[b: 64, a: 32]"]
-    for i in range(count):
-        lines += [
-            f"input W{i}[a: 32, f: 128], V{i}[f: 128, a: 32]",
-            f"N{i}[b] <- sum X{i}[b,a]**2",
-            f"H{i}[b,f] <- sum X{i}[b,a] * W{i}[a,f]",
-            f"G{i}[b,f] <- silu(H{i}[b,f]) * rsqrt(N{i}[b])",
-            f"D{i}[b,a] <- sum G{i}[b,f] * V{i}[f,a]",
-            f"X{i + 1}[b,a] <- X{i}[b,a] + D{i}[b,a]",
-        ]
-    return ed.parse("\n".join([*lines, f"output X{count}"]))
 
 
 def test_a_new_user_can_read_attention() -> None:
@@ -186,7 +172,7 @@ def test_the_table_shows_every_exact_number() -> None:
 
 @pytest.mark.parametrize(("devices", "objective"), [(8, "bytes"), (4, "bound")])
 def test_repeated_layers_are_folded(devices: int, objective: str) -> None:
-    made = plan(layers(24), devices, objective=objective)
+    made = plan(normed_layers(24), devices, objective=objective)
     rows = folded_rows(made)
     assert len(rows) < len(rows_of(made)) / 4
     assert sum(row.times for row in rows) == len(made.parts)

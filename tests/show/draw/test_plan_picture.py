@@ -24,6 +24,7 @@ from eindecomp.show.draw.dot import has_graphviz, place_by_dot
 from eindecomp.show.draw.own_layout import place_scene
 from eindecomp.show.draw.svg import DARK, LIGHT, TILES
 from eindecomp.show.outline import graph_outline, moved_within, plan_outline
+from layered_graph import normed_layers
 from strategies import graphs
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -42,21 +43,7 @@ def attention(**asked: Any) -> Plan:
 
 @cache
 def planned_layers() -> Plan:
-    return plan(layers(6), 4)
-
-
-def layers(count: int) -> ed.Graph:
-    lines = ["input X0[b: 64, a: 32]"]
-    for i in range(count):
-        lines += [
-            f"input W{i}[a: 32, f: 128], V{i}[f: 128, a: 32]",
-            f"N{i}[b] <- sum X{i}[b,a]**2",
-            f"H{i}[b,f] <- sum X{i}[b,a] * W{i}[a,f]",
-            f"G{i}[b,f] <- silu(H{i}[b,f]) * rsqrt(N{i}[b])",
-            f"D{i}[b,a] <- sum G{i}[b,f] * V{i}[f,a]",
-            f"X{i + 1}[b,a] <- X{i}[b,a] + D{i}[b,a]",
-        ]
-    return ed.parse("\n".join([*lines, f"output X{count}"]))
+    return plan(normed_layers(6), 4)
 
 
 @settings(max_examples=15)
@@ -104,7 +91,7 @@ def test_layers_are_folded_into_a_frame(layout: str) -> None:
 
 
 def test_weights_that_both_passes_of_training_read_are_one_box() -> None:
-    graph = layers(6)
+    graph = normed_layers(6)
     graph.output(graph.einsum("b a ->", "X6", join="x**2", agg="sum", name="loss"))
     trained = ed.grad(graph, "loss", wrt=[f"W{i}" for i in range(6)])
     outline = graph_outline(trained)
@@ -136,7 +123,7 @@ def test_frames_hold_their_own_boxes_only(layout: str) -> None:
 
 
 def test_graphs_are_drawn_before_they_are_planned(tmp_path: Path) -> None:
-    graph = layers(6)
+    graph = normed_layers(6)
     root = read_svg(graph.draw(tmp_path / "graph.svg", layout="own").svg)
     assert "× 6" in texts(root)
     assert not classed(root, "move")
