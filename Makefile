@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers docs docs-serve unit bench format clean
+.PHONY: help demo test test-all lint types layers docs docs-serve unit bench format clean
 
 help:
 	@echo "make demo    parse, rewrite, plan, run and differentiate an example"
 	@echo "make test    lint, types, import rules, documentation, doctests and tests"
+	@echo "make test-all  the same with the tests that take long"
 	@echo "make docs    build the documentation into site/; docs-serve shows it while you write"
 	@echo "make bench   measure what the documentation claims"
 	@echo "make format  format the code"
@@ -50,6 +51,9 @@ demo: $(VENV)/core
 	$(BIN)/eindecomp run examples/multihead_attention.ein -p 2 --random --check
 
 test: lint types layers docs unit
+
+test-all: export EINDECOMP_ALL = 1
+test-all: test
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check

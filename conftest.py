@@ -1,16 +1,46 @@
-"""What all tests and documents share: devices for JAX, and a folder for each document.
+"""What all tests and documents share: devices for JAX, signals, long cases, a folder for documents.
 
 JAX reads the environment when it is imported, which no test does before this.
 """
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from cases import ALL
+from started_processes import end_started, mark_started
+
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "16")
 
 collect_ignore_glob = ["docs/*.py"]  # which make the site
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C even where it is ignored, as in `nohup make test &`; children inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what takes long to `make test-all`."""
+    if ALL:
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item):
+    """End the processes that a failing test leaves, so that no other test meets them."""
+    mark_started(item.nodeid)
+    try:
+        return (yield)
+    except BaseException:
+        end_started(item.nodeid)
+        raise
 
 
 @pytest.fixture(autouse=True)

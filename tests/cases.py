@@ -1,11 +1,8 @@
-"""Whether more cases are asked for, by `EINDECOMP_EXAMPLES=20 make test`."""
+"""How many cases run: those of `make test`, or all of them."""
 
 from __future__ import annotations
 
 import os
 
-import pytest
-
-FACTOR = int(os.environ.get("EINDECOMP_EXAMPLES", "1"))
-MANY = FACTOR > 1
-with_more_cases = pytest.mark.skipif(not MANY, reason="it takes long: set EINDECOMP_EXAMPLES=20")
+ALL = "EINDECOMP_ALL" in os.environ  # `make test-all`: the tests marked `long`, too
+FACTOR = int(os.environ.get("EINDECOMP_EXAMPLES", "1"))  # times as many random cases

@@ -1,4 +1,4 @@
-"""How many random cases run: few by default, `EINDECOMP_EXAMPLES=20` times as many on request."""
+"""How many random cases run: few by default, `EINDECOMP_EXAMPLES=20` for twenty times as many."""
 
 import os
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from cases import with_more_cases
 from eindecomp.cli import main
 from eindecomp.engines.engine import find_engine
 from eindecomp.experiments.calibrate import Profile, calibrate
@@ -83,7 +82,7 @@ TORCH = sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-
             TORCH,
             marks=[
                 pytest.mark.skipif(find_spec("torch") is None, reason="needs torch"),
-                with_more_cases,
+                pytest.mark.long,
             ],
             id="torch",
         ),

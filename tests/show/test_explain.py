@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eindecomp as ed
-from cases import with_more_cases
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
 from eindecomp.planner.make import plan
@@ -284,7 +283,7 @@ def test_the_next_best_costs_what_planning_all_else_fixed_costs(devices: int, in
             assert made.cost <= made.cost + found.more <= min(costs)
 
 
-@with_more_cases
+@pytest.mark.long
 def test_alternatives_on_many_axes_move_two_of_them() -> None:
     made = attention(64, inputs="sharded")
     found = next_best(made, "T")

@@ -17,8 +17,6 @@ import pytest
 from agreement import without_ray
 from processes import below
 
-from cases import with_more_cases
-
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "ray.md").read_text()
 pytestmark = without_ray
@@ -132,7 +130,7 @@ def test_the_commands_of_the_page(nodes):
         assert "2 workers" in done.stdout
 
 
-@with_more_cases
+@pytest.mark.long
 def test_a_node_that_is_killed(nodes):
     (_, joined), env, uses = nodes
     [raylet] = [pid for pid, words in below(joined.pid).items() if "/raylet\0" in words]

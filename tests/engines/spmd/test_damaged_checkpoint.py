@@ -13,7 +13,7 @@ from jobs import launch, needs_mpi, run_command, run_job
 from test_checkpoint import EXAMPLE, GRAPH, losses_of, names, train
 
 import eindecomp as ed
-from cases import MANY
+from cases import ALL
 from eindecomp import models
 
 
@@ -124,7 +124,7 @@ def test_ranks_find_damage_in_files_of_more_ranks_together(tmp_path):
     flip(path / "step-000004" / "rank-0003.safetensors", -1)
     (copy / "step-000004").rename(tmp_path / "gone")
     found = []
-    for each in (path, copy) if MANY else (path,):
+    for each in (path, copy) if ALL else (path,):
         job = run_command([*launch("mpi", 2), *options, "6", "--checkpoint", str(each)])
         assert job.status == 0, job.err
         found.append(losses_of(job.out))
@@ -140,7 +140,7 @@ def test_ranks_find_damage_in_files_of_more_ranks_together(tmp_path):
 
 
 @needs_mpi
-@pytest.mark.parametrize("how", ["flipped", "short", "gone"] if MANY else ["flipped"])
+@pytest.mark.parametrize("how", ["flipped", "short", "gone"] if ALL else ["flipped"])
 def test_a_run_computes_again_what_was_damaged(how, tmp_path):
     killed = run_job("mpi", 3, "relations.py", "kill", tmp_path / "run")
     assert killed.status != 0

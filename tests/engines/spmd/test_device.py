@@ -10,23 +10,23 @@ from jobs import launch, needs_mpi, run_command, run_job
 from safetensors.numpy import save_file
 
 import eindecomp as ed
-from cases import MANY, with_more_cases
+from cases import ALL
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4] if MANY else [2])
+@pytest.mark.parametrize("ranks", [2, 3, 4] if ALL else [2])
 def test_plans_give_what_devices_apart_give_up_to_rounding(ranks):
     # The job whose first seed is 0 tries every operation and type as well.
-    job = run_job("torch", ranks, "laws.py", 0 if ranks == 2 else 200, 20 if MANY else 2, "cpu")
+    job = run_job("torch", ranks, "laws.py", 0 if ranks == 2 else 200, 20 if ALL else 2, "cpu")
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4] if MANY else [2])
+@pytest.mark.parametrize("ranks", [2, 3, 4] if ALL else [2])
 def test_the_order_of_messages_matches_them_as_nccl_needs_it(ranks):
-    job = run_job("torch", ranks, "untagged.py", 300, 20 if MANY else 2, "cpu")
+    job = run_job("torch", ranks, "untagged.py", 300, 20 if ALL else 2, "cpu")
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
@@ -43,7 +43,7 @@ def test_an_index_out_of_range_is_named():
     assert "index 6 is outside 0 to 5" in job.err
 
 
-@with_more_cases
+@pytest.mark.long
 def test_outputs_are_written_where_they_lie(tmp_path):
     rng = np.random.default_rng(0)
     np.save(tmp_path / "x.npy", rng.standard_normal((10, 6)).astype("float32"))
@@ -52,7 +52,7 @@ def test_outputs_are_written_where_they_lie(tmp_path):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
-@with_more_cases
+@pytest.mark.long
 def test_a_long_run_goes_on_where_it_was_killed(tmp_path):
     killed = run_job("torch", 2, "relations.py", "kill", tmp_path / "run", "cpu")
     assert killed.status != 0

@@ -10,22 +10,22 @@ from uuid import uuid4
 import pytest
 from jobs import HERE, LAUNCHERS, free_port, needs_mpi, run_command, run_job, skip_without
 
-from cases import MANY, with_more_cases
+from cases import ALL
 
 every_launcher = pytest.mark.parametrize("launcher", LAUNCHERS)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 6, 8] if MANY else [3])
+@pytest.mark.parametrize("ranks", [2, 3, 4, 6, 8] if ALL else [3])
 @needs_mpi
 def test_plans_give_what_devices_apart_give(ranks):
-    job = run_job("mpi", ranks, "laws.py", 0, 40 if MANY else 4)
+    job = run_job("mpi", ranks, "laws.py", 0, 40 if ALL else 4)
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4] if MANY else [2])
+@pytest.mark.parametrize("ranks", [2, 3, 4] if ALL else [2])
 def test_the_same_over_torch(ranks):
     pytest.importorskip("torch")
-    job = run_job("torch", ranks, "laws.py", 100, 20 if MANY else 2)
+    job = run_job("torch", ranks, "laws.py", 100, 20 if ALL else 2)
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
@@ -53,7 +53,7 @@ CASES = [(launcher, how) for launcher in ("mpi", "torch") for how in HOW]
 FEW = [("mpi", "kill"), ("mpi", "stop"), ("mpi", "delay"), ("mpi", "fail"), ("torch", "kill")]
 
 
-@pytest.mark.parametrize(("launcher", "how"), CASES if MANY else FEW)
+@pytest.mark.parametrize(("launcher", "how"), CASES if ALL else FEW)
 def test_trouble_of_a_rank_ends_the_job(launcher, how):
     skip_without(launcher)
     name = f"job-{uuid4().hex}"  # to find its processes by
@@ -72,7 +72,7 @@ def test_trouble_of_a_rank_ends_the_job(launcher, how):
     assert not found.stdout
 
 
-@with_more_cases
+@pytest.mark.long
 @needs_mpi
 def test_a_rank_may_compute_for_longer_than_others_wait_even_if_it_tells_nothing():
     job = run_job("mpi", 2, "trouble.py", "hold", 3, 50)
@@ -94,7 +94,7 @@ def test_a_stopped_rank_that_has_the_store_of_all_ends_the_job():
     assert "Z[k]" in job.err
 
 
-@pytest.mark.parametrize("what", ["graph", "plan"] if MANY else ["plan"])
+@pytest.mark.parametrize("what", ["graph", "plan"] if ALL else ["plan"])
 @every_launcher
 def test_ranks_with_different_plans_refuse_to_start(launcher, what):
     job = run_job(launcher, 2, "trouble.py", what, 3, 0)

@@ -9,7 +9,7 @@ import pytest
 from agreement import agree, arrays_for
 
 import eindecomp as ed
-from cases import MANY
+from cases import ALL
 from eindecomp import models
 from eindecomp.engines.events import TaskStarted
 from eindecomp.tra.paging.check import check_schedule
@@ -150,7 +150,7 @@ def classifier():
     return graph, models.initial(graph, seed=1)
 
 
-@pytest.mark.parametrize("share", [2, 0.8, 0.4, 0.1] if MANY else [2, 0.4])
+@pytest.mark.parametrize("share", [2, 0.8, 0.4, 0.1] if ALL else [2, 0.4])
 def test_training_under_a_limit_is_as_without(share):
     """State is parameters and moments, of which the limit holds all or some."""
     graph, state = classifier()

@@ -12,7 +12,7 @@ from tiny_models import MODELS, made
 from torch import nn
 
 import eindecomp as ed
-from cases import MANY
+from cases import ALL
 
 SCRIPT = Path(__file__).parent / "ranks" / "gloo_modules.py"
 
@@ -27,7 +27,7 @@ def planned(name):
 @needs_torch
 def test_modules_give_equal_outputs_over_four_ranks_and_move_what_was_counted(tmp_path):
     paths, counted = [], []
-    few = MODELS if MANY else ("grouped", "vit")
+    few = MODELS if ALL else ("grouped", "vit")
     for name in (name for name in few if name != "llama"):  # which is as `grouped` is
         module, example, plan = planned(name)
         paths.append(tmp_path / f"{name}.json")

@@ -9,7 +9,6 @@ import pytest
 from jobs import launch, needs_torch, run_command
 
 import eindecomp as ed
-from cases import with_more_cases
 
 SCRIPT = Path(__file__).parent / "ranks" / "gloo_plans.py"
 MLP = """
@@ -23,7 +22,7 @@ output P
 STRIDED = "input X[i: 24, j: 4]\nZ[i] <- sum X[i,j]\noutput Z"
 
 
-@with_more_cases
+@pytest.mark.long
 @needs_torch
 def test_gloo_moves_what_was_counted_without_it(tmp_path):
     plans = [

@@ -12,7 +12,7 @@ from brute_seconds import seconds_of
 from random_graphs import random_graph
 
 import eindecomp as ed
-from cases import MANY
+from cases import ALL
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.curve import Curve, highest
 from eindecomp.planner.costs.least_seconds import LeastSeconds
@@ -61,7 +61,7 @@ def model_of(search: Search, *, pairs: bool) -> MovementModel:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("seed", range(8 if MANY else 3))
+@pytest.mark.parametrize("seed", range(8 if ALL else 3))
 def test_tables_say_what_plans_take(seed, machine):
     """Any choice, by its tables and element by element."""
     rng = random.Random(seed)
@@ -84,7 +84,7 @@ def test_tables_say_what_plans_take(seed, machine):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("seed", range(4 if MANY else 2))
+@pytest.mark.parametrize("seed", range(4 if ALL else 2))
 def test_choosing_readers_layouts_costs_the_same(seed, machine):
     """Tables over pairs lead to the same optimum as tables over three variables."""
     search = setting(seed, (2, 2), MACHINES[machine], "sharded")
@@ -94,7 +94,7 @@ def test_choosing_readers_layouts_costs_the_same(seed, machine):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("seed", range(6 if MANY else 2))
+@pytest.mark.parametrize("seed", range(6 if ALL else 2))
 def test_relaxing_never_passes_the_optimum(seed, machine):
     for sizes in ((2, 2), (2, 3)):
         search = setting(seed, sizes, MACHINES[machine], "sharded" if seed % 4 < 2 else "free")
@@ -106,7 +106,7 @@ def test_relaxing_never_passes_the_optimum(seed, machine):
 
 @pytest.mark.parametrize("loosest", [1, 1 << 20])
 @pytest.mark.parametrize("machine", ["half hidden", "all"])
-@pytest.mark.parametrize("seed", range(4 if MANY else 2))
+@pytest.mark.parametrize("seed", range(4 if ALL else 2))
 def test_relaxing_on_several_levels_never_passes_the_optimum(seed, machine, loosest, monkeypatch):
     monkeypatch.setattr(relaxing, "_LOOSEST", loosest)
     search = setting(seed, (2, 2, 2), MACHINES[machine], "sharded" if seed % 4 < 2 else "free")

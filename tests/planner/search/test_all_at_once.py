@@ -14,7 +14,6 @@ from simulate import simulate
 from transformer import small_transformer
 
 import eindecomp as ed
-from cases import with_more_cases
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.search.all_at_once import AllAxes
 from eindecomp.planner.search.search import Search
@@ -37,7 +36,7 @@ def test_bounding_all_axes_at_once_never_passes_the_optimum(cells, seed, inputs)
         assert cells < 1 << 18 or whole.bound == found.cost
 
 
-@with_more_cases
+@pytest.mark.long
 def test_a_gradient_graph_on_uneven_pieces_is_proved():
     """Nothing of the sizes is a multiple of 3, and elimination alone is too wide."""
     text = str(small_transformer(2)).replace("output X2", "loss[] <- sum X2[b,s,a]**2\noutput loss")

@@ -13,7 +13,6 @@ from simulate import simulate
 from transformer import transformer
 
 import eindecomp as ed
-from cases import with_more_cases
 from eindecomp.errors import PlanError
 from eindecomp.models.llama import Config, step_graph
 from eindecomp.planner.make import plan
@@ -142,7 +141,7 @@ def test_what_is_no_strategy_is_named(strategy, message, objective):
         plan(ed.parse(MATMUL), 4, objective=objective, strategy=strategy)
 
 
-@with_more_cases
+@pytest.mark.long
 def test_the_planners_own_plan_costs_no_more_than_the_usual_ones() -> None:
     """Whose own search, restricted as it is, once found what the free one had missed."""
     config = Config(vocabulary=96, width=64, layers=1, heads=8, kv_heads=4, head_size=8, hidden=160)

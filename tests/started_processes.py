@@ -1,0 +1,42 @@
+"""The processes that a test started, also those whose parents are gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import psutil
+
+MARK = "EINDECOMP_STARTED_BY"  # a variable that processes hand to those that they start
+
+
+def mark_started(test: str) -> None:
+    """Let every process that is started from now on carry the name of a test."""
+    os.environ[MARK] = _name(test)
+
+
+def end_started(test: str) -> None:
+    """Kill the processes that a test started, and wait until they are gone."""
+    mark = f"{MARK}={_name(test)}".encode()
+    left = [int(each.name) for each in Path("/proc").glob("[0-9]*") if _has(each, mark)]
+    if any("raylet" in psutil.Process(each).name() for each in left):
+        sys.modules["ray"].shutdown()  # or this process believes that its cluster is there
+    for each in left:
+        try:
+            process = psutil.Process(each)
+            process.kill()
+            process.wait(10)
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _name(test: str) -> str:
+    return f"{os.getpid()} {test}"
+
+
+def _has(process: Path, mark: bytes) -> bool:
+    try:
+        return mark in (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
