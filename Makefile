@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint types layers docs docs-serve unit bench format clean
+.PHONY: help demo test test-all checks lint types layers docs docs-serve unit bench format clean
 
 help:
 	@echo "make demo    parse, rewrite, plan, run and differentiate an example"
@@ -31,26 +31,29 @@ $(VENV)/ready: $(VENV)/core
 # What pip does not have: installed if it is absent and can be; otherwise the tests that need it are
 # skipped, and say so.
 APT := $(if $(filter 0,$(shell id -u)),apt-get,sudo -n apt-get)
+PROGRAMS := mpirun:openmpi-bin,libopenmpi-dev chromedriver:chromium,chromium-driver dot:graphviz
 
-$(VENV)/mpi $(VENV)/browser $(VENV)/graphviz: $(VENV)/%: $(VENV)/ready
-	command -v $(PROGRAM) > /dev/null \
-		|| $(APT) install -y -q $(PACKAGES) > /dev/null 2>&1 \
-		|| { $(APT) update -q > /dev/null 2>&1 && $(APT) install -y -q $(PACKAGES) > /dev/null 2>&1; } \
-		|| echo "There is no $(PROGRAM), and it cannot be installed: tests that need it are skipped."
+$(VENV)/programs: $(VENV)/core
+	for each in $(PROGRAMS); do \
+		program=$${each%%:*}; packages=$$(echo $${each#*:} | tr , ' '); \
+		command -v $$program > /dev/null \
+			|| $(APT) install -y -q $$packages > /dev/null 2>&1 \
+			|| { $(APT) update -q > /dev/null 2>&1 && $(APT) install -y -q $$packages > /dev/null 2>&1; } \
+			|| echo "There is no $$program, and it cannot be installed: tests that need it are skipped."; \
+	done
 	touch $@
-
-$(VENV)/mpi: PROGRAM := mpirun
-$(VENV)/mpi: PACKAGES := openmpi-bin libopenmpi-dev
-$(VENV)/browser: PROGRAM := chromedriver
-$(VENV)/browser: PACKAGES := chromium chromium-driver
-$(VENV)/graphviz: PROGRAM := dot
-$(VENV)/graphviz: PACKAGES := graphviz
 
 demo: $(VENV)/core
 	$(BIN)/python examples/demo.py
 	$(BIN)/eindecomp run examples/multihead_attention.ein -p 2 --random --check
 
-test: lint types layers docs unit
+# Two at a time while one core would idle: the packages and the programs; the types and the other checks.
+test:
+	$(MAKE) --jobs=2 $(VENV)/ready $(VENV)/programs
+	$(MAKE) --jobs=2 --output-sync types checks
+	$(MAKE) unit
+
+checks: lint layers docs
 
 test-all: export EINDECOMP_ALL = 1
 test-all: test
@@ -71,7 +74,7 @@ docs: $(VENV)/ready
 docs-serve: $(VENV)/ready
 	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
-unit: $(VENV)/mpi $(VENV)/browser $(VENV)/graphviz
+unit: $(VENV)/ready $(VENV)/programs
 	$(BIN)/pytest
 
 bench: $(VENV)/ready
