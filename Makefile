@@ -87,7 +87,7 @@ test-gpu:
 	$(PYTHON) -m venv --clear --without-pip $(GPU)
 	$(PYTHON) -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' \
 		> $$($(GPU)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/own.pth
-	$(GPU)/bin/python $(WHEELS)/pip-*.whl/pip install --quiet --no-index --find-links $(WHEELS) \
+	$(GPU)/bin/python $(wildcard $(WHEELS)/pip-*.whl)/pip install --quiet --no-index --find-links $(WHEELS) \
 		--editable . hypothesis pytest pytest-xdist
 	OMP_NUM_THREADS=2 PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false \
 		$(GPU)/bin/python -m pytest -W default -n $(GPU_JOBS) -k 'torch or gpu' -q --tb=short -rfE \
@@ -97,8 +97,8 @@ test-gpu:
 # For Python 3.12 on Linux: what such a machine lacks, pip and what builds our own package among it.
 LACKED := annotated-doc annotated-types editables execnet hatchling hypothesis iniconfig lark llvmlite \
 	markdown-it-py mdurl numba opt_einsum orjson packaging pathspec pip pluggy pydantic pydantic_core \
-	pygments pytest pytest-xdist rich shellingham sortedcontainers threadpoolctl trove-classifiers \
-	typer typing-inspection typing_extensions
+	pygments pytest pytest-xdist rich shellingham sortedcontainers threadpoolctl tomlkit \
+	trove-classifiers typer typing-inspection typing_extensions
 
 wheels: $(VENV)/core
 	$(BIN)/pip download --quiet --no-deps --only-binary=:all: --dest $(WHEELS) \
