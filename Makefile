@@ -5,12 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all checks lint types layers docs docs-serve unit bench format clean
+.PHONY: help demo test test-all test-gpu wheels checks lint types layers docs docs-serve unit bench format clean
 
 help:
 	@echo "make demo    parse, rewrite, plan, run and differentiate an example"
 	@echo "make test    lint, types, import rules, documentation, doctests and tests"
 	@echo "make test-all  the same with the tests that take long"
+	@echo "make test-gpu  test engines, kernels and models on a GPU, with packages from wheels/"
+	@echo "make wheels  fill wheels/ for that, on a machine with a network"
 	@echo "make docs    build the documentation into site/; docs-serve shows it while you write"
 	@echo "make bench   measure what the documentation claims"
 	@echo "make format  format the code"
@@ -77,6 +79,40 @@ docs-serve: $(VENV)/ready
 unit: $(VENV)/ready $(VENV)/programs
 	$(BIN)/pytest
 
+# On a machine with a GPU and no network: its own Python with torch, JAX and transformers, and a
+# folder of wheels for the rest. Warnings are not errors there, as its versions are not ours; JAX
+# takes no memory in advance, and each test process few threads, since several run at once.
+GPU := .gpu
+WHEELS ?= wheels
+GPU_JOBS ?= 8
+LOGS := $(or $(OUT),$(GPU))
+TESTED := tests/gpu tests/engines/torch tests/kernels/torch \
+	tests/engines/test_every_kind.py tests/engines/test_uneven_pieces.py
+
+test-gpu:
+	$(PYTHON) -c 'import torch, jax; assert torch.cuda.is_available(), "torch finds no GPU here"'
+	$(PYTHON) -m venv --clear --without-pip $(GPU)
+	$(PYTHON) -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' \
+		> $$($(GPU)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/own.pth
+	$(GPU)/bin/python $(wildcard $(WHEELS)/pip-*.whl)/pip install --quiet --no-index --find-links $(WHEELS) \
+		--editable . hypothesis pytest pytest-xdist
+	OMP_NUM_THREADS=2 PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false \
+		$(GPU)/bin/python -m pytest -W default -n $(GPU_JOBS) -k 'torch or gpu' -q --tb=short -rfE \
+		--junitxml=$(LOGS)/test-gpu.xml $(TESTED) > $(LOGS)/test-gpu.txt 2>&1; \
+		status=$$?; tail -n 100 $(LOGS)/test-gpu.txt; exit $$status
+
+# For Python 3.12 on Linux: what such a machine lacks, pip and what builds our own package among it.
+LACKED := annotated-doc annotated-types editables execnet hatchling hypothesis iniconfig lark llvmlite \
+	markdown-it-py mdurl numba opt_einsum orjson packaging pathspec pip pluggy pydantic pydantic_core \
+	pygments pytest pytest-xdist rich shellingham sortedcontainers threadpoolctl tomlkit \
+	trove-classifiers typer typing-inspection typing_extensions
+
+wheels: $(VENV)/core
+	$(BIN)/pip download --quiet --no-deps --only-binary=:all: --dest $(WHEELS) \
+		--constraint constraints.txt --python-version 3.12 --implementation cp \
+		$(addprefix --platform=manylinux_2_,28_x86_64 27_x86_64 17_x86_64) $(LACKED)
+	$(BIN)/python tests/gpu/repack_wheels.py $(WHEELS)
+
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/large_graphs.py
 	$(BIN)/python benchmarks/kernels.py
@@ -102,4 +138,4 @@ format: $(VENV)/ready
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(GPU)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import packages_distributions
 
 import numpy as np
 import pytest
 import random_graphs
+
+from eindecomp.engines.apart.engine import ApartEngine
+from eindecomp.engines.engine import find_engine
+from eindecomp.engines.threads.engine import ThreadsEngine
 
 # Not by its import: a folder of our tests goes by the same name.
 without_ray = pytest.mark.skipif(
@@ -22,6 +27,18 @@ without_jax = pytest.mark.skipif(
     "jax" not in packages_distributions(), reason="JAX is not installed"
 )
 JAX = pytest.param("jax", marks=without_jax)
+
+
+@cache
+def engine_of(name):
+    """An engine as laws run it; torch compiles nothing, which takes seconds a region on a GPU."""
+    match name:
+        case "threads":
+            return ThreadsEngine(workers=4)
+        case "apart":
+            return ApartEngine()
+        case _:
+            return find_engine(name, {"fuse": False} if name == "torch" else {})
 
 
 def arrays_for(graph, seed=0):

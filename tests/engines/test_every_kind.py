@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import JAX, TORCH, agree, arrays_for
+from agreement import JAX, TORCH, agree, arrays_for, engine_of
 from hypothesis import given
 from hypothesis import strategies as st
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
-from eindecomp.engines.apart.engine import ApartEngine
-from eindecomp.engines.threads.engine import ThreadsEngine
 from strategies import graphs
 
-ENGINES = {
-    "threads": ThreadsEngine(workers=4),
-    "apart": ApartEngine(),
-    "torch": "torch",
-    "jax": "jax",
-}
 every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX])
 no_compiler = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])  # quick to prepare
 
@@ -33,7 +25,7 @@ def test_each_kind(engine, op, sizes, devices):
     arrays = arrays_for(graph)
     for rewrite in (True, False):
         plan = ed.plan(graph, devices, rewrite=rewrite)
-        found = ed.run(plan, arrays, ENGINES[engine])
+        found = ed.run(plan, arrays, engine_of(engine))
         agree(found, ed.evaluate(graph, arrays), 1e-4)
         assert found.stats.bytes_moved == plan.cost
 
@@ -43,7 +35,7 @@ def test_each_kind(engine, op, sizes, devices):
 def test_graphs_of_every_kind(engine, graph, devices):
     arrays = arrays_for(graph)
     plan = ed.plan(graph, devices, rewrite=False)
-    agree(ed.run(plan, arrays, ENGINES[engine]), ed.evaluate(graph, arrays), 1e-9)
+    agree(ed.run(plan, arrays, engine_of(engine)), ed.evaluate(graph, arrays), 1e-9)
 
 
 TYPES = ["int8", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64",
@@ -64,7 +56,9 @@ def test_each_type(engine, dtype, strategy):
     arrays = arrays_for(graph)
     plan = ed.plan(graph, 4, strategy=strategy)
     low = dtype in ("float16", "bfloat16")
-    agree(ed.run(plan, arrays, engine), ed.evaluate(graph, arrays), 3e-2 if low else 1e-5)
+    agree(
+        ed.run(plan, arrays, engine_of(engine)), ed.evaluate(graph, arrays), 3e-2 if low else 1e-5
+    )
 
 
 SUMS = [[2048] + [1] * 15, [60000, 60000, -60000] + [0] * 13]
@@ -83,7 +77,7 @@ def test_low_precision_is_rounded_once(engine, left, dtype, values):
     )
     arrays = {"X": np.array(values, dtype), "Y": np.ones((16, 2), dtype), "ids": np.ones(16, int)}
     plan = ed.plan(graph, 16, strategy=["j"])
-    found = ed.run(plan, arrays, engine)
+    found = ed.run(plan, arrays, engine_of(engine))
     assert found.stats.bytes_moved == plan.cost > 0
     assert found["Z"].tolist() == ed.evaluate(graph, arrays)["Z"].tolist()
 
@@ -94,4 +88,4 @@ def test_gradients_run(engine):
                      "loss[] <- sum relu(Y[b,o])**2\noutput loss")  # fmt: skip
     graph = ed.grad(graph, "loss", wrt=["W"])
     arrays = arrays_for(graph)
-    agree(ed.run(ed.plan(graph, 4), arrays, engine), ed.evaluate(graph, arrays), 1e-4)
+    agree(ed.run(ed.plan(graph, 4), arrays, engine_of(engine)), ed.evaluate(graph, arrays), 1e-4)

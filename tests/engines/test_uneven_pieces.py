@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import JAX, TORCH, agree, arrays_for, precise
+from agreement import JAX, TORCH, agree, arrays_for, engine_of, precise
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from random_graphs import random_graph, random_step
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
-from eindecomp.engines.apart.engine import ApartEngine
-from eindecomp.engines.threads.engine import ThreadsEngine
 from strategies import graphs
 
-ENGINES = {
-    "threads": ThreadsEngine(workers=4),
-    "apart": ApartEngine(),
-    "torch": "torch",
-    "jax": "jax",
-}
 every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX])
 no_compiler = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])  # quick to prepare
 PIECES = st.sampled_from(["even", "ceil"])
@@ -32,7 +24,7 @@ def runs(engine, graph, arrays, tolerance=1e-6, **asked):
     # XLA merges equal values, and so moves a vertex that copies another only once: rewriting first
     # leaves no such vertex.
     plan = ed.plan(graph, rewrite=engine == "jax", time_limit=5, **asked)
-    found = ed.run(plan, arrays, ENGINES[engine])
+    found = ed.run(plan, arrays, engine_of(engine))
     agree(found, ed.evaluate(graph, arrays), tolerance)
     assert found.stats.bytes_moved == plan.traffic.total
     return plan
@@ -79,7 +71,7 @@ def test_each_kind(engine, op, sizes, mesh):
     for rewrite in (True, False):
         plan = ed.plan(graph, mesh=mesh, pieces="ceil", rewrite=rewrite)
         arrays = arrays_for(graph)
-        found = ed.run(plan, arrays, ENGINES[engine])
+        found = ed.run(plan, arrays, engine_of(engine))
         agree(found, ed.evaluate(graph, arrays), 1e-4)
         assert found.stats.bytes_moved == plan.cost
 
@@ -120,7 +112,7 @@ def test_a_softmax_over_chunks_of_which_one_is_empty(engine):
         for rewrite in (True, False):
             plan = ed.plan(graph, mesh={"a": 4}, strategy=strategy, pieces="ceil", rewrite=rewrite)
             arrays = arrays_for(graph)
-            found = ed.run(plan, arrays, ENGINES[engine])
+            found = ed.run(plan, arrays, engine_of(engine))
             agree(found, ed.evaluate(graph, arrays), 1e-5)
             assert found.stats.bytes_moved == plan.cost
 
@@ -135,7 +127,7 @@ def test_fused_contractions(engine, strategy):
     for mesh in MESHES:
         plan = ed.plan(graph, mesh=mesh, strategy=strategy, work=float("inf"), pieces="ceil")
         arrays = arrays_for(graph)
-        found = ed.run(plan, arrays, ENGINES[engine])
+        found = ed.run(plan, arrays, engine_of(engine))
         agree(found, ed.evaluate(graph, arrays), 1e-5)
         assert found.stats.bytes_moved == plan.cost
 
@@ -147,7 +139,7 @@ def test_tensors_stay_in_chunks(engine):
     given = np.arange(15, dtype=np.float32).reshape(5, 3)
     made = {
         pieces: ed.compile(
-            ed.plan(graph, mesh={"a": 4}, tie={"W": "new_W"}, pieces=pieces), ENGINES[engine]
+            ed.plan(graph, mesh={"a": 4}, tie={"W": "new_W"}, pieces=pieces), engine_of(engine)
         )
         for pieces in ("ceil", "balanced")
     }

@@ -5,24 +5,28 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.api.compile import compile as compile_plan
+from eindecomp.api.array_kinds import (
+    as_kind_of,
+    first_foreign,
+    home_of,
+    package_of,
+    read_on_host,
+    shape_and_type,
+)
+from eindecomp.api.compile import engine_of
+from eindecomp.engines.engine import device_count
+from eindecomp.engines.executable import Executable
 from eindecomp.graph.arrays import read_array
 from eindecomp.graph.graph import Graph
-from eindecomp.kernels.cores import cores
 from eindecomp.planner.make import plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-
     from eindecomp.engines.engine import Engine
-    from eindecomp.engines.executable import Executable
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr
-
-    Array = np.ndarray[Any, Any]
 
 KEPT = 256  # the most expressions whose executables are kept, those used last
 
@@ -34,27 +38,32 @@ def einsum(
     agg: str | Monoid | None = None,
     devices: int | None = None,
     sizes: Mapping[str, int] | None = None,
-    engine: str | Engine = "threads",
-) -> Array:
-    """Compute an extended Einstein summation, by default on the cores of this machine.
+    engine: str | Engine | None = None,
+) -> Any:
+    """Compute an extended Einstein summation where its operands lie: on cores or on a GPU.
 
-    Planning is done once for each expression, shape and type.
+    Planning is done once for each expression, shape and type. The result is of the operands' kind:
+    a tensor of torch's on the same device, an array of JAX's, otherwise an array of NumPy's. No
+    gradients are recorded.
 
     Args:
         spec: The labels of operands and result, such as `"ij,jk->ik"` or `"row col -> row"`.
-        *operands: Arrays, such as `x, y`.
+        *operands: Arrays, such as `x, y`: of torch or of JAX, or whatever NumPy reads.
         join: How operands are combined, such as `"(x-y)**2"`; by default they are multiplied.
         agg: How labels that the result lacks are aggregated, such as `"max"`; by default summed.
-        devices: How many pieces it is cut into, such as `4`; by default one for each core.
+        devices: How many pieces it is cut into, such as `4`; by default as many as the
+            engine has devices: cores, GPUs, JAX's devices or ranks.
         sizes: Those of output labels that no operand has, such as `{"n": 3}`.
-        engine: A name, such as `"threads"`, or an engine.
+        engine: A name, such as `"threads"`, or an engine; by default `"torch"` or `"jax"` if
+            operands of theirs lie on a GPU, otherwise `"threads"`.
 
     Returns:
-        The result as an array.
+        The result, of the kind of the first operand of torch or JAX, otherwise NumPy's array.
 
     Raises:
         ExpressionError: The spec, the join or the aggregation is not well formed.
         GraphError: The operands do not fit the spec.
+        InputError: Operands are of torch and of JAX, or on a GPU where the engine cannot read them.
 
     Examples:
         >>> import numpy as np
@@ -63,13 +72,25 @@ def einsum(
         array([[ 2.,  0.],
                [10.,  8.]])
     """
-    arrays = {f"x{k}": read_array(given, f"operand {k}") for k, given in enumerate(operands)}
-    types = tuple((array.shape, array.dtype) for array in arrays.values())
-    count = cores() if devices is None else devices
+    model = first_foreign(operands)
+    options: dict[str, Any] = {}
+    if engine is None:
+        engine, options = ("threads", {}) if model is None else home_of(model)
     # With types, as 2.0 equals 2 but is refused.
     more = tuple((label, size, type(size)) for label, size in (sizes or {}).items())
-    executable = _executable(spec, join, agg, count, types, more, engine)
-    return executable.run_checked(arrays)["z"]
+    arrays: list[Any] = [
+        read_array(given, f"operand {k}") if package_of(given) is None else given
+        for k, given in enumerate(operands)
+    ]
+    types = tuple(shape_and_type(array, f"operand {k}") for k, array in enumerate(arrays))
+    executable = _executable(spec, join, agg, devices, types, more, engine, tuple(options.items()))
+    if model is None:
+        return executable.run_checked({f"x{k}": array for k, array in enumerate(arrays)})["z"]
+    runner = executable.engine
+    if not hasattr(runner, "stored"):  # by which others check and read arrays of these kinds
+        arrays = [read_on_host(x, f"operand {k}", runner.name) for k, x in enumerate(arrays)]
+    result = executable({f"x{k}": array for k, array in enumerate(arrays)})
+    return as_kind_of(model, result.tensor("z"))
 
 
 @lru_cache(maxsize=KEPT, typed=True)
@@ -77,10 +98,11 @@ def _executable(
     spec: str,
     join: str | Expr | None,
     agg: str | Monoid | None,
-    devices: int,
+    devices: int | None,
     types: tuple[tuple[tuple[int, ...], DType], ...],
     sizes: tuple[tuple[str, int, type], ...],
     engine: str | Engine,
+    options: tuple[tuple[str, Any], ...],
 ) -> Executable:
     graph = Graph()
     for k, (shape, dtype) in enumerate(types):
@@ -88,4 +110,6 @@ def _executable(
     names = [vertex.name for vertex in graph.inputs]
     more = {label: size for label, size, _ in sizes}
     graph.output(graph.einsum(spec, *names, join=join, agg=agg, name="z", sizes=more))
-    return compile_plan(plan(graph, devices), engine)
+    runner = engine_of(engine, dict(options))
+    count = device_count(runner) if devices is None else devices
+    return Executable(plan(graph, count), runner)

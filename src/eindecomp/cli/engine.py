@@ -16,7 +16,6 @@ import typer
 from eindecomp.cli.completion import engines
 from eindecomp.cli.texts import pairs_from
 from eindecomp.engines.engine import find_engine
-from eindecomp.engines.ranks import Alone, ranks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,12 +58,6 @@ def engine_from(name: str, texts: Sequence[str] | None) -> Engine:
 def is_first(engine: Engine) -> bool:
     """Whether this process is the one of its job that prints and writes files."""
     return not getattr(engine, "rank", 0)
-
-
-def ranks_in(engine: Engine) -> int | None:
-    """How many ranks run the job, one device each; None if the engine runs in one process."""
-    ranks = ranks_of(engine)
-    return None if isinstance(ranks, Alone) else ranks.size
 
 
 def launched_rank() -> int | None:

@@ -12,7 +12,7 @@ import orjson
 import typer
 
 from eindecomp.cli.completion import strategies
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, ranks_in
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
 from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.request import Json
 from eindecomp.cli.strategy import STRATEGY_HELP, strategy_from
@@ -59,7 +59,7 @@ def llama(
             "--devices",
             metavar="N",
             min=1,
-            help="how many devices; by default 2, on engine spmd one for each rank",
+            help="how many devices; by default 2, or the GPUs, devices or ranks of the engine",
         ),
     ] = None,
     max_tokens: Annotated[
@@ -107,10 +107,9 @@ def llama(
     sampling = Sampling(temperature or 0.0, top_k, top_p, seed) if asked else None
     chosen = strategy_from(DEFAULT if strategy is None else strategy)
     runner = engine_from(engine, option)
-    count = devices or ranks_in(runner) or 2
     with interruptible("nothing was generated"), status_line() as say:
         say(f"loading {folder}")
-        model = Llama.load(folder, count, dtype, chosen, interleaved=interleaved, engine=runner)
+        model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved, engine=runner)
     as_numbers, ranks = ids or model.tokenizer is None, ranks_of(runner)
     with model, interruptible("the text ends here"):
         is_typed = prompt is None and _is_typed(ranks)

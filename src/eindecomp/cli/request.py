@@ -22,11 +22,13 @@ from eindecomp.cli.texts import (
     tie_from,
     work_from,
 )
+from eindecomp.engines.engine import stated_device_count
 from eindecomp.planner.costs.machine import PRESETS
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.store.plan_file import from_json
 
 if TYPE_CHECKING:
+    from eindecomp.engines.engine import Engine
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.plan import Plan
 
@@ -53,7 +55,7 @@ class Request:
         int | None,
         _option(
             "-p", "--devices", metavar="N", min=1,
-            help="how many devices; by default one for each core, on engine spmd for each rank",
+            help="how many devices; by default those of the engine: cores, GPUs, JAX's, ranks",
         ),
     ] = None  # fmt: skip
     objective: Annotated[
@@ -165,10 +167,11 @@ class Request:
                 on_event=on_event,
             )
 
-    def for_devices(self, devices: int) -> Request:
-        """The same for so many devices, unless it says how many itself."""
-        is_said = self.devices is not None or self.mesh is not None
-        return self if is_said else replace(self, devices=devices)
+    def for_engine(self, engine: Engine) -> Request:
+        """The same for as many devices as an engine has, unless it says how many itself."""
+        if self.devices is not None or self.mesh is not None:
+            return self  # without asking the engine: JAX would start with the devices it has now
+        return replace(self, devices=stated_device_count(engine))
 
     def plan_of(self, file: str) -> Plan:
         """The plan that a file holds, or that is made of the graph it holds."""

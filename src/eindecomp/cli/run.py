@@ -18,7 +18,7 @@ from eindecomp.api.together import plan_together
 from eindecomp.cli import request as ask
 from eindecomp.cli.arrays import given_arrays, random_inputs, write_npz
 from eindecomp.cli.checked import count_nan, errors_of, is_rounding
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first, ranks_in
+from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
 from eindecomp.cli.files import AnyFile, read, to_write
 from eindecomp.cli.plain import columns
 from eindecomp.cli.progress import interruptible, status_line
@@ -160,7 +160,6 @@ def _planned(file: str, asked: ask.Request, runner: Engine) -> tuple[Plan, Graph
 
     That is the graph as it was written where a graph is given, so that rewriting it is checked too.
     """
-    ranks = ranks_in(runner)
     written: list[Graph] = []
 
     def make_plan() -> Plan:
@@ -168,7 +167,7 @@ def _planned(file: str, asked: ask.Request, runner: Engine) -> tuple[Plan, Graph
         if isinstance(found, bytes):
             return asked.plan_from(found, file)
         written.append(found)
-        return (asked if ranks is None else asked.for_devices(ranks)).plan(found)
+        return asked.for_engine(runner).plan(found)
 
     plan = plan_together(make_plan, runner)
     return plan, written[0] if written else plan.graph

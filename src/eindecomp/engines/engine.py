@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.errors import InputError, needing_extras, suggest
+from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -61,7 +62,9 @@ class Engine(Protocol):
     """Runs plans. Its options are the keyword arguments of whatever makes it.
 
     An engine with arrays of its own kind also has `stored(given, vertex)`, which checks what was
-    given for an input and leaves it where it is; for others that is `graph.arrays.to_stored`.
+    given for an input and leaves it where it is; for others that is `graph.arrays.to_stored`. One
+    that does not run on the cores of this machine has `device_count`, a number: the devices that
+    it has, for as many of which plans are made where nobody says how many.
     """
 
     @property
@@ -84,6 +87,16 @@ def find_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
             offered = suggest(option, known) or "; it takes none"
             raise InputError(f"engine {name!r} has no option {option!r}{offered}")
     return make(**given)
+
+
+def device_count(engine: Engine) -> int:
+    """How many devices an engine has: as many as it says, otherwise one for each core."""
+    return stated_device_count(engine) or cores()
+
+
+def stated_device_count(engine: object) -> int | None:
+    """How many devices an engine says it has; None if it runs on the cores of this machine."""
+    return getattr(engine, "device_count", None)
 
 
 def engine_names() -> list[str]:

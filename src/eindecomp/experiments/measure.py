@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.api.compile import engine_of
+from eindecomp.engines.engine import device_count
+from eindecomp.engines.ranks import Alone
+from eindecomp.engines.ranks import ranks_of as engine_ranks
 from eindecomp.experiments.record import Kind, Timed, Timing
-from eindecomp.kernels.cores import cores
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
@@ -51,13 +54,14 @@ class Contender:
 
 
 def ranks_of(engine: str | Engine) -> int | None:
-    """How many devices an engine has that runs as the ranks of a job; None if it takes any."""
-    return getattr(engine, "devices", None)
+    """How many ranks an engine runs as; None if it runs in one process."""
+    ranks = engine_ranks(engine)
+    return None if isinstance(ranks, Alone) else ranks.size
 
 
 def devices_for(engine: str | Engine) -> int:
-    """On how many devices an engine is measured: one for each rank, or each core."""
-    return ranks_of(engine) or cores()
+    """On how many devices an engine is measured: those that it has."""
+    return device_count(engine_of(engine))
 
 
 def peers_beside(engine: str | Engine, peers: Mapping[str, Peer]) -> Mapping[str, Peer]:

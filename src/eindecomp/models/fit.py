@@ -15,9 +15,9 @@ import numpy as np
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.api.compile import engine_of
 from eindecomp.api.together import plan_together
+from eindecomp.engines.engine import device_count
 from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import InputError, RunError
-from eindecomp.kernels.cores import cores
 from eindecomp.models.checkpoint import Checkpoint, RunConfig, check_storable, config_text
 from eindecomp.models.checkpoints import store_of
 from eindecomp.models.optimizers import carried
@@ -142,7 +142,8 @@ def fit(
             arrays are only read.
         lr: The learning rate, such as `0.1`, or a function of the step, which counts from 1.
         steps: The number of the last step, such as `1000`.
-        devices: How many to plan for, such as `4`; by default one for each core.
+        devices: How many to plan for, such as `4`; by default as many as the engine has: cores,
+            GPUs, JAX's devices or ranks.
         plan: A plan of the graph, such as `ed.plan(graph, 4)`, in place of one made here.
         engine: A name, such as `"threads"`, or an engine.
         options: Those of the engine of that name, such as `{"workers": 2}`.
@@ -176,7 +177,7 @@ def fit(
     config = (at.config if config is None else config) or {}
     is_first = not ranks_of(runner).rank
     if made is None:
-        count = devices or getattr(runner, "devices", None) or cores()
+        count = device_count(runner) if devices is None else devices
         made = plan_together(lambda: make_plan(graph, count, tie=own), runner)
     with compile_plan(made, runner) as executable:
         loop = Loop(graph, executable, own, lr, loss, at.state, at.losses)

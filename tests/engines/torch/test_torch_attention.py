@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from agreement import agree
+from torch_ways import HERE, PAGED
 
 import eindecomp as ed
 from eindecomp.models.llama import Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph
-
-pytest.importorskip("torch", reason="torch is not installed")
 
 LAYERS = 2
 GRAPHS = {
@@ -18,7 +17,6 @@ GRAPHS = {
     "every token": lambda config: prefill_graph(config, 2, 6, every=True, keep=False),
     "step": lambda config: step_graph(config, 2, 8),
 }
-WAYS = [{"device": "cpu"}, {"device": "cpu", "gpu_memory": "100MB"}]
 
 
 def small(kv_heads):
@@ -48,7 +46,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=["resident", "paged"])
+@pytest.mark.parametrize("way", [HERE, PAGED], ids=["resident", "paged"])
 @pytest.mark.parametrize(("kind", "kv_heads", "devices", "strategy"), CASES)
 def test_each_layer_attends_by_one_call_on_each_device(kind, kv_heads, devices, strategy, way):
     graph = GRAPHS[kind](small(kv_heads))

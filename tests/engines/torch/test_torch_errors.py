@@ -7,13 +7,12 @@ import pytest
 from agreement import agree, arrays_for
 from hypothesis import given
 from hypothesis import strategies as st
+from torch_ways import HERE, every_way, torch
 
 import eindecomp as ed
 from eindecomp.engines.torch.engine import TorchEngine
 from eindecomp.kernels.torch import moves
 from eindecomp.tra.paging.make import ArenaTooSmallError
-
-torch = pytest.importorskip("torch", reason="torch is not installed")
 
 GATHER = "input E[v: 4, a: 8], ids[b: 6] int64\nZ[b,a] <- E[ids[b], a]\noutput Z"
 SCATTER = "input X[b: 6, a: 8], ids[b] int64\nZ[v: 4 = ids[b], a] <- sum X[b,a]\noutput Z"
@@ -24,8 +23,6 @@ COMPUTED = (
 FILLED = (
     "input E[v: 4, a: 8]\nscalar n int64\nJ[b: 6] <- fill b + n\nZ[b,a] <- E[J[b], a]\noutput Z"
 )
-WAYS = [{"device": "cpu"}, {"device": ["cpu", "cpu"]}, {"device": "cpu", "gpu_memory": "100MB"}]
-every_way = pytest.mark.parametrize("way", WAYS, ids=["resident", "two memories", "paged"])
 
 
 def error_of(plan, inputs, engine, **options):
@@ -95,10 +92,10 @@ def test_any_indices(ids, devices, text, label):
     low, high = (0, 3) if text is not COMPUTED else (-1, 2)
     if all(low <= index <= high for index in ids):
         wanted = ed.run(plan, inputs, "apart")
-        agree(ed.run(plan, inputs, "torch", device="cpu"), wanted, 1e-5)
+        agree(ed.run(plan, inputs, "torch", **HERE), wanted, 1e-5)
     else:
         wanted = error_of(plan, inputs, "apart")
-        assert error_of(plan, inputs, "torch", device="cpu") == wanted
+        assert error_of(plan, inputs, "torch", **HERE) == wanted
 
 
 @every_way

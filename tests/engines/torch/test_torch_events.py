@@ -9,6 +9,7 @@ from agreement import agree, arrays_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import random_step
+from torch_ways import WAYS, every_way
 from transformer import small_transformer
 
 import eindecomp as ed
@@ -20,11 +21,6 @@ from eindecomp.engines.events import (
     TensorFreed,
 )
 from eindecomp.show.progress import showing
-
-pytest.importorskip("torch", reason="torch is not installed")
-
-WAYS = [{"device": "cpu"}, {"device": ["cpu", "cpu"]}, {"device": "cpu", "gpu_memory": "100MB"}]
-every_way = pytest.mark.parametrize("way", WAYS, ids=["resident", "two memories", "paged"])
 
 
 def told(plan, engine, **options):
@@ -68,7 +64,7 @@ def test_events_tell_what_happens(way):
 @given(
     seed=st.integers(0, 2**32),
     devices=st.sampled_from([2, 3, 4]),
-    way=st.sampled_from(WAYS),
+    way=st.sampled_from([*WAYS.values()]),
     inputs=st.sampled_from(["free", "sharded"]),
 )
 def test_they_are_those_of_devices_that_share_nothing(seed, devices, way, inputs):
@@ -97,7 +93,7 @@ def test_what_a_listener_raises_cancels_the_run(kind, way):
         agree(executable(arrays), ed.evaluate(plan.graph, arrays), 1e-4)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every_way
 def test_a_listener_may_run_the_same_unless_that_is_in_its_memory(way):
     plan = ed.plan(ed.parse("input X[i: 8]\nZ[i] <- X[i] + 1\noutput Z"), 2)
     arrays = arrays_for(plan.graph)

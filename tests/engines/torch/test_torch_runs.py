@@ -1,4 +1,4 @@
-"""Engine `torch` on the CPU: in one memory, in two, and paged under the least limit that works."""
+"""Engine `torch`: in one memory, in two, and paged; on the CPU under the least limit that works."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_graphs import random_graph, random_step
 from test_ops import OPS, SIZES, parse
+from torch_ways import ON_GPU, WAYS
 
 import eindecomp as ed
 from eindecomp.tra.paging.make import ArenaTooSmallError
@@ -35,9 +36,9 @@ def least_limit(plan, arrays):
 
 
 def options(kind, plan, arrays):
-    if kind == "paged":
+    if kind == "paged" and not ON_GPU:
         return {"device": "cpu", "gpu_memory": least_limit(plan, arrays), "finer": False}
-    return {"device": ["cpu"] * (2 if kind == "two memories" else 1)}
+    return WAYS[kind]
 
 
 every_kind = pytest.mark.parametrize("kind", ["resident", "two memories", "paged"])

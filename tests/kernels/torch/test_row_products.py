@@ -1,7 +1,8 @@
-"""One row by a matrix: the kernel in Triton's interpreter, and when it is asked for."""
+"""One row by a matrix: the kernel, on a GPU or interpreted, and when it is asked for."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -13,10 +14,11 @@ pytest.importorskip("triton")
 from eindecomp.kernels.torch.products import times_rows  # noqa: E402
 from eindecomp.kernels.torch.row_products import suits  # noqa: E402
 
-_IN_INTERPRETER = """
+_IN_A_PROCESS = """
 import torch
 from eindecomp.kernels.torch.row_product_kernel import CONFIGS, multiply
 torch.manual_seed(0)
+torch.set_default_device("cuda" if torch.cuda.is_available() else "cpu")
 for rows, length in ((1, 1), (5, 7), (33, 1030), (6, 4096)):
     x, matrix = torch.randn(length), torch.randn(rows, length + 3)[:, :length]
     for config in CONFIGS:
@@ -29,9 +31,10 @@ for rows, length in ((1, 1), (5, 7), (33, 1030), (6, 4096)):
 
 
 def test_the_kernel_multiplies_in_every_configuration():
-    environment = {"TRITON_INTERPRET": "1", "PATH": "/usr/bin:/bin"}
+    interpreted = {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
+    environment = os.environ | interpreted
     found = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", _IN_INTERPRETER], env=environment, capture_output=True, check=False
+        [sys.executable, "-c", _IN_A_PROCESS], env=environment, capture_output=True, check=False
     )
     assert found.returncode == 0, found.stderr.decode()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
@@ -37,9 +39,22 @@ def ask_for_cpu_devices(count: int) -> None:
             ) from None
 
 
-def mesh_of_devices(mesh: Mesh, platform: str | None, devices: Sequence[Any] | None) -> JaxMesh:
-    """The plan's mesh, of the first devices that JAX has or of those that were named."""
-    found = [*devices] if devices is not None else _devices(platform)
+def devices_of(platform: str | None, devices: Sequence[Any] | None) -> list[Any]:
+    """The devices that were named, or all that JAX has."""
+    return _devices(platform) if devices is None else [*devices]
+
+
+def mesh_of_devices(
+    mesh: Mesh, platform: str | None = None, devices: Sequence[Any] | None = None
+) -> JaxMesh:
+    """The plan's mesh, of the first devices that JAX has or of those that were named.
+
+    If JAX has not started, and nobody has said how many devices a CPU has, it has enough of them.
+    """
+    if devices is None and platform in (None, "cpu") and not _is_cpu_count_given():
+        with suppress(RuntimeError):  # of JAX, which has started
+            jax.config.update("jax_num_cpu_devices", mesh.devices)
+    found = devices_of(platform, devices)
     if len(found) < mesh.devices:
         raise InputError(
             f"the plan is for {mesh.devices} devices, and JAX has {len(found)}"
@@ -52,6 +67,13 @@ def mesh_of_devices(mesh: Mesh, platform: str | None, devices: Sequence[Any] | N
     chosen: Any = np.empty(mesh.devices, object)
     chosen[:] = found[: mesh.devices]
     return JaxMesh(chosen.reshape(sizes), names)
+
+
+def _is_cpu_count_given() -> bool:
+    """Whether somebody has said how many devices a CPU has, or other processes have some, too."""
+    asked: int = getattr(jax.config, "jax_num_cpu_devices", -1)
+    in_flags = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    return asked >= 0 or in_flags or jax.distributed.is_initialized()
 
 
 def _devices(platform: str | None) -> list[Any]:

@@ -25,7 +25,7 @@ from eindecomp.engines.events import (
     TaskStarted,
 )
 from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices
-from eindecomp.engines.jax.devices import ask_for_cpu_devices, mesh_of_devices
+from eindecomp.engines.jax.devices import ask_for_cpu_devices, devices_of, mesh_of_devices
 from eindecomp.engines.jax.tensors import Arrays, Placing, as_given
 from eindecomp.engines.record import naming
 from eindecomp.engines.result import Result, Stats
@@ -49,7 +49,8 @@ class JaxEngine:
     `platform` is one of JAX's, such as "cpu", "gpu" or "tpu"; by default the best there is.
     `devices` are some of its devices instead, in the order of the plan's. `precision` is that of
     matrix products of float32: "highest", or "default" for whatever the platform does fastest.
-    `cpu_devices` asks JAX for so many virtual devices on the CPU, if it has not started yet.
+    `cpu_devices` asks JAX for so many virtual devices on the CPU, if it has not started yet; where
+    nobody has asked, it starts with as many as its first plan needs.
     """
 
     name = NAME
@@ -68,6 +69,11 @@ class JaxEngine:
         self.platform, self.devices, self.precision = platform, devices, precision
         self._made: dict[Any, JaxProgram] = {}
         self._lock = Lock()
+
+    @property
+    def device_count(self) -> int:
+        """How many devices there are, those of other hosts among them; this starts JAX."""
+        return len(devices_of(self.platform, self.devices))
 
     def prepare(self, plan: Plan) -> JaxProgram:
         """Make a plan ready to run; equal plans are compiled once."""

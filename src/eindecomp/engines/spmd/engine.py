@@ -111,7 +111,7 @@ class SpmdEngine:
         return self.transport.rank
 
     @property
-    def devices(self) -> int:
+    def device_count(self) -> int:
         """How many devices there are: one for each rank."""
         return self.transport.size
 

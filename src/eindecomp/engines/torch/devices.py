@@ -50,6 +50,7 @@ def start_measuring(libraries: Sequence[TorchLibrary]) -> None:
     """Begin to measure how much of each GPU is taken."""
     for library in libraries:
         if library.device.type == "cuda":
+            torch.cuda.init()  # nothing may have used CUDA yet, and then there are no statistics
             torch.cuda.reset_peak_memory_stats(library.device)
 
 

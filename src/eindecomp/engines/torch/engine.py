@@ -104,6 +104,11 @@ class TorchEngine:
         self.copies = HostCopies(self.host, kept)
         self.arena = ArenaMemory(next(iter(self.torch_devices)), self.host)
 
+    @property
+    def device_count(self) -> int:
+        """How many GPUs there are, or 1 on the CPU, of which torch uses all cores."""
+        return len(self.torch_devices)
+
     def prepare(self, plan: Plan) -> TorchProgram:
         """Make a plan ready to run."""
         if self.limit is None:

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from eindecomp.engines.jax.devices import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.jax.planned_function import PlannedFunction
 from eindecomp.frontends.layouts import layouts_of, vertex_cuts, widened
@@ -83,7 +83,7 @@ class JaxPlan:
 
 def to_jax(plan: Plan, mesh: Mesh | None = None) -> JaxPlan:
     """The shardings of a plan over a mesh, which is made of the first devices if none is given."""
-    own = _mesh_of(plan) if mesh is None else _checked(plan, mesh)
+    own = mesh_of_devices(plan.mesh) if mesh is None else _checked(plan, mesh)
     graph = plan.graph
 
     def sharding(name: str, cut: Cut) -> NamedSharding:
@@ -101,16 +101,6 @@ def to_jax(plan: Plan, mesh: Mesh | None = None) -> JaxPlan:
         for name, cuts in vertex_cuts(plan).items()
     }
     return JaxPlan(plan, own, layouts, operands)
-
-
-def _mesh_of(plan: Plan) -> Mesh:
-    devices: list[Any] = jax.devices()  # pyright: ignore[reportUnknownVariableType]
-    if len(devices) < plan.devices:
-        raise PlanError(
-            f"the plan is for {plan.devices} devices, JAX has {len(devices)}: give a mesh, or for "
-            f"virtual ones on the CPU set jax_num_cpu_devices before JAX starts"
-        )
-    return Mesh(np.array(devices[: plan.devices]).reshape(plan.mesh.sizes), plan.mesh.names)
 
 
 def _checked(plan: Plan, mesh: Mesh) -> Mesh:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from eindecomp.api.together import plan_together
+from eindecomp.engines.engine import stated_device_count
 from eindecomp.errors import InputError, quote
 from eindecomp.models.llama.cache import Cache
 from eindecomp.models.llama.config import Config
@@ -96,7 +97,8 @@ class Llama:
     Args:
         config: Its shape, such as `CONFIGS["7B"]`.
         weights: Arrays by input, such as `random_weights(config, 0)`.
-        devices: How many to plan for, such as `2`.
+        devices: How many to plan for, such as `2`; by default as many GPUs, JAX devices or ranks as
+            the engine has, or 2 on cores.
         strategy: What plans are restricted to, as in `ed.plan`, such as `("o", "v", "h", "f")`;
             None plans for the fewest bytes.
         tokenizer: Turns texts into tokens, such as `Tokenizer(folder)`.
@@ -117,7 +119,7 @@ class Llama:
         self,
         config: Config,
         weights: Mapping[str, Array],
-        devices: int = 2,
+        devices: int | None = None,
         strategy: GivenStrategy | None = DEFAULT_STRATEGY,
         tokenizer: Tokenizer | None = None,
         generation: Generation | None = None,
@@ -125,11 +127,14 @@ class Llama:
         engine: str | Engine = "threads",
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.config, self.weights, self.devices, self.strategy = config, weights, devices, strategy
+        self.config, self.weights, self.strategy = config, weights, strategy
         self.tokenizer, self.generation = tokenizer, generation or Generation()
         self.counts = Counts()
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._placed = PlacedWeights(weights, engine, options)
+        if devices is None:
+            devices = stated_device_count(self._placed.engine) or 2
+        self.devices = devices
 
     def __repr__(self) -> str:
         return f"<Llama of {self.config.parameters:,} parameters for {self.devices} devices>"
@@ -142,7 +147,7 @@ class Llama:
     @staticmethod
     def load(
         folder: str | Path,
-        devices: int = 2,
+        devices: int | None = None,
         dtype: str | None = None,
         strategy: GivenStrategy | None = DEFAULT_STRATEGY,
         *,
@@ -154,7 +159,7 @@ class Llama:
 
         Args:
             folder: Where it is, such as `"Llama-3.2-1B"`.
-            devices: How many to plan for, such as `2`.
+            devices: As of the class, such as `2`.
             dtype: What to compute in, such as `"bfloat16"`; by default what the folder says.
             strategy: As of the class, such as `["b"]`.
             interleaved: Whether neighbours rotate together, as in Meta's files, such as `True`.
@@ -177,7 +182,7 @@ class Llama:
     @staticmethod
     def random(
         config: Config,
-        devices: int = 2,
+        devices: int | None = None,
         strategy: GivenStrategy | None = DEFAULT_STRATEGY,
         seed: int = 0,
         *,
@@ -188,7 +193,7 @@ class Llama:
 
         Args:
             config: Its shape, such as `CONFIGS["7B"]`.
-            devices: How many to plan for, such as `2`.
+            devices: As of the class, such as `2`.
             strategy: As of the class, such as `["b"]`.
             seed: That of the random numbers, such as `0`.
             engine: A name, such as `"threads"`, or an engine.

@@ -1,4 +1,7 @@
-"""Generated kernels against the reference, in Triton's interpreter: wholes, parts, every way."""
+"""Generated kernels against the reference: wholes, parts, every way.
+
+They run on the GPU if there is one, otherwise in Triton's interpreter.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,10 @@ from eindecomp.kernels.torch.generated.configs import Config  # noqa: E402
 from eindecomp.kernels.torch.generated.emit import Unsuited  # noqa: E402
 from eindecomp.kernels.torch.generated.join import FusedJoin, fused_join  # noqa: E402
 from eindecomp.kernels.torch.generated.op import fused_results  # noqa: E402
+from eindecomp.kernels.torch.library import TorchLibrary  # noqa: E402
 
 Array = np.ndarray[Any, Any]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 F4 = dtype("float32")
 x, y, z = (Arg(k) for k in range(3))
 WAYS = [
@@ -56,22 +61,21 @@ few = settings(
 @pytest.fixture(autouse=True, scope="module")
 def interpreter() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        patch.setenv("TRITON_INTERPRET", "1")
+        if DEVICE == "cpu":
+            patch.setenv("TRITON_INTERPRET", "1")
         yield
 
 
 def tensor(array: Array) -> Any:
     """A tensor of the same values, types and strides."""
-    array = np.asarray(array)
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    own = TorchLibrary().from_numpy(np.asarray(array))
+    if DEVICE == "cpu":
+        return own
+    return torch.empty_strided(own.shape, own.stride(), dtype=own.dtype, device=DEVICE).copy_(own)
 
 
 def array(of: Any) -> Array:
-    if of.dtype == torch.bfloat16:
-        return of.view(torch.int16).numpy().view(dtype("bfloat16"))
-    return of.numpy()
+    return TorchLibrary().to_numpy(of)
 
 
 def empty(shape: tuple[int, ...], of: DType, how: int = 0) -> Any:
@@ -275,17 +279,18 @@ def test_errors_name_the_operand_and_the_label() -> None:
     op = of_spec("ik,kj->ij", DISTANCE, MAX)
     join = fused_join(op, (F4, F4), F4)
     assert join is not None
+    one, out = torch.ones(2, 3, device=DEVICE), torch.ones(2, 2, device=DEVICE)
     with pytest.raises(InputError, match=r"operand 1 of .* has type float32, not float64"):
-        join.whole([torch.ones(2, 3), torch.ones(3, 2).double()], torch.ones(2, 2))
+        join.whole([one, torch.ones(3, 2, device=DEVICE).double()], out)
     with pytest.raises(InputError, match="label 'k' has sizes 3 and 4"):
-        join.whole([torch.ones(2, 3), torch.ones(4, 2)], torch.ones(2, 2))
+        join.whole([one, torch.ones(4, 2, device=DEVICE)], out)
 
 
 def test_without_the_interpreter_tensors_are_on_a_cuda_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     join = FusedJoin(of_spec("ik,kj->ij", DISTANCE, MIN), (F4, F4), F4)
-    monkeypatch.delenv("TRITON_INTERPRET")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with pytest.raises(InputError, match="CUDA"):
         join.whole([torch.ones(2, 3), torch.ones(3, 2)], torch.ones(2, 2))
 
