@@ -28,15 +28,6 @@ from eindecomp.errors import (
     TextError,
     not_installed,
 )
-from eindecomp.graph.evaluate import evaluate
-from eindecomp.graph.grad import grad
-from eindecomp.graph.graph import Graph
-from eindecomp.graph.rewrites.rewrite import rewrite
-from eindecomp.graph.text.elaborate import extend, load, parse
-from eindecomp.graph.vertex import Vertex
-from eindecomp.lang.declare import monoid
-from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.monoid import Monoid
 
 if TYPE_CHECKING:
     from eindecomp import models, solve
@@ -49,6 +40,15 @@ if TYPE_CHECKING:
     from eindecomp.frontends.jax.importing import from_jax, jax_inputs
     from eindecomp.frontends.torch.importing import from_torch
     from eindecomp.frontends.torch.weights import torch_weights
+    from eindecomp.graph.evaluate import evaluate
+    from eindecomp.graph.grad import grad
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.rewrites.rewrite import rewrite
+    from eindecomp.graph.text.elaborate import extend, load, parse
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.declare import monoid
+    from eindecomp.lang.einsum import EinSum
+    from eindecomp.lang.monoid import Monoid
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.objectives import Objective
@@ -103,20 +103,31 @@ __all__ = [
 
 _LATER = {
     "Cost": "planner.costs.cost",
+    "EinSum": "lang.einsum",
     "Executable": "engines.executable",
+    "Graph": "graph.graph",
     "Machine": "planner.costs.machine",
+    "Monoid": "lang.monoid",
     "Objective": "planner.costs.objectives",
     "Plan": "planner.plan",
     "SimulatedRun": "tra.simulation.run",
+    "Vertex": "graph.vertex",
     "compile": "api.compile",
     "cost": "planner.make",
     "einsum": "api.einsum",
+    "evaluate": "graph.evaluate",
+    "extend": "graph.text.elaborate",
     "from_jax": "frontends.jax.importing",
-    "jax_inputs": "frontends.jax.importing",
     "from_torch": "frontends.torch.importing",
+    "grad": "graph.grad",
+    "jax_inputs": "frontends.jax.importing",
+    "load": "graph.text.elaborate",
     "models": "models",
+    "monoid": "lang.declare",
+    "parse": "graph.text.elaborate",
     "plan": "planner.make",
     "plan_together": "api.together",
+    "rewrite": "graph.rewrites.rewrite",
     "run": "api.run",
     "simulate": "api.simulate",
     "solve": "solve",
@@ -125,7 +136,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load the planner, the solver and the engines at their first use: graphs need none of them."""
+    """Load what a name stands for at its first use: nobody waits for what they do not use."""
     if name not in _LATER:
         raise AttributeError(f"module 'eindecomp' has no attribute {name!r}")
     try:

@@ -19,7 +19,7 @@ def main() -> None:
     """Run the command line."""
     try:
         # Here, so that an interrupt while modules are loaded is no traceback.
-        from eindecomp.cli.engine import leave_job
+        from eindecomp.cli.job import leave_job
         from eindecomp.cli.plain import allow_any_terminal
         from eindecomp.cli.root import app
     except KeyboardInterrupt:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from eindecomp.cli.engine import let_first_speak
-from eindecomp.cli.progress import INTERRUPTED
+from eindecomp.cli.job import let_first_speak
 from eindecomp.errors import EinDecompError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 WRONG_INPUT = 1
+INTERRUPTED = 130
 BUG = 70  # EX_SOFTWARE of sysexits.h
 CLOSED = 141  # as a shell tells of a program that SIGPIPE ended
 STATUSES = {

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from eindecomp.cli.mistakes import INTERRUPTED
 from eindecomp.show.progress import progress_console, solving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from eindecomp.solve.solution import Progress
-
-INTERRUPTED = 130
 
 
 @contextmanager

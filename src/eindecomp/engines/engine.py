@@ -29,7 +29,11 @@ GROUP = "eindecomp.engines"
 
 
 class Prepared(Protocol):
-    """A plan made ready on an engine's devices."""
+    """A plan made ready on an engine's devices.
+
+    It may also have `bind(inputs)`, which takes placed tensors by name and returns what runs on the
+    other inputs alone; for others that is `engines.bound.BoundProgram`.
+    """
 
     def place(self, name: str, given: Any) -> Tensor:
         """Put an input on the devices, in the layouts that the plan wants; it stays there.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from eindecomp.engines.bound import BoundProgram
 from eindecomp.engines.remembered import Remembered
 from eindecomp.engines.stored_inputs import open_stored
 from eindecomp.engines.tensor import Tensor
@@ -16,7 +18,7 @@ from eindecomp.graph.inputs import check_inputs
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from eindecomp.engines.engine import Engine, Listener
+    from eindecomp.engines.engine import Engine, Listener, Prepared
     from eindecomp.engines.result import Result
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
@@ -49,10 +51,12 @@ class Executable:
         self._stored: Callable[[Any, Vertex], Any] = getattr(engine, "stored", to_stored)
         self._taken = Remembered(len(self._inputs))
         """The tensors of this engine that were taken for inputs: they fit."""
-        places = {name: place for place, name in enumerate(self._inputs)}
-        self._tied = {places[name]: result for name, result in plan.tie.items()}
+        self._tied = _tied_places(plan, self._inputs)
         """By an input's place the result that it is in the next run."""
         self._prepared = engine.prepare(plan)
+        self._whole: Executable | None = None
+        """That which takes what is bound here as well."""
+        self._bound: frozenset[str] = frozenset()
         self._closed = False
 
     def __call__(
@@ -78,11 +82,15 @@ class Executable:
         self._check_open()
         if on_event is not None and not callable(on_event):
             raise InputError(f"on_event is a function that takes an event, not {on_event!r}")
+        if not self._bound.isdisjoint(inputs):
+            self._refuse_bound(inputs)
         if not donate:
             arrays, scalars = check_inputs(self.plan.graph, inputs, self._read_all, self._inputs)
             return self._expect_ties(self._prepared.run(arrays, scalars, (), on_event))
         given_up: list[Tensor] = []
         for name in donate:
+            if name in self._bound:
+                raise InputError(f"{name!r} cannot be donated: it is bound, and read in every call")
             given = inputs.get(name)
             if not isinstance(given, Tensor):
                 raise InputError(f"{name!r} cannot be donated: it is not a tensor on the devices")
@@ -127,6 +135,7 @@ class Executable:
         self._check_open()
         if not isinstance(arrays, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"inputs go by name, as a dict; got {type(arrays).__name__}")
+        self._refuse_bound(arrays)
         for name in arrays:
             if name not in self._inputs:
                 near = suggest(str(name), list(self._inputs))
@@ -135,6 +144,40 @@ class Executable:
             name: self._prepared.place(name, self._read(given, self._inputs[name]))
             for name, given in arrays.items()
         }
+
+    def bind(self, inputs: Mapping[str, object]) -> Executable:
+        """An executable that takes only the other inputs: a call looks at what changes, no more.
+
+        What is bound is placed, and lasts until the new executable is closed, even if its tensors
+        are released or donated elsewhere. Closing this one closes that one.
+
+        Args:
+            inputs: Arrays, paths or tensors by name, such as the weights of a model, `{"W": w}`.
+
+        Examples:
+            >>> import numpy as np, eindecomp as ed
+            >>> graph = ed.parse("input X[i: 2], W[i]\\nZ[i] <- X[i] * W[i]\\noutput Z")
+            >>> with ed.compile(ed.plan(graph, 2)) as executable:
+            ...     double = executable.bind({"W": np.full(2, 2, "float32")})
+            ...     double({"X": np.ones(2, "float32")})["Z"]
+            array([2., 2.], dtype=float32)
+        """
+        placed = self.place(inputs)
+        bound = copy(self)
+        bound._whole, bound._bound = self, self._bound | placed.keys()
+        bound._inputs = {n: vertex for n, vertex in self._inputs.items() if n not in placed}
+        bound._taken = Remembered(len(bound._inputs))
+        bound._tied = _tied_places(self.plan, bound._inputs)
+        own: Callable[[Mapping[str, Tensor]], Prepared] | None
+        own = getattr(self._prepared, "bind", None)
+        every = {name: placed.get(name) for name in self._inputs}
+        bound._prepared = BoundProgram(self._prepared, every) if own is None else own(placed)
+        return bound
+
+    def _refuse_bound(self, given: Mapping[str, object]) -> None:
+        for name in given:
+            if name in self._bound:
+                raise InputError(f"input {name!r} is bound: it is not given again")
 
     @property
     def schedule(self) -> Schedule | None:
@@ -145,14 +188,20 @@ class Executable:
         return getattr(self._prepared, "schedule", None)
 
     def close(self) -> None:
-        """Let go of what the engine holds for this plan; running again is refused."""
-        if not self._closed:
-            self._closed = True
+        """Let go of what the engine holds for this plan, or of what is bound; it runs no more."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._whole is None:
             self._prepared.close()
+        else:
+            self._prepared = self._whole._prepared  # which holds nothing of what was bound
 
     def _check_open(self) -> None:
         if self._closed:
             raise InputError("this executable was closed")
+        if self._whole is not None:
+            self._whole._check_open()
 
     def _read_all(self, given: Sequence[Any], vertices: Sequence[Vertex]) -> Sequence[Any]:
         """What was given for all inputs; tensors that were taken before fit again."""
@@ -194,5 +243,11 @@ class Executable:
         self.close()
 
     def __repr__(self) -> str:
+        bound = "" if self._whole is None else f", called with {', '.join(self._inputs)}"
         state = ", closed" if self._closed else ""
-        return f"<Executable of {self.plan!r} on {self.engine.name!r}{state}>"
+        return f"<Executable of {self.plan!r} on {self.engine.name!r}{bound}{state}>"
+
+
+def _tied_places(plan: Plan, inputs: Collection[str]) -> dict[int, str]:
+    """By a tied input's place among those that are given, the result that it is in the next run."""
+    return {place: plan.tie[name] for place, name in enumerate(inputs) if name in plan.tie}

@@ -56,7 +56,7 @@ class RunRecord:
         """`devices` are those that it is a record of, by default all."""
         self.program, self.on_event = program, on_event
         self.start = perf_counter()
-        self.bytes_by_vertex = dict.fromkeys(program.bytes_by_vertex, 0)
+        self._moved: dict[str, int] = {}
         self.tasks = program.tasks * (program.devices if devices is None else devices)
         self.tell(RunStarted(self.tasks))
 
@@ -88,7 +88,7 @@ class RunRecord:
         """Note that devices have received so many bytes in a step."""
         if count:
             vertex: str = getattr(step, "vertex")  # noqa: B009 - only steps with one move anything
-            self.bytes_by_vertex[vertex] += count
+            self._moved[vertex] = self._moved.get(vertex, 0) + count
             self.tell(BytesMoved(vertex, kind_of(step), count, self.now()))
 
     def result(
@@ -109,23 +109,25 @@ class RunRecord:
         computed again after a loss, `predicted` the seconds that were expected, `cut_into` the
         pieces where they had to be more than asked for.
         """
-        program = self.program
-        if peak is None:
-            peak = fullest(program).bytes
-        stats = Stats(
-            self.now(),
-            program.operations,
-            sum(self.bytes_by_vertex.values()),
-            self.bytes_by_vertex,
-            peak,
-            self.tasks,
-            workers=workers,
-            bytes_placed=placed,
-            recovered=recovered,
-            predicted=predicted,
-            cut_into=cut_into,
-        )
-        return Result({v.name: tensors[v.name] for v in program.graph.outputs}, stats)
+        seconds = self.now()
+
+        def count() -> Stats:
+            program, moved = self.program, self._moved
+            return Stats(
+                seconds,
+                program.operations,
+                sum(moved.values()),
+                {vertex: moved.get(vertex, 0) for vertex in program.bytes_by_vertex},
+                fullest(program).bytes if peak is None else peak,
+                self.tasks,
+                workers=workers,
+                bytes_placed=placed,
+                recovered=recovered,
+                predicted=predicted,
+                cut_into=cut_into,
+            )
+
+        return Result({name: tensors[name] for name in self.program.output_names}, count)
 
     def now(self) -> float:
         """Seconds since the run started."""

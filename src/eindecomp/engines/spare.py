@@ -38,6 +38,8 @@ class Spare:
 
     def make(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """An array with anything in it."""
+        if not self._arrays:
+            return self._new(shape, dtype)
         try:
             return self._arrays[shape, dtype].pop()
         except (KeyError, IndexError):

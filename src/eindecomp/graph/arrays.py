@@ -100,6 +100,8 @@ def read_array(given: object, name: str) -> Array:
 
 
 def _read(given: object, name: str) -> Array:
+    if isinstance(given, np.generic | int | float):
+        return np.asarray(given)
     if isinstance(given, np.ma.MaskedArray):
         raise InputError(f"{name} is a masked array: fill it first")
     try:

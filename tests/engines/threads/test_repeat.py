@@ -15,6 +15,7 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp.engines.threads import repeat
+from eindecomp.engines.threads.engine import ThreadsEngine
 from eindecomp.engines.threads.prepare import ALONE, prepared
 from eindecomp.kernels.cpu.fork_join import HELPERS, data_word
 
@@ -114,6 +115,27 @@ def test_scalars_fills_rows_and_tensors_of_the_run_before():
     assert is_repeated(plan)
     with pytest.raises(ed.EinDecompError, match="X"):
         run({**given, "ids": np.array([0, 9], np.int32), "at": 0})
+
+
+@pytest.mark.skipif(data_word() < 0, reason="arrays' data cannot be found")
+def test_runs_that_are_given_memory_are_repetitions_too_and_keep_one_step_of_it():
+    graph = ed.parse(
+        "input X[b: 2, i: 600], W[i, j: 600]\nY[b,j] <- sum X[b,i] * W[i,j]\n"
+        "new_W[i,j] <- sum W[i,j] + X[b,i] * Y[b,j]\noutput Y, new_W\ntie W <- new_W"
+    )
+    plan, x = ed.plan(graph, 2), numbers(0, 2, 600) / 64
+    program = ThreadsEngine().prepare(plan)
+    start = program.place("W", numbers(1, 600, 600))
+    kept = given_up = start
+    for _ in range(8):
+        alike = program.run({"X": x, "W": kept}, {})
+        donated = program.run({"X": x, "W": given_up}, {}, donated=["W"])
+        for name, array in alike.items():
+            np.testing.assert_array_equal(array, donated.tensors[name].data.array)
+        kept, given_up = alike.tensors["new_W"], donated.tensors["new_W"]
+        assert program._spare.nbytes <= start.numpy().nbytes
+    assert is_repeated(plan)
+    assert program._ready is None  # nothing was made ready for threads
 
 
 def test_a_product_that_is_added_to_what_was_filled():

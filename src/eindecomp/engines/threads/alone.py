@@ -22,6 +22,7 @@ from eindecomp.kernels.compilations import record_compilations
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eindecomp.engines.spare import Spare
     from eindecomp.engines.threads.bind import Bound
     from eindecomp.engines.threads.call import KernelCall
     from eindecomp.engines.threads.memory import Key, Where
@@ -37,15 +38,16 @@ _LEFT = 0.02
 class OwnMemory:
     """The arrays of a run that only one thread sees: nothing is counted or locked."""
 
-    __slots__ = ("arrays", "scalars", "shapes")
+    __slots__ = ("arrays", "scalars", "shapes", "spare")
 
     def __init__(
         self,
         arrays: dict[Key, Any],
         scalars: Sequence[object],
         shapes: Mapping[Key, tuple[tuple[int, ...], DType]],
+        spare: Spare | None = None,
     ) -> None:
-        self.arrays, self.scalars, self.shapes = arrays, scalars, shapes
+        self.arrays, self.scalars, self.shapes, self.spare = arrays, scalars, shapes, spare
 
     def read(self, key: Key, where: Where) -> Array:
         """A tile."""
@@ -60,7 +62,8 @@ class OwnMemory:
         """The place of a tile."""
         array = self.arrays.get(key)
         if array is None:
-            array = self.arrays[key] = np.empty(*self.shapes[key])
+            make = np.empty if self.spare is None else self.spare.make
+            array = self.arrays[key] = make(*self.shapes[key])
         return array if where is None else array[where]
 
 
@@ -110,9 +113,11 @@ def run_alone(
     steps: Sequence[CallGroup],
     arrays: dict[Key, Any],
     scalars: Sequence[object],
+    spare: Spare | None = None,
 ) -> dict[Key, Any]:
     """Carry all calls out; the arrays that are left, outputs among them."""
-    memory = OwnMemory(arrays, scalars, schedule.shapes)
+    memory = OwnMemory(arrays, scalars, schedule.shapes, spare)
+    given = frozenset(arrays)
     mark = GATE.join()
     done = 0
     try:
@@ -123,7 +128,9 @@ def run_alone(
                 step.run(memory)
                 mark.at_work = False
                 for key in step.dropped:
-                    del arrays[key]
+                    array = arrays.pop(key)
+                    if spare is not None and key not in given:
+                        spare.give(array)
                 done += 1
     except Exception as error:
         raise named(error, steps[done].calls[0], schedule) from error

@@ -135,16 +135,32 @@ class ThreadsProgram:
         on_event: Listener | None = None,
     ) -> Result:
         """Carry the calls out."""
+        # Whoever gives memory up runs again and again: what a run drops is kept for the next.
+        spare = self._spare if donated else None
+        result = None
+        if self._alone is not None and on_event is None:
+            result = self._run_alone(self._alone, inputs, scalars, spare)
+        if result is None:
+            result = self._run_threads(inputs, scalars, spare, on_event)
+        for name in donated:
+            data = inputs[name].held()
+            if data.is_own:
+                data.is_own = False  # it may have been given for several inputs
+                self._spare.give(data.array)
+        return result
+
+    def _run_threads(
+        self,
+        inputs: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        spare: Spare | None,
+        on_event: Listener | None,
+    ) -> Result:
+        """Let threads carry the calls out, tile by tile."""
         start = perf_counter()
-        if self._alone is not None and on_event is None and not donated:
-            result = self._run_alone(self._alone, inputs, scalars, start)
-            if result is not None:
-                return result
         schedule, workers = self.schedule, self.workers
         arrays, placed = self._arrays(inputs)
         loads = workers * largest_load(schedule, arrays)
-        # Whoever gives memory up runs again and again: what a run drops is kept for the next.
-        spare = self._spare if donated else None
         check_space(schedule, self.ready.space, loads, 0 if spare is None else spare.nbytes)
         report = None if on_event is None else RunReport(schedule, on_event)
         on_free = None if report is None else report.freed
@@ -155,11 +171,6 @@ class ThreadsProgram:
         hold = nullcontext if workers == 1 and schedule.is_small else one_thread_each
         with hold():
             WORKERS.run(Job(schedule, self.ready.bound, memory, report, hold), workers)
-        for name in donated:
-            data = inputs[name].held()
-            if data.is_own:
-                data.is_own = False  # it may have been given for several inputs
-                self._spare.give(data.array)
         outputs = memory.outputs(self.ready.outputs)
         return self._result(self.ready, outputs, memory.peak, start, workers, placed)
 
@@ -168,9 +179,10 @@ class ThreadsProgram:
         ready: ReadyToRun,
         inputs: Mapping[str, Any],
         scalars: Mapping[str, Any],
-        start: float,
+        spare: Spare | None,
     ) -> Result | None:
         """Compute a brief program; None if its inputs are not all arrays in memory."""
+        start = perf_counter()
         arrays: dict[Key, Any] = {}
         held = placed = 0
         for name, given in inputs.items():
@@ -185,7 +197,7 @@ class ThreadsProgram:
             held += array.nbytes
         values = tuple(scalars.values())
         again = ready.repeated
-        if again is not None and (made := again.run(arrays, values)) is not None:
+        if again is not None and (made := again.run(arrays, values, spare)) is not None:
             outputs = {name: made[key] for name, key in ready.outputs.items()}
             return self._result(ready, outputs, again.nbytes, start, ready.workers, placed)
         given_first = {**arrays}
@@ -194,9 +206,9 @@ class ThreadsProgram:
         if ready.is_shared:
             HELPERS.rouse()
             workers, hold = ready.workers, one_thread_each
-            check_space(schedule, ready.space)
+            check_space(schedule, ready.space, spare=0 if spare is None else spare.nbytes)
         with hold():
-            left = run_alone(schedule, ready.steps, arrays, values)
+            left = run_alone(schedule, ready.steps, arrays, values, spare)
         ready.runs += 1
         if ready.runs in _WORTH_REPEATING:
             ready.repeated = repeated(schedule, ready.steps, ready.outputs.values(), given_first)

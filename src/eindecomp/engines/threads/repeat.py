@@ -32,6 +32,7 @@ from eindecomp.lang.scalar import used_scalars
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from eindecomp.engines.spare import Spare
     from eindecomp.engines.threads.alone import CallGroup
     from eindecomp.engines.threads.bind import Bound
     from eindecomp.engines.threads.call import KernelCall
@@ -64,8 +65,10 @@ class Repeated:
     """What is done, one after another."""
     uses_blas: bool
 
-    def run(self, given: Mapping[Key, Any], scalars: Sequence[object]) -> dict[Key, Array] | None:
-        """The arrays that are made of arrays in memory.
+    def run(
+        self, given: Mapping[Key, Any], scalars: Sequence[object], spare: Spare | None = None
+    ) -> dict[Key, Array] | None:
+        """The arrays that are made of arrays in memory, in spare memory if there is some.
 
         None if inputs lie otherwise, others are at it, or something fails: who carries out one call
         after another can say what.
@@ -73,7 +76,8 @@ class Repeated:
         for name, strides in self.inputs:
             if given[name].strides != strides:
                 return None
-        made: dict[Key, Array] = {key: np.empty(shape, of) for key, shape, of in self.made}
+        make = np.empty if spare is None else spare.make
+        made: dict[Key, Array] = {key: make(shape, of) for key, shape, of in self.made}
         typed = typed_scalars(scalars, self.scalars)
         # In the order in which jobs number them.
         arrays = [*given.values(), *self.constants.values(), *made.values(), *typed]

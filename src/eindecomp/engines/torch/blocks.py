@@ -17,7 +17,7 @@ from eindecomp.engines.torch.mapped_memory import mapped_from
 from eindecomp.tra.boxes import Box, inside, meet, shape_of, volume, within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.planner.space.mesh import Mesh
@@ -52,27 +52,46 @@ class Memories:
         self.program, self.libraries, self.host = program, tuple(libraries), host
         self.of = tuple(of)
         """The memory of each device."""
+        self._known: dict[tuple[Tiling, ...], tuple[list[Box], dict[Tiling, list[Box]]]] = {}
 
-    def place(self, tilings: Iterable[Tiling], given: Any) -> Blocks:
+    def place(self, tilings: Sequence[Tiling], given: Any) -> Blocks:
         """The blocks of an array in the memories; those of one memory are views of one tensor."""
-        mesh = self.program.mesh
-        found: Blocks = {}
-        nearby: dict[int, tuple[Box, torch.Tensor, Pin | None]] = {}
-        wanted = list(tilings)
-        for memory, library in enumerate(self.libraries):
-            own = [d for d in range(mesh.devices) if self.of[d] == memory]
-            hull = _hull([tiling.box(mesh, d) for tiling in wanted for d in own])
+        hulls, boxes = self._boxes(tuple(tilings))
+        nearby: list[tuple[Box, torch.Tensor, Pin | None]] = []
+        for library, hull in zip(self.libraries, hulls, strict=True):
             near, pin = self._brought(library, given, hull), None
             if self.host is not None:
                 near, pin = self._on_host(near, self.host)
-            nearby[memory] = hull, near, pin
-        for tiling in wanted:
+            nearby.append((hull, near, pin))
+        found: Blocks = {}
+        for tiling, own in boxes.items():
             found[tiling] = []
-            for device in range(mesh.devices):
-                hull, near, pin = nearby[self.of[device]]
-                found[tiling].append(_part(near, tiling.box(mesh, device), hull))
+            for memory, box in zip(self.of, own, strict=True):
+                hull, near, pin = nearby[memory]
+                found[tiling].append(_part(near, box, hull))
                 setattr(found[tiling][-1], "pinned_by", pin)  # noqa: B010 - it lasts as long as a block
         return found
+
+    def _boxes(self, tilings: tuple[Tiling, ...]) -> tuple[list[Box], dict[Tiling, list[Box]]]:
+        """What each memory has of layouts all in all, and every device's box in each of them."""
+        if tilings not in self._known:
+            mesh = self.program.mesh
+            boxes = {
+                tiling: [tiling.box(mesh, d) for d in range(mesh.devices)] for tiling in tilings
+            }
+            hulls = [
+                _hull(
+                    [
+                        box
+                        for own in boxes.values()
+                        for m, box in zip(self.of, own, strict=True)
+                        if m == memory
+                    ]
+                )
+                for memory in range(len(self.libraries))
+            ]
+            self._known[tilings] = hulls, boxes
+        return self._known[tilings]
 
     def _on_host(self, near: torch.Tensor, host: HostMemory) -> tuple[torch.Tensor, Pin | None]:
         """An array in memory that a GPU copies from; what is mapped from a file stays there."""

@@ -28,23 +28,26 @@ class Captures:
     """Decides from run to run whether to capture, and replays what was captured."""
 
     resident: Resident
+    fixed: Collection[int] = frozenset()
+    """The tiles that are the same in all runs."""
     _before: Mapping[int, int] = field(default_factory=dict[int, int])
     """Where each loaded tile was in the run before."""
-    _capture: Capture | None = None
+    capture: Capture | None = None
     _is_worth: bool = False
 
     def run(self, values: Values, scalars: Mapping[str, Any]) -> Values | None:
         """The tiles that are kept; None if the run must be carried out in the usual way."""
-        if self._capture is not None:
-            if self._capture.fits(values):
-                return self._capture.run(values, scalars)
-            self._capture = None
+        if self.capture is not None:
+            if self.capture.fits(values):
+                return self.capture.run(values, scalars)
+            self.capture = None
         places = {tile: arrays[0].data_ptr() for tile, arrays in values.items()}
         if self._is_worth:
-            fixed = [tile for tile, at in places.items() if self._before.get(tile) == at]
-            self._capture = Capture(self.resident, values, scalars, fixed)
+            staying = [tile for tile, at in places.items() if self._before.get(tile) == at]
+            self.capture = Capture(self.resident, values, scalars, {*staying, *self.fixed})
+            self.capture.trust(self.fixed)
         self._before = places
-        return None if self._capture is None else self._capture.run(values, scalars)
+        return None if self.capture is None else self.capture.run(values, scalars)
 
     def launched(self, launching: float, seconds: float) -> None:
         """Note how long a usual run took, and how much of it went into launching."""
@@ -82,6 +85,14 @@ class Capture:
         self._made = {tile: made[tile] for tile in resident.ready.tiled.kept}
         self._copied_out = _by_type(self._made)
 
+    def trust(self, tiles: Collection[int]) -> None:
+        """Look no more at some of what was taken to stay."""
+        self._fixed = {tile: array for tile, array in self._fixed.items() if tile not in tiles}
+
+    def replay(self) -> None:
+        """Launch all kernels on what was given last; nothing is copied."""
+        self._graph.replay()
+
     def fits(self, values: Values) -> bool:
         """Whether what was taken to stay is where it was."""
         given = [values[tile][0] for tile in self._fixed]
@@ -94,7 +105,7 @@ class Capture:
     def run(self, values: Values, scalars: Mapping[str, Any]) -> Values:
         """Launch all kernels; what comes out is copied, since the next run overwrites it."""
         self._fill(values, scalars)
-        self._graph.replay()
+        self.replay()
         copies = {
             tile: tuple(_like(array) for array in arrays) for tile, arrays in self._made.items()
         }

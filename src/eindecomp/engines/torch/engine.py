@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from operator import itemgetter
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from eindecomp.engines.bound import BoundProgram
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.tensor import Tensor
@@ -51,7 +53,7 @@ from eindecomp.tra.tiles.region_order import while_there
 from eindecomp.tra.tiles.regions import held_by, regions_of
 
 if TYPE_CHECKING:
-    from eindecomp.engines.engine import Listener
+    from eindecomp.engines.engine import Listener, Prepared
     from eindecomp.engines.result import Result
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
@@ -158,13 +160,15 @@ class TorchProgram:
         self.runner: Resident | Paging
         if engine.limit is None:
             self.memories = Memories(self.program, libraries, memories)
-            self.runner = Resident(ready, capture=engine.fuse and count == 1 and on_gpu)
+            self._captures = engine.fuse and count == 1 and on_gpu
+            self.runner = Resident(ready, capture=self._captures)
         else:
             cpu = [TorchLibrary("cpu")]
             self.memories = Memories(self.program, cpu, memories, host=engine.host)
             self.runner = Paging(
                 ready, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
             )
+        self._wanted: dict[str, tuple[Tiling, ...]] = {}
         self.loads = Loads(self.tiled, self.memories, self.place)
         self.views = possible_views(self.tiled)
         self.indices = IndexChecks(self.tiled, self.memories)
@@ -174,7 +178,9 @@ class TorchProgram:
 
     def place(self, name: str, given: Any) -> Tensor:
         """Put an input into the memories, in the layouts that the plan wants."""
-        wanted = self.program.layouts_of(name)
+        if name not in self._wanted:
+            self._wanted[name] = self.program.layouts_of(name)
+        wanted = self._wanted[name]
         if isinstance(given, Tensor):
             leave_arena(given)
             here = given.mesh == self.program.mesh and set(wanted) <= set(given.tilings)
@@ -185,6 +191,16 @@ class TorchProgram:
         if room is not None:
             given = room.copy_(as_tensor(given))
         return self.memories.tensor(name, self.memories.place(wanted, given))
+
+    def bind(self, inputs: Mapping[str, Tensor]) -> Prepared:
+        """The same program, with blocks of some inputs that were found once."""
+        if isinstance(self.runner, Paging):
+            every = {vertex.name: inputs.get(vertex.name) for vertex in self.program.graph.inputs}
+            return BoundProgram(self, every)
+        bound = copy(self)
+        bound.loads = Loads(self.tiled, self.memories, self.place, {**self.loads.bound, **inputs})
+        bound.runner = Resident(self.ready, capture=self._captures, fixed=bound.loads.fixed)
+        return bound
 
     def _room(self, name: str) -> torch.Tensor | None:
         """Memory beside what an input is multiplied together with, where all is in one memory."""
@@ -221,9 +237,10 @@ class TorchProgram:
         record = RunRecord(self.program, on_event)
         heard = None if on_event is None else Heard(record, self.ready)
         with torch.no_grad():
-            self.indices.check(inputs, scalars)
+            every = ChainMap({}, inputs, self.loads.bound)
+            self.indices.check(every, scalars)
             placed = self._placing(inputs)
-            given = self._given_outputs(inputs)
+            given = self._given_outputs(every)
             start_measuring(self.ready.libraries)
             if isinstance(self.runner, Paging):  # donated tensors are there if the run fails
                 load = partial(self.loads.find, inputs)
@@ -302,11 +319,10 @@ class TorchProgram:
     def _given_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The outputs that are inputs; they outlive what was given for them."""
         found: dict[str, Tensor] = {}
-        for vertex in self.program.graph.outputs:
-            name = vertex.name
+        for name in self.program.output_names:
             if name in self.program.outputs:
                 continue
-            given = inputs[name]
+            vertex, given = self.program.graph[name], inputs[name]
             if isinstance(given, Tensor):
                 leave_arena(given)
                 found[name] = replace(given, name=name)

@@ -26,17 +26,28 @@ class Loads:
     """The tiles that a program loads, and where they were found in tensors."""
 
     def __init__(
-        self, tiled: TileProgram, memories: Memories, place: Callable[[str, Any], Tensor]
+        self,
+        tiled: TileProgram,
+        memories: Memories,
+        place: Callable[[str, Any], Tensor],
+        bound: Mapping[str, Tensor] | None = None,
     ) -> None:
-        self.tiled, self.memories, self.place = tiled, memories, place
-        loads = [op.into for op in tiled.ops if op.kind is Kind.LOAD]
-        self.names = {tile: tiled.tiles[tile].tensor for tile in loads}
-        """The input of each tile."""
-        self._tiles, self._known = loads, Remembered(len(loads))
-        """The tiles, and the tensors in which their blocks were found."""
-        self._blocks: list[Callable[[], torch.Tensor | None]] = [lambda: None] * len(loads)
+        """`bound` are inputs that are the same in all runs, and given in none."""
+        self.tiled, self.memories, self.place, self.bound = tiled, memories, place, bound or {}
         self._places: dict[int, tuple[tuple[Tiling, ...], Place | None]] = {}
         """Where in a tensor each block was found, and the layouts that it had."""
+        names = {op.into: tiled.tiles[op.into].tensor for op in tiled.ops if op.kind is Kind.LOAD}
+        self.fixed: Values = {
+            tile: (self._found(tile, self.bound[name]),)
+            for tile, name in names.items()
+            if name in self.bound
+        }
+        """The blocks of what is bound."""
+        self.names = {tile: name for tile, name in names.items() if name not in self.bound}
+        """The input of each other tile."""
+        self._tiles, self._known = [*self.names], Remembered(len(self.names))
+        """The tiles, and the tensors in which their blocks were found."""
+        self._blocks: list[Callable[[], torch.Tensor | None]] = [lambda: None] * len(self.names)
 
     def find(self, inputs: Mapping[str, Any], tiles: Collection[int] | None = None) -> Values:
         """The blocks of tiles, by default of all, where their readers are."""
@@ -56,6 +67,7 @@ class Loads:
                 tensor = placed[name]
             blocks[place] = self._block(place, tensor)
         found = cast("Values", dict(zip(self._tiles, zip(blocks), strict=True)))
+        found.update(self.fixed)
         return found if tiles is None else {tile: found[tile] for tile in tiles}
 
     def new(self, inputs: Mapping[str, Any]) -> list[Any]:
@@ -70,16 +82,21 @@ class Loads:
                 self._block(place, tensors[name])
 
     def _block(self, load: int, given: Tensor) -> torch.Tensor:
+        """A tile's block of a tensor, which is remembered."""
+        block = self._found(self._tiles[load], given)
+        self._known.note(load, given)
+        self._blocks[load] = ref(block)
+        return block
+
+    def _found(self, number: int, given: Tensor) -> torch.Tensor:
         """A tile's block of a tensor; those that lie alike have it in the same place."""
-        tile, held, place = self.tiled.tiles[self._tiles[load]], given.held(), None
+        tile, held, place = self.tiled.tiles[number], given.held(), None
         if given.mesh is self.tiled.program.mesh:
-            tilings, place = self._places.get(load, ((), None))
+            tilings, place = self._places.get(number, ((), None))
             if tilings is not given.tilings and tilings != given.tilings:
                 place = self.memories.find(held, given.mesh, tile.box, tile.memory)
-                self._places[load] = given.tilings, place
+                self._places[number] = given.tilings, place
         block = None if place is None else [*held.values()][place.layout][place.device]
         if block is None or block.device != self.memories.libraries[tile.memory].device:
             block = self.memories.block(held, given.mesh, tile.box, tile.memory)
-        self._known.note(load, given)
-        self._blocks[load] = ref(block)
         return block

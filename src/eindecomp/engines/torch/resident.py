@@ -10,7 +10,7 @@ from eindecomp.engines.torch.captured import Captures
 from eindecomp.engines.torch.region_code import arrays_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import torch
 
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 class Resident:
     """Regions one after another; a tile goes when its last reader has begun."""
 
-    def __init__(self, ready: ReadyRegions, capture: bool) -> None:
+    def __init__(
+        self, ready: ReadyRegions, capture: bool, fixed: Collection[int] = frozenset()
+    ) -> None:
+        """`fixed` are the tiles that are the same in all runs."""
         self.ready = ready
         last = {tile: each.number for each in ready.regions for tile in each.reads}
         self._dropped: list[list[int]] = [[] for _ in ready.regions]
         for tile, number in last.items():
             if tile not in ready.tiled.kept:
                 self._dropped[number].append(tile)
-        self._captures = Captures(self) if capture and not ready.waits else None
+        self.captures = Captures(self, fixed) if capture and not ready.waits else None
         self._runs = 0
 
     def run(self, values: Values, scalars: Mapping[str, Any], heard: Heard | None = None) -> Values:
@@ -38,9 +41,9 @@ class Resident:
 
         `heard` tells of every region.
         """
-        if self._captures is None or heard is not None:
+        if self.captures is None or heard is not None:
             return self.carry_out(values, self.ready.scalars(scalars), heard)
-        made = self._captures.run(values, scalars)
+        made = self.captures.run(values, scalars)
         if made is not None:
             return made
         start = perf_counter()
@@ -49,7 +52,7 @@ class Resident:
         self.ready.synchronize()
         self._runs += 1
         if self._runs > 1:  # the first one compiles
-            self._captures.launched(launched, perf_counter() - start)
+            self.captures.launched(launched, perf_counter() - start)
         return made
 
     def carry_out(

@@ -30,24 +30,25 @@ class PlacedWeights:
         self.engine = engine_of(engine, options)
         self._latest: Mapping[str, Any] = weights
         self._tensors: dict[tuple[object, ...], Tensor] = {}
-        self._executables: dict[int, tuple[Executable, Mapping[str, Tensor]]] = {}
+        self._executables: dict[int, tuple[Executable, Executable]] = {}
+        """By plan what runs it, and the same with its weights bound."""
         self._closed = False
 
     def run(self, plan: Plan, inputs: Mapping[str, object]) -> Result:
         """Run a plan on its other inputs."""
-        executable, weights = self._ready(plan)
-        return executable({**inputs, **weights})
+        return self._ready(plan)[1](inputs)
 
     def place(self, plan: Plan, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Bring other inputs of a plan into its layouts, to be read again and again."""
         return self._ready(plan)[0].place(tensors)
 
-    def _ready(self, plan: Plan) -> tuple[Executable, Mapping[str, Tensor]]:
+    def _ready(self, plan: Plan) -> tuple[Executable, Executable]:
         if self._closed:
             raise InputError("this model was closed")
         if id(plan) not in self._executables:
             executable = compile_plan(plan, self.engine)
-            self._executables[id(plan)] = executable, self._place(executable)
+            weights = self._place(executable)
+            self._executables[id(plan)] = executable, executable.bind(weights)
         return self._executables[id(plan)]
 
     def _place(self, executable: Executable) -> dict[str, Tensor]:
@@ -66,10 +67,11 @@ class PlacedWeights:
     def close(self) -> None:
         """Close the executables and free the weights."""
         self._closed = True
-        for executable, weights in self._executables.values():
+        for executable, bound in self._executables.values():
+            bound.close()
             executable.close()
-            for tensor in weights.values():
-                tensor.release()
+        for tensor in self._tensors.values():
+            tensor.release()
         self._executables.clear()
         self._tensors.clear()
         self._latest = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
+@cache
 def frequencies(config: Config) -> Array:
     """The angle by which each pair of a head's numbers turns from one position to the next."""
     size = config.head_size
@@ -34,6 +36,8 @@ def rotations(config: Config, positions: Array) -> Array:
     (5, 2, 2, 64)
     """
     angle = np.asarray(positions, np.float64)[..., None] * frequencies(config)
-    cos, sin = np.cos(angle), np.sin(angle)
-    turned = np.stack([np.stack([cos, -sin], -2), np.stack([sin, cos], -2)], -3)
-    return turned.astype(DTYPES[config.dtype])
+    turned = np.empty((*angle.shape[:-1], 2, 2, angle.shape[-1]), DTYPES[config.dtype])
+    turned[..., 0, 0, :] = turned[..., 1, 1, :] = np.cos(angle)
+    sin = np.sin(angle)
+    turned[..., 0, 1, :], turned[..., 1, 0, :] = -sin, sin
+    return turned

@@ -58,6 +58,11 @@ class Program:
                 found[buffer.tensor].append(buffer)
         return {name: tuple(given) for name, given in found.items()}
 
+    @cached_property
+    def output_names(self) -> tuple[str, ...]:
+        """The outputs of the graph, also those that are inputs."""
+        return tuple(vertex.name for vertex in self.graph.outputs)
+
     def layouts_of(self, name: str) -> tuple[Tiling, ...]:
         """The layouts in which an input is placed: those that steps read, one of all of it first.
 
