@@ -18,6 +18,14 @@ x, y = rng.standard_normal((64, 32), np.float32), rng.standard_normal((32, 48), 
 graph = ed.parse("input X[i: 64, j: 32], Y[j, k: 48]\\nZ[i,k] <- sum X[i,j] * Y[j,k]\\noutput Z")
 arrays = {"X": x, "Y": y}
 """
+COMMAND = """
+import json, subprocess, sys
+def command(*given):
+    start = [sys.executable, "-m", "eindecomp.cli", "run", "--random", "--check"]
+    told = subprocess.run([*start, "--engine", "torch", *given], capture_output=True)
+    assert told.returncode == 0, told.stderr.decode()
+    return told.stdout
+"""
 HERE = """
 import torch
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -34,21 +42,15 @@ assert result.stats.bytes_moved == plan.cost
 text = "A[i: 4, j: 6] <- fill i + j\\nZ[i] <- sum A[i,j]\\noutput Z"
 near(ed.run(ed.plan(ed.parse(text), 1), {}, "torch")["Z"], [15, 21, 27, 33])
 """,
-    "command line": """
-import sys
-from eindecomp.cli import app
-file = sys.argv[1] + "/examples/multihead_attention.ein"
-app(["run", file, "-p", "1", "--random", "--check", "--engine", "torch"], standalone_mode=False)
+    "command line": COMMAND
+    + """
+command(sys.argv[1] + "/examples/multihead_attention.ein", "-p", "1")
 """,
-    "command line, devices of the engine": """
-import io, json, sys
-from contextlib import redirect_stdout
-from eindecomp.cli import app
-file, told = sys.argv[1] + "/examples/matmul.ein", io.StringIO()
-with redirect_stdout(told):
-    app(["run", file, "--random", "--check", "--engine", "torch", "--json"], standalone_mode=False)
+    "command line, devices of the engine": COMMAND
+    + """
+told = command(sys.argv[1] + "/examples/matmul.ein", "--json")
 import torch
-assert json.loads(told.getvalue())["tasks"] == max(torch.cuda.device_count(), 1)
+assert json.loads(told)["tasks"] == max(torch.cuda.device_count(), 1)
 """,
     "einsum": 'near(ed.einsum("ij,jk->ik", x, y, engine="torch"), x @ y)',
     "einsum of tensors": HERE
