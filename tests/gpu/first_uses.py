@@ -41,14 +41,13 @@ file = sys.argv[1] + "/examples/multihead_attention.ein"
 app(["run", file, "-p", "1", "--random", "--check", "--engine", "torch"], standalone_mode=False)
 """,
     "command line, devices of the engine": """
-import io, json, sys
-from contextlib import redirect_stdout
+import json, sys
+from typer.testing import CliRunner
 from eindecomp.cli import app
-file, told = sys.argv[1] + "/examples/matmul.ein", io.StringIO()
-with redirect_stdout(told):
-    app(["run", file, "--random", "--check", "--engine", "torch", "--json"], standalone_mode=False)
+file = sys.argv[1] + "/examples/matmul.ein"
+told = CliRunner().invoke(app, ["run", file, "--random", "--check", "--engine", "torch", "--json"])
 import torch
-assert json.loads(told.getvalue())["tasks"] == max(torch.cuda.device_count(), 1)
+assert json.loads(told.stdout)["tasks"] == max(torch.cuda.device_count(), 1), told.output
 """,
     "einsum": 'near(ed.einsum("ij,jk->ik", x, y, engine="torch"), x @ y)',
     "einsum of tensors": HERE
