@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 240.0
+PATIENCE = 400.0
 """Seconds after which a script hangs: what a GPU runs is compiled first, beside other tests."""
 # What the tests set for themselves: a person has none of it.
 _OURS = ("JAX_NUM_CPU_DEVICES", "TRITON_INTERPRET", "XLA_FLAGS")
