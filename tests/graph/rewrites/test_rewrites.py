@@ -72,6 +72,31 @@ FIXTURES: list[tuple[Pass, str, str]] = [
     (fuse, "X[i,j] <- exp(A[i,j])\noutput X\nZ[i,j] <- X[i,j] + 1", "same"),
     (fuse, "x[k] <- exp(v[k])\nZ[j,k] <- B[j,k] * x[k]", "same"),
     (fuse, "X[i] <- sum A[i,j]\nZ[i,k] <- X[i] * v[k]", "same"),
+    # A costly map that is read twice under other labels.
+    (
+        fuse,
+        "X[i,j] <- exp(A[i,j])\nT[j,i] <- X[i,j]\nM[i] <- max T[j,i]\nZ[i,j] <- T[j,i] - M[i]",
+        "X[i,j] <- exp(A[i,j])\nM[i] <- max X[i,j]\nZ[i,j] <- X[i,j] - M[i]",
+    ),
+    # What is compared: with its own maximum, its neighbours, by a difference, under other labels.
+    (fuse, "X[i,j] <- A[i,j] * 2\nM[i] <- max X[i,j]\nZ[i,j] <- int64(X[i,j] == M[i])", "same"),
+    (fuse, "X[j] <- D[j,0] / 3\nZ[j] <- sum int64(X[r] > X[j])", "same"),
+    (
+        fuse,
+        "X[i,j] <- A[i,j] * 2\nM[i] <- max X[i,j]\nY[i,j] <- X[i,j] - M[i]\nZ[i,j] <- sign(Y[i,j])",
+        "X[i,j] <- A[i,j] * 2\nM[i] <- max X[i,j]\nZ[i,j] <- sign(X[i,j] - M[i])",
+    ),
+    (
+        fuse,
+        "X[i,j] <- A[i,j] * 2\nT[j,i] <- X[i,j]\nM[i] <- max T[j,i]\nZ[i,j] <- T[j,i] >= M[i]",
+        "X[i,j] <- A[i,j] * 2\nM[i] <- max X[i,j]\nZ[i,j] <- X[i,j] >= M[i]",
+    ),
+    # One that is compared once, or with a number, is in one place anyway.
+    (
+        fuse,
+        "X[i,j] <- A[i,j] * 2\nY[i,j] <- where(X[i,j] > 0, A[i,j], 1)\nZ[i,j] <- Y[i,j] + X[i,j]",
+        "Z[i,j] <- where(A[i,j] * 2 > 0, A[i,j], 1) + A[i,j] * 2",
+    ),
     # A broadcast that an aggregation runs over counts: it stays.
     (fuse, "x[k, w: 3] <- v[k]\nZ[k] <- sum x[k,w]", "same"),
     # Contraction order, for every semiring.
