@@ -1,4 +1,4 @@
-"""Every engine on what models do and few graphs have: routing, sides of size 1, masks of all ranks."""
+"""Every engine on what models have and few graphs do: routing, sides of size 1, any mask."""
 
 from __future__ import annotations
 
