@@ -50,7 +50,9 @@ def test_what_is_meant_is_not(text: str) -> None:
 
 def test_python_is_warned_of() -> None:
     x, y = np.ones((2, 3)), np.ones((3, 4))
-    with pytest.warns(ed.LabelWarning, match="ij,lk->ik: labels 'j' and 'l', both of size 3") as told:
+    with pytest.warns(
+        ed.LabelWarning, match="ij,lk->ik: labels 'j' and 'l', both of size 3"
+    ) as told:
         assert (ed.einsum("ij,lk->ik", x, y) == 9).all()
     assert told[0].filename == __file__
 

@@ -39,9 +39,7 @@ def lone_labels(op: Op, sizes: Mapping[str, int]) -> tuple[str, str] | None:
     return None
 
 
-def warn_of_lone_labels(
-    op: Op, sizes: Mapping[str, int], told: Callable[[str, str], str]
-) -> None:
+def warn_of_lone_labels(op: Op, sizes: Mapping[str, int], told: Callable[[str, str], str]) -> None:
     """Warn of such labels; `told` puts before a message where the label stands."""
     found = lone_labels(op, sizes)
     if found is None:
