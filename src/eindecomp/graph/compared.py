@@ -42,7 +42,8 @@ def compared(graph: Graph) -> set[str]:
     outputs = {vertex.name for vertex in graph.outputs}
     seen = Counter[str]()
     found: set[str] = set()
-    for name, vertex in reversed(graph.vertices.items()):
+    for vertex in reversed(tuple(graph.vertices.values())):
+        name = vertex.name
         # Whoever is given an output may compare it as well.
         if seen[name] + (name in outputs and seen[name] > 0) > 1:
             found.add(name)

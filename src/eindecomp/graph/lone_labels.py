@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from contextlib import contextmanager
+from inspect import currentframe
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Call, Expr, used_args
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from eindecomp.graph.ops import Op
 
@@ -50,14 +50,14 @@ def warn_of_lone_labels(op: Op, sizes: Mapping[str, int], told: Callable[[str, s
         f"one factor: is one misspelt? If not, sum each factor first, or ignore LabelWarning"
     )
     # The line that is to blame is the first one outside of this package.
-    frame, depth = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("eindecomp."):
+    frame, depth = currentframe(), 1
+    while frame is not None and frame.f_globals["__name__"].startswith("eindecomp."):
         frame, depth = frame.f_back, depth + 1
     warnings.warn(told(message, first), LabelWarning, stacklevel=depth)
 
 
 @contextmanager
-def as_written() -> Iterator[None]:
+def as_written() -> Generator[None]:
     """Within it no label is taken for misspelt: the text was written by a program."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LabelWarning)

@@ -173,7 +173,8 @@ class _Fusion:
 def _reads(graph: Graph) -> dict[str, int]:
     """How often every vertex is read where those that only move it are gone."""
     counts = {vertex.name: 1 for vertex in graph.outputs}
-    for name, vertex in reversed(graph.vertices.items()):
+    for vertex in reversed(tuple(graph.vertices.values())):
+        name = vertex.name
         times = counts.setdefault(name, 0) if is_view(vertex.op) else 1
         for read in vertex.inputs:
             counts[read] = counts.get(read, 0) + times
