@@ -39,7 +39,7 @@ class LabelWarning(UserWarning):
         ...     warnings.simplefilter("always")
         ...     g = ed.parse("input X[i: 2, j: 3], Y[j, k: 4]\\nZ[i,k] <- sum X[i,jj] * Y[j,k]")
         >>> print(str(told[0].message).partition(",")[0])
-        <text>:2:16: labels 'jj' and 'j'
+        <text>:2:15: labels 'jj' and 'j'
     """
 
 
