@@ -37,7 +37,7 @@ def main() -> None:
         print(f"\n{name}: largest difference from NumPy {error:.1e}")
         assert error < 1e-4
 
-    result = ed.run(plan, inputs)
+    result = ed.run(plan, inputs, "apart")
     error = np.abs(result["Y"] - expected).max()
     stats = result.stats
     print(f"run on 8 devices: {stats.tasks} tasks, {stats.bytes_moved:,} bytes moved as planned,")

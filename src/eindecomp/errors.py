@@ -27,6 +27,22 @@ class EinDecompError(ValueError):
     """
 
 
+class LabelWarning(UserWarning):
+    """A label of a sum looks misspelt: two factors are summed each over a label of its own.
+
+    `warnings.simplefilter("ignore", ed.LabelWarning)` is for those who mean it.
+
+    Examples:
+        >>> import warnings
+        >>> import eindecomp as ed
+        >>> with warnings.catch_warnings(record=True) as told:
+        ...     warnings.simplefilter("always")
+        ...     g = ed.parse("input X[i: 2, j: 3], Y[j, k: 4]\\nZ[i,k] <- sum X[i,jj] * Y[j,k]")
+        >>> print(str(told[0].message).partition(",")[0])
+        <text>:2:15: labels 'jj' and 'j'
+    """
+
+
 class ExpressionError(EinDecompError):
     """A scalar expression, monoid, spec string or EinSum is not well formed.
 

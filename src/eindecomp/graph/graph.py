@@ -15,6 +15,7 @@ from eindecomp.errors import GraphError, naming, suggest
 from eindecomp.graph.checks import expect, fill_value, label_map
 from eindecomp.graph.einsum_spec import read_einsum
 from eindecomp.graph.infer import infer
+from eindecomp.graph.lone_labels import warn_of_lone_labels
 from eindecomp.graph.monoids import monoid_of, register
 from eindecomp.graph.ops import Concat, Fill, Input, Op
 from eindecomp.graph.specs import gather_op, reshape_op, scatter_op, slice_op
@@ -336,7 +337,9 @@ class Graph:
         """
         spec = expect(spec, str, "a spec string")
         read = read_einsum(self, spec, self._ranked(*inputs)[0], join, label_map(sizes or {}))
-        return self.add_einsum(*read, agg, name, label_map(sizes or {}))
+        made = self.add_einsum(*read, agg, name, label_map(sizes or {}))
+        warn_of_lone_labels(made.op, self.label_sizes(made), lambda told, _: f"{spec}: {told}")
+        return made
 
     def add_einsum(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.monoid import SUM
-from eindecomp.lang.scalar import Arg, Call, Expr, used_args
+from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, used_args
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from eindecomp.kernels.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import EinSum, Labels
+
+
+_ZERO = (Const(0), Const(0.0), Const(-0.0))
+"""What no sum is divided by: of 1/0 and -1/0 it is not infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,10 @@ def _multiplied(expr: Expr) -> list[Expr]:
     match expr:
         case Call("mul", (left, right)):
             return [*_multiplied(left), *_multiplied(right)]
+        case Call("div", (left, right)) if not used_args(right) and right not in _ZERO:
+            return [*_multiplied(left), call("div", 1.0, right)]
+        case Call("neg", (inner,)) if used_args(inner):
+            return [*_multiplied(inner), Const(-1)]
         case _:
             return [expr]
 

@@ -18,6 +18,7 @@ import numpy as np
 from eindecomp.engines.extras import extra
 from eindecomp.engines.safetensors_file import NAMES
 from eindecomp.errors import EinDecompError, InputError, quote, shorten
+from eindecomp.graph.lone_labels import as_written
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.models.optimizers import carried
 from eindecomp.store.whole_file import replacing
@@ -169,7 +170,8 @@ def read_graph(path: Path, text: str, graph: Graph | None) -> Graph:
             raise InputError(f"{path}: is of another graph: {_first_difference(text, str(graph))}")
         return graph
     try:
-        parsed = parse(text, "graph")
+        with as_written():
+            parsed = parse(text, "graph")
         if carried(parsed):
             return parsed
     except EinDecompError as error:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from eindecomp.errors import EinDecompError, PlanError
+from eindecomp.graph.lone_labels import as_written
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.read import MAX_TEXT
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
@@ -269,7 +270,8 @@ def _graph(field: Field) -> Graph:
     if not isinstance(field.value, str):
         raise field.wrong("must be the text of a graph")
     try:
-        return parse(field.value, "graph")
+        with as_written():
+            return parse(field.value, "graph")
     except EinDecompError as error:
         raise field.wrong(str(error)) from None
 

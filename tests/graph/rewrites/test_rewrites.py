@@ -10,6 +10,7 @@ from hypothesis import given
 
 import eindecomp as ed
 from eindecomp.graph.rewrites.divide_late import divide_late
+from eindecomp.graph.rewrites.factor_out import factor_out
 from eindecomp.graph.rewrites.fuse import MAX_INPUTS, MAX_SIZE, fuse
 from eindecomp.graph.rewrites.gather_early import gather_early
 from eindecomp.graph.rewrites.merge_common import merge_common
@@ -72,6 +73,31 @@ FIXTURES: list[tuple[Pass, str, str]] = [
     (fuse, "X[i,j] <- exp(A[i,j])\noutput X\nZ[i,j] <- X[i,j] + 1", "same"),
     (fuse, "x[k] <- exp(v[k])\nZ[j,k] <- B[j,k] * x[k]", "same"),
     (fuse, "X[i] <- sum A[i,j]\nZ[i,k] <- X[i] * v[k]", "same"),
+    # A costly map that is read twice under other labels.
+    (
+        fuse,
+        "X[i,j] <- exp(A[i,j])\nT[j,i] <- X[i,j]\nM[i] <- max T[j,i]\nZ[i,j] <- T[j,i] - M[i]",
+        "X[i,j] <- exp(A[i,j])\nM[i] <- max X[i,j]\nZ[i,j] <- X[i,j] - M[i]",
+    ),
+    # What is compared: with its own maximum, its neighbours, by a difference, under other labels.
+    (fuse, "X[i,j] <- A[i,j] * 2\nM[i] <- max X[i,j]\nZ[i,j] <- int64(X[i,j] == M[i])", "same"),
+    (fuse, "X[j] <- D[j,0] / 3\nZ[j] <- sum int64(X[r] > X[j])", "same"),
+    (
+        fuse,
+        "X[i,j] <- A[i,j] * 2\nM[i] <- max X[i,j]\nY[i,j] <- X[i,j] - M[i]\nZ[i,j] <- sign(Y[i,j])",
+        "X[i,j] <- A[i,j] * 2\nM[i] <- max X[i,j]\nZ[i,j] <- sign(X[i,j] - M[i])",
+    ),
+    (
+        fuse,
+        "X[i,j] <- A[i,j] * 2\nT[j,i] <- X[i,j]\nM[i] <- max T[j,i]\nZ[i,j] <- T[j,i] >= M[i]",
+        "X[i,j] <- A[i,j] * 2\nM[i] <- max X[i,j]\nZ[i,j] <- X[i,j] >= M[i]",
+    ),
+    # One that is compared once, or with a number, is in one place anyway.
+    (
+        fuse,
+        "X[i,j] <- A[i,j] * 2\nY[i,j] <- where(X[i,j] > 0, A[i,j], 1)\nZ[i,j] <- Y[i,j] + X[i,j]",
+        "Z[i,j] <- where(A[i,j] * 2 > 0, A[i,j], 1) + A[i,j] * 2",
+    ),
     # A broadcast that an aggregation runs over counts: it stays.
     (fuse, "x[k, w: 3] <- v[k]\nZ[k] <- sum x[k,w]", "same"),
     # Contraction order, for every semiring.
@@ -98,6 +124,23 @@ FIXTURES: list[tuple[Pass, str, str]] = [
         "X[i] <- sum A[i,j]\nY[a] <- sum A[a,b]\nZ[i] <- X[i] - Y[i]",
         "X[i] <- sum A[i,j]\nZ[i] <- X[i] - X[i]",
     ),
+    # Factors that do not depend on what is summed: numbers, signs, tensors that are divided by.
+    (
+        factor_out,
+        "Z[i,k] <- sum -A[i,j] / 40 * B[j,k] * sqrt(2)",
+        "Z_1[i,k] <- sum A[i,j] * B[j,k]\nZ[i,k] <- -Z_1[i,k] / 40 * sqrt(2)",
+    ),
+    (
+        factor_out,
+        "Z[i,k] <- sum exp(A[i,j]) * B[j,k] / v[k] * exp(v[k])",
+        "Z_1[i,k] <- sum exp(A[i,j]) * B[j,k]\nZ[i,k] <- Z_1[i,k] / v[k] * exp(v[k])",
+    ),
+    # None: of one tensor, one that only a divisor has, one that the sum runs over, maxima.
+    (factor_out, "Z[i] <- sum A[i,j] * A[i,j] / 6", "same"),
+    (factor_out, "Z[i,k] <- sum A[i,j] * D[j,l] / v[k]", "same"),
+    (factor_out, "Z[i,k] <- sum A[i,j] * B[j,k] / A[i,j]", "same"),
+    (factor_out, "Z[i,k] <- sum A[i,j] * B[j,k] * v[k]", "same"),
+    (factor_out, "Z[i,k] <- max A[i,j] * B[j,k] / 4", "same"),
     # Weights that are divided by their sum: after the product, if that is fewer divisions.
     (
         divide_late,
@@ -120,6 +163,13 @@ def test_fixtures(run: Pass, before: str, after: str) -> None:
     graph = ed.parse(f"{HEAD}{before}\noutput Z")
     expected = ed.parse(f"{HEAD}{after}\noutput Z")
     assert str(run(graph)) == str(expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int32"])
+def test_factors_stay_where_a_sum_may_not_fit(dtype: str) -> None:
+    text = f"input A[i: 5, j: 6] {dtype}, B[j, k: 7] {dtype}\nZ[i,k] <- sum A[i,j] * B[j,k] / 4"
+    graph = ed.parse(f"{text}\noutput Z")
+    assert factor_out(graph) == graph
 
 
 @pytest.mark.parametrize(

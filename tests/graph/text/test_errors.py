@@ -194,3 +194,14 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
         ed.load(path)
     path.write_bytes(b"\xef\xbb\xbfinput X[i: 3]\r\nZ[i] <- X[i]\r\n\r\noutput Z")
     assert len(ed.load(path)) == 2
+
+
+def test_a_sign_may_follow_an_aggregation() -> None:
+    head = "input T[b: 2, c: 3], P[b, c]\nscalar max\n"
+    sums = [f"sum {s}T[b,c] * log(P[b,c])" for s in ("-", "+")] + ["sum .5 * T[b,c]"]
+    found = [str(ed.parse(f"{head}loss[] <- {text}\noutput loss")["loss"].op) for text in sums]
+    assert found == [
+        " <- sum -[b c] * log([b c])", " <- sum [b c] * log([b c])", " <- sum 0.5 * [b c]",
+    ]  # fmt: skip
+    difference = ed.parse(f"{head}Z[b,c] <- max - T[b,c]\noutput Z")
+    assert "Z[b,c] <- max - T[b,c]" in str(difference)

@@ -14,11 +14,10 @@ from eindecomp.engines.jax.copies import lows_within, lying
 from eindecomp.engines.jax.here import Here, padded
 from eindecomp.engines.jax.hlo import SCOPE
 from eindecomp.engines.jax.moves import add_up, combine_shares, move
+from eindecomp.graph.compared import compared
 from eindecomp.graph.ops import Fill, Gather, ScatterAdd
 from eindecomp.kernels.jax.fills import filled
 from eindecomp.kernels.jax.kernel_of import kernel_of
-from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import Call, Expr, used_args, values
 from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.program.patterns import Gathered
 from eindecomp.tra.program.steps import (
@@ -95,7 +94,8 @@ class TracedProgram:
         own = lying(self.program.mesh, buffer.tiling)
         lows = {k: tuple(low for low, _ in box) for k, box in enumerate(own.boxes)}
         start = self.here.place(lows, len(own.shape))
-        self.arrays[step.into] = (filled(op, start, own.shape, self.scalars, graph.scalars),)
+        found = filled(op, start, own.shape, self.scalars, graph.scalars)
+        self.arrays[step.into] = self._once(buffer.tensor, (found,))
 
     def _compute(self, step: Compute) -> None:
         graph = self.program.graph
@@ -134,20 +134,12 @@ class TracedProgram:
         return control.switch(chosen, [branch(key) for key in kinds])
 
     def _once(self, vertex: str, found: States) -> States:
-        """What was computed for a vertex, so that no reader computes it anew and rounds otherwise.
-
-        That is for tensors that are compared with each other: x might differ from the maximum of x.
-        """
+        """What was computed for a vertex; of what is compared XLA may not compute a part anew."""
         return lax.optimization_barrier(found) if vertex in self._compared else found
 
     @cached_property
     def _compared(self) -> set[str]:
-        """The tensors whose elements some join compares with each other's."""
-        found: set[str] = set()
-        for vertex in self.program.graph.vertices.values():
-            if isinstance(vertex.op, EinSum) and any(map(_compares, values(vertex.op.join))):
-                found.update(vertex.inputs)
-        return found
+        return compared(self.program.graph)
 
     # What devices do together
 
@@ -225,15 +217,6 @@ def looks_up(program: Program) -> tuple[Compute, ...]:
     steps = (step for step in program.steps if isinstance(step, Compute))
     kinds = Gather | ScatterAdd
     return tuple(step for step in steps if isinstance(program.graph[step.vertex].op, kinds))
-
-
-def _compares(expr: Expr) -> bool:
-    """Whether an expression compares values that both depend on inputs."""
-    if not isinstance(expr, Call):
-        return False
-    if expr.op in ("eq", "ne", "lt", "le", "gt", "ge") and all(map(used_args, expr.args)):
-        return True
-    return any(map(_compares, expr.args))
 
 
 def _scope(vertex: str) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
 from eindecomp.graph.patterns.attention import MaskKind, find_attention
 from eindecomp.kernels.torch.attention import PartTile
 from eindecomp.kernels.torch.attention_layout import condition_labels
@@ -93,13 +95,11 @@ class AttentionOperands:
         types = [self.graph[each.name].dtype for each in value.reads]
         expr, _ = with_casts(value.expr, types, self.graph.scalars)
         names = list(self.graph.scalars)
-        own = [tensors[each] for each in value.reads]
-        device = (*own, *scalars)[0].device
-        function = compile_scalar(expr, len(own), torch_functions(device), names)
-        operands = [
-            aligned(x, each.labels, labels) for x, each in zip(own, value.reads, strict=True)
-        ]
-        return function(*operands, *scalars)
+        device = tensors[self.attention.q].device
+        function = compile_scalar(expr, len(value.reads), torch_functions(device), names)
+        operands = [aligned(tensors[each], each.labels, labels) for each in value.reads]
+        # One that reads nothing is a number.
+        return torch.as_tensor(function(*operands, *scalars), device=device)
 
 
 def operands_of(

@@ -3,8 +3,9 @@
 A vertex that only moves values (a transpose, a broadcast, a diagonal) goes into all its readers.
 One that computes goes into its reader when nothing is computed twice for it: the reader is the only
 one and runs over the same labels, or the computation is cheap and reads one tensor of that size.
-Multiply-sum contractions keep their plain inputs, so that they stay matrix products, and what ends
-an attention stays a vertex, so that one kernel can still compute it.
+Multiply-sum contractions keep their plain inputs, so that they stay matrix products, what ends an
+attention stays a vertex, so that one kernel can still compute it, and so does what is compared with
+each other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
+from eindecomp.graph.compared import compared, is_view
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
@@ -56,8 +58,8 @@ def fuse(graph: Graph) -> Graph:
     """
     fused = empty_like(graph)
     stored = {vertex.name for vertex in graph.outputs}
-    stored |= {attention.result for attention in find_attention(graph)}
-    fusion = _Fusion(graph, fused, graph.users(), graph.reads(), stored)
+    stored |= {attention.result for attention in find_attention(graph)} | compared(graph)
+    fusion = _Fusion(graph, fused, graph.users(), _reads(graph), stored)
     for vertex in graph.vertices.values():
         if isinstance(vertex.op, EinSum):
             form = fusion.absorb(vertex, vertex.op)
@@ -117,12 +119,12 @@ class _Fusion:
         producer = self.fused[name]
         match producer.op:
             case EinSum(agg=None) as inner:
-                is_view = isinstance(inner.join, Arg)
+                is_moved = is_view(inner)
                 if size_of(form.join) + size_of(inner.join) > MAX_SIZE + 1:
                     return None
-                if name in self.stored and not is_view:
+                if name in self.stored and not is_moved:
                     return None
-                if not is_view and not self.may_compute_in(producer, inner.join, form, labels, op):
+                if not is_moved and not self.may_compute_in(producer, inner.join, form, labels, op):
                     return None
                 larger = _substitute(form, operand, producer, inner)
             case Fill(value=value) if not any(isinstance(leaf, Arg) for leaf in leaves(value)):
@@ -166,6 +168,17 @@ class _Fusion:
         return [type_of(v, types, scalars) for v in values(form.join)] == [
             type_of(v, before, scalars) for v in values(op.join)
         ]
+
+
+def _reads(graph: Graph) -> dict[str, int]:
+    """How often every vertex is read where those that only move it are gone."""
+    counts = {vertex.name: 1 for vertex in graph.outputs}
+    for vertex in reversed(tuple(graph.vertices.values())):
+        name = vertex.name
+        times = counts.setdefault(name, 0) if is_view(vertex.op) else 1
+        for read in vertex.inputs:
+            counts[read] = counts.get(read, 0) + times
+    return counts
 
 
 def _substitute(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.outputs import check_outputs
 from eindecomp.graph.rewrites.divide_late import divide_late
+from eindecomp.graph.rewrites.factor_out import factor_out
 from eindecomp.graph.rewrites.fuse import fuse
 from eindecomp.graph.rewrites.gather_early import gather_early
 from eindecomp.graph.rewrites.merge_common import merge_common
@@ -16,7 +17,7 @@ from eindecomp.graph.rewrites.simplify_joins import simplify_joins
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
 
-BEFORE_ORDER = (gather_early, remove_dead, simplify_joins, merge_common)
+BEFORE_ORDER = (gather_early, remove_dead, simplify_joins, factor_out, merge_common)
 AFTER_ORDER = (divide_late, fuse)
 PASSES = (*BEFORE_ORDER, order_contractions, *AFTER_ORDER)
 

@@ -24,7 +24,7 @@ from eindecomp.graph.text.macros import (
     prelude,
     to_monoid,
 )
-from eindecomp.graph.text.mistyped import refuse_mistyped
+from eindecomp.graph.text.mistyped import refuse_mistyped, warn_of_misspelt
 from eindecomp.graph.text.scope import Scope
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
@@ -339,14 +339,15 @@ def _einsum(
     if agg is None and left_over:
         raise scope.error(
             f"label {left_over[0]!r} is not in {target.name}[{','.join(output)}]: say how to "
-            f"aggregate it, such as 'sum …'",
+            f"aggregate it, such as 'sum (…)'",
             statement.rhs.at,
         )
     new = scope.new_sizes(target, sizes)
     refuse_mistyped(scope, target, refs, left_over)
-    known = sizes | new
-    join = resolve_values([scope.with_sizes(t, known) for t in terms], scope.source, leaf)
-    scope.graph.add_einsum(output, list(refs), join, agg, target.name, new)
+    sizes |= new
+    join = resolve_values([scope.with_sizes(t, sizes) for t in terms], scope.source, leaf)
+    made = scope.graph.add_einsum(output, list(refs), join, agg, target.name, new)
+    warn_of_misspelt(scope, made.op, sizes, refs)
 
 
 def _scatter(scope: Scope, target: s.Ref, agg: Monoid | None, term: s.Term) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.infer import show
+from eindecomp.graph.lone_labels import warn_of_lone_labels
 from eindecomp.lang.text import syntax as s
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from eindecomp.graph.ops import Op
     from eindecomp.graph.text.scope import Scope
     from eindecomp.lang.einsum import Labels
 
@@ -38,3 +40,12 @@ def refuse_mistyped(
                     f"for every {was}",
                     ref.at,
                 )
+
+
+def warn_of_misspelt(
+    scope: Scope, op: Op, sizes: Mapping[str, int], refs: Mapping[tuple[str, Labels], s.Ref]
+) -> None:
+    """Warn of `Z[i,k] <- sum X[i,jj] * Y[j,k]`, unless a macro says so."""
+    if not scope.active:
+        places = {label: ref.at for (_, own), ref in refs.items() for label in own}
+        warn_of_lone_labels(op, sizes, lambda told, at: str(scope.error(told, places[at])))

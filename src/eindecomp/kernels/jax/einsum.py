@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from eindecomp.kernels.jax.functions import JAX, cast
-from eindecomp.kernels.jax.views import aligned, distinct
+from eindecomp.kernels.jax.views import aligned, distinct, without_ones
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
 from eindecomp.kernels.terms import Product, product_of
 from eindecomp.kernels.tile_sizes import sizes_of
@@ -46,12 +46,6 @@ _REDUCERS: Mapping[str, Callable[..., Any]] = {
     "any": lax.bitwise_or,
     "all": lax.bitwise_and,
 }
-_SHORT = 16
-"""The longest sum that is taken element by element, unless matrices are wide."""
-_WIDE = 64
-"""The shortest side of matrices that are multiplied however short the sum is."""
-_MATRIX = 2**12
-"""Elements of a matrix from which its product with a vector is a matrix product."""
 
 
 class EinSumKernel:
@@ -146,24 +140,25 @@ class EinSumKernel:
         self, operands: Operands, scalars: Sequence[object], sizes: Mapping[str, int]
     ) -> States:
         op, agg = self.op, self.op.agg
+        output = tuple(label for label in op.output if sizes[label] != 1)
+        space = (*output, *(label for label in op.aggregated if sizes[label] != 1))
         tiles = [
-            aligned(_widened(x), own, op.labels)
+            aligned(_widened(x), own, space)
             for x, own in (
-                distinct(x, own)
+                _operand(x, own)
                 for x, own in zip(operands[: self._read], op.inputs, strict=False)
                 if x is not None
             )
         ]
         types = self.state if agg is None else self._program.state
-        shape = [sizes[label] for label in op.labels]
+        shape = [sizes[label] for label in space]
         joined = tuple(
             jnp.broadcast_to(cast(f(*tiles, *self._used(scalars)), t), shape)
             for f, t in zip(self._join, types, strict=True)
         )
-        if agg is None:
-            return joined
-        axes = tuple(range(len(op.output), len(shape)))
-        return self._reduced(joined, axes)
+        if agg is not None:
+            joined = self._reduced(joined, range(len(output), len(space)))
+        return tuple(aligned(x, output, op.output) for x in joined)
 
     def _reduced(self, joined: States, axes: Sequence[int]) -> States:
         agg, types = self.op.agg, self._program.state
@@ -191,7 +186,7 @@ class EinSumKernel:
         used = self._used(scalars)
         terms = [self._term(term, function, operands, used) for term, function in self._terms]
         repeats = prod(sizes[label] for label in op.aggregated if label not in known.labels)
-        kept = tuple(label for label in op.output if label in known.labels)
+        kept = tuple(label for label in op.output if label in known.labels and sizes[label] != 1)
         found = self._multiplied(terms, kept, self._program.state[0])
         result = aligned(found, kept, op.output)
         for factor in self._factors:
@@ -208,14 +203,15 @@ class EinSumKernel:
         scalars: Sequence[jax.Array],
     ) -> Labelled:
         read = {
-            k: distinct(x, self.op.inputs[k]) for k in term.args if (x := operands[k]) is not None
+            k: _operand(x, self.op.inputs[k]) for k in term.args if (x := operands[k]) is not None
         }
         if term.is_input:
             return read[term.args[0]]
         tiles: list[jax.Array | None] = [None] * self._read
+        space = max((own for _, own in read.values()), key=len)
         for k, (x, own) in read.items():
-            tiles[k] = aligned(_widened(x), own, term.labels)
-        return function(*tiles, *scalars), term.labels
+            tiles[k] = aligned(_widened(x), own, space)
+        return function(*tiles, *scalars), space
 
     def _multiplied(self, terms: Sequence[Labelled], kept: Labels, held: DType) -> jax.Array:
         sizes = {label: n for x, own in terms for label, n in zip(own, x.shape, strict=True)}
@@ -235,7 +231,7 @@ class EinSumKernel:
         order = tuple(label for label in needed if label in {*left, *right})
         if a.dtype != b.dtype or a.dtype not in LOW_PRECISION:
             a, b = cast(a, held), cast(b, held)
-        if not _is_matrix_product((a, left), (b, right), order):
+        if not _is_matrix_product(left, right, order):
             space = tuple(dict.fromkeys((*order, *left, *right)))
             joined = aligned(cast(a, held), left, space) * aligned(cast(b, held), right, space)
             axes = tuple(range(len(order), len(space)))
@@ -249,26 +245,19 @@ class EinSumKernel:
         return found, order
 
 
-def _is_matrix_product(a: Labelled, b: Labelled, kept: Labels) -> bool:
-    """Whether matrices are worth it, rather than a multiplication that is fused with a sum."""
-    (x, left), (y, right) = a, b
-    sizes = dict(zip(left, x.shape, strict=True)) | dict(zip(right, y.shape, strict=True))
-    rows, columns, length = (
-        prod(sizes[label] for label in part)
-        for part in (
-            {*kept} & {*left} - {*right},
-            {*kept} & {*right} - {*left},
-            {*left} & {*right} - {*kept},
-        )
-    )
-    short, long = sorted((rows, columns))
-    if length <= _SHORT:
-        return short >= _WIDE and length > 1
-    return short > 1 or long * length >= _MATRIX
+def _is_matrix_product(left: Labels, right: Labels, kept: Labels) -> bool:
+    """Whether something is summed, and two factors are more than pairs of numbers."""
+    both = {*left} & {*right}
+    return not both <= {*kept} and any(label not in both for label in kept)
 
 
 def _leaves(tree: Tree) -> set[int]:
     return {tree} if isinstance(tree, int) else _leaves(tree[0]) | _leaves(tree[1])
+
+
+def _operand(x: jax.Array, labels: Labels) -> Labelled:
+    """An operand with each label once, and without those of size 1."""
+    return without_ones(*distinct(x, labels))
 
 
 def _widened(x: jax.Array) -> jax.Array:

@@ -27,6 +27,17 @@ def distinct(x: jax.Array, labels: Labels) -> tuple[jax.Array, Labels]:
     return x, labels
 
 
+def without_ones(x: jax.Array, labels: Labels) -> tuple[jax.Array, Labels]:
+    """The array without dimensions of size 1, of labels that each stand once.
+
+    With a leading one, XLA's CPU compiler gets sums of products wrong that it takes for a matrix
+    product: those of `T[a: 1, b: 64, k: 16] * W[f: 8, k]`, and of quotients, in JAX 0.10.
+    """
+    ones = tuple(k for k, size in enumerate(x.shape) if size == 1)
+    kept = tuple(label for k, label in enumerate(labels) if k not in ones)
+    return (jnp.squeeze(x, ones), kept) if ones else (x, labels)
+
+
 def aligned(x: jax.Array, labels: Labels, space: Labels) -> jax.Array:
     """A dimension for each label of a space, of size 1 where the array has none."""
     order = [labels.index(label) for label in space if label in labels]
