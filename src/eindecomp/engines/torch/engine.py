@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -237,7 +237,7 @@ class TorchProgram:
         record = RunRecord(self.program, on_event)
         heard = None if on_event is None else Heard(record, self.ready)
         with torch.no_grad():
-            every = ChainMap({}, inputs, self.loads.bound)
+            every = {**self.loads.bound, **inputs} if self.loads.bound else inputs
             self.indices.check(every, scalars)
             placed = self._placing(inputs)
             given = self._given_outputs(every)

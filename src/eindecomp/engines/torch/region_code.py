@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from eindecomp.engines.torch.attention_calls import AttentionCall
     from eindecomp.engines.torch.joined import Join
     from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.kernels.torch.kernel import TorchKernel
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.tra.boxes import Box
     from eindecomp.tra.tiles.lookups import Lookup
@@ -159,7 +161,7 @@ class RegionCode:
             return (self.library.filled(vertex.op, tile.box, named, self.graph.scalars),)
         if op.kind is Kind.ASSEMBLE:
             return self._assembled(op, values)
-        kernel = self.library.kernel(self.graph, vertex)
+        kernel = self._kernel(vertex)
         if op.kind is Kind.REDUCE:
             states = [self.read(block, values) for block in op.reads if block is not None]
             total = states[0]
@@ -170,6 +172,16 @@ class RegionCode:
         if op.kind is Kind.PARTIAL:
             return tuple(kernel.states(operands, scalars, tile.shape))
         return (kernel.result(operands, scalars, tile.shape),)
+
+    def _kernel(self, vertex: Vertex) -> TorchKernel:
+        """The kernel of a vertex, looked up once: it is called for every tile of every run."""
+        if vertex.name not in self._kernels:
+            self._kernels[vertex.name] = self.library.kernel(self.graph, vertex)
+        return self._kernels[vertex.name]
+
+    @cached_property
+    def _kernels(self) -> dict[str, TorchKernel]:
+        return {}
 
     def _assembled(self, op: TileOp, values: Values) -> tuple[Tensor, ...]:
         tile = self.tiled.tiles[op.into]

@@ -23,6 +23,7 @@ from eindecomp.kernels.torch.dtypes import CARRIED, LOW, as_tensor, literal, tor
 from eindecomp.kernels.torch.functions import torch_functions
 from eindecomp.kernels.torch.fused import fused_join
 from eindecomp.kernels.torch.kernel import TorchKernel
+from eindecomp.kernels.torch.on_cpu import LoopsOnCpu, are_here
 from eindecomp.kernels.torch.pieces import in_pieces, is_traced
 from eindecomp.kernels.torch.products import Labelled, contract
 from eindecomp.kernels.torch.reductions import is_builtin, reduce_builtin, reduce_tree
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
 
 _MUCH_LARGER = 4
 """Joined values for each number of operands and result, above which they are not made at once."""
+_MATRICES = 2
+"""Terms of a sum of products from which on torch's matrix products compute it."""
+_KEPT = 1 << 10
+"""Kinds of tiles whose sizes are kept."""
 _FUSED = 2**22
 """Bytes of joined values from which a generated kernel is asked for."""
 
@@ -89,17 +94,27 @@ class EinSumFunctions:
         known = self._product or Product((), ())
         self._terms = [(term, self._compiled(term.expr, self._read)) for term in known.terms]
         self._factors = [self._compiled(factor, 0) for factor in known.factors]
+        self._once = [label for label in op.aggregated if label not in known.labels]
+        self._kept = tuple(label for label in op.output if label in known.labels)
+        self._known_sizes: dict[object, dict[str, int]] = {}
+        self._loops = None
+        if device.type == "cpu" and len(known.terms) < _MATRICES and not self._is_carried:
+            self._loops = LoopsOnCpu(op, dtypes, out, scalar_types, lent)
 
     def _taken_apart(self) -> Product | None:
         """The product that is summed, unless it is of integers where no matrices of them are.
 
         A GPU has matrix products of floats only, and none that hold all sums of integers.
         """
-        if torch_type(self._program.state[0]) in CARRIED:
+        if self._is_carried:
             return None
         found = product_of(self.op, self._program, self.dtypes)
         is_exact = self.device.type == "cpu" or kind(self._program.state[0]) >= Kind.FLOAT
         return found if is_exact or len(self.op.inputs) > 2 else None
+
+    @property
+    def _is_carried(self) -> bool:
+        return torch_type(self._program.state[0]) in CARRIED
 
     def _compiled(self, expr: Expr, arity: int) -> Callable[..., Any]:
         return compile_scalar(expr, arity, torch_functions(self.device), self._scalars)
@@ -123,6 +138,8 @@ class EinSumFunctions:
     ) -> Tensor:
         """The finished result."""
         sizes = self._sizes(operands, shape)
+        if self._loops is not None and self._loops.suit(sizes) and are_here(operands):
+            return self._loops(operands, scalars, sizes)
         if self._product is not None:
             return self._contracted(operands, scalars, sizes, self.out)
         return self.finished(self._states(operands, scalars, sizes))
@@ -164,6 +181,17 @@ class EinSumFunctions:
         return [None] * len(self._scalars)  # only a join reads them
 
     def _sizes(
+        self, operands: Sequence[Tensor | None], shape: Sequence[int] | None
+    ) -> dict[str, int]:
+        """The sizes of all labels; tiles of one kind come again and again, and are checked once."""
+        key = (shape and tuple(shape), *[x if x is None else (x.shape, x.dtype) for x in operands])
+        if key not in self._known_sizes:
+            if len(self._known_sizes) >= _KEPT:
+                self._known_sizes.clear()
+            self._known_sizes[key] = self._checked_sizes(operands, shape)
+        return self._known_sizes[key]
+
+    def _checked_sizes(
         self, operands: Sequence[Tensor | None], shape: Sequence[int] | None
     ) -> dict[str, int]:
         self._check(operands)
@@ -272,11 +300,10 @@ class EinSumFunctions:
         assert known is not None  # noqa: S101
         typed = self._used(self._typed(scalars))
         terms = [self._term(term, function, operands, typed) for term, function in self._terms]
-        repeats = prod(sizes[label] for label in op.aggregated if label not in known.labels)
+        repeats = prod(sizes[label] for label in self._once)
         held, wanted = torch_type(self._program.state[0]), torch_type(out)
-        kept = tuple(label for label in op.output if label in known.labels)
         is_scaled = repeats != 1 or bool(known.factors)
-        found = contract(terms, kept, held, held if is_scaled else wanted)
+        found = contract(terms, self._kept, held, held if is_scaled else wanted)
         result = aligned(found.tensor, found.labels, op.output)
         for factor in self._factors:
             result = result * factor(*typed)
