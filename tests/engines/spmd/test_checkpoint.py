@@ -249,7 +249,7 @@ WRONG = {
     ),
     "another type": (
         lambda c: c.update(graph=re.sub(r"(?m)^input .*\]$", r"\g<0> float64", c["graph"])),
-        r"has F32 \(30, 12\) for W1\[0:30, 0:12\], not F64",
+        r"has F32 \(30, 12\) for W1_sum\[0:30, 0:12\], not F64",
     ),
 }  # fmt: skip
 
