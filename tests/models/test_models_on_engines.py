@@ -85,7 +85,7 @@ def test_only_the_loss_is_gathered_between_steps(engine, gathered):
 
 @pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
 def test_the_state_is_gathered_for_checkpoints(engine, gathered, tmp_path):
-    path = tmp_path / "run.safetensors"
+    path = tmp_path / "run"
     fitted = train(engine=engine, checkpoint=path, every=2)
     assert gathered.count("new_W1") == 3  # after steps 2 and 4, and at the end
     saved = models.load_checkpoint(path).state

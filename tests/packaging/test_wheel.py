@@ -72,7 +72,7 @@ tries = {{
     "engine spmd by mpi": lambda: ed.run(plan, arrays, "spmd", transport="mpi"),
     "zarr": lambda: ed.run(plan, {{**arrays, "X": "x.zarr"}}),
     "safetensors": lambda: ed.run(plan, {{**arrays, "X": "w.safetensors#X"}}),
-    "checkpoint": lambda: ed.models.fit(step, [], state, lr=0.1, checkpoint="run.safetensors"),
+    "checkpoint": lambda: ed.models.fit(step, [], state, lr=0.1, checkpoint="run"),
     "tokenizer": lambda: Tokenizer("."),
     "plot": check_plots,
 }}

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import numpy as np
 
 from eindecomp.engines.extras import extra
-from eindecomp.engines.file_stamp import FileStamp
-from eindecomp.engines.whole_folder import flush
+from eindecomp.engines.file_stamp import FileStamp, stamp
+from eindecomp.engines.whole_folder import flush, naming
 from eindecomp.errors import InputError, quote, shorten
 from eindecomp.lang.dtypes import dtype as dtype_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from eindecomp.lang.dtypes import DType
@@ -86,34 +86,31 @@ def tensors_of(path: Path) -> tuple[dict[str, StoredTensor], Mapping[str, str]]:
     return tensors, metadata
 
 
-def write_tensors(path: Path, arrays: Mapping[str, Array], metadata: dict[str, str]) -> None:
-    """Write a file, and wait until it is on disk."""
-    library, of_arrays = extra("safetensors"), extra("safetensors.numpy")
-    try:
-        of_arrays.save_file(dict(arrays), path, metadata)
-    except library.SafetensorError as error:
-        raise InputError(f"{path}: cannot be written: {shorten(str(error))}") from error
-    flush(path)
+def write_tensors(
+    path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None
+) -> FileStamp:
+    """Write a file, wait until it is on disk, and give its stamp.
 
-
-def stamp_of(path: Path, arrays: Mapping[str, Array]) -> FileStamp:
-    """The stamp of a file with these arrays, of which only the header is read back.
-
-    So it also tells what the disk got wrong while the file was written.
+    The safetensors package would first copy all arrays.
     """
-    tensors, _ = tensors_of(path)
-    order = sorted(tensors, key=lambda name: tensors[name].start)
-    with path.open("rb") as file:
-        header = file.read(tensors[order[0]].start)
-    size = len(header) + sum(arrays[name].nbytes for name in order)
-    return FileStamp(size, checksum((arrays[name] for name in order), crc32(header)))
-
-
-def checksum(arrays: Iterable[Array], begun: int = 0) -> int:
-    """The CRC-32 of the bytes of arrays, one after the other, and of what was before them."""
-    for array in arrays:
-        begun = crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, begun)
-    return begun
+    # Its own order, in which all numbers are aligned.
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    end = 0
+    for name in order:
+        begin, end = end, end + arrays[name].nbytes
+        stored = NAMES[arrays[name].dtype.name]
+        shape = arrays[name].shape
+        header[name] = {"dtype": stored, "shape": shape, "data_offsets": (begin, end)}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    contents = (np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8) for name in order)
+    parts = chain((len(text).to_bytes(8, "little"), text), (each.data for each in contents))
+    with naming(path):
+        with path.open("wb") as file:
+            written = stamp(parts, file)
+        flush(path)
+    return written
 
 
 def open_tensor(path: Path, name: str) -> Array:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 
@@ -25,17 +26,26 @@ def put_in_place(written: Path, place: Path) -> None:
     old = beside(place, token_hex(8))
     if place.is_dir():
         place.rename(old)
-    written.replace(place)
-    flush_folder(place.parent)
-    remove(old)
+    try:
+        written.replace(place)
+    except OSError:
+        if old.exists():
+            old.rename(place)
+        raise
+    try:
+        flush_folder(place.parent)
+    finally:
+        remove(old)
 
 
 def remove_at_once(place: Path) -> None:
     """Remove a folder: nobody sees a part of it under its name."""
     old = beside(place, token_hex(8))
     place.rename(old)
-    flush_folder(place.parent)
-    remove(old)
+    try:
+        flush_folder(place.parent)
+    finally:
+        remove(old)
 
 
 def remove(path: Path) -> None:
@@ -45,6 +55,17 @@ def remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Generator[None, None, None]:
+    """Names a file in errors of the system, which name a temporary file or none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
 
 def flush(path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from eindecomp.models import llama
 from eindecomp.models.chain import chain
-from eindecomp.models.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from eindecomp.models.checkpoint import Checkpoint
+from eindecomp.models.checkpoint_folder import load_checkpoint, save_checkpoint
 from eindecomp.models.extreme import ExtremeFile, extreme_file
 from eindecomp.models.ffnn import ffnn
 from eindecomp.models.fit import Batches, Fitted, NotSavedError, fit

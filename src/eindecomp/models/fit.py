@@ -19,7 +19,7 @@ from eindecomp.engines.engine import device_count
 from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import InputError, RunError
 from eindecomp.models.checkpoint import Checkpoint, RunConfig, check_storable, config_text
-from eindecomp.models.checkpoints import store_of
+from eindecomp.models.checkpoint_folder import CheckpointFolder
 from eindecomp.models.optimizers import carried
 from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan as make_plan
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from eindecomp.engines.executable import Executable
     from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.graph import Graph
-    from eindecomp.models.checkpoints import CheckpointStore
     from eindecomp.planner.plan import Plan
 
     Array = np.ndarray[Any, Any]
@@ -130,9 +129,8 @@ def fit(
     The state is placed on the engine's devices once and stays there, and only the loss is gathered
     after a step. With a checkpoint that exists already, training resumes from it and gives the same
     numbers as if it had not stopped. If it cannot be written, as on a full disk, training continues
-    with a warning and tries again `every` steps later. Ranks of an engine such as `spmd` write a
-    folder instead, each its own blocks, and any number of ranks goes on from it, also one process;
-    if its last step is damaged, from the one before, with a warning.
+    with a warning and tries again `every` steps later. Ranks of an engine such as `spmd` write
+    each its own blocks, and any number of ranks goes on from them, also one process.
 
     Args:
         graph: One step of training, such as `ed.models.ffnn(512, 1000, 256, 10)`.
@@ -147,7 +145,7 @@ def fit(
         plan: A plan of the graph, such as `ed.plan(graph, 4)`, in place of one made here.
         engine: A name, such as `"threads"`, or an engine.
         options: Those of the engine of that name, such as `{"workers": 2}`.
-        checkpoint: A file that is written now and then, such as `"run.safetensors"`.
+        checkpoint: A folder in which the state is kept now and then, such as `"run"`.
         every: How many steps lie between two checkpoints, such as `100`.
         resume: Whether to go on from a checkpoint that exists; `False` starts over.
         config: The user's own settings, such as `{"lr": 0.1}`, which must be the same on resuming.
@@ -171,7 +169,7 @@ def fit(
     check_whole(every=every)
     check_whole(0, steps=0 if steps is None else steps)
     made, runner = plan, engine_of(engine, options)
-    kept = None if checkpoint is None else store_of(Path(checkpoint), runner)
+    kept = None if checkpoint is None else CheckpointFolder(Path(checkpoint), ranks_of(runner))
     _check(graph, loss, kept, config)
     at = _begin(graph, own, state, kept if resume else None, config)
     config = (at.config if config is None else config) or {}
@@ -249,7 +247,7 @@ class Loop:
         """The state as arrays of the caller's."""
         return {name: tensor.numpy() for name, tensor in self._tensors.items()}
 
-    def save(self, kept: CheckpointStore, config: RunConfig) -> InputError | None:
+    def save(self, kept: CheckpointFolder, config: RunConfig) -> InputError | None:
         """Write a checkpoint, unless the last step left numbers that training cannot continue from.
 
         Returns the reason if it cannot be written.
@@ -261,7 +259,9 @@ class Loop:
         return None
 
 
-def _check(graph: Graph, loss: str, kept: CheckpointStore | None, config: RunConfig | None) -> None:
+def _check(
+    graph: Graph, loss: str, kept: CheckpointFolder | None, config: RunConfig | None
+) -> None:
     """Refuse at once what would otherwise fail only after long training."""
     found = next((vertex for vertex in graph.outputs if vertex.name == loss), None)
     if found is None or found.shape:
@@ -277,7 +277,7 @@ def _begin(
     graph: Graph,
     own: Mapping[str, str],
     state: Mapping[str, Array],
-    kept: CheckpointStore | None,
+    kept: CheckpointFolder | None,
     config: RunConfig | None,
 ) -> Checkpoint:
     if not own:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, InfeasibleError, PlanError
@@ -22,6 +21,7 @@ from eindecomp.planner.search.contractions import Contractions
 from eindecomp.planner.search.work_limit import WorkLimit
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import view_of
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class _OrderSearch:
     """What is known of states that have not been considered yet."""
     best: tuple[State, Ordered] | None = None
     first_error: EinDecompError | None = None
-    started: float = field(default_factory=monotonic)
+    started: float = field(default_factory=planning_time)
     deadline: float = inf
 
     @property
@@ -109,9 +109,9 @@ class _OrderSearch:
         limit = self.options.time_limit
         leading = self._leading(first) if several else first
         share = limit * (_FIRST if several else 1)
-        left = max(share - (monotonic() - self.started), share / 2)
+        left = max(share - (planning_time() - self.started), share / 2)
         self._plan(leading, self._options(leading, left))
-        now = monotonic()
+        now = planning_time()
         least, times = _TIME_MERGED if orders.merged else _TIME
         left = max(self.started + limit - now, (1 - _FIRST) * limit)  # if the first overran
         enough = max(least, times * (now - self.started))
@@ -183,12 +183,12 @@ class _OrderSearch:
 
     def _bounded(self, states: Sequence[State]) -> list[tuple[State, Options | None]]:
         """As many of the first states as can be bounded in half of the time that is left."""
-        until = (monotonic() + self.deadline) / 2
+        until = (planning_time() + self.deadline) / 2
         found: list[tuple[State, Options | None]] = []
         for state in states:
-            left = self.deadline - monotonic()
+            left = self.deadline - planning_time()
             scarce = left < (0 if self.best is None else _LEAST_LEFT)  # without any plan, go on
-            if scarce or (found and monotonic() > until):
+            if scarce or (found and planning_time() > until):
                 break
             options = self._options(state, max(left, _RELAX))
             if options is not None:
@@ -201,7 +201,7 @@ class _OrderSearch:
         found = [(self.bounds[state], state, given) for state, given in states if given is not None]
         complete = True
         for k, (bound, state, options) in enumerate(sorted(found, key=lambda each: each[0])):
-            left = self.deadline - monotonic()
+            left = self.deadline - planning_time()
             if not self._may_be_better(state, bound):
                 continue
             if left <= 0:
@@ -219,7 +219,7 @@ class _OrderSearch:
         for k, ordering in enumerate(orderings):
             alike.setdefault(ordering.key, []).append(k)
         before = inf
-        while self.cost < before and monotonic() < self.deadline:
+        while self.cost < before and planning_time() < self.deadline:
             before = self.cost
             for places in alike.values():
                 state = state if self.best is None else self.best[0]
@@ -285,4 +285,4 @@ class _OrderSearch:
         on_event = self.options.on_event
         if on_event is not None:
             bound = min(self.bounds.values())
-            on_event(Progress(monotonic() - self.started, stage, self.cost, bound))
+            on_event(Progress(planning_time() - self.started, stage, self.cost, bound))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.above import from_above
@@ -39,6 +38,7 @@ from eindecomp.planner.space.strategy import GivenStrategy, strategy_form, strat
 from eindecomp.planner.space.tie import checked_ties, pinned_homes
 from eindecomp.planner.space.viable import most_pieces
 from eindecomp.planner.space.view import planned_views
+from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +125,7 @@ def plan(
         >>> made.cost, made.bound, made.parts["Z"]
         (32768, 32768, {'i': 2, 'k': 1, 'j': 2})
     """
-    started = monotonic()
+    started = planning_time()
     check_options(graph, objective, solver, inputs, pieces, time_limit)
     check_work(work)
     check_on_event(on_event)
@@ -158,7 +158,7 @@ def plan(
         strategy=strategy_form(strategy),
         pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
         work=None if ordered.orders is None else work, orders=ordered.orders, solver=solver,
-        method=chosen.method, seconds=monotonic() - started,
+        method=chosen.method, seconds=planning_time() - started,
     )  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
@@ -25,6 +24,7 @@ from eindecomp.planner.search.relaxation import Relaxed, relax
 from eindecomp.planner.search.search import Search
 from eindecomp.planner.space.decision import parts_by_label
 from eindecomp.planner.space.view import planned_views
+from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:
     from eindecomp.planner.costs.price import Price
@@ -46,7 +46,7 @@ def minimize_movement(options: Options) -> Chosen:
     """Choose axes, homes and second layouts within the time limit."""
     if options.solver in ("tree", "linear"):
         raise PlanError(f"solver {options.solver!r} is only for objective 'bound'")
-    started = monotonic()
+    started = planning_time()
     graph, mesh = options.graph, options.mesh
     price = price_of(options.objective, mesh, options.machine)
     search = Search(
@@ -97,7 +97,7 @@ def _has_levels(price: Price) -> bool:
 
 def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: float) -> Outcome:
     """The best choice of axes that is found in time, or the first one if that is better."""
-    left = deadline - monotonic()
+    left = deadline - planning_time()
     if first is None:
         part = _SEARCH if search.choosers <= SMALL else _SEARCH_LAYERS
         part = part if search.restriction is None else 1.0
@@ -112,7 +112,7 @@ def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: f
         # A bound without the memory limit is one with it, and is found sooner.
         other = choose(replace(search, memory=None), relaxed, left)
         first = replace(first, bound=max(first.bound, other.bound))
-        hurried = replace(search, deadline=max(deadline, monotonic() + _LEAST_TIME))
+        hurried = replace(search, deadline=max(deadline, planning_time() + _LEAST_TIME))
         fitting = other if search.memory is None else within_memory(hurried, other)
         if fitting is not None and fitting.rank < first.rank:
             return replace(fitting, bound=first.bound)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.engines.events import Event, KernelCompiled, RunStarted, TaskFinished
 from eindecomp.show.progress_displays import Display, NotebookDisplay, TerminalDisplay
-from eindecomp.solve.compile_events import watch_compilation
+from eindecomp.solve.clock import watch_compilation
 from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import numba
+from eindecomp.solve.clock import stopped_clock, tell_compiling
 
-from eindecomp.kernels.cpu.compiling.stored import Stored, sources_of
-from eindecomp.solve.compile_events import tell_compiling
+with stopped_clock():  # numba takes a while to load
+    import numba
+
+    from eindecomp.kernels.cpu.compiling.stored import Stored, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +42,18 @@ def compiled(function: Function) -> Function:
     Loops call each other across the folders of the solver and are compiled into their callers, so
     the key of each holds the sources of the whole solver.
     """
-    made: Any = numba.njit(cast("Any", function), nogil=True)
+    jit: Any = numba.njit
+    made = jit(function, nogil=True, no_cfunc_wrapper=True)
+    made.compile = _off_the_clock(made.compile)
     sources = sources_of(Path(__file__).parent)
     if sources is not None:
         made._cache = AnnouncedCache(f"{function.__module__}.{function.__qualname__}\n{sources}")
     return cast("Function", made)
+
+
+def _off_the_clock(compile_for: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def stop_and_compile(signature: Any) -> Any:
+        with stopped_clock():
+            return compile_for(signature)
+
+    return stop_and_compile

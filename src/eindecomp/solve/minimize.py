@@ -19,13 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from numbers import Integral, Real
-from time import monotonic
 
 import numpy as np
 
 from eindecomp.errors import InfeasibleError, ProblemError, UnsolvedError
 from eindecomp.solve.bound.bounding import Bounding
-from eindecomp.solve.compile_events import watch_compilation
+from eindecomp.solve.clock import planning_time, watch_compilation
 from eindecomp.solve.exact.eliminate import eliminate, work_allowed
 from eindecomp.solve.exact.fold import fold_all
 from eindecomp.solve.problem.arrays import Ints
@@ -77,7 +76,7 @@ def minimize(
     _check_arguments(problem, method, time_limit, seed)
     if on_event is not None and not callable(on_event):
         raise ProblemError(f"on_event is a function that takes an event, not {on_event!r}")
-    start = monotonic()
+    start = planning_time()
     run = Run(problem, start, start + time_limit, on_event)
     watch = nullcontext() if on_event is None else watch_compilation(run.set_compiling)
     try:
@@ -130,9 +129,7 @@ def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
 def _reduce(run: Run, problem: Problem, unfold: Lift) -> tuple[Core, Lift]:
     """The core of a problem, and the way back from its choices to those of the run's problem."""
     from eindecomp.solve.reduce.reduce import reduce_core
-    from eindecomp.solve.warm_up import warm_up_reductions
 
-    run.off_the_clock(warm_up_reductions)
     run.enter("reduce")
     without_factors, size = pairwise(problem)
     reduced = reduce_core(core_of(without_factors), run.deadline)
@@ -149,10 +146,8 @@ def _search(run: Run, core: Core, lift: Lift, seed: int) -> bool:
     from eindecomp.solve.exact.toulbar import race
     from eindecomp.solve.search.close_gap import close_gap
     from eindecomp.solve.search.incumbent import Incumbent
-    from eindecomp.solve.warm_up import warm_up_search
 
     run.enter("search")
-    run.off_the_clock(warm_up_search)
     exact = run.problem.exact_in_floats
     with race(core, exact=exact) as toulbar:
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from time import monotonic
 
 import numpy as np
 
 from eindecomp.errors import InfeasibleError, UnsolvedError
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.solution import Progress, Solution
@@ -44,17 +44,9 @@ class Run:
     def tell(self) -> None:
         """Report the stage, cost and bound."""
         if self.on_event is not None:
-            seconds = monotonic() - self.start
+            seconds = planning_time() - self.start
             stage = "compile" if self.compiling else self.stage
             self.on_event(Progress(seconds, stage, self.cost, self.bound))
-
-    def off_the_clock(self, warm_up: Callable[[], None]) -> None:
-        """Compile or load the loops that `warm_up` calls, with the clock stopped."""
-        before = monotonic()
-        warm_up()
-        seconds = monotonic() - before
-        self.start += seconds
-        self.deadline += seconds
 
     def set_compiling(self, active: bool) -> None:
         """Note that a compilation starts or has ended; reports the outermost one."""
@@ -99,7 +91,7 @@ class Run:
                 # Integers that float64 cannot hold are only optimal if the bound equals the cost.
                 bound, proved = int(np.floor(bound)), False
         proved = proved or bound == self.cost
-        method, seconds = "+".join(self.stages), monotonic() - self.start
+        method, seconds = "+".join(self.stages), planning_time() - self.start
         return Solution(self.choice, self.cost, bound, proved, method, seconds)
 
     def _no_choice(self, proved: bool) -> Exception:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.exact.eliminate import eliminate, work_allowed
 from eindecomp.solve.exact.fold import fold_all
 from eindecomp.solve.minimize import minimize
@@ -28,7 +28,7 @@ def minimize_ranked(problem: Problem, second: Ints, *, time_limit: float = 60) -
     `second` holds unary costs, none negative, packed as `problem.unary` is. It is ignored if
     elimination would need tables larger than the cap.
     """
-    start = monotonic()
+    start = planning_time()
     ranked = rank(problem, second)
     if ranked is not None:
         run = Run(ranked, start, start + time_limit, None)
@@ -40,7 +40,7 @@ def minimize_ranked(problem: Problem, second: Ints, *, time_limit: float = 60) -
             solution = run.solution(proved=True)
             cost = problem.cost_of(solution.choice)
             return replace(solution, cost=cost, bound=cost)
-    left = max(start + time_limit - monotonic(), 0)
+    left = max(start + time_limit - planning_time(), 0)
     return minimize(problem, method="exact", time_limit=left, keep_on_interrupt=False)
 
 

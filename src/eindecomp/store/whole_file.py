@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from secrets import token_hex
 from stat import S_IMODE
 from typing import TYPE_CHECKING
 
-from eindecomp.engines.whole_folder import flush, flush_folder
+from eindecomp.engines.whole_folder import flush, flush_folder, naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 def check_writable(output: Path) -> None:
     """Raise now any error that would keep a result from being written later."""
-    with _naming(output):
+    with naming(output):
         if output.exists():
             output.open("ab").close()
         if output.is_file() or not output.exists():
@@ -31,15 +30,12 @@ def write_whole(output: Path, content: bytes | Callable[[IO[bytes]], object]) ->
 
     Large content is given as a function that writes to the file it is passed.
     """
-    with _naming(output):
-        if output.exists() and not output.is_file():
+    if output.exists() and not output.is_file():
+        with naming(output):
             _write(output, content)
-            return
-        with _beside(output) as fresh:
-            mode = _mode(output if output.exists() else fresh)
-            _write(fresh, content)
-            fresh.chmod(mode)
-            fresh.replace(output.resolve())
+        return
+    with replacing(output) as fresh:
+        _write(fresh, content)
 
 
 def _write(path: Path, content: bytes | Callable[[IO[bytes]], object]) -> None:
@@ -57,7 +53,7 @@ def replacing(output: Path) -> Generator[Path, None, None]:
     If writing fails or is interrupted, the output stays as it was. The file gets the permissions of
     the output, or those that the umask gives a new file, whatever the writer sets.
     """
-    with _naming(output), _beside(output) as fresh:
+    with naming(output), _beside(output) as fresh:
         mode = _mode(output if output.exists() else fresh)
         yield fresh
         fresh.chmod(mode)
@@ -68,17 +64,6 @@ def replacing(output: Path) -> Generator[Path, None, None]:
 
 def _mode(path: Path) -> int:
     return S_IMODE(path.stat().st_mode)
-
-
-@contextmanager
-def _naming(output: Path) -> Generator[None, None, None]:
-    """Names the output in errors of the system, which name the temporary file or none."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None:
-            raise
-        raise OSError(error.errno, os.strerror(error.errno), str(output)) from error
 
 
 @contextmanager

@@ -9,36 +9,36 @@ again, and files never unpickled.
 
 from __future__ import annotations
 
-import json
 import warnings
 from hashlib import blake2b
-from pathlib import Path
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.engines.blocks import as_numpy
-from eindecomp.engines.ranks import agree, at_first, common_token
-from eindecomp.engines.safetensors_file import checksum, map_file, tensors_of, write_tensors
-from eindecomp.engines.whole_folder import flush_folder, put_in_place, remove, remove_at_once
+from eindecomp.engines.ranks import agree
+from eindecomp.engines.safetensors_file import map_file, tensors_of
+from eindecomp.engines.step_folders import StepFolders, step_number
+from eindecomp.engines.whole_folder import remove_at_once
 from eindecomp.errors import InputError, suggest
+from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Load, ReduceScatter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from eindecomp.engines.ranks import Ranks
     from eindecomp.engines.spmd.bound_row import Do
     from eindecomp.engines.spmd.rank_memory import RankMemory
+    from eindecomp.engines.step_folders import Step
     from eindecomp.kernels.library import KernelLibrary
     from eindecomp.tra.program.program import Program
 
     Array = np.ndarray[Any, Any]
-    Held = dict[int, tuple[Array, ...]]
     Call = tuple[int, Do, bool]
-
-FORMAT = "eindecomp run 2"
 
 
 def cuts_behind(program: Program, names: Sequence[str] | str) -> tuple[int, ...]:
@@ -100,10 +100,7 @@ class RunCheckpoints:
         what = repr((program.mesh, program.buffers, program.steps, list(cuts), list(scalars)))
         told = [str(program.graph).encode(), what.encode(), *ranks.gather_bytes(own.digest())]
         self.digest = blake2b(b"\0".join(told), digest_size=16).hexdigest()
-        self.folder = folder / f"run-{self.digest}"
-
-    def _place(self, cut: int) -> Path:
-        return self.folder / f"step-{self.cuts[cut]:06d}"
+        self.steps = StepFolders(folder / f"run-{self.digest}", ranks)
 
     def _live(self, cut: int) -> list[int]:
         """The buffers that are held behind a cut."""
@@ -126,13 +123,15 @@ class RunCheckpoints:
 
         Gives the segment to begin with, and the inputs that have to be loaded for it, as buffers.
         """
-        there = [cut for cut in range(len(self.cuts)) if self._place(cut).is_dir()]
-        own = None if self.ranks.rank else json.dumps(there[::-1]).encode()
-        cuts: list[int] = json.loads(self.ranks.share_bytes(own))
-        for cut in cuts:
+        cuts = {cut: number for number, cut in enumerate(self.cuts)}
+        for place in self.steps.places():
+            cut = cuts.get(step_number(place) or 0)
+            if cut is None:
+                continue
             live = self._live(cut)
             try:
-                found = agree(self.ranks, lambda cut=cut, live=live: self._read(cut, live))
+                step = self.steps.read(place)
+                found = agree(self.ranks, lambda step=step, live=live: self._read(step, live))
             except InputError as error:
                 if self.ranks.rank == 0:
                     told = f"a checkpoint is damaged: {error}; what it had is computed again"
@@ -144,30 +143,28 @@ class RunCheckpoints:
             return cut + 1, {buffer for buffer in live if self._is_given(buffer)}
         return 0, set()
 
-    def _read(self, cut: int, live: Sequence[int]) -> Held:
+    def _read(self, step: Step, live: Sequence[int]) -> dict[int, tuple[Array, ...]]:
         """What this rank held behind a cut, but for what it was given."""
-        path = self._place(cut) / f"rank-{self.ranks.rank:04d}.safetensors"
-        tensors, metadata = tensors_of(path)
-        if metadata.get("format") != FORMAT or metadata.get("run") != self.digest:
-            raise InputError(f"{path} is not of this run")
-        content = map_file(path)
-        held: Held = {}
+        path = step.shard(self.ranks.rank)
+        if step.manifest.get("run") != self.digest:
+            raise InputError(f"{step.place} is not of this run")
+        (tensors, _), content = tensors_of(path), map_file(path)
+        held: dict[int, tuple[Array, ...]] = {}
         for number in live:
             buffer = self.program.buffers[number]
             if self._is_given(number):
                 continue
-            box = buffer.box(self.program.mesh, self.ranks.rank)
-            shape = tuple(high - low for low, high in box)
+            shape = shape_of(buffer.box(self.program.mesh, self.ranks.rank))
             arrays: list[Array] = []
             for k, dtype in enumerate(buffer.types):
                 stored = tensors.get(f"{number}.{k}")
-                size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-                if stored is None or (stored.dtype, stored.shape) != ("U8", (size,)):
+                if stored is None or (stored.dtype, stored.shape) != (
+                    "U8",
+                    (prod(shape) * dtype.itemsize,),
+                ):
                     raise InputError(f"{path} lacks {buffer}")
                 arrays.append(np.array(stored.view(content)).view(dtype).reshape(shape))
             held[number] = tuple(arrays)
-        if metadata.get("crc32") != _checksum(held):
-            raise InputError(f"{path} has not the bytes that were written: its checksum differs")
         return held
 
     def save(self, memory: RankMemory, cut: int) -> None:
@@ -175,50 +172,22 @@ class RunCheckpoints:
 
         A run goes on, with a warning, if that is impossible, as on a full disk.
         """
-        ranks, place = self.ranks, self._place(cut)
-        token = common_token(ranks)
-        fresh = self.folder / f".{place.name}.{token}"
-        try:
-            agree(ranks, lambda: self._write(memory, fresh, self._live(cut)))
-            at_first(ranks, lambda: self._complete(fresh, place))
-        except InputError as error:
-            if ranks.rank == 0:
-                warnings.warn(f"no checkpoint: {error}", RuntimeWarning, stacklevel=2)
-        finally:
-            if ranks.rank == 0:
-                remove(fresh)
-
-    def _write(self, memory: RankMemory, fresh: Path, live: Sequence[int]) -> None:
-        fresh.mkdir(parents=True, exist_ok=True)
-        written = [each for each in live if not self._is_given(each)]
-        held = {each: tuple(map(as_numpy, memory.arrays(each))) for each in written}
         arrays = {
-            f"{number}.{k}": np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            for number, parts in held.items()
-            for k, array in enumerate(parts)
+            f"{number}.{k}": np.ascontiguousarray(as_numpy(array)).reshape(-1).view(np.uint8)
+            for number in self._live(cut)
+            if not self._is_given(number)
+            for k, array in enumerate(memory.arrays(number))
         }
-        path = fresh / f"rank-{self.ranks.rank:04d}.safetensors"
-        metadata = {"format": FORMAT, "run": self.digest, "crc32": _checksum(held)}
-        write_tensors(path, arrays, metadata)
-        flush_folder(fresh)
-
-    def _complete(self, fresh: Path, place: Path) -> None:
-        put_in_place(fresh, place)
-        for other in list(self.folder.iterdir()):
-            if other.name.startswith("step-") and other != place:
-                remove_at_once(other)
-            elif other != place:
-                remove(other)
+        try:
+            self.steps.write(self.cuts[cut], arrays, {}, {"run": self.digest})
+        except InputError as error:
+            if self.ranks.rank == 0:
+                warnings.warn(f"no checkpoint: {error}", RuntimeWarning, stacklevel=2)
 
     def end(self) -> None:
         """The run has come to its end: remove what it has written."""
-        if self.ranks.rank == 0 and self.folder.is_dir():
-            remove_at_once(self.folder)
-
-
-def _checksum(held: Held) -> str:
-    """Of all that is held, in the order of buffers."""
-    return str(checksum(array for number in sorted(held) for array in held[number]))
+        if self.ranks.rank == 0 and self.steps.path.is_dir():
+            remove_at_once(self.steps.path)
 
 
 def loads_of(program: Program) -> list[tuple[int, int]]:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from math import inf, prod
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from eindecomp.errors import UnsolvedError
 from eindecomp.planner.costs.infinite import added, infinite_where, multiplied
 from eindecomp.solve import Problem
+from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +88,7 @@ class CostTables:
         self.cells += prod(len(self.unary[v]) for v in scope)
         if self.cells > MOST_CELLS:
             raise UnsolvedError(f"the cost tables have more than {MOST_CELLS} entries")
-        if monotonic() > self.deadline:
+        if planning_time() > self.deadline:
             raise UnsolvedError("time is up")
 
     def problem(self, limit: int | None = None) -> Problem:

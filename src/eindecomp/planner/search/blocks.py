@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import combinations
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,7 @@ from eindecomp.planner.space.cut import bits_of
 from eindecomp.planner.space.decision import Decision
 from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.viable import some_parts
+from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,17 +46,17 @@ def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
     which takes little longer.
     """
     for size in sizes:
-        if monotonic() > search.deadline:
+        if planning_time() > search.deadline:
             break
         try:
             return _coarse_to_fine(search, size)
         except UnsolvedError:
             continue
-    late = max(search.deadline, monotonic() + _GRACE)
+    late = max(search.deadline, planning_time() + _GRACE)
     try:
         return _coarse_to_fine(replace(search, deadline=late), 1)
     except UnsolvedError:
-        late = max(search.deadline, monotonic() + _GRACE)
+        late = max(search.deadline, planning_time() + _GRACE)
         return _coarse_to_fine(replace(search, deadline=late), 1, pairs=True)
 
 
@@ -106,7 +106,7 @@ def improve_blocks(
     stale = turn = 0
     last = 0.0
     while stale < len(windows) and outcome.cost > goal:
-        started = monotonic()
+        started = planning_time()
         if started + last > search.deadline:
             return Improved(outcome, is_settled=True)
         hurried = search
@@ -118,7 +118,7 @@ def improve_blocks(
             other = choose_block(hurried, window, outcome.decisions, pairs=searched)
         except UnsolvedError:
             return Improved(outcome, is_settled=False, is_too_wide=True)
-        last = monotonic() - started
+        last = planning_time() - started
         search.tell("improve", min(other.cost, outcome.cost))
         stale = 0 if other.cost < outcome.cost else stale + 1
         outcome = other if other.cost < outcome.cost else outcome
@@ -131,14 +131,14 @@ def lighten(search: Search, outcome: Outcome) -> Outcome:
     search = replace(search, ranks=True)
     last = 0.0
     for axis in all_axes(search):
-        started = monotonic()
+        started = planning_time()
         if started + last > search.deadline:
             break
         try:
             other = choose_block(search, (axis,), outcome.decisions)
         except UnsolvedError:
             break
-        last = monotonic() - started
+        last = planning_time() - started
         outcome = min(outcome, other, key=lambda each: each.rank)
     return outcome
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
@@ -28,6 +27,7 @@ from eindecomp.planner.search.layers import improve_layers, with_equal_layers
 from eindecomp.planner.search.regions import improve_regions
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.space.restriction import FixedParts
+from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:
     from eindecomp.planner.search.relaxation import Relaxed
@@ -62,7 +62,7 @@ def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
     Of plans that cost the same, it is one whose devices read and hold the least, as far as such a
     plan is easily found.
     """
-    started = monotonic()
+    started = planning_time()
     deadline = started + time_limit
     search = replace(search, deadline=started + (1 - _LIGHTEN) * time_limit, bound=relaxed.bound)
     # The same space, but for the order in which axes nest: one axis has only one.
@@ -82,7 +82,7 @@ def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
         outcome = replace(_better(outcome, light), bound=outcome.bound)
     if not search.is_ranked:
         return outcome
-    now = monotonic()
+    now = planning_time()
     end = min(deadline, now + _LIGHTEN * (now - started))
     return replace(lighten(replace(ordered, deadline=end), outcome), bound=outcome.bound)
 
@@ -172,16 +172,21 @@ def _at_once(
     """A better plan and a higher bound from considering all axes at once, while time is left."""
     free = search.memory is None
     search = replace(search, bound=bound)
-    if free and monotonic() < search.deadline:
+    if free and planning_time() < search.deadline:
         outcome = improve_regions(_hurried(search, _REGIONS), outcome, goal_of(bound))
-    if free and whole is None and is_open(outcome.cost, bound) and monotonic() < search.deadline:
+    if (
+        free
+        and whole is None
+        and is_open(outcome.cost, bound)
+        and planning_time() < search.deadline
+    ):
         search.tell("tables", outcome.cost)
         whole = AllAxes.of(_hurried(search, _MAKE))
-    if whole is not None and is_open(outcome.cost, bound) and monotonic() < search.deadline:
+    if whole is not None and is_open(outcome.cost, bound) and planning_time() < search.deadline:
         outcome = _better(_tighten(_hurried(search, _TABLES), whole, outcome), outcome)
         bound = max(bound, whole.bound)
     search = replace(search, bound=bound)
-    if is_open(outcome.cost, bound) and monotonic() < search.deadline:
+    if is_open(outcome.cost, bound) and planning_time() < search.deadline:
         bound, outcome = _searched(_hurried(search, _WHOLE), outcome, bound)
     if free and is_open(outcome.cost, bound):
         outcome = improve_regions(search, outcome, goal_of(bound))
@@ -190,7 +195,7 @@ def _at_once(
 
 def _hurried(search: Search, part: float) -> Search:
     """The same search with a fraction of the time that is left."""
-    now = monotonic()
+    now = planning_time()
     return replace(search, deadline=now + part * max(search.deadline - now, 0))
 
 
@@ -219,7 +224,7 @@ def _tightened(
 ) -> tuple[Relaxed, Outcome]:
     """The relaxed problem with a higher bound, in part of the time, and the better of two plans."""
     search.tell("bound", outcome.cost)
-    now = monotonic()
+    now = planning_time()
     tight = relaxed.tightened(outcome.cost, now + part * (search.deadline - now))
     if is_open(outcome.cost, tight.bound) and tight.parts != relaxed.parts:
         outcome = _better(_hinted(search, sizes, tight), outcome)

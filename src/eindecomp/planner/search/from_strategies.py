@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
@@ -28,6 +27,7 @@ from eindecomp.planner.space.strategy import (
     inside_servers,
     strategy_of,
 )
+from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,16 +55,16 @@ def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> O
     if is_enough(search, outcome.cost, outcome.bound):
         if search.choosers > SMALL:
             return outcome
-        deadline = min(deadline, monotonic() + _BRIEFLY)
+        deadline = min(deadline, planning_time() + _BRIEFLY)
     elif search.choosers > SMALL:
         search = with_equal_layers(search)
     best, named = outcome, _restricted(search)
-    starts = _starts(named, _part(deadline, _START), max(deadline, monotonic() + _GRACE))
+    starts = _starts(named, _part(deadline, _START), max(deadline, planning_time() + _GRACE))
     for name, start in sorted(starts.items(), key=lambda each: each[1].rank):
         if best.cost <= outcome.bound:
             break
         best = min(best, replace(start, bound=outcome.bound), key=lambda each: each.rank)
-        left = _part(deadline, _IMPROVE) - monotonic()
+        left = _part(deadline, _IMPROVE) - planning_time()
         if left < _LEAST_TIME:
             continue
         search.tell(name, best.cost)
@@ -98,7 +98,7 @@ def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outc
     for plan in sorted(plans, key=lambda each: each.rank):
         if best is not None and best.cost <= plan.cost:
             break
-        late = max(deadline, monotonic() + _GRACE)
+        late = max(deadline, planning_time() + _GRACE)
         fitting = within_memory(replace(search, alike={}, deadline=late), plan)
         if fitting is not None and (best is None or fitting.rank < best.rank):
             best = fitting
@@ -112,7 +112,7 @@ def _starts(named: Mapping[str, Search], deadline: float, last: float = inf) -> 
     """
     found: dict[str, Outcome] = {}
     for number, (name, search) in enumerate(named.items()):
-        now = monotonic()
+        now = planning_time()
         if now > last:
             break
         least = _LEAST_TIME * max(len(search.graph.vertices) / SMALL, 1)
@@ -165,5 +165,5 @@ def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search
 
 def _part(deadline: float, part: float) -> float:
     """The end of a fraction of the time that is left."""
-    now = monotonic()
+    now = planning_time()
     return now + part * max(deadline - now, 0)

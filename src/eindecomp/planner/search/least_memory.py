@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from eindecomp.graph.ops import Input
 from eindecomp.planner.model.lifetimes import Lifetimes
 from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,7 +61,7 @@ def limited(model: MovementModel, memory: int, deadline: float) -> Limited:
     price = (abs(free.cost) + 1) / max(memory, 1)
     for _ in range(_TURNS):
         point = _solved(problem, usage, memory, price, deadline)
-        if point is None or monotonic() > deadline:
+        if point is None or planning_time() > deadline:
             break
         best = max(best, point.bound)
         if point.used > memory:

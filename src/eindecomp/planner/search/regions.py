@@ -6,7 +6,6 @@ neighbours. So a better way to do one part of a layer is taken in all layers at 
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import UnsolvedError
@@ -15,6 +14,7 @@ from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.search.solve import solve
 from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.view import is_planned, view_of
+from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
@@ -32,7 +32,7 @@ def improve_regions(search: Search, outcome: Outcome, goal: float) -> Outcome:
         improved = False
         for kind in _kinds(search, outcome):
             region = frozenset(kind).union(*(near[name] for name in kind))
-            if region in tried or monotonic() > search.deadline:
+            if region in tried or planning_time() > search.deadline:
                 continue
             tried.add(region)
             search.tell("regions", outcome.cost)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import comb, inf, prod
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from eindecomp.planner.space.interchangeable import Groups, interchangeable_labe
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.planner.space.view import planned_views
 from eindecomp.solve.bound.bounding import LEVELS, Bounding
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.tie_break import rank
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def relax(
     Vertices that can be cut in too many ways are left out; the bound stays valid. `price` is for
     seconds; then vectors are those that the restriction allows, not those of `rows_of`.
     """
-    deadline = monotonic() + time_limit
+    deadline = planning_time() + time_limit
     alike = interchangeable_labels(graph, rules)
     if price is not None and memory is None:
         price = _finest(graph, price)
@@ -187,7 +187,7 @@ def relax(
         relaxed = _relax(asked, most, memory, deadline)
         if relaxed is not None:
             return relaxed
-        if monotonic() > deadline:
+        if planning_time() > deadline:
             break
     return Relaxed(0)
 
@@ -224,7 +224,7 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
             cost = problem.cost_of(bounding.choice)
             return Relaxed(cost, vectors, levels, solved=True, is_light=True, model=model)
     # Tables over pieces on several levels are too large to be eliminated exactly.
-    now = monotonic()
+    now = planning_time()
     some = now + _EXACT * (deadline - now)
     if len(levels) == 1:
         bounding = Bounding.of(problem, deadline)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +22,7 @@ from eindecomp.planner.space.choices import (
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
 from eindecomp.planner.space.view import view_of
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.solution import Progress
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Search:
     def tell(self, stage: str, cost: float = np.inf) -> None:
         """Report the stage and the cost of the best complete plan so far."""
         if self.on_event is not None:
-            self.on_event(Progress(monotonic() - self.started, stage, cost, self.bound))
+            self.on_event(Progress(planning_time() - self.started, stage, cost, self.bound))
 
     def on(self, mesh: Mesh) -> Search:
         """The same on another mesh."""

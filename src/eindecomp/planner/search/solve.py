@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import InfeasibleError, PlanError
@@ -11,6 +10,7 @@ from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.planner.model.memory_limit import add_usage
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.search import Outcome, Search
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.minimize import minimize
 from eindecomp.solve.tie_break import minimize_ranked
 
@@ -57,7 +57,7 @@ def _minimize(search: Search, model: MovementModel, *, pairs: bool) -> Solution:
     limit: int | None = None
     if search.memory is not None:
         limit = max(search.memory - add_usage(model), 0)
-    left = max(search.deadline - monotonic(), 1.0)
+    left = max(search.deadline - planning_time(), 1.0)
     try:
         if search.ranks and not pairs:
             return minimize_ranked(model.problem(), model.load, time_limit=left)

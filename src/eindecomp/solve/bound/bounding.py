@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.solve.bound.mini_buckets import bound_by_mini_buckets
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.exact.eliminate import QUICK_WORK, WORK, eliminate
 from eindecomp.solve.exact.fold import fold_all
 from eindecomp.solve.problem.cost_network import CostNetwork
@@ -37,7 +37,7 @@ class Bounding:
     @staticmethod
     def begin(problem: Problem, deadline: float, work: int = WORK) -> Bounding:
         """Fold only: with few choices, mini-buckets often prove the optimum at once."""
-        run = Run(problem, monotonic(), deadline, None)
+        run = Run(problem, planning_time(), deadline, None)
         return Bounding(run, *fold_all(run, work))
 
     @staticmethod
@@ -75,7 +75,7 @@ class Bounding:
         problem = run.problem
         goal = min(goal, run.cost)
         whole = problem.exact_in_floats and self._largest <= _HUGE
-        while self.levels and levels and run.bound < goal and monotonic() < deadline:
+        while self.levels and levels and run.bound < goal and planning_time() < deadline:
             if self.terms is None:
                 self.terms = self._terms(whole)
                 largest = max((term[0][1].size for term in self.terms), default=0)

@@ -8,11 +8,11 @@ that an iteration takes only two sweeps. Without a limit this is TRW-S alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from time import monotonic
 
 import numpy as np
 
 from eindecomp.solve.bound import message_passing
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arc_graph import ArcGraph, cost_of, penalised, usage_over_steps
 from eindecomp.solve.problem.arrays import Floats, Ints
 
@@ -125,7 +125,7 @@ def settle_prices(graph: ArcGraph, most: float, deadline: float, rounds: int = 6
         fits = bool(np.all(over <= 0))
         if fits and cost_of(graph, choice) <= most:
             return choice
-        if turn >= _FEWEST_ROUNDS and monotonic() > deadline:
+        if turn >= _FEWEST_ROUNDS and planning_time() > deadline:
             return None
         if not fits:
             scale *= 1.7

@@ -12,11 +12,11 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 from math import inf, prod
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.cost_network import Table, spread
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ def bound_by_mini_buckets(
     >>> bound.value, bound.choice.tolist(), bound.exact
     (0.0, [1, 1], True)
     """
-    started = monotonic()
+    started = planning_time()
     late = started + _LATE * (deadline - started)
     buckets = _Buckets.of(sizes, terms)
     taken: list[tuple[int, list[Term]]] | None = []
     kept, exact, offset = 0, True, 0.0
     space: list[Floats] = []  # reused: fresh memory takes about as long as computing in it
     while (v := buckets.cheapest()) is not None:
-        now = monotonic()
+        now = planning_time()
         if now > deadline:
             return None
         cells = min(cells, _QUICK) if now > late else cells
@@ -74,7 +74,7 @@ def bound_by_mini_buckets(
             taken = taken if kept <= KEPT else None
         joined: list[Table] = []
         for group in _groups_in_memory(own, sizes, cells):
-            if monotonic() > deadline:
+            if planning_time() > deadline:
                 return None
             joined.append(_joined(v, group, sizes, space, len(joined)))
         exact = exact and len(joined) <= 1

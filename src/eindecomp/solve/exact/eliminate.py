@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.exact.order import argmin_type, elimination_order, improved_order
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
@@ -112,7 +112,7 @@ def project(
     chosen = [Chosen(v, (), only) for v in single]
     room = _KEPT
     for v in order.variables:
-        if monotonic() > deadline:
+        if planning_time() > deadline:
             return None
         own = buckets.pop(v)
         held = sum(table.nbytes for _, table in own)

@@ -10,11 +10,11 @@ eliminated (`series_parallel.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 
 from eindecomp.errors import InfeasibleError
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arc_graph import arc_graph_of
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.problem.core import Core
@@ -58,7 +58,7 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
     steps: list[Step] = [first]
     for turn in range(rounds):
         # The first round is cheap, and without it the search does not get to a first choice.
-        if turn > 0 and monotonic() > deadline:
+        if turn > 0 and planning_time() > deadline:
             break
         core, pruned = _prune(core, steps)
         core, contracted = _contract(core, steps)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from time import monotonic
 
 import numpy as np
 
 from eindecomp.errors import InfeasibleError
 from eindecomp.solve.bound.lagrangian import Ascent
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arc_graph import ArcGraph, arc_graph_of, penalised
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.problem.core import Core
@@ -45,7 +45,7 @@ def close_gap(core: Core, incumbent: Incumbent, deadline: float, seed: int) -> b
         smaller: Reduced | None = None
         while smaller is None:
             portfolio.work(turns)
-            if incumbent.closed() or monotonic() > deadline:
+            if incumbent.closed() or planning_time() > deadline:
                 return incumbent.closed()
             smaller = _shrink(core, portfolio, incumbent.cutoff(most))
             if smaller is None or smaller.core.size == 0:
@@ -123,7 +123,7 @@ def _branch(portfolio: Portfolio, most: float) -> bool:
         if progress.choice is not None:
             portfolio.offer(progress.choice)
         incumbent.raise_bound(progress.bound)
-        if monotonic() > portfolio.deadline or incumbent.closed():
+        if planning_time() > portfolio.deadline or incumbent.closed():
             return incumbent.closed()
         if count % 500 == 499:
             portfolio.shake()

@@ -8,11 +8,11 @@ moves, not seconds, so runs with the same seed are identical unless the time lim
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from time import monotonic
 
 import numpy as np
 
 from eindecomp.solve.bound.lagrangian import Ascent, settle_prices
+from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arc_graph import ArcGraph, cost_of, penalised, usage_over_steps
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.search.incumbent import Incumbent
@@ -61,7 +61,7 @@ class Portfolio:
         """Take so many turns, fewer if time is up or the gap is closed."""
         iterations = int(np.clip(_ASCENT // (self.graph.cells.size + 1), *_ITERATIONS))
         for _ in range(turns):
-            if monotonic() > self.deadline or self.incumbent.closed():
+            if planning_time() > self.deadline or self.incumbent.closed():
                 return
             self._ascend(iterations)
             self._restart()
@@ -79,7 +79,7 @@ class Portfolio:
         best: Ints | None = None
         best_cost = np.inf
         for _ in range(iterations):
-            if monotonic() > self.deadline:
+            if planning_time() > self.deadline:
                 break
             slack = self.ascent.iterate(self.incumbent.target(self.ascent.bound))
             if np.all(slack >= 0) and (cost := cost_of(self.graph, self.ascent.choice)) < best_cost:
@@ -106,7 +106,7 @@ class Portfolio:
         for scale in (price_scale, 0.5 * price_scale, 0.0):
             unary = self._priced(scale)
             for _ in range(4):
-                if monotonic() > self.deadline:
+                if planning_time() > self.deadline:
                     break
                 improve(self.graph, unary, choice, used, self.state, min(n, _TURN // most), most)
             self.offer(choice)

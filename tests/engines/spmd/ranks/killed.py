@@ -8,8 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-import safetensors.numpy
-
+from eindecomp.engines import step_folders
 from eindecomp.engines.spmd.transport import connect
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "data_parallel.py"
@@ -17,17 +16,17 @@ EXAMPLE = Path(__file__).parents[4] / "examples" / "data_parallel.py"
 
 def main() -> None:
     victim, checkpoint, *rest = sys.argv[1:]
-    write, written = safetensors.numpy.save_file, []
+    write, written = step_folders.write_tensors, []
 
-    def write_half(tensors, path, metadata) -> None:
-        write(tensors, path, metadata)
-        written.append(path)
+    def write_half(path, arrays):
+        written.append(write(path, arrays))
         if len(written) == int(checkpoint):
-            os.truncate(path, Path(path).stat().st_size // 2)
+            os.truncate(path, path.stat().st_size // 2)
             os.kill(os.getpid(), signal.SIGKILL)
+        return written[-1]
 
     if connect().rank == int(victim):
-        safetensors.numpy.save_file = write_half
+        step_folders.write_tensors = write_half
     sys.argv = [str(EXAMPLE), *rest]
     runpy.run_path(str(EXAMPLE), run_name="__main__")
 

@@ -8,11 +8,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding
+from llvmlite.binding import newpassmanagers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 llvm: Any = llvmlite.binding
+NewPassManager: Any = newpassmanagers.NewPassManager
 
 
 @cache
@@ -64,7 +66,13 @@ def machine_code(text: str) -> bytes:
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = True
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager()
+    try:
+        passes.run(module, builder)
+    finally:
+        # llvmlite would never do so: 0.1 MB for each kernel.
+        NewPassManager._dispose(passes)
+        passes.detach()
     return machine.emit_object(module)
 
 

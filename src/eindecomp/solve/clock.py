@@ -1,0 +1,81 @@
+"""The clock of planning, which stands still while the solver's loops are compiled or loaded.
+
+On a machine's first call that can take a minute; it is no planning, and counts towards no limit.
+Apart from `compiled`, so that a progress display can listen without loading numba.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+_listener: ContextVar[Callable[[bool], None] | None] = ContextVar("listener", default=None)
+
+
+class _Clock:
+    """One for all threads: those of one search compile for each other."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.stops, self.stopped_at, self.lost = 0, 0.0, 0.0
+
+    def read(self) -> float:
+        with self.lock:
+            return (self.stopped_at if self.stops else monotonic()) - self.lost
+
+    def stop(self) -> None:
+        with self.lock:
+            if not self.stops:
+                self.stopped_at = monotonic()
+            self.stops += 1
+
+    def go_on(self) -> None:
+        with self.lock:
+            self.stops -= 1
+            if not self.stops:
+                self.lost += monotonic() - self.stopped_at
+
+
+_clock = _Clock()
+
+
+def planning_time() -> float:
+    """Seconds that only ever grow, and not while the clock is stopped."""
+    return _clock.read()
+
+
+@contextmanager
+def stopped_clock() -> Generator[None, None, None]:
+    """Let the clock stand still, as while a loop is compiled."""
+    _clock.stop()
+    try:
+        yield
+    finally:
+        _clock.go_on()
+
+
+@contextmanager
+def watch_compilation(listener: Callable[[bool], None]) -> Generator[None, None, None]:
+    """Call `listener(True)` when this thread starts to compile a loop, `listener(False)` after.
+
+    A loop compiles the loops that it calls, so calls may nest. An inner watch replaces an outer
+    one.
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def tell_compiling(active: bool) -> None:
+    """Tell the listener, if there is one, that compilation starts or has ended."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(active)
