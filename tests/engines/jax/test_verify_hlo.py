@@ -161,3 +161,15 @@ def test_what_was_not_planned_is_shown(mesh):
     ]
     assert "not as planned" in str(found)
     assert found.counted == found.planned + 8 * 4
+
+
+def test_a_collective_of_an_argument_is_its_readers():
+    """As XLA names it with JAX 0.11: by the argument."""
+    text = """
+HloModule m, num_partitions=8
+ENTRY %main (p: f32[8,32], w: f32[32,16]) -> f32[64,16] {
+  %g = (f32[8,32], f32[64,32]) all-gather-start(%p), replica_groups={}, metadata={op_name="arrays[2]"}
+  %done = f32[64,32] all-gather-done(%g)
+  ROOT %dot = f32[64,16] dot(%done, %w), metadata={op_name="jit(run)/vertex.H/dot"}
+}"""
+    assert count_collectives(text).by_vertex == {"H": 7 * 64 * 32 * 4}

@@ -129,7 +129,7 @@ class _Reader:
             kind = op.removesuffix("-start")
             if kind in KINDS:
                 count = self._received(kind, _result(kind, op, shape), rest)
-                yield Collective(kind, times * count, times, _name(rest))
+                yield Collective(kind, times * count, times, self._named(computation, line))
                 continue
             if op.endswith("-done"):
                 continue
@@ -140,6 +140,22 @@ class _Reader:
                 called += [name.strip(" %") for name in branches.split(",")]
             for name in called:
                 yield from self.read(name, inside)
+
+    def _named(self, computation: str, line: str) -> str:
+        """What a collective is called; if that names no vertex, what its first reader is called.
+
+        From some version on XLA calls a collective of an argument by that argument.
+        """
+        name, follows = _name(line), line
+        while SCOPE not in name:
+            made = follows.split(" = ")[0].split()[-1]
+            reads = re.compile(rf"[(, ]{re.escape(made)}[,)]")
+            readers = (each for each in self.lines[computation] if reads.search(each))
+            follows = next(readers, "")
+            if not follows:
+                return _name(line)
+            name = _name(follows)
+        return name
 
     def _received(self, kind: str, size: int, rest: str) -> int:
         """The bytes that all devices receive of a result of `size` bytes."""
