@@ -13,6 +13,15 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "16")
 collect_ignore_glob = ["docs/*.py"]  # which make the site
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what takes long to `make test-all`."""
+    if os.environ.get("EINDECOMP_ALL"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
 @pytest.fixture(autouse=True)
 def _in_a_folder(request: pytest.FixtureRequest):
     """Run documents in a folder of their own, in which they find the examples and may write."""

@@ -45,7 +45,11 @@ class Interpreter:
     def run(self, graph: fx.Graph, inputs: Mapping[str, Any], owner: Any) -> Any:
         """What a graph returns for inputs by the names of its placeholders."""
         values: dict[fx.Node, Any] = {}
+        unread = _unread(graph)
         for node in graph.nodes:
+            if node in unread:
+                values[node] = None
+                continue
             match node.op:
                 case "placeholder":
                     values[node] = inputs[node.name]
@@ -143,10 +147,19 @@ class Interpreter:
         raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
 
 
+def _unread(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes that no result depends on, which need not be imported."""
+    found: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and not changes(node) and found.issuperset(node.users):
+            found.add(node)
+    return found
+
+
 def _result(node: fx.Node, results: Sequence[Any], at: int) -> Any:
-    """One of several results of an operator; those that nobody reads need not be imported."""
-    if at < len(results) or not node.users:
-        return results[at] if at < len(results) else None
+    """One of several results of an operator."""
+    if at < len(results):
+        return results[at]
     source: Any = node.args[0]
     raise GraphError(f"result {at} of {source.target} is not imported\n{place_of(source)}")
 
@@ -174,7 +187,8 @@ def _metas(node: fx.Node) -> tuple[Meta, ...]:
     tensors = [v for v in _leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
     sizes: list[Any] = [size for tensor in tensors for size in tensor.shape]
     if any(not isinstance(size, int) for size in sizes):
-        raise GraphError(f"the shape of the result of {node.target} depends on the data")
+        hint = "; give it an output_size" if "repeat_interleave" in str(node.target) else ""
+        raise GraphError(f"the shape of the result of {node.target} depends on the data{hint}")
     return tuple(Meta(tuple(tensor.shape), own_type(tensor.dtype)) for tensor in tensors)
 
 
