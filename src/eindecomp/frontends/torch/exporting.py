@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.modules import transformer
 from torch.utils import _pytree
 
@@ -90,10 +91,9 @@ def _without_dumps() -> Generator[None]:
 
 def _refusal(module: nn.Module, error: Exception) -> GraphError:
     """The error that says why a module cannot be exported, and where, in a few lines."""
-    kinds = torch.fx.experimental.symbolic_shapes
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     why = lines[0] if lines else type(error).__name__
-    if isinstance(error, kinds.GuardOnDataDependentSymNode):
+    if isinstance(error, GuardOnDataDependentSymNode):
         why = "what it does depends on the values of a tensor"
     elif "Cache" in why:
         why = "it returns a cache, which is no tensor; pass use_cache=False"
@@ -102,7 +102,8 @@ def _refusal(module: nn.Module, error: Exception) -> GraphError:
 
 def _place(module: nn.Module, error: Exception) -> str:
     """The innermost line of a module, not of torch, that an error was raised from."""
-    paths = {id(part): path for path, part in module.named_modules()}
+    parts: list[tuple[str, nn.Module]] = [*module.named_modules()]
+    paths = {id(part): path for path, part in parts}
     where = ""
     for frame, line in walk_tb(error.__traceback__):
         code, path = frame.f_code, paths.get(id(frame.f_locals.get("self")))
