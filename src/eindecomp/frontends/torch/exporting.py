@@ -11,7 +11,7 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.modules import transformer
 from torch.utils import _pytree
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
-    """The graph of a module's operators, without those that change tensors in place."""
+    """The graph of the operators of a module that matter, none of which changes a tensor."""
     if any(tensor.device.type == "meta" for _, tensor in named_tensors(module)):
         args, kwargs = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
     with warnings.catch_warnings():
@@ -40,7 +40,19 @@ def exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
                 raise _refusal(module, error) from error
         if any(map(changes, program.graph.nodes)):
             program = program.run_decompositions({})
+    _drop_unread(program)
     return program
+
+
+def _drop_unread(program: ExportedProgram) -> None:
+    """Drop operators whose results nothing reads, which need be neither imported nor run."""
+    parts: list[nn.Module] = [*program.graph_module.modules()]
+    for part in parts:
+        if isinstance(part, fx.GraphModule):
+            for node in reversed([*part.graph.nodes]):
+                is_operator = isinstance(node.target, torch._ops.OpOverload)  # pyright: ignore[reportPrivateUsage]
+                if is_operator and not node.users and not changes(node):
+                    part.graph.erase_node(node)
 
 
 @contextmanager

@@ -45,11 +45,7 @@ class Interpreter:
     def run(self, graph: fx.Graph, inputs: Mapping[str, Any], owner: Any) -> Any:
         """What a graph returns for inputs by the names of its placeholders."""
         values: dict[fx.Node, Any] = {}
-        unread = _unread(graph)
         for node in graph.nodes:
-            if node in unread:
-                values[node] = None
-                continue
             match node.op:
                 case "placeholder":
                     values[node] = inputs[node.name]
@@ -147,19 +143,10 @@ class Interpreter:
         raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
 
 
-def _unread(graph: fx.Graph) -> set[fx.Node]:
-    """Nodes that no result depends on, which need not be imported."""
-    found: set[fx.Node] = set()
-    for node in reversed(graph.nodes):
-        if node.op == "call_function" and not changes(node) and found.issuperset(node.users):
-            found.add(node)
-    return found
-
-
 def _result(node: fx.Node, results: Sequence[Any], at: int) -> Any:
-    """One of several results of an operator."""
-    if at < len(results):
-        return results[at]
+    """One of several results of an operator; those that nobody reads need not be imported."""
+    if at < len(results) or not node.users:
+        return results[at] if at < len(results) else None
     source: Any = node.args[0]
     raise GraphError(f"result {at} of {source.target} is not imported\n{place_of(source)}")
 
