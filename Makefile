@@ -30,6 +30,10 @@ $(VENV)/ready: $(VENV)/core
 	$(PIP) --editable '.[dev]'
 	touch $@
 
+$(VENV)/foreign: $(VENV)/ready
+	$(PIP) --editable '.[foreign]'
+	touch $@
+
 # What pip does not have: installed if it is absent and can be; otherwise the tests that need it are
 # skipped, and say so.
 APT := $(if $(filter 0,$(shell id -u)),apt-get,sudo -n apt-get)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.lang.dtypes import Kind, concrete, kind
+from eindecomp.lang.monoid import BUILTIN
 from eindecomp.lang.scalar import Const, Expr, call
 from eindecomp.lang.scalar_types import kind_of_number
 
@@ -36,3 +37,13 @@ def typed_number(value: Number, dtype: DType) -> Expr:
     number = weak_number(value, dtype)
     own = concrete(kind_of_number(number.value))
     return number if own == dtype else call(dtype.name, number)
+
+
+def neutral(agg: str, dtype: DType) -> Number:
+    """The number of a type that changes no aggregate.
+
+    >>> import numpy as np
+    >>> neutral("max", np.dtype("int8")), neutral("min", np.dtype("float32"))
+    (-128, inf)
+    """
+    return BUILTIN[agg].identity_for([dtype])[0].item()

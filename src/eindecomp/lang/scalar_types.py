@@ -58,11 +58,16 @@ def type_of(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> T
             return kind(scalars[name])
         case Tuple():
             raise ExpressionError(f"{expr} has several values where one is expected")
-        case Call(op, operands):
-            types = [type_of(operand, args, scalars) for operand in operands]
-            result = _result_type(FUNCTIONS[op], types, expr)
-            _check_literals(FUNCTIONS[op], operands, types, expr)
-            return result
+        case Call():
+            return call_type(expr, [type_of(operand, args, scalars) for operand in expr.args])
+
+
+def call_type(expr: Call, types: list[Type]) -> Type:
+    """The type of a function of operands of the given types."""
+    function = FUNCTIONS[expr.op]
+    result = _result_type(function, types, expr)
+    _check_literals(function, expr.args, types, expr)
+    return result
 
 
 def result_type(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> DType:
@@ -84,9 +89,12 @@ def exact_integer(expr: Expr) -> int | None:
         case Const(int() as value) if not isinstance(value, bool):
             return value
         case Call(op, operands) if op in _EXACT:
-            found = [exact_integer(operand) for operand in operands]
-            known = [value for value in found if value is not None]
-            if len(known) < len(found) or (op == "pow" and known[1] < 0):
+            known: list[int] = []
+            for operand in operands:
+                if (one := exact_integer(operand)) is None:
+                    return None
+                known.append(one)
+            if op == "pow" and known[1] < 0:
                 return None
             if op == "pow" and abs(known[0]) > 1 and known[1] > _MAX_BITS:
                 raise ExpressionError(f"{to_text(expr)} does not fit 64 bits")

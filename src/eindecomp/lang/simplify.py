@@ -13,7 +13,7 @@ import numpy as np
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION, DType, Kind, concrete, kind
+from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION, DType, Kind, Type, concrete, kind
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import (
     FUNCTIONS,
@@ -25,7 +25,7 @@ from eindecomp.lang.scalar import (
     used_args,
     used_scalars,
 )
-from eindecomp.lang.scalar_types import exact_integer, type_of, with_casts
+from eindecomp.lang.scalar_types import call_type, exact_integer, type_of, with_casts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,29 +54,43 @@ def simplify(
 def _simplified(
     expr: Expr, args: tuple[DType, ...], scalars: tuple[tuple[str, DType], ...]
 ) -> Expr:
-    return _simplify(expr, args, dict(scalars))
+    if isinstance(expr, Tuple):
+        return Tuple(tuple(_simplified(item, args, scalars) for item in expr.items))
+    return _simplify(expr, args, dict(scalars))[0] if isinstance(expr, Call) else expr
 
 
-def _simplify(expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]) -> Expr:
-    match expr:
-        case Tuple(items):
-            return Tuple(tuple(_simplify(item, args, scalars) for item in items))
-        case Call(op, operands):
-            before = Call(op, tuple(_simplify(operand, args, scalars) for operand in operands))
-            try:
-                found = type_of(before, args, scalars)
-            except ExpressionError:  # a folded literal need not fit where the computation did
-                return expr
-            after = _fold(before) if _is_literal(before) else _drop(before)
-            # A value of low precision is computed in float32: there a cast to its type rounds it.
-            is_cast = FUNCTIONS[op].result is ResultKind.CAST and found not in LOW_PRECISION
-            if is_cast and found == type_of(before.args[0], args, scalars):
-                after = before.args[0]  # it is of that type already
-            # Adding 0 turns −0.0 into 0.0, and 0 − x is 0.0 where −x is −0.0.
-            is_signed = kind(found) >= Kind.FLOAT and _adds_zero(before)
-            return after if not is_signed and type_of(after, args, scalars) == found else before
-        case _:
-            return expr
+def _simplify(
+    expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]
+) -> tuple[Expr, Type | None]:
+    """The expression and its type, which is found once for every operation; None if it has none."""
+    if not isinstance(expr, Call):
+        return expr, type_of(expr, args, scalars)
+    parts = [_simplify(operand, args, scalars) for operand in expr.args]
+    types = [found for _, found in parts if found is not None]
+    before = Call(expr.op, tuple(part for part, _ in parts))
+    try:
+        if len(types) < len(parts):
+            return expr, None
+        found = call_type(before, types)
+    except ExpressionError:  # a folded literal need not fit where the computation did
+        return expr, _type_if_any(expr, args, scalars)
+    after = _fold(before) if _is_literal(before) else _drop(before)
+    # A value of low precision is computed in float32: there a cast to its type rounds it.
+    is_cast = FUNCTIONS[expr.op].result is ResultKind.CAST and found not in LOW_PRECISION
+    if is_cast and found == types[0]:
+        after = before.args[0]  # it is of that type already
+    # Adding 0 turns −0.0 into 0.0, and 0 − x is 0.0 where −x is −0.0.
+    is_signed = kind(found) >= Kind.FLOAT and _adds_zero(before)
+    if after is before or is_signed or type_of(after, args, scalars) != found:
+        return before, found
+    return after, found
+
+
+def _type_if_any(expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]) -> Type | None:
+    try:
+        return type_of(expr, args, scalars)
+    except ExpressionError:
+        return None
 
 
 def _is_literal(call: Call) -> bool:

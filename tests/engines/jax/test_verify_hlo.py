@@ -168,7 +168,7 @@ def test_a_collective_of_an_argument_is_its_readers():
     text = """
 HloModule m, num_partitions=8
 ENTRY %main (p: f32[8,32], w: f32[32,16]) -> f32[64,16] {
-  %g = (f32[8,32], f32[64,32]) all-gather-start(%p), replica_groups={}, metadata={op_name="arrays[2]"}
+  %g = (f32[8,32], f32[64,32]) all-gather-start(%p), replica_groups={}, metadata={op_name="x[2]"}
   %done = f32[64,32] all-gather-done(%g)
   ROOT %dot = f32[64,16] dot(%done, %w), metadata={op_name="jit(run)/vertex.H/dot"}
 }"""

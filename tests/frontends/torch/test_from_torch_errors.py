@@ -91,6 +91,43 @@ def test_rules_of_torch_that_fail_leave_the_operator_unknown():
         ed.from_torch(lambda x: x * x.sum().item(), torch.ones(3))
 
 
+class Branching(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+def test_branches_on_data_are_refused_in_a_few_lines(capfd):
+    module = nn.Sequential(nn.Linear(3, 3), Branching())
+    with pytest.raises(ed.GraphError, match="depends on the values of a tensor") as error:
+        ed.from_torch(module, torch.ones(2, 3))
+    message = str(error.value)
+    assert "in module 1" in message
+    assert "test_from_torch_errors.py" in message
+    assert len(message.splitlines()) == 3
+    assert capfd.readouterr().err == ""
+
+
+def test_masks_of_a_transformer_are_not_looked_at():
+    module = nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval()
+    x, mask = torch.randn(2, 4, 8), nn.Transformer.generate_square_subsequent_mask(4)
+    graph = ed.from_torch(module, (x, x), example_kwargs={"tgt_mask": mask})
+    found = ed.torch_weights(module, graph) | {"src": x, "tgt": x}
+    for other in (mask, torch.zeros(4, 4)):
+        with torch.no_grad():
+            expected = module(x, x, tgt_mask=other)
+        made = ed.evaluate(graph, found | {"tgt_mask": other})["out"]
+        np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_nothing_depends_on_need_not_be_imported():
+    def drawn(x):
+        torch.rand([]) * 2
+        return x + 1
+
+    graph = ed.from_torch(drawn, torch.zeros(3))
+    np.testing.assert_array_equal(ed.evaluate(graph, {"x": np.zeros(3)})["out"], np.ones(3))
+
+
 def test_shapes_that_depend_on_data_are_refused():
     with pytest.raises(ed.GraphError):
         ed.from_torch(lambda x: x[x > 0], torch.zeros(3))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_models import IDS, MODELS, made
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
 
 import eindecomp as ed
 from eindecomp.graph.ops import Fill
@@ -112,7 +112,27 @@ def test_low_precision():
     np.testing.assert_allclose(found, expected, atol=3e-2)
 
 
-def test_a_cache_among_the_outputs_is_refused():
+def test_caches_are_off_while_a_model_is_imported():
     module, _ = made("llama")
-    with pytest.raises(ed.GraphError, match="pass use_cache=False"):
+    graph = ed.from_torch(module, IDS)
+    assert [v.name for v in graph.outputs] == ["logits"]
+    assert module.config.use_cache
+    with pytest.raises(ed.GraphError, match="pass use_cache=False") as error:
         ed.from_torch(module, {"input_ids": IDS, "use_cache": True})
+    assert len(str(error.value)) < 200
+    assert module.config.use_cache
+
+
+def test_experts_are_imported_and_left_as_they_were():
+    config = MixtralConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1, num_local_experts=4,
+    )  # fmt: skip
+    module = MixtralForCausalLM(config).eval()
+    before = module.get_experts_implementation()
+    graph = ed.from_torch(module, IDS)
+    assert module.get_experts_implementation() == before != {"": "batched_mm"}
+    found = ed.evaluate(graph, ed.torch_weights(module, graph) | {"input_ids": IDS})
+    with torch.no_grad():
+        expected = module(IDS, use_cache=False).logits
+    np.testing.assert_allclose(found["logits"], expected, rtol=1e-4, atol=1e-5)

@@ -26,11 +26,7 @@ def from_folder(folder: Path, *, batch: int, tokens: int, dtype: str | None = No
     is run, and weights are neither made nor read.
     """
     model = _model(folder, dtype)
-    takes = model.forward.__code__.co_varnames
-    options = (
-        {"use_cache": False} if "use_cache" in takes or hasattr(model.config, "use_cache") else {}
-    )
-    return from_torch(model, {**_inputs(model, batch, tokens), **options})
+    return from_torch(model, _inputs(model, batch, tokens))
 
 
 def _model(folder: Path, dtype: str | None) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from torch.utils import _pytree
 from eindecomp.errors import GraphError, InputError
 from eindecomp.frontends.names import input_name
 from eindecomp.frontends.torch import operators  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
-from eindecomp.frontends.torch.decompose import changes
+from eindecomp.frontends.torch.exporting import exported
 from eindecomp.frontends.torch.interpreter import Interpreter
 from eindecomp.frontends.torch.operation import own_type
 from eindecomp.frontends.torch.rebuild import rebuilt_buffers
@@ -96,10 +95,10 @@ def import_module(
     trace = Trace()
     interpreter = Interpreter(trace)
     with _without_collection():
-        program = _exported(own, args, kwargs)
+        program = exported(own, args, kwargs)
         inputs, given = _inputs(trace, own, program)
         found = interpreter.run(program.graph, inputs, program.graph_module)
-    outputs = _outputs(program, found, {*given})
+    outputs = _outputs(program, found, {*given}, is_training=own.training)
     if (logits := outputs.get("logits")) is not None and logits.dims:
         trace.vote(logits, (*(None,) * (len(logits.dims) - 1), "v"))
     graph = trace.finish(outputs, keep=given)
@@ -155,22 +154,6 @@ def _arguments(
                 "the example inputs are a tensor, a tuple of arguments or a dict of keyword "
                 f"arguments, not a {type(example).__name__}"
             )
-
-
-def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
-    """The graph of operators, without those that change tensors in place."""
-    if any(tensor.device.type == "meta" for _, tensor in named_tensors(module)):
-        args, kwargs = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            program = torch.export.export(module, args, kwargs, strict=False)
-        except Exception as error:
-            hint = "; pass use_cache=False" if "Cache" in str(error) else ""
-            raise GraphError(f"torch.export cannot export the module: {error}{hint}") from error
-        if any(map(changes, program.graph.nodes)):
-            program = program.run_decompositions({})
-    return program
 
 
 def _inputs(
@@ -241,7 +224,9 @@ def _vote(trace: Trace, array: View) -> None:
             pass
 
 
-def _outputs(program: ExportedProgram, found: Any, taken: set[str]) -> dict[str, View]:
+def _outputs(
+    program: ExportedProgram, found: Any, taken: set[str], *, is_training: bool
+) -> dict[str, View]:
     """The outputs under their names."""
     kinds = torch.export.graph_signature.OutputKind
     views: list[Any] = []
@@ -255,8 +240,8 @@ def _outputs(program: ExportedProgram, found: Any, taken: set[str]) -> dict[str,
             )
         else:
             raise GraphError(
-                f"the module changes {spec.target!r} while it runs, which a graph cannot; put it "
-                "in evaluation mode first: module.eval()"
+                f"the module changes {spec.target!r} while it runs, which a graph cannot"
+                + ("; put it in evaluation mode first: module.eval()" if is_training else "")
             )
     names = _output_names(program, len(views))
     outputs: dict[str, View] = {}

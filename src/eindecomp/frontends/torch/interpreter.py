@@ -174,7 +174,8 @@ def _metas(node: fx.Node) -> tuple[Meta, ...]:
     tensors = [v for v in _leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
     sizes: list[Any] = [size for tensor in tensors for size in tensor.shape]
     if any(not isinstance(size, int) for size in sizes):
-        raise GraphError(f"the shape of the result of {node.target} depends on the data")
+        hint = "; give it an output_size" if "repeat_interleave" in str(node.target) else ""
+        raise GraphError(f"the shape of the result of {node.target} depends on the data{hint}")
     return tuple(Meta(tuple(tensor.shape), own_type(tensor.dtype)) for tensor in tensors)
 
 

@@ -37,6 +37,7 @@ _CELLS = 1 << 22  # overlaps held at once
 _MOST = 1 << 31  # the most overlaps that are counted device by device
 _MOST_LINKED = 1 << 25  # the most devices that are counted where dimensions share axes
 _FEW = 1 << 6  # devices up to which what groups of them hold is kept for the next question
+_SMALL = 1 << 10  # overlaps up to which a table is kept
 _COUNTED = 1 << 7  # devices above which comparing digits is quicker
 
 
@@ -94,7 +95,23 @@ def _volumes(mesh: Mesh, cut: Cut) -> Ints:
 
 
 def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
-    """The elements that each device needs and holds already, summed: a table held × needed."""
+    """The elements that each device needs and holds already, summed: a table held × needed.
+
+    It is not to be changed: layers of a model ask for the same small tables again and again.
+    """
+    if len(held) * len(needed) <= _SMALL:
+        return _small_overlaps(mesh, tuple(held), tuple(needed))
+    return _counted_overlaps(mesh, held, needed)
+
+
+@lru_cache(maxsize=1 << 11)
+def _small_overlaps(mesh: Mesh, held: tuple[Cut, ...], needed: tuple[Cut, ...]) -> Ints:
+    table = _counted_overlaps(mesh, held, needed)
+    table.flags.writeable = False
+    return table
+
+
+def _counted_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
     if mesh.devices > _COUNTED and (digits := aligned_overlaps(mesh, held, needed)) is not None:
         return digits
     if mesh.devices > KEPT:

@@ -7,6 +7,7 @@ from typing import Any
 
 _THEMES = (
     "elementwise",
+    "groups",
     "contractions",
     "reductions",
     "shapes",

@@ -11,38 +11,26 @@ from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Read
+from eindecomp.frontends.numbers import neutral
 from eindecomp.frontends.operations.orders import at_rank, ranks
-from eindecomp.lang.dtypes import Kind, kind
 
 if TYPE_CHECKING:
     from eindecomp.frontends.views import View
-    from eindecomp.lang.scalar import Number
 
-_RUNNING: dict[str, tuple[str, Number]] = {
-    "cumsum": ("sum", 0),
-    "cumprod": ("prod", 1),
-    "cummax": ("max", -inf),
-    "cummin": ("min", inf),
-}
+_RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
 
 
 def _running(name: str, op: Equation, x: View) -> View:
-    agg, neutral = _RUNNING[name]
-    return op.trace.cast(_aggregated(op, x, "x", agg, neutral), op.dtype)
+    return op.trace.cast(_aggregated(op, x, "x", _RUNNING[name]), op.dtype)
 
 
-def _aggregated(op: Equation, x: View, join: str, agg: str, neutral: Number, *more: View) -> View:
+def _aggregated(op: Equation, x: View, join: str, agg: str, *more: View) -> View:
     """All elements up to each, of a function of them and of other arrays at the place of each."""
     axis, rank = int(op.params["axis"]), len(x.dims)
-    before = "z >= w" if op.params["reverse"] else "z <= w"
-    before = before.replace("w", "x3")
-    if abs(neutral) == inf and kind(x.dtype) is Kind.INT:
-        bits, signed = 8 * x.dtype.itemsize, x.dtype.kind == "i"
-        top = 2 ** (bits - signed) - 1
-        neutral = top if neutral.real > 0 else -top - 1 if signed else 0
+    before = "z >= x3" if op.params["reverse"] else "z <= x3"
     size = x.shape[axis]
     here = tuple(rank if k == axis else k for k in range(rank))
-    number = op.trace.number(neutral, x.dtype)
+    number = op.trace.number(neutral(agg, x.dtype), x.dtype)
     reads = [
         Read(x, tuple(range(rank))),
         Read(number, ()),
@@ -59,9 +47,9 @@ for _name in _RUNNING:
 
 @primitive("cumlogsumexp")
 def _cumlogsumexp(op: Equation, x: View) -> View:
-    largest = _aggregated(op, x, "x", "max", -inf)
+    largest = _aggregated(op, x, "x", "max")
     shift = op.trace.map(f"where(abs(x) < {inf}, x, 0)", largest)
-    total = _aggregated(op, x, "exp(x - x4)", "sum", 0, shift)
+    total = _aggregated(op, x, "exp(x - x4)", "sum", shift)
     return op.map("log(x) + y", total, shift)
 
 

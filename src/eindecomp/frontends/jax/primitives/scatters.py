@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import inf, prod
+from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.primitives.indices import Axis, arranged, columns, counts_along
 from eindecomp.frontends.jax.primitives.ranges import clamped, put
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Read
-from eindecomp.lang.dtypes import Kind, kind
+from eindecomp.frontends.numbers import neutral
+from eindecomp.frontends.operations.groups import combined_at
 
 if TYPE_CHECKING:
     from eindecomp.frontends.views import View
@@ -23,16 +24,15 @@ class _Way:
 
     join: str
     agg: str
-    neutral: float
 
 
 _WAYS = {
-    "scatter-add": _Way("x + y", "sum", 0),
-    "scatter-sub": _Way("x - y", "sum", 0),
-    "scatter-mul": _Way("x * y", "prod", 1),
-    "scatter-max": _Way("max(x, y)", "max", -inf),
-    "scatter-min": _Way("min(x, y)", "min", inf),
-    "scatter": _Way("y", "", 0),
+    "scatter-add": _Way("x + y", "sum"),
+    "scatter-sub": _Way("x - y", "sum"),
+    "scatter-mul": _Way("x * y", "prod"),
+    "scatter-max": _Way("max(x, y)", "max"),
+    "scatter-min": _Way("min(x, y)", "min"),
+    "scatter": _Way("y", ""),
 }
 
 
@@ -93,17 +93,8 @@ def _put_window(
     clip = _is_clip(op)
     if not way.agg:
         return put(op, x, window, starts, clamp=clip)
-    beside = op.trace.number(_neutral(way, x), x.dtype, x.shape)
+    beside = op.trace.number(neutral(way.agg, x.dtype), x.dtype, x.shape)
     return op.map(way.join, x, put(op, beside, window, starts, clamp=clip))
-
-
-def _neutral(way: _Way, x: View) -> float | int:
-    if abs(way.neutral) != inf or kind(x.dtype) is not Kind.INT:
-        return way.neutral
-    bits = 8 * x.dtype.itemsize
-    signed = x.dtype.kind == "i"
-    top = 2 ** (bits - signed) - 1
-    return top if way.neutral > 0 else -top - 1 if signed else 0
 
 
 def _put_rows(
@@ -191,15 +182,9 @@ def _largest_or_last(
     dims = [kept[j] for j in batch if j in kept]
     inner = [k for k in range(rank) if k not in batch]
     if way.agg:
-        number = trace.number(_neutral(way, updates), updates.dtype)
-        reads = [
-            Read(updates, tuple(range(rank))),
-            Read(index, tuple(batch)),
-            Read(trace.iota(size, "int64"), (row,)),
-            Read(number, ()),
-        ]
         output = [row, *(j for j in batch if j in kept), *inner]
-        return trace.einsum(reads, output, "where(y == z, x, x3)", way.agg, op.dtype), dims
+        made = combined_at(trace, updates, Read(index, tuple(batch)), size, output, way.agg)
+        return trace.cast(made, op.dtype), dims
     last, _ = _written(op, index, size, kept)
     gone = [j for j in batch if j not in kept]
     order = [*gone, *(j for j in batch if j in kept), *inner]

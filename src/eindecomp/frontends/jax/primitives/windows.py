@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.primitives.ranges import padded
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Read
+from eindecomp.frontends.numbers import neutral
 from eindecomp.frontends.operations.windows import windowed
-from eindecomp.lang.dtypes import Kind, kind
 
 if TYPE_CHECKING:
     from eindecomp.frontends.views import View
-    from eindecomp.lang.scalar import Number
 
 
 @primitive("conv_general_dilated")
@@ -65,28 +63,18 @@ _POOLS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window
 
 def _pool(agg: str, op: Equation, x: View) -> View:
     p, trace = op.params, op.trace
-    neutral = trace.number(_neutral(agg, x), x.dtype)
+    beside = trace.number(neutral(agg, x.dtype), x.dtype)
     rank = len(x.dims)
     gone: list[int] = []
     for k in range(rank):
         place = k + len(gone)
         low, high = p["padding"][k]
-        x = padded(op, x, neutral, place, (int(low), int(high), int(p["base_dilation"][k]) - 1))
+        x = padded(op, x, beside, place, (int(low), int(high), int(p["base_dilation"][k]) - 1))
         size, step = int(p["window_dimensions"][k]), int(p["window_strides"][k])
         if (size, step) != (1, 1):
             x = windowed(op.trace, x, place, size, step, int(p["window_dilation"][k]))
             gone.append(place + 1)
     return trace.reduce(x, gone, agg, dtype=op.dtype) if gone else x
-
-
-def _neutral(agg: str, x: View) -> Number:
-    if agg == "sum":
-        return 0
-    if kind(x.dtype) is Kind.FLOAT:
-        return -inf if agg == "max" else inf
-    bits, signed = 8 * x.dtype.itemsize, x.dtype.kind == "i"
-    top = 2 ** (bits - signed) - 1
-    return top if agg == "min" else -top - 1 if signed else 0
 
 
 for _name, _agg in _POOLS.items():

@@ -38,10 +38,8 @@ register_fractions(
         "deg2rad": "x * 0.017453292519943295",
     }
 )
-register_maps(
-    {"neg": "-x", "abs": "abs(x)", "sign": "where(x != x, 0, sign(x))", "square": "x * x"}
-)
-register_maps({"positive": "x", "real": "real(x)", "imag": "imag(x)", "conj": "conj(x)"})
+register_maps({"neg": "-x", "abs": "abs(x)", "square": "x * x", "positive": "x"})
+register_maps({"sign": "where(x != x, 0, sign(x))"})
 
 
 @operator("aten.add")

@@ -17,17 +17,23 @@ if TYPE_CHECKING:
     from eindecomp.frontends.views import View
 
 
-def _summed(op: Operation, x: View, place: int, index: View, source: View) -> View:
+def summed_at(op: Operation, x: View, place: int, index: View, source: View) -> View:
     """Elements summed at indices along a dimension, in a tensor of the shape of x."""
     for k, size in enumerate(index.shape):
         source = op.trace.slice(source, k, 0, size)
     every = [(k, k) for k in range(len(x.dims))]
     kept = [k for k in range(len(x.dims)) if k != place]
     found = op.trace.scatter_add(source, index, place, x.shape[place], every, kept)
-    for k in kept:
-        if (lacking := x.shape[k] - found.shape[k]) > 0:
+    return padded_beside(op, x, place, found, 0)
+
+
+def padded_beside(op: Operation, x: View, place: int, found: View, value: Number) -> View:
+    """A tensor made as large as x by a number, where indices reach only a part of it."""
+    for k in range(len(x.dims)):
+        lacking = x.shape[k] - found.shape[k]
+        if k != place and lacking > 0:
             shape = (*found.shape[:k], lacking, *found.shape[k + 1 :])
-            found = op.trace.concat([found, op.trace.number(0, found.dtype, shape)], k)
+            found = op.trace.concat([found, op.trace.number(value, found.dtype, shape)], k)
     return found
 
 
@@ -35,7 +41,7 @@ def _summed(op: Operation, x: View, place: int, index: View, source: View) -> Vi
 def scatter_add(op: Operation, x: View, dim: int, index: View, src: View) -> View:
     """Elements added at indices along a dimension."""
     place = dim % len(x.dims)
-    return op.trace.map("x + y", x, _summed(op, x, place, index, src), dtype=op.dtype)
+    return op.trace.map("x + y", x, summed_at(op, x, place, index, src), dtype=op.dtype)
 
 
 @operator("aten.scatter")
@@ -50,8 +56,8 @@ def scatter(
     """Elements written at indices along a dimension; each place is written at most once."""
     place = dim % len(x.dims)
     ones = op.trace.number(1, "int64", index.shape)
-    count = _summed(op, x, place, index, ones)
-    new = op.array(value or 0, op.dtype) if src is None else _summed(op, x, place, index, src)
+    count = summed_at(op, x, place, index, ones)
+    new = op.array(value or 0, op.dtype) if src is None else summed_at(op, x, place, index, src)
     return op.trace.map("where(y > 0, z, x)", x, count, new, dtype=op.dtype)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.frontends.torch.registry import operator
@@ -173,21 +174,16 @@ def repeat(op: Operation, x: View, repeats: Sequence[int] = (), dims: Sequence[i
 
 
 @operator("aten.repeat_interleave.self_int")
-def repeat_interleave(op: Operation, x: View, repeats: int, dim: int | None = None) -> View:
+def repeat_interleave(
+    op: Operation, x: View, repeats: int, dim: int | None = None, **_: Any
+) -> View:
     """Every element again and again."""
     if dim is None:
-        x, dim = op.trace.reshape(x, (-1 if not x.dims else _count(x),)), 0
+        x, dim = op.trace.reshape(x, (prod(x.shape),)), 0
     place = dim % len(x.dims)
     wide = op.trace.unsqueeze(x, place + 1)
     shape = (*x.shape[: place + 1], repeats, *x.shape[place + 1 :])
     return op.trace.reshape(op.trace.expand(wide, shape), op.shape)
-
-
-def _count(x: View) -> int:
-    total = 1
-    for size in x.shape:
-        total *= size
-    return total
 
 
 @operator("aten.flip")
@@ -203,7 +199,7 @@ def flip(op: Operation, x: View, dims: Sequence[int]) -> View:
 def roll(op: Operation, x: View, shifts: Sequence[int], dims: Sequence[int] = ()) -> View:
     """Moved along dimensions, what falls out coming in at the other end."""
     if not dims:
-        flat = op.trace.reshape(x, (_count(x),))
+        flat = op.trace.reshape(x, (prod(x.shape),))
         return op.trace.reshape(roll(op, flat, shifts, (0,)), op.shape)
     for shift, dim in zip(shifts, dims, strict=True):
         place = dim % len(x.dims)

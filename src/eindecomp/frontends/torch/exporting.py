@@ -1,0 +1,125 @@
+"""`torch.export` of a module, with what keeps it from going through set otherwise meanwhile."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import warnings
+from contextlib import contextmanager, redirect_stderr
+from traceback import walk_tb
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.modules import transformer
+from torch.utils import _pytree
+
+from eindecomp.errors import GraphError
+from eindecomp.frontends.torch.decompose import changes
+from eindecomp.frontends.torch.place import is_of_torch
+from eindecomp.frontends.torch.weights import named_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from torch.export import ExportedProgram
+
+
+def exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
+    """The graph of the operators of a module that matter, none of which changes a tensor."""
+    if any(tensor.device.type == "meta" for _, tensor in named_tensors(module)):
+        args, kwargs = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with _set_otherwise(module), _without_dumps():
+            try:
+                program = torch.export.export(module, args, kwargs, strict=False)
+            except Exception as error:
+                raise _refusal(module, error) from error
+        if any(map(changes, program.graph.nodes)):
+            program = program.run_decompositions({})
+    _drop_unread(program)
+    return program
+
+
+def _drop_unread(program: ExportedProgram) -> None:
+    """Drop operators whose results nothing reads, which need be neither imported nor run."""
+    parts: list[nn.Module] = [*program.graph_module.modules()]
+    for part in parts:
+        if isinstance(part, fx.GraphModule):
+            for node in reversed([*part.graph.nodes]):
+                is_operator = isinstance(node.target, torch._ops.OpOverload)  # pyright: ignore[reportPrivateUsage]
+                if is_operator and not node.users and not changes(node):
+                    part.graph.erase_node(node)
+
+
+@contextmanager
+def _set_otherwise(module: nn.Module) -> Generator[None]:
+    """Set what the module's graph must do without, and set it back."""
+    changed = [(owner, name, getattr(owner, name), new) for owner, name, new in _settings(module)]
+    try:
+        for owner, name, _, new in changed:
+            setattr(owner, name, new)
+        yield
+    finally:
+        for owner, name, old, _ in reversed(changed):
+            setattr(owner, name, old)
+
+
+def _settings(module: nn.Module) -> Iterator[tuple[Any, str, Any]]:
+    """Objects, attributes and the values with which a module can be exported.
+
+    Models of Hugging Face return no cache unless the call asks for one, and look their experts'
+    weights up row by row, rather than sort rows into groups whose sizes depend on data.
+    `nn.Transformer` takes a mask as it is, rather than compare it with a causal one.
+    """
+    configs = {id(config): config for part in module.modules() if (config := _config(part))}
+    for config in configs.values():
+        if getattr(config, "use_cache", False) is True:
+            yield config, "use_cache", False
+        if hasattr(config, "_experts_implementation_internal"):
+            yield config, "_experts_implementation_internal", "batched_mm"
+    yield transformer, "_detect_is_causal_mask", _is_called_causal
+    yield logging.getLogger("torch.fx.experimental.symbolic_shapes"), "disabled", True
+
+
+def _config(part: nn.Module) -> Any:
+    return getattr(part, "config", None)
+
+
+def _is_called_causal(_mask: object, is_causal: bool | None = None, _size: object = None) -> bool:
+    return is_causal is True
+
+
+@contextmanager
+def _without_dumps() -> Generator[None]:
+    """Keep from the user the graph that torch prints before an error, and nothing else."""
+    with redirect_stderr(io.StringIO()) as printed:
+        yield
+    sys.stderr.write(printed.getvalue())
+
+
+def _refusal(module: nn.Module, error: Exception) -> GraphError:
+    """The error that says why a module cannot be exported, and where, in a few lines."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    why = lines[0] if lines else type(error).__name__
+    if isinstance(error, GuardOnDataDependentSymNode):
+        why = "what it does depends on the values of a tensor"
+    elif "Cache" in why:
+        why = "it returns a cache, which is no tensor; pass use_cache=False"
+    return GraphError(f"torch.export cannot export the module: {why}{_place(module, error)}")
+
+
+def _place(module: nn.Module, error: Exception) -> str:
+    """The innermost line of a module, not of torch, that an error was raised from."""
+    parts: list[tuple[str, nn.Module]] = [*module.named_modules()]
+    paths = {id(part): path for path, part in parts}
+    where = ""
+    for frame, line in walk_tb(error.__traceback__):
+        code, path = frame.f_code, paths.get(id(frame.f_locals.get("self")))
+        if path is not None and not is_of_torch(code.co_filename):
+            where = f"\n  in {code.co_filename}, line {line}, in {code.co_name}"
+            where += f"\n  in module {path}" if path else ""
+    return where
