@@ -62,7 +62,8 @@ test:
 checks: lint layers docs
 
 test-all: export EINDECOMP_ALL = 1
-test-all: test
+test-all: $(VENV)/foreign
+	$(MAKE) test
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check
