@@ -96,7 +96,7 @@ def import_module(
     trace = Trace()
     interpreter = Interpreter(trace)
     with _without_collection():
-        program = _exported(own, args, kwargs)
+        program = exported(own, args, kwargs)
         inputs, given = _inputs(trace, own, program)
         found = interpreter.run(program.graph, inputs, program.graph_module)
     outputs = _outputs(program, found, {*given})
@@ -157,7 +157,7 @@ def _arguments(
             )
 
 
-def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
+def exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
     """The graph of operators, without those that change tensors in place."""
     if any(tensor.device.type == "meta" for _, tensor in named_tensors(module)):
         args, kwargs = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
