@@ -130,6 +130,17 @@ def test_an_output_that_cannot_be_written_is_named(engine, tmp_path, monkeypatch
         exe({"X": np.zeros(10)})
 
 
+@pytest.mark.parametrize("kind", [".npy", ".zarr"])
+def test_a_full_disk_is_told_at_once(engine, small_disk, monkeypatch, kind):
+    pytest.importorskip("zarr", reason="zarr is not installed")
+    graph = ed.parse("input X[i: 1000, j: 1000]\nZ[i,j] <- X[i,j] + 1\noutput Z")
+    monkeypatch.setattr(engine, "outputs", {"Z": small_disk / f"z{kind}"})
+    x = np.random.default_rng(0).random((1000, 1000), "float32")  # which nothing compresses
+    with pytest.raises(ed.EinDecompError, match=r"(Z cannot be written|Z:).*[Nn]o space left"):
+        ed.run(ed.plan(graph, 2), {"X": x}, engine)
+    assert not list(small_disk.iterdir())
+
+
 def test_outputs_in_low_precision(engine, tmp_path, monkeypatch):
     graph = ed.parse("input X[i: 10] bfloat16\nY[i] <- X[i] + 1\noutput Y")
     monkeypatch.setattr(engine, "outputs", f"Y={tmp_path / 'y.npy'}")

@@ -6,6 +6,8 @@ or takes it for something else. Then an operator has another result than the pla
 
 from __future__ import annotations
 
+import logging
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +21,7 @@ from eindecomp.frontends.torch.weights import named_tensors
 from eindecomp.frontends.views import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from eindecomp.frontends.local_results import Followed, Modules, Part
     from eindecomp.planner.plan import Plan
@@ -43,7 +45,8 @@ class Rehearsal:
                 self._cut(local.get_submodule(name), dim)
         args, kwargs = self.imported.arguments
         try:
-            program = exported(local, args, kwargs)
+            with _without_log():
+                program = exported(local, args, kwargs)
         except GraphError as error:
             return self._inside(local, error, found)
         pairs = zip(self.imported.program.graph.nodes, program.graph.nodes, strict=False)
@@ -83,6 +86,17 @@ class Rehearsal:
                 return inside
             name = name.rpartition(".")[0] if "." in name else None
         raise PlanError(f"the module cannot run on parts of its layers: {error}") from error
+
+
+@contextmanager
+def _without_log() -> Generator[None]:
+    """Without what torch logs of operators that fail on tensors without elements."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _without_values(module: nn.Module) -> nn.Module:

@@ -59,7 +59,7 @@ def cases():
                 yield *sequential(), asked, None
             else:
                 module, example = model_of_transformers(name)
-                module.save_pretrained(folder := FOLDER / name)
+                module.save_pretrained(folder := FOLDER / f"{name}-{next(iter(asked))}")
                 yield module, example, asked, folder
 
 
