@@ -1,7 +1,13 @@
-"""How many random cases run: few by default, `EINDECOMP_EXAMPLES=20` for twenty times as many."""
+"""What tests share: a small disk, and how many random cases run.
+
+They are few by default, `EINDECOMP_EXAMPLES=20` times as many on request.
+"""
 
 import os
+import shutil
+import subprocess
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from cases import FACTOR
@@ -14,3 +20,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("eindecomp")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of one megabyte."""
+    folder, mount = tmp_path / "small", shutil.which("mount")
+    folder.mkdir()
+    if os.name != "posix" or os.geteuid() or mount is None:
+        pytest.skip("only root can mount a disk")
+    done = subprocess.run(  # noqa: S603
+        [mount, "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=False
+    )
+    if done.returncode:
+        pytest.skip("no disk can be mounted here")
+    yield folder
+    subprocess.run([str(shutil.which("umount")), str(folder)], check=True)  # noqa: S603

@@ -162,6 +162,59 @@ def test_chunks_of_zarr_are_not_unpickled(tmp_path, where):
     assert not trace.exists()
 
 
+def test_chunks_of_zarr_in_an_unknown_code_are_not_read(tmp_path):
+    pytest.importorskip("zarr", reason="zarr is not installed")
+    from numcodecs.abc import Codec
+    from numcodecs.registry import codec_registry, register_codec
+
+    class Runs(Codec):
+        codec_id = "of_my_own"
+
+        def encode(self, buf):
+            return buf
+
+        def decode(self, _buf, _out=None):
+            pytest.fail("it ran")
+
+    register_codec(Runs)
+    folder = tmp_path / "x.zarr"
+    folder.mkdir()
+    about = {
+        "zarr_format": 2, "shape": [6, 8], "chunks": [6, 8], "dtype": "<f4", "order": "C",
+        "compressor": {"id": "of_my_own"}, "fill_value": 0, "filters": None,
+    }  # fmt: skip
+    (folder / ".zarray").write_text(json.dumps(about))
+    (folder / "0.0").write_bytes(bytes(192))
+    try:
+        with pytest.raises(ed.InputError, match="coded by of_my_own, which are not read"):
+            open_stored(folder, "X")
+    finally:
+        del codec_registry["of_my_own"]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("how", ["plain", "usual", "gzip", "blosc", "shards", "delta"])
+def test_chunks_of_zarr_in_known_codes_are_read(tmp_path, version, how):
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    import numcodecs
+
+    old = {"plain": None, "gzip": numcodecs.GZip(), "blosc": numcodecs.Blosc()}
+    new = {"plain": None, "gzip": zarr.codecs.GzipCodec(), "blosc": zarr.codecs.BloscCodec()}
+    known = old if version == 2 else new
+    more = {"compressors": known[how]} if how in known else {}
+    if how == "shards":
+        if version == 2:
+            pytest.skip("version 2 has none")
+        more = {"shards": (6, 8)}
+    if how == "delta":
+        if version == 3:
+            pytest.skip("of version 2")
+        more = {"filters": [numcodecs.Delta("f4")]}
+    x = np.arange(48, dtype="f4").reshape(6, 8)
+    zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(3, 4), zarr_format=version, **more)
+    np.testing.assert_array_equal(open_stored(tmp_path / "x.zarr", "X")[:], x)
+
+
 def test_the_command_line_takes_them_all(tmp_path, capsys):
     from eindecomp.cli import main
 

@@ -9,7 +9,7 @@ import zipfile
 from contextlib import contextmanager
 from os import fspath
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX, open_memmap
@@ -19,7 +19,7 @@ from eindecomp.engines.safetensors_file import open_tensor
 from eindecomp.errors import InputError, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator, Sequence
 
     Array = np.ndarray[Any, Any]
 
@@ -66,6 +66,14 @@ def npy_array(path: Path) -> Array:
         return open_memmap(path, mode="r")
 
 
+_CODECS = {
+    "adler32", "astype", "bitround", "blosc", "bytes", "bz2", "crc32", "crc32c", "delta",
+    "fixedscaleoffset", "fletcher32", "gzip", "jenkins_lookup3", "lz4", "lzma", "packbits",
+    "pcodec", "quantize", "sharding_indexed", "shuffle", "transpose", "zfpy", "zlib", "zstd",
+}  # fmt: skip
+"""The codecs of numbers that read bytes and nothing else."""
+
+
 def check_regular(path: Path) -> None:
     """Refuse devices and pipes, which have no end, and folders; what is missing is for others."""
     if path.exists() and not path.is_file():
@@ -108,7 +116,7 @@ def _zarr_array(path: Path, name: str, *, is_named: bool) -> Any:
                 raise InputError(f"{path} has no array {quote(name)}: it has {some or 'none'}")
         elif is_named:
             raise _holds_one(path, name)
-        _refuse_pickles(path, found.metadata)
+        _check_codecs(path, found.metadata)
         return found
 
 
@@ -116,9 +124,30 @@ def _holds_one(path: Path, asked: str) -> InputError:
     return InputError(f"{path} holds one array: there is no {quote(asked)} in it")
 
 
-def _refuse_pickles(path: Path, metadata: Any) -> None:
-    """Refuse chunks that would be unpickled: whoever wrote them could run code here."""
+def _check_codecs(path: Path, metadata: Any) -> None:
+    """Refuse chunks in a code that is not known to be safe: some run what is written in a chunk."""
     made = metadata.to_dict()
-    coded = [made.get(key) for key in ("codecs", "compressor", "filters")]
-    if "pickle" in repr(coded).lower():
-        raise InputError(f"{path} holds pickled chunks, which are not read")
+    used = _codecs([made.get(key) for key in ("codecs", "compressor", "filters")])
+    unknown = sorted({name.removeprefix("numcodecs.") for name in used} - _CODECS)
+    if unknown:
+        raise InputError(f"{path} holds chunks coded by {', '.join(unknown)}, which are not read")
+
+
+def _codecs(found: Any) -> Iterator[str]:
+    """The names of codecs, those inside others too."""
+    match found:
+        case dict():
+            own = cast("dict[str, Any]", found)
+            if isinstance(name := own.get("name", own.get("id")), str):
+                yield name
+            for key in ("configuration", "codecs", "index_codecs"):
+                yield from _codecs(own.get(key))
+        case list() | tuple():
+            for each in cast("Sequence[Any]", found):
+                yield from _codecs(each)
+        case _ if hasattr(found, "get_config"):
+            yield from _codecs(found.get_config())
+        case _ if hasattr(found, "to_dict"):
+            yield from _codecs(found.to_dict())
+        case _:
+            return

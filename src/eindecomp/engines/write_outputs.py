@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.format import open_memmap, write_array
 
+from eindecomp.engines.allocated import allocate
 from eindecomp.engines.extras import extra
 from eindecomp.errors import InputError, suggest
 from eindecomp.lang.dtypes import BFLOAT16
@@ -112,7 +113,8 @@ def create_file(
         with part.open("wb") as opened:
             write_array(opened, np.zeros(shape, stored), allow_pickle=False)
     else:
-        open_memmap(part, "w+", stored, shape).flush()
+        open_memmap(part, "w+", stored, shape)
+        allocate(part)
 
 
 def write_block(part: Path, kind: str, box: Box, block: Array) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -74,6 +77,32 @@ def test_files_are_there_as_long_as_somebody_has_them(monkeypatch):
         found.open()
 
 
+def test_folders_of_processes_that_were_killed_are_swept(tmp_path):
+    script = (
+        "import sys, numpy as np\n"
+        "from eindecomp.engines.ray.files import Folder\n"
+        "folder = Folder(sys.argv[1])\n"
+        "kept = folder.write(np.ones(1000))\n"
+        "print(folder.path, flush=True)\n"
+        "sys.stdin.read()"
+    )
+    (tmp_path / "eindecomp-of-others").mkdir()
+    start = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(  # noqa: S603
+        start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        path = Path(other.stdout.readline().strip())
+        own = Folder(str(tmp_path))
+        assert list(path.glob("*.array"))  # its process lives
+        other.kill()
+    left = Folder(str(tmp_path))
+    assert not path.exists()
+    assert own.path.exists()
+    assert (tmp_path / "eindecomp-of-others").exists()
+    left.remove()
+    own.remove()
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ed.InputError, match=r"directory: .*nowhere' cannot be written to"):
         Folder(str(tmp_path / "nowhere"))
@@ -128,6 +157,17 @@ def test_an_output_that_cannot_be_written_is_named(engine, tmp_path, monkeypatch
     (tmp_path / "gone").rmdir()
     with pytest.raises(ed.InputError, match=r"outputs: Z cannot be written to .*z\.npy: No such"):
         exe({"X": np.zeros(10)})
+
+
+@pytest.mark.parametrize("kind", [".npy", ".zarr"])
+def test_a_full_disk_is_told_at_once(engine, small_disk, monkeypatch, kind):
+    pytest.importorskip("zarr", reason="zarr is not installed")
+    graph = ed.parse("input X[i: 1000, j: 1000]\nZ[i,j] <- X[i,j] + 1\noutput Z")
+    monkeypatch.setattr(engine, "outputs", {"Z": small_disk / f"z{kind}"})
+    x = np.random.default_rng(0).random((1000, 1000), "float32")  # which nothing compresses
+    with pytest.raises(ed.EinDecompError, match=r"(Z cannot be written|Z:).*[Nn]o space left"):
+        ed.run(ed.plan(graph, 2), {"X": x}, engine)
+    assert not list(small_disk.iterdir())
 
 
 def test_outputs_in_low_precision(engine, tmp_path, monkeypatch):

@@ -18,3 +18,10 @@ def test_outputs_are_written_where_they_lie(ranks, kind, tmp_path):
     save_file({"weights": rng.standard_normal((6, 8))}, tmp_path / "y.safetensors")
     job = run_job("mpi", ranks, "files.py", tmp_path, kind)
     assert (job.status, job.out) == (0, "all agree\n"), job.err
+
+
+@needs_mpi
+def test_a_full_disk_is_told_by_all_ranks(small_disk):
+    pytest.importorskip("zarr", reason="zarr is not installed")
+    job = run_job("mpi", 2, "full_disk.py", small_disk)
+    assert (job.status, job.out) == (0, "all agree\n"), job.err

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_twins import TWINS, layer_arguments, layer_shapes, llama_layer, mlp
 
 import eindecomp as ed
 
+XLA_MOVES = "ignore:XLA moves:RuntimeWarning"
 
+
+@pytest.mark.filterwarnings(XLA_MOVES)
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_runs_as_planned_with_equal_results(name):
     fn, arguments = TWINS[name]
@@ -22,6 +26,7 @@ def test_a_twin_runs_as_planned_with_equal_results(name):
         np.testing.assert_allclose(value, wanted, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.filterwarnings(XLA_MOVES)
 def test_inputs_and_outputs_lie_where_the_plan_has_them():
     args = layer_arguments(seq=8)
     plan = ed.plan(ed.from_jax(llama_layer, *args), devices=8, time_limit=1)
@@ -59,3 +64,48 @@ def test_what_xla_moves_otherwise_is_told_by_vertex():
     assert found.planned == plan.cost
     assert all(row.collectives for row in found.rows if row.counted)
     assert "vertex" in str(found)
+
+
+def grouped(x, w):
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=4)
+
+
+ALONE = {
+    "grouped convolution": (grouped, (4, 16, 8, 8), (32, 4, 3, 3)),
+    "sort": (jnp.sort, (64, 64)),
+    "top_k": (lambda x: jax.lax.top_k(x, 4), (64, 64)),
+    "top_k of a product": (lambda x, w: jax.lax.top_k(x @ w, 4), (64, 64), (64, 64)),
+    "product": (jnp.matmul, (64, 64), (64, 64)),
+    "batched product": (jnp.matmul, (2, 64, 32), (2, 32, 64)),
+    "sum": (lambda x, y: jnp.concatenate([x, y], 1).sum(0), (64, 32), (64, 32)),
+}
+
+
+@pytest.mark.parametrize("inputs", ["free", "sharded"])
+@pytest.mark.parametrize("mesh", [{"x": 4}, {"x": 2, "y": 4}])
+@pytest.mark.parametrize("name", ALONE)
+def test_what_devices_can_compute_alone_or_scatter_moves_no_more_than_planned(name, mesh, inputs):
+    fn, *shapes = ALONE[name]
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    plan = ed.plan(ed.from_jax(fn, *args), mesh=mesh, inputs=inputs, time_limit=2)
+    found = plan.verify_jax(fn, *args)
+    assert found.counted <= found.planned, str(found)
+    pairs = zip(*map(jax.tree.leaves, (plan.to_jax().jit(fn)(*args), fn(*args))), strict=True)
+    for value, wanted in pairs:
+        np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_where_xla_moves_more_the_first_call_warns_with_the_number():
+    def fn(x):
+        return jnp.tanh(x @ x.T) @ x
+
+    x = np.ones((64, 64), "float32")
+    plan = ed.plan(ed.from_jax(fn, x), mesh={"x": 4}, inputs="sharded")
+    found = plan.verify_jax(fn, x)
+    assert found.counted > found.planned
+    run = plan.to_jax().jit(fn)
+    told = rf"XLA moves [\d.]+ × .* \({found.counted:,} for {found.planned:,}\), most by .* of "
+    with pytest.warns(RuntimeWarning, match=told):
+        run(x)
+    run(x)  # and no other

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from jobs import launch, needs_torch, run_command
+from local_ranks import all_ranks
 from tiny_models import MODELS, made
 from torch import nn
 
@@ -80,3 +81,29 @@ def test_applying_needs_a_mesh():
     plan = ed.plan(ed.from_torch(module, example), mesh={"x": 4})
     with pytest.raises(ed.PlanError, match="device_mesh"):
         plan.to_dtensor().apply(module, example)
+
+
+def test_backward_says_how_gradients_are_had():
+    module, example = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), {"input": torch.ones(4, 8)}
+    plan = ed.plan(ed.from_torch(module, example), mesh={"x": 2}, inputs="sharded")
+    with all_ranks((2,)) as ranks:
+        run = plan.to_dtensor(ranks).apply(module, example)
+        found = run(**example)
+        with pytest.raises(ed.RunError, match=r"models\.training_step.*docs/pytorch\.md"):
+            found.full_tensor().sum().backward()
+        with torch.no_grad():
+            assert not run(**example).requires_grad
+        for parameter in module.parameters():
+            parameter.requires_grad_(False)
+        assert not plan.to_dtensor(ranks).apply(module, example)(**example).requires_grad
+
+
+@pytest.mark.parametrize("name", ["bert", "vit", "mlp"])
+def test_gloo_is_blamed_only_where_gpus_would_exchange(name):
+    module, example, plan = planned(name)
+    on_gpus = {row.vertex: row for row in plan.verify_torch(module, example).rows}
+    for row in plan.verify_torch(module, example, device="cpu").rows:
+        blamed = "gloo" in row.reason
+        assert not blamed or "all-to-all" in on_gpus[row.vertex].collectives
+        if row.planned != row.counted and row.collectives == on_gpus[row.vertex].collectives:
+            assert row.reason == on_gpus[row.vertex].reason

@@ -11,8 +11,12 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
     ViTConfig,
     ViTModel,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
 )
 
 SEEDED = torch.Generator().manual_seed(0)  # the same on every rank
@@ -27,6 +31,32 @@ def llama(kv_heads, layers=2, **more):
             **more,
         )
     )  # fmt: skip
+
+
+def qwen3(kv_heads):
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=2, head_dim=4,
+            num_attention_heads=4, num_key_value_heads=kv_heads, bos_token_id=1, eos_token_id=2,
+        )
+    )  # fmt: skip
+
+
+def whisper():
+    sides = {f"{side}_{what}": n for side in ("encoder", "decoder") for what, n in SIDE.items()}
+    ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    sizes = {"d_model": 16, "num_mel_bins": 8, "max_source_positions": 8}
+    return WhisperForConditionalGeneration(
+        WhisperConfig(vocab_size=32, max_target_positions=8, **sides, **ends, **sizes)
+    )
+
+
+SIDE = {"layers": 1, "attention_heads": 4, "ffn_dim": 24}
+HEARD = {
+    "input_features": torch.randn(2, 8, 16, generator=SEEDED),
+    "decoder_input_ids": torch.randint(0, 32, (2, 8), generator=SEEDED),
+    "use_cache": False,
+}
 
 
 def gpt2():

@@ -17,6 +17,7 @@ from eindecomp.engines.blocks import block_of, cut_into_blocks, tensor_of_blocks
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.events import TensorFreed
 from eindecomp.engines.record import RunRecord
+from eindecomp.engines.space import check_space, needed_space
 from eindecomp.engines.tensor import Tensor
 from eindecomp.kernels.library import library_of
 from eindecomp.tra.boxes import shape_of, volume, within
@@ -64,6 +65,7 @@ class ApartProgram:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.rows = [program.on(device) for device in range(program.devices)]
+        self.space = needed_space(program, range(program.devices))
 
     def place(self, name: str, given: Any) -> Tensor:
         """Give every device its blocks of an input."""
@@ -97,6 +99,7 @@ class ApartProgram:
     ) -> Result:
         """Carry out all steps."""
         del donated  # their arrays are let go of with the tensors
+        check_space(self.program.graph, self.space)
         record = RunRecord(self.program, on_event)
         run = _Run(self, self._devices(scalars), inputs, record)
         with np.errstate(all="ignore"):

@@ -29,6 +29,7 @@ from eindecomp.engines.jax.devices import ask_for_cpu_devices, devices_of, mesh_
 from eindecomp.engines.jax.tensors import Arrays, Placing, as_given
 from eindecomp.engines.record import naming
 from eindecomp.engines.result import Result, Stats
+from eindecomp.engines.space import bytes_of, check_space, least_space
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, RunError
 from eindecomp.tra.program.make import program_of
@@ -95,6 +96,9 @@ class JaxProgram:
 
     def __init__(self, made_for: ForDevices) -> None:
         self.made_for, self.program = made_for, made_for.program
+        on_host = made_for.devices.devices.flat[0].platform == "cpu"
+        self.space = least_space(self.program) if on_host else None
+        """What a run needs of the host's memory, where the devices have none of their own."""
         self.placing = Placing(NAME, made_for)
         self._compiled: dict[tuple[int, ...], CompiledProgram] = {(): made_for.compile()}
         given = [buffer for own in self.program.inputs.values() for buffer in own]
@@ -121,6 +125,8 @@ class JaxProgram:
         """Call what was compiled; events tell of it as one task on every device."""
         started = perf_counter()
         devices = range(self.program.devices)
+        if self.space is not None:
+            check_space(self.program.graph, self.space, spare=bytes_of(self.program, donated))
         if on_event is not None:
             on_event(RunStarted(len(devices)))
             for device in devices:

@@ -20,6 +20,7 @@ from eindecomp.engines.ray.run import Run
 from eindecomp.engines.ray.submit import Submitting, what_it_makes
 from eindecomp.engines.ray.tasks import job_of
 from eindecomp.engines.record import RunRecord
+from eindecomp.engines.space import check_space, largest_tile
 from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.byte_sizes import parse_bytes
@@ -136,6 +137,7 @@ class RayProgram:
 
     def __init__(self, engine: RayEngine, program: Program, outputs: Mapping[str, Path]) -> None:
         self.engine, self.program, self.outputs = engine, program, outputs
+        self.space = largest_tile(program)
         self._stored: StoredJob | None = None
         self._cluster: Cluster | None = None
 
@@ -169,6 +171,8 @@ class RayProgram:
     ) -> Result:
         """Carry out all tasks."""
         del donated  # their blocks are let go of with the tensors
+        if self.engine.address is None or self.engine.cluster.is_one_machine():
+            check_space(self.program.graph, self.space)
         stored = self.stored()
         record = RunRecord(self.program, on_event)
         submitting = Submitting(self.engine.cluster.nodes())

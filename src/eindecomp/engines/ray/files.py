@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import tempfile
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _SLAB = 1 << 26  # bytes that are copied at a time
+_PREFIX, _OWNER = "eindecomp-", ".owner"
 
 
 class Stored(Protocol):
@@ -124,12 +127,13 @@ class Folder:
 
     def __init__(self, above: str | None) -> None:
         try:
-            made = tempfile.mkdtemp(prefix="eindecomp-", dir=above)
+            made = tempfile.mkdtemp(prefix=_PREFIX, dir=above)
         except OSError as error:
             raise InputError(f"directory: {above!r} cannot be written to: {error}") from None
         self.path = Path(made).resolve()
+        _sweep(self.path.parent)
         self._numbers = count()
-        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self._remove = weakref.finalize(self, _end, self.path, _locked(self.path))
 
     def write(self, array: Any) -> tuple[MappedArray, KeptFile]:
         """Write an array, or what gives arrays for slices, a few rows at a time."""
@@ -151,6 +155,46 @@ class Folder:
     def remove(self) -> None:
         """Remove the folder with all that is in it."""
         self._remove()
+
+
+def _end(folder: Path, lock: IO[bytes] | None) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if lock is not None:
+        lock.close()
+
+
+def _locked(folder: Path) -> IO[bytes] | None:
+    """A file that is locked for as long as this process lives: it says that a folder is in use."""
+    fresh = folder / f"{_OWNER}-"
+    opened = fresh.open("wb")
+    if not _lock(opened):  # a file system that has no locks: then nobody sweeps the folder
+        opened.close()
+        return None
+    fresh.rename(folder / _OWNER)
+    return opened
+
+
+def _lock(opened: IO[bytes]) -> bool:
+    """Lock a file, if nobody else has; the system lets go of it when this process ends."""
+    if os.name != "posix":
+        return False
+    import fcntl
+
+    with suppress(OSError):
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _sweep(above: Path) -> None:
+    """Remove the folders of processes of this user that were killed."""
+    for folder in above.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            with (folder / _OWNER).open("r+b") as opened:
+                if _lock(opened):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_rows(opened: Any, array: Any, box: tuple[tuple[int, int], ...]) -> None:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
+_RETRIES = 2
+"""How often a tile is written again when its worker dies: of what writing did, as likely as not."""
+
+
 def write_outputs(
     submitting: Submitting, run: str, outputs: Mapping[str, Path], tensors: Mapping[str, Tensor]
 ) -> None:
@@ -55,7 +59,7 @@ def _write(submitting: Submitting, run: str, tensor: Tensor, part: Path, path: P
         before = () if at_once else done[-1:]
         what = f"writing of {tensor.name} by device {device}"
         order = run, what, str(part), path.suffix, box
-        done += submitting.call(write_tile, device, *order, ref, *before)
+        done += submitting.call(write_tile, device, *order, ref, *before, retries=_RETRIES)
     for ref in done:
         fetch(tensor.name, ref)
 

@@ -34,21 +34,26 @@ class Submitting:
         self.nodes = nodes
 
     def call(
-        self, function: Callable[..., Any], device: int, *given: Any, results: int = 1
+        self,
+        function: Callable[..., Any],
+        device: int,
+        *given: Any,
+        results: int = 1,
+        retries: int = RETRIES,
     ) -> list[Ref]:
-        """References to the results of a call; lost ones are computed again."""
+        """References to the results of a call; lost ones are computed again, so many times."""
         node = self.nodes[device % len(self.nodes)].name if len(self.nodes) > 1 else None
-        made = _remote(function, results, node).remote(*given)
+        made = _remote(function, results, node, retries).remote(*given)
         return made if results > 1 else [made]
 
 
 @cache
-def _remote(function: Callable[..., Any], results: int, node: str | None) -> Any:
+def _remote(function: Callable[..., Any], results: int, node: str | None, retries: int) -> Any:
     ray = ray_module()
     options: dict[str, Any] = {
         "num_cpus": 1,
         "num_returns": results,
-        "max_retries": RETRIES,
+        "max_retries": retries,
         "retry_exceptions": False,  # a kernel that fails would fail again
     }
     if node is not None:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.placing import placing_bytes
+from eindecomp.engines.ranks import agree
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.result import Result, Stats
+from eindecomp.engines.space import check_space, is_little, needed_space
 from eindecomp.engines.spmd.agreement import check_same_plan
 from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import exchange_of
@@ -138,6 +140,8 @@ class SpmdProgram:
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._arrays = arrays = engine.arrays
+        with self._watch.waiting("the comparison of all ranks' memory"):
+            self._check_space()
         self._sources = arrays.sources()
         with self._watch.waiting("the making of groups"):
             ways = program, self.row, transport, arrays, self._load
@@ -149,6 +153,14 @@ class SpmdProgram:
         self._segments = in_segments(calls, self._cuts)
         self._receiving = _receiving(program)
         self._tasks = program.devices * sum(isinstance(step, _WORKING) for step in program.steps)
+
+    def _check_space(self) -> None:
+        """Refuse, on all ranks, what does not fit with what the other ranks of this host hold."""
+        if self._arrays.kind != "numpy" or is_little(self.program):
+            return
+        here = sorted({self.rank, *self._arrays.neighbours()})
+        space = needed_space(self.program, here)
+        agree(self.ranks, lambda: check_space(self.program.graph, space))
 
     # Inputs
 

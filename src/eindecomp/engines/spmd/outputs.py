@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from eindecomp.engines.ranks import agree, at_first, common_token, writers
 from eindecomp.engines.whole_folder import beside, put_in_place, remove
 from eindecomp.engines.write_outputs import can_write_at_once, create_file, write_block
+from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,9 @@ def write_outputs(ranks: Ranks, outputs: Mapping[str, Path], tensors: Mapping[st
         try:
             _write(ranks, tensors[name], part, path.suffix)
             at_first(ranks, lambda part=part, path=path: put_in_place(part, path))
+        except InputError as error:
+            why = str(error).removeprefix(f"{part}: ")
+            raise InputError(f"outputs: {name} cannot be written to {path}: {why}") from error
         finally:
             if ranks.rank == 0:
                 remove(part)

@@ -13,6 +13,7 @@ import numpy as np
 
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.result import Result, Stats
+from eindecomp.engines.space import check_space
 from eindecomp.engines.spare import Spare
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.threads.alone import is_for_one, run_alone
@@ -23,7 +24,7 @@ from eindecomp.engines.threads.pool import WORKERS
 from eindecomp.engines.threads.prepare import ALONE, PASSES, prepared
 from eindecomp.engines.threads.repeat import repeated
 from eindecomp.engines.threads.report import RunReport
-from eindecomp.engines.threads.space import check_space, largest_load
+from eindecomp.engines.threads.space import largest_load
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
 from eindecomp.kernels.cores import cores
@@ -161,7 +162,7 @@ class ThreadsProgram:
         schedule, workers = self.schedule, self.workers
         arrays, placed = self._arrays(inputs)
         loads = workers * largest_load(schedule, arrays)
-        check_space(schedule, self.ready.space, loads, 0 if spare is None else spare.nbytes)
+        check_space(schedule.graph, self.ready.space, loads, 0 if spare is None else spare.nbytes)
         report = None if on_event is None else RunReport(schedule, on_event)
         on_free = None if report is None else report.freed
         memory = Memory(
@@ -206,7 +207,7 @@ class ThreadsProgram:
         if ready.is_shared:
             HELPERS.rouse()
             workers, hold = ready.workers, one_thread_each
-            check_space(schedule, ready.space, spare=0 if spare is None else spare.nbytes)
+            check_space(schedule.graph, ready.space, spare=0 if spare is None else spare.nbytes)
         with hold():
             left = run_alone(schedule, ready.steps, arrays, values, spare)
         ready.runs += 1

@@ -1,14 +1,11 @@
-"""Refuses what cannot fit in memory before anything runs."""
+"""How much memory a schedule needs, and the tiles that it loads."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.available import available
 from eindecomp.engines.threads.memory import is_in_memory
-from eindecomp.errors import InputError
-from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.tra.program.memory import Change, peak_of
 
 if TYPE_CHECKING:
@@ -17,8 +14,6 @@ if TYPE_CHECKING:
     from eindecomp.engines.threads.memory import Key
     from eindecomp.engines.threads.schedule import Schedule
     from eindecomp.tra.program.memory import Peak
-
-_LITTLE = 1 << 24  # bytes that there always are: to look would take longer than to run
 
 
 def needed_space(schedule: Schedule) -> Peak:
@@ -53,20 +48,3 @@ def largest_load(schedule: Schedule, arrays: Mapping[str, Any]) -> int:
         return 0
     loads = (sum(n for name, n in call.loads if name in stored) for call in schedule.calls)
     return max(loads, default=0)
-
-
-def check_space(schedule: Schedule, space: Peak, loads: int = 0, spare: int = 0) -> None:
-    """Raise if the machine has not got the memory that a run needs beside what it is given.
-
-    `loads` are bytes of tiles that are read, `spare` those that are held already for the run.
-    """
-    needed = space.bytes + loads
-    if needed < _LITTLE:
-        return
-    free = available()
-    if free is not None and needed > free + spare:
-        raise InputError(
-            f"running needs {show_bytes(needed)} for tiles that it loads, intermediate tensors and "
-            f"results when it comes to {schedule.graph[space.vertex]}; "
-            f"{show_bytes(free)} are available"
-        )

@@ -16,6 +16,7 @@ import torch
 from eindecomp.engines.bound import BoundProgram
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
+from eindecomp.engines.space import bytes_of, check_space, least_space
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.torch.arena_memory import ArenaMemory, leave_arena
 from eindecomp.engines.torch.attention_calls import unmade_tiles
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.paging.schedule import Schedule
+    from eindecomp.tra.program.memory import Peak
     from eindecomp.tra.tiles.ops import Block, TileProgram
     from eindecomp.tra.tiles.regions import Region
 
@@ -169,6 +171,11 @@ class TorchProgram:
                 ready, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
             )
         self._wanted: dict[str, tuple[Tiling, ...]] = {}
+        self.space: Peak | None = None
+        """What a run needs of the host's memory, where the devices have none of their own."""
+        if not on_gpu and engine.limit is None:
+            tiles = [self.tiled.tiles[tile] for tile in unmade_tiles(self.tiled)]
+            self.space = least_space(self.program, {tile.tensor for tile in tiles})
         self.loads = Loads(self.tiled, self.memories, self.place)
         self.views = possible_views(self.tiled)
         self.indices = IndexChecks(self.tiled, self.memories)
@@ -236,6 +243,8 @@ class TorchProgram:
     ) -> Result:
         record = RunRecord(self.program, on_event)
         heard = None if on_event is None else Heard(record, self.ready)
+        if self.space is not None:
+            check_space(self.program.graph, self.space, spare=bytes_of(self.program, donated))
         with torch.no_grad():
             every = {**self.loads.bound, **inputs} if self.loads.bound else inputs
             self.indices.check(every, scalars)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import jax
+from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from eindecomp.engines.jax.hlo import SCOPE
+from eindecomp.engines.jax.hlo import SCOPE, count_collectives
 from eindecomp.errors import PlanError
 from eindecomp.frontends.jax.arguments import arguments_of
 from eindecomp.frontends.jax.constrained import evaluate_jaxpr
 from eindecomp.frontends.jax.importing import ReadFunction, read_function
+from eindecomp.frontends.jax.local_equations import computed_locally
 from eindecomp.frontends.jax.reader import Read
+from eindecomp.planner.verification import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +39,8 @@ class PlannedFunction:
     operands: Mapping[str, Mapping[str, NamedSharding | None]]
     """How vertices want what they read."""
     mesh: Mesh
+    planned: Mapping[str, int]
+    """The bytes that the plan moves for each vertex."""
     _compiled: dict[Any, _Compiled] = field(default_factory=dict[Any, "_Compiled"])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -41,7 +48,33 @@ class PlannedFunction:
         compiled = self._for(args, kwargs)
         arrays = arguments_of(self.fn, args, kwargs).arrays
         placed = jax.device_put(list(arrays), list(compiled.inputs))
-        return jax.tree.unflatten(compiled.read.tree, compiled.jitted(*placed))
+        run = compiled.jitted
+        if not any(isinstance(array, Tracer) for array in arrays):
+            if compiled.executable is None:
+                compiled.executable = self.lower(*args, **kwargs).compile()
+                self._tell(compiled.executable)
+            run = compiled.executable
+        return jax.tree.unflatten(compiled.read.tree, run(*placed))
+
+    def _tell(self, executable: Any) -> None:
+        """Warn where XLA moves more than the plan."""
+        planned, moved = sum(self.planned.values()), count_collectives(executable).all
+        counted = sum(each.bytes for each in moved)
+        if counted <= planned:
+            return
+        times = (
+            f"{counted / planned:.1f} × the plan's bytes" if planned else "what the plan does not"
+        )
+        most: Counter[tuple[str, str]] = Counter()
+        for each in moved:
+            most[each.kind, each.vertex or OTHER] += each.bytes
+        [((kind, vertex), _)] = most.most_common(1)
+        warnings.warn(
+            f"XLA moves {times} ({counted:,} for {planned:,}), most by {kind} of {vertex}: "
+            "plan.verify_jax(fn, ...) tells of all",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The function for arguments of these shapes, ready for `.compile()`."""
@@ -57,13 +90,15 @@ class PlannedFunction:
         return self._compiled[key]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Compiled:
     """A function for arguments of fixed shapes."""
 
     read: ReadFunction
     inputs: tuple[NamedSharding, ...]
     jitted: Any
+    executable: Any = None
+    """What XLA has made of it, once it was called."""
 
 
 def _compiled(read: ReadFunction, of: PlannedFunction) -> _Compiled:
@@ -109,10 +144,22 @@ class _Constraints:
         known = next((name for name in names if name in self.specs), "")
         wanted = self.operands.get(known, {})
         params = eqn.primitive.get_bind_params(eqn.params)
+        reads = [self._seen_in(view, wanted) for view in here.operands]
+        results = [self._seen_in(view, self.specs) for view in here.results]
+        first = next((spec for spec in results if spec is not None), None)
+        local = computed_locally(eqn, first, reads, self.mesh)
         with jax.named_scope(SCOPE + known if known else eqn.primitive.name):
-            made = eqn.primitive.bind(*self._placed(values, here.operands, wanted), **params)
-            results: list[Any] = list(made) if eqn.primitive.multiple_results else [made]
-            return self._placed(results, here.results, self.specs)
+            if local is not None:
+                made = local(*values)
+            else:
+                made = eqn.primitive.bind(*self._placed(values, here.operands, wanted), **params)
+            made = list(made) if eqn.primitive.multiple_results else [made]
+            return self._placed(made, here.results, self.specs)
+
+    def _seen_in(self, view: View, specs: Mapping[str, PartitionSpec]) -> PartitionSpec | None:
+        """Where the plan has the vertex of a view, as the view shows it."""
+        spec = specs.get(self.read.names.get(view.vertex, ""))
+        return None if spec is None or view.number is not None else _seen(view, spec)
 
     def _placed(
         self, values: Sequence[Any], views: Sequence[View], specs: Mapping[str, PartitionSpec]
@@ -120,9 +167,9 @@ class _Constraints:
         """Values that are views of vertices, where those lie."""
         found = [*values]
         for k, view in enumerate(views):
-            spec = specs.get(self.read.names.get(view.vertex, ""))
-            if spec is not None and view.number is None:
-                sharding = NamedSharding(self.mesh, _seen(view, spec))
+            spec = self._seen_in(view, specs)
+            if spec is not None:
+                sharding = NamedSharding(self.mesh, spec)
                 found[k] = jax.lax.with_sharding_constraint(found[k], sharding)
         return found
 

@@ -15,6 +15,7 @@ from eindecomp.frontends.jax.planned_function import PlannedFunction
 from eindecomp.frontends.layouts import layouts_of, vertex_cuts, widened
 from eindecomp.frontends.names import check_given
 from eindecomp.frontends.partition_specs import partition_spec
+from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,13 +67,15 @@ class JaxPlan:
         """The function that the plan's graph was imported from, run as the plan says.
 
         Its arguments and results lie where the plan has them, and so does whatever the plan has a
-        name for in between.
+        name for in between. Where XLA moves more than the plan, the first call warns.
         """
         operands = {
             name: dict(zip(self.plan.graph[name].inputs, wanted, strict=True))
             for name, wanted in self.operands.items()
         }
-        return PlannedFunction(fn, self.shardings, operands, self.mesh)
+        return PlannedFunction(
+            fn, self.shardings, operands, self.mesh, program_of(self.plan).bytes_by_vertex
+        )
 
     def put(self, arrays: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Put arrays on the devices, where the plan wants them."""

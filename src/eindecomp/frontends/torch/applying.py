@@ -68,6 +68,7 @@ class Applied:
         """The operators that name a device, which may be another than this one."""
         self._copies: dict[tuple[int, Placements], tuple[DTensor, DTensor]] = {}
         """Tensors with their copies in a second layout, by the tensor's identity and the layout."""
+        self._is_trainable = any(value.requires_grad for value in weights.values())
         self._weights = {name: self._given(name, value) for name, value in weights.items()}
         for name, given in self._weights.items():
             self._settle(name, given)
@@ -82,8 +83,21 @@ class Applied:
             )
             found = [self._ended(value) for value in found]
         self._copies.clear()
+        if torch.is_grad_enabled():
+            found = [
+                self._without_gradient(each, _pytree.tree_leaves((args, kwargs))) for each in found
+            ]
         spec = self.imported.program.module_call_graph[0].signature
         return found if spec is None else _pytree.tree_unflatten(found, spec.out_spec)
+
+    def _without_gradient(self, value: Any, flat: Sequence[Any]) -> Any:
+        """A result that tells whoever differentiates it, where the module's has a gradient."""
+        wanted = self._is_trainable or any(
+            isinstance(each, torch.Tensor) and each.requires_grad for each in flat
+        )
+        if not wanted or not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        return cast("Any", _NoGradient.apply)(value, torch.zeros((), requires_grad=True))
 
     def _given(self, name: str, value: torch.Tensor) -> Given:
         known = self.plan.placements
@@ -245,6 +259,25 @@ class Applied:
             places = [Replicate() if each.is_partial() else each for each in value.placements]
             return value.redistribute(placements=places)
         return value
+
+
+class _NoGradient(torch.autograd.Function):
+    """The identity, which refuses to be differentiated."""
+
+    @staticmethod
+    def forward(_ctx: Any, value: torch.Tensor, _asked: torch.Tensor) -> torch.Tensor:
+        """The value itself."""
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *_gradients: Any) -> Any:  # noqa: ARG004
+        """Say how gradients are had today."""
+        raise RunError(
+            "apply() records no gradients: a module runs over DTensors for its results only. To "
+            "train, import a module that returns its loss, add gradients and the optimiser by "
+            "ed.models.training_step, and run that plan by an engine: docs/pytorch.md, A training "
+            "step. Where only the results are wanted, call under torch.no_grad()"
+        )
 
 
 def _names_device(node: fx.Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,8 @@ class Collective:
     devices: int
     nbytes: int
     """What all devices of all groups receive together."""
+    is_fallback: bool = False
+    """Whether DTensor gathers where it would exchange parts with a library that can."""
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.devices}"
@@ -109,7 +112,18 @@ def _collective(space: str, name: str, args: Any) -> Collective:
     else:
         raise RunError(f"cannot count what the collective {space}::{name} moves")
     nbytes = sum(each.nbytes for each in tree_leaves(gives))
-    return Collective(kind, devices, _received(kind, devices, nbytes, get_world_size()))
+    received = _received(kind, devices, nbytes, get_world_size())
+    return Collective(kind, devices, received, kind == "all-gather" and _stands_for_exchange())
+
+
+def _stands_for_exchange() -> bool:
+    """Whether DTensor's exchange of shards issues this collective, which then is no all-to-all."""
+    frame = sys._getframe()  # pyright: ignore[reportPrivateUsage] - what DTensor does shows nowhere else
+    while frame is not None:
+        if frame.f_code.co_name == "shard_dim_alltoall":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _group(given: Any) -> Any:

@@ -19,9 +19,10 @@ from eindecomp.frontends.coarse import coarsest, of_shape
 from eindecomp.frontends.names import check_given, qualified
 from eindecomp.frontends.placed_plan import PlacedPlan, placed_plan
 from eindecomp.frontends.placements import Pending, Replicated, Sharded
-from eindecomp.frontends.tensor_parallel import Style, styles_of, tp_plan
+from eindecomp.frontends.tensor_parallel import styles_of, tp_plan
 from eindecomp.frontends.torch.make_mesh import make_mesh
 from eindecomp.frontends.torch.module_plan import module_plan
+from eindecomp.frontends.torch.rehearse import Rehearsal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,22 +145,38 @@ class DTensorPlan:
 
         return apply(self, module, example_inputs, example_kwargs)
 
-    @cached_property
-    def styles(self) -> dict[str, Style]:
-        """The tensor-parallel style of each layer, by its qualified name."""
-        return styles_of(self.plan)
+    def tp_plan(
+        self,
+        module: nn.Module | None = None,
+        example_inputs: object = (),
+        example_kwargs: Mapping[str, Any] | None = None,
+    ) -> dict[str, str]:
+        """The plan as Hugging Face's `tp_plan`, if it is one.
 
-    def tp_plan(self) -> dict[str, str]:
-        """The plan as Hugging Face's `tp_plan`, if it is one."""
-        return tp_plan(self.plan)
+        transformers keeps its own rules for modules that this does not name. With the module and
+        the example that it was imported with, layers whose results the module's code cannot take
+        in parts, such as one that counts heads itself, gather them.
+        """
+        return tp_plan(self.plan, self._rehearsal(module, example_inputs, example_kwargs))
 
-    def parallelize_module_plan(self, *, divided: bool = False) -> dict[str, ParallelStyle]:
+    def parallelize_module_plan(
+        self,
+        module: nn.Module | None = None,
+        example_inputs: object = (),
+        example_kwargs: Mapping[str, Any] | None = None,
+    ) -> dict[str, ParallelStyle]:
         """The plan as `parallelize_module` takes it, if it is one.
 
-        Between layers all devices have everything, or, if `divided`, what the plan gives them: the
-        same bytes move, but modules must then not look at the sizes of what they are given.
+        Between layers all devices have everything, but for the features of a colwise layer that
+        nobody needs whole before the rowwise one after it. The module is for what `tp_plan` says.
         """
-        return module_plan(self.styles, divided=divided)
+        rehearsal = self._rehearsal(module, example_inputs, example_kwargs)
+        return module_plan(styles_of(self.plan, rehearsal))
+
+    def _rehearsal(
+        self, module: nn.Module | None, example: object, kwargs: Mapping[str, Any] | None
+    ) -> Rehearsal | None:
+        return None if module is None else Rehearsal(self.plan, module, example, kwargs)
 
     def autoparallel(self) -> dict[str, Any]:
         """The placement file of PyTorch AutoParallel, as JSON values."""

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    PrepareModuleOutput,
-    RowwiseParallel,
-    SequenceParallel,
-)
-
-from eindecomp.frontends.tensor_parallel import FEATURES, UNCUT, WHOLE
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,37 +16,19 @@ if TYPE_CHECKING:
     from eindecomp.frontends.tensor_parallel import Style
 
 
-def module_plan(styles: Mapping[str, Style], *, divided: bool) -> dict[str, ParallelStyle]:
-    """The style of each module, with the layouts that its input comes and its result is left in.
-
-    Between layers devices divide positions, if `divided`, or all have everything.
-    """
-    if not divided:
-        styles = {name: _whole(style) for name, style in styles.items() if style.kind not in UNCUT}
-    return {layer: _parallel_style(style) for layer, style in styles.items()}
-
-
-def _whole(style: Style) -> Style:
-    """A style whose input and result are whole wherever devices would divide positions."""
-    given, left = (dim if dim == FEATURES else WHOLE for dim in (style.input, style.output))
-    return replace(style, input=given, output=left)
+def module_plan(styles: Mapping[str, Style]) -> dict[str, ParallelStyle]:
+    """The style of each module that is cut, with the layouts of its input and its result."""
+    return {
+        layer: _parallel_style(style)
+        for layer, style in styles.items()
+        if style.kind != "replicate"
+    }
 
 
 def _parallel_style(style: Style) -> ParallelStyle:
-    given = _layout(style.input)
-    match style.kind:
-        case "rowwise":
-            return RowwiseParallel(input_layouts=given, output_layouts=_layout(style.output))
-        case "sequence_parallel":
-            return SequenceParallel(sequence_dim=style.input or 0, use_local_output=True)
-        case "divided":
-            return PrepareModuleOutput(
-                output_layouts=given, desired_output_layouts=_layout(style.output)
-            )
-        case _:
-            left = None if style.gathered else style.output
-            return ColwiseParallel(input_layouts=given, output_layouts=_layout(left))
+    kind = RowwiseParallel if style.kind == "rowwise" else ColwiseParallel
+    return kind(input_layouts=_layout(style.takes_whole), output_layouts=_layout(style.gives_whole))
 
 
-def _layout(dim: int | None) -> Placement:
-    return Replicate() if dim is None else Shard(dim)
+def _layout(whole: bool) -> Placement:
+    return Replicate() if whole else Shard(-1)

@@ -8,7 +8,6 @@ from eindecomp.frontends.layouts import widened
 from eindecomp.frontends.placed_plan import reduce_op_of
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.space.cut import pieces_by
-from eindecomp.tra.program.patterns import Exchanged
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
 
 if TYPE_CHECKING:
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
     from eindecomp.frontends.torch.collectives import Collective
     from eindecomp.planner.space.cut import Cut
     from eindecomp.tra.program.steps import Step
+
+
+NO_EXCHANGE = "gloo has no all-to-all: the tensor is gathered"
 
 
 def reason(running: Running, step: Step, planned: int, collectives: Sequence[Collective]) -> str:
@@ -36,9 +38,8 @@ def _causes(running: Running, step: Step, collectives: Sequence[Collective]) -> 
         if widened(cut, graph[tensor].shape) != cut:
             yield f"a part of {tensor} is wanted that no placement can say: more of it is fetched"
     kinds = {each.kind for each in collectives}
-    exchanged = isinstance(step, Move) and isinstance(step.pattern, Exchanged)
-    if exchanged and running.mesh.device_type == "cpu":
-        yield "gloo has no all-to-all: the tensor is gathered"
+    if any(each.is_fallback for each in collectives):
+        yield NO_EXCHANGE
     if any(list(span.axes) != sorted(span.axes) for _, cut in cuts for span in cut):
         yield "axes are not in mesh order: strided shards are gathered one axis after another"
     if any(span.units % pieces_by(mesh, span.axes) for _, cut in cuts for span in cut):

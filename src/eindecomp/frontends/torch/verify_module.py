@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.frontends.torch.applying import Applied, apply
 from eindecomp.frontends.torch.collectives import Recorder, row_of
 from eindecomp.frontends.torch.dtensor import to_dtensor
+from eindecomp.frontends.torch.reasons import NO_EXCHANGE
 from eindecomp.frontends.torch.verify import pretended_mesh
 from eindecomp.frontends.torch.wishes import imported_names
 from eindecomp.frontends.views import View
@@ -62,7 +63,7 @@ class _Rows:
     """
 
     def __init__(self, plan: Plan, applied: Applied) -> None:
-        self.imported, self.device = applied.imported, applied.mesh.device_type
+        self.imported = applied.imported
         self.planned = dict(program_of(plan).bytes_by_vertex)
         rows = {name: name for name in self.planned}
         for made in applied.imported.made.values():
@@ -72,6 +73,7 @@ class _Rows:
         self.row_of = rows | {name: rows[known[name]] or name for name in self.planned}
         self.found: dict[str, list[Collective]] = {}
         self.reasons: dict[str, list[str]] = {}
+        self.sizes: dict[str, set[int]] = {}
 
     def note(
         self, wish: Wish | None, node: fx.Node, collectives: tuple[Collective, ...], why: str
@@ -86,16 +88,16 @@ class _Rows:
         if why:
             self.reasons.setdefault(row, []).append(why)
         elif collectives:
+            tensors = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
+            self.sizes.setdefault(row, set()).update(
+                size for tensor in tensors for size in getattr(tensor, "shape", ())
+            )
             self.reasons.setdefault(row, []).append(self._way(node, collectives))
 
     def _way(self, node: fx.Node, collectives: tuple[Collective, ...]) -> str:
         """What may make the collectives of an operator move another amount than was planned."""
-        kinds = {each.kind for each in collectives}
-        shape = getattr(node.meta.get("val"), "shape", ())
-        if self.device == "cpu" and kinds == {"all-gather"}:
-            return "gloo has no all-to-all: the tensor is gathered"
-        if any(size % each.devices for size in shape[1:] for each in collectives):
-            return "uneven pieces are padded"
+        if any(each.is_fallback for each in collectives):
+            return NO_EXCHANGE
         return f"DTensor's own way for {node.target}"
 
     def ended(self) -> tuple[Verified, ...]:
@@ -109,6 +111,12 @@ class _Rows:
         )
 
     def _row(self, name: str, planned: int, moved: list[Collective]) -> Verified:
-        differs = planned != sum(each.nbytes for each in moved)
+        counted = sum(each.nbytes for each in moved)
         told = self.reasons.get(name) or ["what was planned here is moved with another operator"]
-        return row_of(name, planned, moved, told if differs else ())
+        if any(
+            counted * size == planned * -(-size // each.devices) * each.devices
+            for size in self.sizes.get(name, ())
+            for each in moved
+        ):
+            told = ["uneven pieces are padded"]
+        return row_of(name, planned, moved, told if planned != counted else ())

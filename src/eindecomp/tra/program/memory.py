@@ -25,7 +25,7 @@ from eindecomp.tra.program.steps import (
 from eindecomp.tra.program.tiling import Tiling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from eindecomp.tra.program.buffers import Buffer
     from eindecomp.tra.program.program import Program
@@ -87,6 +87,22 @@ def _changes(program: Program, device: int) -> Iterator[Change]:
                 freed = held.pop(step.buffer)
         vertex = getattr(step, "vertex", buffer.tensor)
         yield Change(vertex, made, working_bytes(program, step, device), freed)
+
+
+def results_on(program: Program, devices: Sequence[int]) -> Iterator[Change]:
+    """What each step adds to what several devices hold beside the inputs."""
+    given = {buffer.number for own in program.inputs.values() for buffer in own}
+    rows = [_changes(program, device) for device in devices]
+    for step, changes in zip(program.steps, zip(*rows, strict=True), strict=True):
+        number = step.into if isinstance(step, Load) else getattr(step, "buffer", None)
+        if number in given:
+            continue
+        yield Change(
+            changes[0].vertex,
+            sum(change.made for change in changes),
+            sum(change.working for change in changes),
+            sum(change.freed for change in changes),
+        )
 
 
 def bytes_on(program: Program, buffer: Buffer, device: int) -> int:

@@ -1,0 +1,96 @@
+"""Refuses what cannot fit in the memory of this machine before anything runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eindecomp.engines.available import available
+from eindecomp.errors import InputError
+from eindecomp.lang.einsum import EinSum
+from eindecomp.planner.costs.byte_sizes import show_bytes
+from eindecomp.tra.program.memory import Peak, peak_of, results_on
+from eindecomp.tra.program.steps import Compute
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.tra.program.program import Program
+
+_LITTLE = 1 << 24  # bytes that there always are: to look would take longer than to run
+
+
+def check_space(graph: Graph, space: Peak, loads: int = 0, spare: int = 0) -> None:
+    """Raise if the machine has not got the memory that a run needs beside what it is given.
+
+    `loads` are bytes of tiles that are read, `spare` those that are held already for the run.
+    """
+    needed = space.bytes + loads
+    if needed < _LITTLE:
+        return
+    free = available()
+    if free is not None and needed > free + spare:
+        raise InputError(
+            f"running needs {show_bytes(needed)} for tiles that it loads, intermediate "
+            f"tensors and results when it comes to {graph[space.vertex]}; "
+            f"{show_bytes(free)} are available"
+        )
+
+
+def is_little(program: Program) -> bool:
+    """Whether all devices together could hold all tensors several times over, unseen."""
+    total = sum(v.elements * v.dtype.itemsize for v in program.graph.vertices.values())
+    return total * program.devices < _LITTLE
+
+
+def needed_space(program: Program, devices: Sequence[int]) -> Peak:
+    """The most bytes that devices of one memory hold at once beside the inputs."""
+    if is_little(program):
+        return Peak(0, "")
+    return peak_of(results_on(program, devices))
+
+
+def least_space(program: Program, unmade: Collection[str] = ()) -> Peak:
+    """Bytes that no compiler can save: those of a product's tiles, or of all outputs at the end.
+
+    What lies between products may never be made, where kernels compute it as they go; nor are the
+    products that are named.
+    """
+    found = Peak(0, "")
+    if is_little(program):
+        return found
+    outputs = 0
+    for step in program.steps:
+        if not isinstance(step, Compute):
+            continue
+        op = program.graph[step.vertex].op
+        if isinstance(op, EinSum) and op.aggregated and step.vertex not in unmade:
+            made = _bytes_everywhere(program, step.into)
+            found = max(found, Peak(made, step.vertex), key=lambda each: each.bytes)
+    for name, number in program.outputs.items():
+        outputs += _bytes_everywhere(program, number)
+        found = max(found, Peak(outputs, name), key=lambda each: each.bytes)
+    return found
+
+
+def largest_tile(program: Program) -> Peak:
+    """The most bytes that one task makes of a vertex on one device."""
+    if is_little(program):
+        return Peak(0, "")
+    tiles = (
+        Peak(program.buffers[step.into].nbytes(program.mesh, device), step.vertex)
+        for step in program.steps
+        if isinstance(step, Compute)
+        for device in range(program.devices)
+    )
+    return max(tiles, key=lambda each: each.bytes, default=Peak(0, ""))
+
+
+def _bytes_everywhere(program: Program, number: int) -> int:
+    buffer = program.buffers[number]
+    return sum(buffer.nbytes(program.mesh, device) for device in range(program.devices))
+
+
+def bytes_of(program: Program, names: Collection[str]) -> int:
+    """The bytes that tensors of a program take on all devices together, in one layout each."""
+    return sum(_bytes_everywhere(program, program.inputs[name][0].number) for name in names)
