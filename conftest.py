@@ -50,10 +50,3 @@ def _in_a_folder(request: pytest.FixtureRequest):
         folder = request.getfixturevalue("tmp_path")
         (folder / "examples").symlink_to(Path(__file__).parent / "examples")
         request.getfixturevalue("monkeypatch").chdir(folder)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what takes long, unless all is asked for."""
-    for item in items:
-        if item.get_closest_marker("long") and os.environ.get("EINDECOMP_ALL") != "1":
-            item.add_marker(pytest.mark.skip(reason="it takes long: set EINDECOMP_ALL=1"))
