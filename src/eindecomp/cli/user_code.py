@@ -52,7 +52,7 @@ def blaming(what: str) -> Generator[None]:
     except EinDecompError as error:
         if error.__cause__ is None or not (place := _place(error.__cause__)):
             raise
-        raise type(error)(f"{error}{place}") from error
+        raise type(error)(f"{str(error).removesuffix(place)}{place}") from error
     except (Exception, SystemExit) as error:
         text = str(error).strip().splitlines() or ["no message"]
         told = f"{what}: {type(error).__name__}: {text[0]}{_place(error)}"

@@ -120,6 +120,6 @@ def _place(module: nn.Module, error: Exception) -> str:
     for frame, line in walk_tb(error.__traceback__):
         code, path = frame.f_code, paths.get(id(frame.f_locals.get("self")))
         if path is not None and not is_of_torch(code.co_filename):
-            where = f"\n  in {code.co_filename}, line {line}, in {code.co_name}"
-            where += f"\n  in module {path}" if path else ""
+            within = f" in module {path}" if path else ""
+            where = f"{within} (at {code.co_filename}:{line})"
     return where
