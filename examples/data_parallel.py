@@ -22,7 +22,7 @@ def main() -> None:
     given = take.parse_args()
 
     engine = find_engine(given.engine)
-    rank, ranks = getattr(engine, "rank", 0), getattr(engine, "devices", 4)
+    rank, ranks = getattr(engine, "rank", 0), getattr(engine, "device_count", 4)
     graph = models.ffnn(batch=24, features=60, hidden=36, classes=12, optimizer="adam")
     plan = ed.plan_together(lambda: ed.plan(graph, ranks, strategy=given.strategy), engine)
 

@@ -22,7 +22,7 @@ def main() -> None:
     given = take.parse_args()
 
     engine = find_engine(given.engine)
-    devices = getattr(engine, "devices", 4)
+    devices = getattr(engine, "device_count", 4)
     with Llama.random(TINY, devices, "megatron", engine=engine) as model:
         tokens = [piece.token for piece in model.generate(PROMPT, given.tokens)]
         moved = model.counts.bytes_moved

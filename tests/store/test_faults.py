@@ -154,7 +154,7 @@ def test_writers_that_leave_something_else_are_found(bad, tmp_path):
 # their own that nobody reads later.
 WRITING = {
     "store/whole_file.py", "engines/safetensors_file.py",
-    "engines/step_folders.py", "engines/write_outputs.py", "kernels/cache.py",
+    "engines/step_folders.py", "engines/allocated.py", "engines/write_outputs.py", "kernels/cache.py",
     "models/synthetic.py",  # within `replacing`
     "cli/arrays.py",  # a member of an archive that is written whole
     "cli/engine.py",  # to nowhere
