@@ -27,9 +27,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave what takes long to `make test-all`."""
     if ALL:
         return
-    long = [item for item in items if item.get_closest_marker("long")]
+    long = [item for item in items if _is_long(item)]
     config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if not item.get_closest_marker("long")]
+    items[:] = [item for item in items if not _is_long(item)]
+
+
+def _is_long(item: pytest.Item) -> bool:
+    """Whether a test is marked `long`, or its parameters are among those that the mark names."""
+    return any(not mark.args or item.callspec.id in mark.args for mark in item.iter_markers("long"))
 
 
 @pytest.hookimpl(wrapper=True)

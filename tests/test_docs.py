@@ -172,6 +172,7 @@ def test_the_api_page_has_every_method(site, of):
     assert [name for name in own if f"{prefix}.{name}" not in anchors] == []
 
 
+@pytest.mark.long
 @needs_torch
 def test_the_script_for_pytorch_users_runs_on_four_ranks(tmp_path):
     page = (DOCS / "pytorch.md").read_text()

@@ -83,6 +83,7 @@ def test_there_is_a_device_for_every_rank(file):
     assert "on 3 workers" in job.out
 
 
+@pytest.mark.long
 @needs_mpi
 def test_the_first_rank_reads_prompts_for_all(tmp_path):
     pytest.importorskip("transformers")

@@ -85,7 +85,13 @@ output S, P, A
 """
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int64", "float16", "bfloat16", "float32", "complex64"])
+TYPES = ["int8", "bfloat16", "float32"]
+MORE_TYPES = [
+    pytest.param(each, marks=pytest.mark.long) for each in ("int64", "float16", "complex64")
+]
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, *MORE_TYPES])
 @pytest.mark.parametrize("agg", ["sum", "prod", "max", "min"])
 @no_compiler
 def test_the_share_of_a_device_that_has_none_of_a_sum_is_neutral(engine, agg, dtype):

@@ -134,6 +134,7 @@ def test_what_an_engine_does_not_know_is_refused_before_training():
     assert train(options={"workers": 1}).losses == pytest.approx(train().losses, rel=1e-6)
 
 
+@pytest.mark.long("None-apart", "None-torch")
 @pytest.mark.parametrize("other", ["apart", TORCH])
 @pytest.mark.parametrize("strategy", [None, "megatron"])
 def test_a_model_is_the_same_on_every_engine(strategy, other):
@@ -175,6 +176,7 @@ def test_plans_share_the_weights_that_lie_alike():
         assert len(blocks) == len(layouts), weight.shape
 
 
+@pytest.mark.long("torch-None", "apart-None")
 @pytest.mark.parametrize(
     ("engine", "strategy"),
     [

@@ -175,6 +175,7 @@ def install(folder: Path, requirement: str) -> Path:
     return python
 
 
+@pytest.mark.long
 def test_the_wheel_works_with_core_dependencies_only(tmp_path):
     wheel = build_wheel(tmp_path)
     check_contents(wheel)

@@ -54,6 +54,7 @@ def test_the_same_call_gives_the_same_plan(graph, devices, objective, inputs, re
     assert one.traffic == two.traffic
 
 
+@pytest.mark.long
 def test_a_plan_does_not_depend_on_how_strings_are_hashed():
     script = """
 from random_graphs import random_graph
@@ -76,6 +77,7 @@ for graph, devices in [(random_graph(7, tree=False, most=9), 12), (transformer(2
     assert said[0] == said[1] != b""
 
 
+@pytest.mark.long("bytes-64")
 @pytest.mark.parametrize(
     ("objective", "devices"), [("bytes", 12), ("bytes", 64), ("bound", 64), ("time", 8)]
 )

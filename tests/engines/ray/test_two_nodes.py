@@ -120,6 +120,7 @@ def _end(started):
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page(nodes):
     _, env, uses = nodes
     for use in uses:

@@ -279,6 +279,7 @@ def test_shards_are_files_that_others_read(folder):
     }
 
 
+@pytest.mark.long
 @needs_mpi
 def test_a_run_that_was_killed_goes_on_behind_what_it_has_written(tmp_path):
     killed = run_job("mpi", 3, "relations.py", "kill", tmp_path / "run")

@@ -151,6 +151,7 @@ def test_no_change_of_a_byte_goes_unnoticed(trained, name, where, data):
         assert same(read, models.load_checkpoint(path.parent))
 
 
+@pytest.mark.long
 @needs_mpi
 def test_ranks_find_damage_in_files_of_more_ranks_together(tmp_path):
     """4 ranks write, of whose files 2 ranks read two each; one finds damage, and both stop."""
@@ -169,6 +170,7 @@ def test_ranks_find_damage_in_files_of_more_ranks_together(tmp_path):
     assert sorted(losses_of(job.out)) == [3, 4, 5, 6]
 
 
+@pytest.mark.long
 @needs_mpi
 @pytest.mark.parametrize("how", ["flipped", "short", "gone"] if ALL else ["flipped"])
 def test_a_run_computes_again_what_was_damaged(how, tmp_path):

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [2, 3, 4] if ALL else [2])
 def test_plans_give_what_devices_apart_give_up_to_rounding(ranks):
     # The job whose first seed is 0 tries every operation and type as well.
@@ -24,18 +25,21 @@ def test_plans_give_what_devices_apart_give_up_to_rounding(ranks):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [2, 3, 4] if ALL else [2])
 def test_the_order_of_messages_matches_them_as_nccl_needs_it(ranks):
     job = run_job("torch", ranks, "untagged.py", 300, 20 if ALL else 2, "cpu")
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", ["lifecycle.py", "on_device.py"])
 def test_tensors_stay_move_come_and_go(script):
     job = run_job("torch", 2, script, "cpu")
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@pytest.mark.long
 def test_an_index_out_of_range_is_named():
     job = run_job("torch", 2, "on_device.py", "cpu", "beyond")
     assert job.status != 0
@@ -60,6 +64,7 @@ def test_a_long_run_goes_on_where_it_was_killed(tmp_path):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@pytest.mark.long
 def test_the_command_line_takes_a_device(tmp_path):
     file = tmp_path / "matmul.ein"
     file.write_text("input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z")
@@ -85,6 +90,7 @@ def test_a_device_needs_the_transport_of_torch():
     assert "torch.distributed: start the job with torchrun" in job.err
 
 
+@pytest.mark.long
 def test_a_device_on_some_ranks_only_is_refused():
     code = (
         "import os; import eindecomp as ed; "

@@ -22,6 +22,7 @@ def run(name, *options, ranks=None):
     return job.out.splitlines()
 
 
+@pytest.mark.long
 @needs_mpi
 def test_data_parallel_training(tmp_path):
     first = run("data_parallel.py", "--steps", "6", "--checkpoint", str(tmp_path / "run"), ranks=4)
@@ -39,6 +40,7 @@ def test_data_parallel_training(tmp_path):
     assert float(resumed[-1].split()[-1]) == pytest.approx(numbers[1][7], rel=1e-4)
 
 
+@pytest.mark.long
 @needs_mpi
 def test_megatron_generation():
     on_ranks = run("megatron_generation.py", ranks=4)

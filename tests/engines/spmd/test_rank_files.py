@@ -8,6 +8,7 @@ from jobs import needs_mpi, run_job
 from safetensors.numpy import save_file
 
 
+@pytest.mark.long("4-.zarr")
 @needs_mpi
 @pytest.mark.parametrize(("ranks", "kind"), [(3, ".npy"), (4, ".zarr")])
 def test_outputs_are_written_where_they_lie(ranks, kind, tmp_path):
@@ -20,6 +21,7 @@ def test_outputs_are_written_where_they_lie(ranks, kind, tmp_path):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@pytest.mark.long
 @needs_mpi
 def test_a_full_disk_is_told_by_all_ranks(small_disk):
     pytest.importorskip("zarr", reason="zarr is not installed")

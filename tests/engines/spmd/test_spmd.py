@@ -18,10 +18,11 @@ every_launcher = pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6, 8] if ALL else [3])
 @needs_mpi
 def test_plans_give_what_devices_apart_give(ranks):
-    job = run_job("mpi", ranks, "laws.py", 0, 40 if ALL else 4)
+    job = run_job("mpi", ranks, "laws.py", 0, 40 if ALL else 2)
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [2, 3, 4] if ALL else [2])
 def test_the_same_over_torch(ranks):
     pytest.importorskip("torch")
@@ -29,12 +30,14 @@ def test_the_same_over_torch(ranks):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@pytest.mark.long("torch")
 @every_launcher
 def test_tensors_stay_and_move(launcher):
     job = run_job(launcher, 2 if launcher == "torch" else 3, "lifecycle.py")
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
+@pytest.mark.long("torch")
 @every_launcher
 def test_an_error_that_all_ranks_catch_ends_nothing(launcher):
     job = run_job(launcher, 2, "goes_on.py")
@@ -53,6 +56,7 @@ CASES = [(launcher, how) for launcher in ("mpi", "torch") for how in HOW]
 FEW = [("mpi", "kill"), ("mpi", "stop"), ("mpi", "delay"), ("mpi", "fail"), ("torch", "kill")]
 
 
+@pytest.mark.long("torch-kill")
 @pytest.mark.parametrize(("launcher", "how"), CASES if ALL else FEW)
 def test_trouble_of_a_rank_ends_the_job(launcher, how):
     skip_without(launcher)
@@ -79,6 +83,7 @@ def test_a_rank_may_compute_for_longer_than_others_wait_even_if_it_tells_nothing
     assert (job.status, job.out) == (0, "went on\n"), job.err
 
 
+@pytest.mark.long
 def test_a_stopped_rank_that_has_the_store_of_all_ends_the_job():
     """As it is where ranks are started by hand: the first one keeps what they tell each other."""
     pytest.importorskip("torch")
@@ -94,6 +99,7 @@ def test_a_stopped_rank_that_has_the_store_of_all_ends_the_job():
     assert "Z[k]" in job.err
 
 
+@pytest.mark.long("torch-plan")
 @pytest.mark.parametrize("what", ["graph", "plan"] if ALL else ["plan"])
 @every_launcher
 def test_ranks_with_different_plans_refuse_to_start(launcher, what):

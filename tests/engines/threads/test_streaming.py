@@ -7,7 +7,7 @@ import resource
 import numpy as np
 
 import eindecomp as ed
-from eindecomp.engines.threads.space import available
+from eindecomp.engines.available import available
 
 
 class Endless:

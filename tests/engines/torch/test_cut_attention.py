@@ -183,6 +183,7 @@ def test_more_layers_are_more_of_the_same_regions():
     assert short < long
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # by torch of itself
 def test_compiled():
     text = text_of("causal", "float32", offset=-2)

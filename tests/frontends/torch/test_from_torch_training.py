@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import nn
@@ -31,6 +32,7 @@ class Language(nn.Module):
         return {"loss": F.cross_entropy(logits.view(-1, 11), targets.view(-1), ignore_index=3)}
 
 
+@pytest.mark.long
 def test_two_steps_of_adamw_are_those_of_torch():
     torch.manual_seed(0)
     module = Language()

@@ -180,6 +180,7 @@ def test_stored_and_latest_keys(dtype: str, latest: int, length: int, size: int)
     check_step(dtype, latest, length, size, [None, Backend.CPU, Backend.MATH])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="test_attention_cuda.py runs it on the GPU")
 def test_flash_decoding_in_the_interpreter() -> None:
     pytest.importorskip("triton")

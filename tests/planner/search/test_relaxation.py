@@ -127,6 +127,7 @@ def summed(rank: int, *, shared: bool) -> ed.Graph:
     return ed.parse(f"input X[{size}]\n{more}S[] <- sum {read}[{own}]\noutput {outputs}")
 
 
+@pytest.mark.long("bytes-50")
 @pytest.mark.parametrize("rank", [12, 30, 50])
 @pytest.mark.parametrize("objective", ["bytes", "bound"])
 def test_a_sum_over_many_labels_is_planned_at_once(rank, objective):

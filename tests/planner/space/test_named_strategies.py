@@ -188,6 +188,7 @@ def test_the_vocabulary_is_cut_where_there_is_one() -> None:
     assert plan(graph, 4, strategy="megatron", rewrite=False).parts["L"]["v"] == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["data", "zero", "megatron", "context", "ulysses", None])
 def test_no_strategy_costs_less_than_none(name) -> None:
     free = trained(None, 4)

@@ -88,6 +88,7 @@ def test_tightening_raises_the_bound_up_to_the_goal():
     assert bounding.value > first
 
 
+@pytest.mark.long
 def test_minimize_takes_its_bound_where_elimination_is_too_much():
     problem = _grid(10, 12)
     solution = minimize(problem, time_limit=12)  # 5 do on a quiet machine
