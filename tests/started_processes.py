@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -23,12 +26,14 @@ def end_started(test: str) -> None:
     if any("raylet" in psutil.Process(each).name() for each in left):
         sys.modules["ray"].shutdown()  # or this process believes that its cluster is there
     for each in left:
-        try:
-            process = psutil.Process(each)
-            process.kill()
-            process.wait(10)
-        except psutil.NoSuchProcess:
-            continue
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(each).kill()
+    for each in gc.get_objects():
+        if isinstance(each, subprocess.Popen) and each.pid in left:
+            each.communicate()  # it closes its pipes, and does not complain when it is collected
+    for each in left:
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(each).wait(10)
 
 
 def _name(test: str) -> str:

@@ -12,14 +12,17 @@ import psutil
 ROOT = Path(__file__).parent.parent
 
 FAILING = """
-import signal, subprocess, sys
+import gc, signal, subprocess, sys
 import pytest
 
 def test_left():
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
-                             start_new_session=True)
+                             start_new_session=True, stdout=subprocess.PIPE)
     print("left", child.pid)
     assert False
+
+def test_collected():
+    gc.collect()  # a warning is an error
 
 def test_interrupted():
     with pytest.raises(KeyboardInterrupt):
@@ -41,6 +44,6 @@ def test_where_interrupts_are_ignored_and_a_test_fails(tmp_path, monkeypatch):
         cwd=ROOT, capture_output=True, text=True, check=False,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )  # fmt: skip
-    assert "1 failed, 1 passed, 1 deselected" in ran.stdout, ran.stdout
+    assert "1 failed, 2 passed, 1 deselected" in ran.stdout, ran.stdout
     left = next(line for line in ran.stdout.splitlines() if line.startswith("left"))
     assert not psutil.pid_exists(int(left.split()[1]))

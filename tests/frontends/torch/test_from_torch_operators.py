@@ -54,7 +54,7 @@ UNARY = [
 
 @pytest.mark.parametrize("function", UNARY, ids=lambda f: f.__name__)
 def test_functions_of_one_tensor(function):
-    check(function, X, rtol=2e-6, atol=4e-7)
+    check(function, X, rtol=2e-6, atol=1e-6)  # torch's gelu(-3) is off by 5e-7 on some CPUs
 
 
 @pytest.mark.parametrize(
