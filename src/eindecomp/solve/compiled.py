@@ -11,6 +11,7 @@ with stopped_clock():  # numba takes a while to load
     import numba
 
     from eindecomp.kernels.cpu.compiling.stored import Stored, sources_of
+    from eindecomp.kernels.interrupts import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +53,10 @@ def compiled(function: Function) -> Function:
 
 
 def _off_the_clock(compile_for: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Compile with the clock stopped, and Ctrl-C deferred: numba would lose it now and then."""
+
     def stop_and_compile(signature: Any) -> Any:
-        with stopped_clock():
+        with stopped_clock(), uninterrupted():
             return compile_for(signature)
 
     return stop_and_compile
