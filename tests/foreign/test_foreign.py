@@ -26,25 +26,12 @@ USUAL = {
     ("segments", "jax"), ("hessian", "threads"),
 }  # fmt: skip
 """The cases that run by default."""
-WRONG = {
-    **{
-        (name, "jax"): "engine jax computes wrong numbers on two devices"
-        for name in (
-            "Phi-3", "Falcon", "NeoX", "BLOOM", "ModernBERT", "DINOv2", "Swin", "Swin 2",
-            "SegFormer", "Mamba", "RWKV", "experts",
-        )
-    },
-    ("T5", "torch"): "engine torch fails on its mask of attention",
-}  # fmt: skip
-"""Cases that are known to go wrong, and why."""
 
 
 def cases(table):
     for name, entry in table.items():
         for engine in ENGINES if not entry.refused else ENGINES[:1]:
             marks = [] if (name, engine) in USUAL else [pytest.mark.long]
-            if reason := WRONG.get((name, engine)):
-                marks.append(pytest.mark.xfail(reason=reason))
             yield pytest.param(name, engine, marks=marks, id=f"{name}-{engine}")
 
 
