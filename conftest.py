@@ -43,6 +43,8 @@ def pytest_runtest_call(item: pytest.Item):
     mark_started(item.nodeid)
     try:
         return (yield)
+    except pytest.skip.Exception:
+        raise
     except BaseException:
         end_started(item.nodeid)
         raise
