@@ -54,7 +54,8 @@ UNARY = [
 
 @pytest.mark.parametrize("function", UNARY, ids=lambda f: f.__name__)
 def test_functions_of_one_tensor(function):
-    check(function, X, rtol=2e-6, atol=1e-6)  # torch's gelu(-3) is off by 5e-7 on some CPUs
+    # On some CPUs torch's own gelu(-3) is off by 5e-7.
+    check(function, X, rtol=2e-6, atol=1e-6 if function is F.gelu else 4e-7)
 
 
 @pytest.mark.parametrize(
