@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from eindecomp.engines.bound import BoundProgram
 from eindecomp.engines.remembered import Remembered
@@ -87,21 +87,23 @@ class Executable:
         if not donate:
             arrays, scalars = check_inputs(self.plan.graph, inputs, self._read_all, self._inputs)
             return self._expect_ties(self._prepared.run(arrays, scalars, (), on_event))
-        given_up: list[Tensor] = []
-        for name in donate:
-            if name in self._bound:
-                raise InputError(f"{name!r} cannot be donated: it is bound, and read in every call")
-            given = inputs.get(name)
-            if not isinstance(given, Tensor):
-                raise InputError(f"{name!r} cannot be donated: it is not a tensor on the devices")
-            given_up.append(given)
+        given_up = [inputs.get(name) for name in donate]
+        if {*map(type, given_up)} != {Tensor}:
+            self._refuse_donated(inputs, donate)
         arrays, scalars = check_inputs(self.plan.graph, inputs, self._read_all, self._inputs)
         # A tensor of another engine has been gathered: its memory is of no use here.
         own = [name for name in dict.fromkeys(donate) if isinstance(arrays[name], Tensor)]
         result = self._prepared.run(arrays, scalars, own, on_event)
-        for tensor in given_up:
+        for tensor in cast("list[Tensor]", given_up):
             tensor.release()
         return self._expect_ties(result)
+
+    def _refuse_donated(self, inputs: Mapping[str, object], donate: Collection[str]) -> None:
+        for name in donate:
+            if name in self._bound:
+                raise InputError(f"{name!r} cannot be donated: it is bound, and read in every call")
+            if not isinstance(inputs.get(name), Tensor):
+                raise InputError(f"{name!r} cannot be donated: it is not a tensor on the devices")
 
     def _expect_ties(self, result: Result) -> Result:
         """Take results for the inputs that they are in the next run: they fit."""

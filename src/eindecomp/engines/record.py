@@ -14,7 +14,7 @@ from eindecomp.tra.program.memory import fullest
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.tensor import Tensor
@@ -101,20 +101,22 @@ class RunRecord:
         recovered: tuple[str, ...] = (),
         predicted: float | None = None,
         cut_into: int | None = None,
+        took: Callable[[], float] | None = None,
     ) -> Result:
         """The outputs among `tensors` with what the run took.
 
         `placed` are the bytes that moved to bring given tensors into the wanted layouts, `peak` the
         most that a device held, by default what the memory model says, `recovered` what was
         computed again after a loss, `predicted` the seconds that were expected, `cut_into` the
-        pieces where they had to be more than asked for.
+        pieces where they had to be more than asked for. `took` waits for devices that are still
+        busy, and says how many seconds it took.
         """
         seconds = self.now()
 
         def count() -> Stats:
             program, moved = self.program, self._moved
             return Stats(
-                seconds,
+                seconds if took is None else took(),
                 program.operations,
                 sum(moved.values()),
                 {vertex: moved.get(vertex, 0) for vertex in program.bytes_by_vertex},

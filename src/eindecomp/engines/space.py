@@ -12,7 +12,7 @@ from eindecomp.tra.program.memory import Peak, peak_of, results_on
 from eindecomp.tra.program.steps import Compute
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.tra.program.program import Program
@@ -20,16 +20,19 @@ if TYPE_CHECKING:
 _LITTLE = 1 << 24  # bytes that there always are: to look would take longer than to run
 
 
-def check_space(graph: Graph, space: Peak, loads: int = 0, spare: int = 0) -> None:
+def check_space(
+    graph: Graph, space: Peak, loads: int = 0, spare: Callable[[], int] = lambda: 0
+) -> None:
     """Raise if the machine has not got the memory that a run needs beside what it is given.
 
-    `loads` are bytes of tiles that are read, `spare` those that are held already for the run.
+    `loads` are bytes of tiles that are read; `spare` counts those that are held already for the
+    run.
     """
     needed = space.bytes + loads
     if needed < _LITTLE:
         return
     free = available()
-    if free is not None and needed > free + spare:
+    if free is not None and needed > free and needed > free + spare():
         raise InputError(
             f"running needs {show_bytes(needed)} for tiles that it loads, intermediate "
             f"tensors and results when it comes to {graph[space.vertex]}; "

@@ -36,8 +36,9 @@ def check_inputs(
     if known is None:
         known = {vertex.name: vertex for vertex in graph.inputs}
     types = graph.scalars
-    if inputs.keys() != (known.keys() | types.keys() if types else known.keys()):
-        _refuse_names(inputs, [*known, *types])
+    expected = {**known, **types} if types else known
+    if inputs.keys() != expected.keys():
+        _refuse_names(inputs, [*expected])
     given = [inputs[name] for name in known]
     arrays = dict(zip(known, read(given, [*known.values()]), strict=True))
     scalars = {name: to_scalar(inputs[name], name, t) for name, t in types.items()} if types else {}

@@ -8,7 +8,7 @@ devices are added in an order that XLA's collectives choose.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -126,7 +126,7 @@ class JaxProgram:
         started = perf_counter()
         devices = range(self.program.devices)
         if self.space is not None:
-            check_space(self.program.graph, self.space, spare=bytes_of(self.program, donated))
+            check_space(self.program.graph, self.space, 0, partial(bytes_of, self.program, donated))
         if on_event is not None:
             on_event(RunStarted(len(devices)))
             for device in devices:

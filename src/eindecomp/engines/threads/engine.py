@@ -162,7 +162,7 @@ class ThreadsProgram:
         schedule, workers = self.schedule, self.workers
         arrays, placed = self._arrays(inputs)
         loads = workers * largest_load(schedule, arrays)
-        check_space(schedule.graph, self.ready.space, loads, 0 if spare is None else spare.nbytes)
+        check_space(schedule.graph, self.ready.space, loads, partial(_spare_bytes, spare))
         report = None if on_event is None else RunReport(schedule, on_event)
         on_free = None if report is None else report.freed
         memory = Memory(
@@ -207,7 +207,7 @@ class ThreadsProgram:
         if ready.is_shared:
             HELPERS.rouse()
             workers, hold = ready.workers, one_thread_each
-            check_space(schedule.graph, ready.space, spare=0 if spare is None else spare.nbytes)
+            check_space(schedule.graph, ready.space, 0, partial(_spare_bytes, spare))
         with hold():
             left = run_alone(schedule, ready.steps, arrays, values, spare)
         ready.runs += 1
@@ -281,3 +281,7 @@ def _workers(given: object) -> int:
     if count < 1:
         raise InputError(f"workers must be 1 or more, not {given!r}")
     return count
+
+
+def _spare_bytes(spare: Spare | None) -> int:
+    return 0 if spare is None else spare.nbytes

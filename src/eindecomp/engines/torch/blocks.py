@@ -17,8 +17,9 @@ from eindecomp.engines.torch.mapped_memory import mapped_from
 from eindecomp.tra.boxes import Box, inside, meet, shape_of, volume, within
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from eindecomp.graph.vertex import Vertex
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.planner.space.mesh import Mesh
     from eindecomp.tra.program.program import Program
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     Blocks = dict[Tiling, list[torch.Tensor]]
     """For each layout of a tensor every device's block of it."""
+    Gather = Callable[[Blocks], Any]
 
 NAME = "torch"
 
@@ -53,6 +55,7 @@ class Memories:
         self.of = tuple(of)
         """The memory of each device."""
         self._known: dict[tuple[Tiling, ...], tuple[list[Box], dict[Tiling, list[Box]]]] = {}
+        self._gathering: dict[str, tuple[Vertex, Gather, Gather]] = {}
 
     def place(self, tilings: Sequence[Tiling], given: Any) -> Blocks:
         """The blocks of an array in the memories; those of one memory are views of one tensor."""
@@ -151,11 +154,14 @@ class Memories:
 
     def tensor(self, name: str, blocks: Blocks) -> Tensor:
         """A tensor of the graph that lies in blocks."""
-        vertex, mesh = self.program.graph[name], self.program.mesh
-        whole = partial(_gathered, mesh, vertex.shape)
+        if name not in self._gathering:  # once: brief runs come by the thousand
+            vertex, library = self.program.graph[name], self.libraries[0]
+            whole = partial(_gathered, self.program.mesh, vertex.shape)
+            self._gathering[name] = vertex, lambda held: library.to_numpy(whole(held)), whole
+        vertex, gather, own = self._gathering[name]
         return Tensor(
-            name, vertex.shape, vertex.dtype, NAME, mesh, tuple(blocks), blocks,
-            gather=lambda held: self.libraries[0].to_numpy(whole(held)), own=whole,
+            name, vertex.shape, vertex.dtype, NAME, self.program.mesh, tuple(blocks), blocks,
+            gather, own,
         )  # fmt: skip
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from operator import itemgetter
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -20,7 +20,7 @@ from eindecomp.engines.space import bytes_of, check_space, least_space
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.torch.arena_memory import ArenaMemory, leave_arena
 from eindecomp.engines.torch.attention_calls import unmade_tiles
-from eindecomp.engines.torch.blocks import NAME, Memories, own_memory
+from eindecomp.engines.torch.blocks import NAME, Memories
 from eindecomp.engines.torch.cut_attention import attend_in_shares
 from eindecomp.engines.torch.cut_finer import made_to_fit
 from eindecomp.engines.torch.devices import (
@@ -49,7 +49,7 @@ from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.tiling import Tiling, uncut
 from eindecomp.tra.tiles.finish_early import finish_early
 from eindecomp.tra.tiles.make import tiles_of
-from eindecomp.tra.tiles.memory import most_held, possible_views
+from eindecomp.tra.tiles.memory import most_held
 from eindecomp.tra.tiles.region_order import while_there
 from eindecomp.tra.tiles.regions import held_by, regions_of
 
@@ -162,11 +162,14 @@ class TorchProgram:
         self.runner: Resident | Paging
         if engine.limit is None:
             self.memories = Memories(self.program, libraries, memories)
-            self._captures = engine.fuse and count == 1 and on_gpu
-            self.runner = Resident(ready, capture=self._captures)
         else:
             cpu = [TorchLibrary("cpu")]
             self.memories = Memories(self.program, cpu, memories, host=engine.host)
+        self._captures = engine.fuse and count == 1 and on_gpu
+        self.loads = Loads(self.tiled, self.memories, self.place)
+        if engine.limit is None:
+            self.runner = Resident(ready, self.loads, plan.tie, self._captures)
+        else:
             self.runner = Paging(
                 ready, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
             )
@@ -176,8 +179,6 @@ class TorchProgram:
         if not on_gpu and engine.limit is None:
             tiles = [self.tiled.tiles[tile] for tile in unmade_tiles(self.tiled)]
             self.space = least_space(self.program, {tile.tensor for tile in tiles})
-        self.loads = Loads(self.tiled, self.memories, self.place)
-        self.views = possible_views(self.tiled)
         self.indices = IndexChecks(self.tiled, self.memories)
         self.cut_into: int | None = None
         """Into how many pieces vertices are cut, where that is more than the plan's."""
@@ -206,7 +207,7 @@ class TorchProgram:
             return BoundProgram(self, every)
         bound = copy(self)
         bound.loads = Loads(self.tiled, self.memories, self.place, {**self.loads.bound, **inputs})
-        bound.runner = Resident(self.ready, capture=self._captures, fixed=bound.loads.fixed)
+        bound.runner = Resident(self.ready, bound.loads, self.tie, self._captures)
         return bound
 
     def _room(self, name: str) -> torch.Tensor | None:
@@ -244,9 +245,9 @@ class TorchProgram:
         record = RunRecord(self.program, on_event)
         heard = None if on_event is None else Heard(record, self.ready)
         if self.space is not None:
-            check_space(self.program.graph, self.space, spare=bytes_of(self.program, donated))
+            check_space(self.program.graph, self.space, 0, partial(bytes_of, self.program, donated))
         with torch.no_grad():
-            every = {**self.loads.bound, **inputs} if self.loads.bound else inputs
+            every: Mapping[str, Any] = ChainMap(cast("Any", inputs), cast("Any", self.loads.bound))
             self.indices.check(every, scalars)
             placed = self._placing(inputs)
             given = self._given_outputs(every)
@@ -256,7 +257,7 @@ class TorchProgram:
                 passed = self._given(self.runner, inputs, donated)
                 values = self.runner.run(load, scalars, passed, heard)
             else:
-                values = self._resident(self.runner, inputs, scalars, donated, heard)
+                values = self.runner.run(inputs, scalars, donated, heard)
         if heard is not None:
             heard.finish()
         else:
@@ -266,35 +267,22 @@ class TorchProgram:
         if isinstance(self.runner, Resident):
             self.loads.expect({name: made[new] for name, new in self.tie.items() if new in made})
         peak = self._peak()
-        self.ready.synchronize()  # only now: the device needs none of this
         predicted = None if self.schedule is None else self.schedule.seconds
+        took: Callable[[], float] | None = None
+        if isinstance(self.runner, Resident) and self.runner.going is not None:
+            took = partial(self.runner.going.seconds, record.start)
+        else:
+            self.ready.synchronize()  # only now: the device needs none of this
         return record.result(
-            given | made, placed=placed, peak=peak, predicted=predicted, cut_into=self.cut_into
-        )
+            given | made, placed=placed, peak=peak, predicted=predicted, cut_into=self.cut_into,
+            took=took,
+        )  # fmt: skip
 
     def _placing(self, inputs: Mapping[str, Any]) -> int:
         """The bytes that move to bring tensors into the layouts in which they are wanted."""
         if self.program.devices == 1:
             return 0
         return sum(placing_bytes(self.program, name, given) for name, given in inputs.items())
-
-    def _resident(
-        self,
-        runner: Resident,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        heard: Heard | None,
-    ) -> Values:
-        """The tiles that are kept, none of them in the memory of an input."""
-        values = self.loads.find(inputs)
-        for name in donated:  # from now on only `values` has them, up to their last reader
-            inputs[name].release()
-        borrowed = {tile: values[load][0] for tile, load in self.views.items()}
-        values = runner.run(values, scalars, heard)
-        for tile, source in borrowed.items():
-            values[tile] = (own_memory(values[tile][0], source),)
-        return values
 
     @property
     def schedule(self) -> Schedule | None:
@@ -328,6 +316,8 @@ class TorchProgram:
     def _given_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The outputs that are inputs; they outlive what was given for them."""
         found: dict[str, Tensor] = {}
+        if len(self.program.outputs) == len(self.program.output_names):
+            return found
         for name in self.program.output_names:
             if name in self.program.outputs:
                 continue

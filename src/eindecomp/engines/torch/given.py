@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 def as_given(given: Any, vertex: Vertex) -> Any:
     """An array that fits an input: torch's, where it is, or what NumPy reads."""
     if not isinstance(given, torch.Tensor):
-        on_gpu = hasattr(given, "__dlpack__") and _is_on_gpu(given)
-        if not on_gpu:
+        if type(given) is np.ndarray or not _is_on_gpu(given):
             return to_stored(given, vertex)
         given = torch.from_dlpack(given)
     if given.layout != torch.strided:
@@ -51,6 +50,8 @@ def as_tensor(given: Any) -> torch.Tensor:
 
 
 def _is_on_gpu(given: Any) -> bool:
+    if not hasattr(given, "__dlpack__"):
+        return False
     try:
         code, _ = given.__dlpack_device__()
     except Exception:  # it is for whoever reads it to say what is wrong

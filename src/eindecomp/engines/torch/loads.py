@@ -8,6 +8,8 @@ from weakref import ref
 
 from eindecomp.engines.remembered import Remembered
 from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.torch.staged import is_small
+from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.tiles.ops import Kind
 
 if TYPE_CHECKING:
@@ -49,9 +51,19 @@ class Loads:
         """The tiles, and the tensors in which their blocks were found."""
         self._blocks: list[Callable[[], torch.Tensor | None]] = [lambda: None] * len(self.names)
 
-    def find(self, inputs: Mapping[str, Any], tiles: Collection[int] | None = None) -> Values:
-        """The blocks of tiles, by default of all, where their readers are."""
+    def find(
+        self,
+        inputs: Mapping[str, Any],
+        tiles: Collection[int] | None = None,
+        staged: Collection[int] = (),
+    ) -> Values:
+        """The blocks of tiles, by default of all, where their readers are.
+
+        Those of what is bound are not among them, nor those of `staged` tiles for which small
+        arrays are given.
+        """
         placed: dict[str, Tensor] = {}
+        left_out: list[int] = []
         given = [inputs[name] for name in self.names.values()]
         # What is given again and again, as weights are, is looked for once.
         blocks = [*map(call, self._blocks)]
@@ -60,6 +72,9 @@ class Loads:
             tile, tensor = self._tiles[place], given[place]
             if tiles is not None and tile not in tiles:
                 continue
+            if tile in staged and self._is_small(tile, tensor):
+                left_out.append(tile)
+                continue
             if not isinstance(tensor, Tensor):
                 name = self.names[tile]
                 if name not in placed:
@@ -67,8 +82,17 @@ class Loads:
                 tensor = placed[name]
             blocks[place] = self._block(place, tensor)
         found = cast("Values", dict(zip(self._tiles, zip(blocks), strict=True)))
-        found.update(self.fixed)
+        for tile in left_out:
+            del found[tile]
         return found if tiles is None else {tile: found[tile] for tile in tiles}
+
+    def small(self, inputs: Mapping[str, Any]) -> dict[int, Any]:
+        """What was given for tiles as small arrays of the host, each the whole of its tile."""
+        given = ((tile, inputs[name]) for tile, name in self.names.items())
+        return {tile: array for tile, array in given if self._is_small(tile, array)}
+
+    def _is_small(self, tile: int, given: Any) -> bool:
+        return is_small(given) and given.shape == shape_of(self.tiled.tiles[tile].box)
 
     def new(self, inputs: Mapping[str, Any]) -> list[Any]:
         """What was not given in the last run."""

@@ -78,7 +78,7 @@ class Paging:
         self.device = ready.libraries[0].device
         self.windows = Windows(ready)
         self.tie = tie
-        self.renewed = renewed_tiles(ready.tiled, self.windows, tie)
+        self.renewed = renewed_tiles(ready.tiled, tie, self.windows)
         self.costs = [RegionCost(0.0, 0)] * len(ready.regions)
         workload = self.workload(frozenset())
         check_arena(workload, arena_bytes(workload, limit, MARGIN))  # before anything is measured

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def renewed_tiles(
-    tiled: TileProgram, windows: Windows, tie: Mapping[str, str]
+    tiled: TileProgram, tie: Mapping[str, str], windows: Windows | None = None
 ) -> dict[str, dict[int, int]]:
     """By tied input which of its tiles becomes which of its result's.
 
-    Only where all are cut alike, and each is alone in its window.
+    Only where all are cut alike, and each is alone in its window if they lie in windows.
     """
     loads: dict[str, list[int]] = {}
     for op in tiled.ops:
@@ -47,8 +47,11 @@ def _made(tiled: TileProgram, name: str) -> dict[object, int]:
     return {block.box: block.tile for block in blocks if block.box == tiled.tiles[block.tile].box}
 
 
-def _fit(tiled: TileProgram, windows: Windows, tile: int, other: int) -> bool:
-    """Whether a window holds the one tile as it holds the other, and nothing else."""
+def _fit(tiled: TileProgram, windows: Windows | None, tile: int, other: int) -> bool:
+    """Whether the one tile can lie where the other does, and nothing else is there."""
+    same = tiled.tiles[tile].types == tiled.tiles[other].types and tile not in tiled.kept
+    if windows is None:
+        blocks = [block.tile for own in tiled.outputs.values() for block in own]
+        return same and blocks.count(other) == 1
     alone = all(windows.groups[windows.of[n]] == (n,) for n in (tile, other) if n in windows.of)
-    same = tiled.tiles[tile].types == tiled.tiles[other].types
-    return alone and same and {tile, other} <= windows.of.keys() and tile not in tiled.kept
+    return alone and same and {tile, other} <= windows.of.keys()

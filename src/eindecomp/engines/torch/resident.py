@@ -6,15 +6,20 @@ from contextlib import nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.torch.captured import Captures
+from eindecomp.engines.torch.blocks import own_memory
+from eindecomp.engines.torch.captured import Captures, Loaded
 from eindecomp.engines.torch.region_code import arrays_of
+from eindecomp.engines.torch.renewed import renewed_tiles
+from eindecomp.tra.tiles.memory import possible_views
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     import torch
 
+    from eindecomp.engines.torch.captured import Going
     from eindecomp.engines.torch.heard import Heard
+    from eindecomp.engines.torch.loads import Loads
     from eindecomp.engines.torch.ready_region import ReadyRegions
 
     Values = dict[int, tuple[torch.Tensor, ...]]
@@ -24,36 +29,67 @@ class Resident:
     """Regions one after another; a tile goes when its last reader has begun."""
 
     def __init__(
-        self, ready: ReadyRegions, capture: bool, fixed: Collection[int] = frozenset()
+        self, ready: ReadyRegions, loads: Loads, tie: Mapping[str, str], capture: bool
     ) -> None:
-        """`fixed` are the tiles that are the same in all runs."""
-        self.ready = ready
+        self.ready, self.loads = ready, loads
         last = {tile: each.number for each in ready.regions for tile in each.reads}
         self._dropped: list[list[int]] = [[] for _ in ready.regions]
         for tile, number in last.items():
             if tile not in ready.tiled.kept:
                 self._dropped[number].append(tile)
-        self.captures = Captures(self, fixed) if capture and not ready.waits else None
+        self._views = possible_views(ready.tiled)
+        self.renewed = renewed_tiles(ready.tiled, tie)
+        """By tied input what each of its tiles is in the next run."""
+        self.captures = Captures(self) if capture and not ready.waits else None
+        self.going: Going | None = None
+        """The latest run, if it was only begun."""
         self._runs = 0
 
-    def run(self, values: Values, scalars: Mapping[str, Any], heard: Heard | None = None) -> Values:
-        """The tiles that are kept, from those that were loaded; the device may still be busy.
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        donated: Collection[str],
+        heard: Heard | None = None,
+    ) -> Values:
+        """The tiles that are kept, none of them in the memory of an input.
 
-        `heard` tells of every region.
+        The device may still be busy. `heard` tells of every region.
         """
-        if self.captures is None or heard is not None:
-            return self.carry_out(values, self.ready.scalars(scalars), heard)
-        made = self.captures.run(values, scalars)
-        if made is not None:
-            return made
+        captures = self.captures if heard is None else None
+        staged = () if captures is None else captures.staged
+        values = self.loads.find(inputs, staged=staged)
+        known = {**self.loads.fixed, **values} if self._views else {}
+        borrowed = {tile: known[load][0] for tile, load in self._views.items() if load in known}
+        loaded = Loaded(values, inputs, scalars, donated)
+        self.going = None
+        made = None
+        if captures is not None:
+            made = captures.run(loaded)
+            self.going = captures.going
+        for name in donated:  # from now on only `values` has them, up to their last reader
+            inputs[name].release()
+        if made is None:
+            made = self._measured(loaded) if heard is None else self._begun(loaded, heard)
+        for tile, source in borrowed.items():
+            made[tile] = (own_memory(made[tile][0], source),)
+        return made
+
+    def _measured(self, loaded: Loaded) -> Values:
+        """A usual run; how long it takes to begin says whether capturing pays."""
+        if self.captures is None:
+            return self._begun(loaded)
         start = perf_counter()
-        made = self.carry_out(values, self.ready.scalars(scalars))
+        made = self._begun(loaded)
         launched = perf_counter() - start
         self.ready.synchronize()
         self._runs += 1
         if self._runs > 1:  # the first one compiles
             self.captures.launched(launched, perf_counter() - start)
         return made
+
+    def _begun(self, loaded: Loaded, heard: Heard | None = None) -> Values:
+        return self.carry_out(loaded.values, self.ready.scalars(loaded.scalars), heard)
 
     def carry_out(
         self,
@@ -62,6 +98,7 @@ class Resident:
         heard: Heard | None = None,
     ) -> Values:
         """Begin all regions: `values` are what was loaded, and then what is kept."""
+        values.update(self.loads.fixed)
         for number, region in enumerate(self.ready.regions):
             arrays = arrays_of(values, region.reads)
             with nullcontext() if heard is None else heard.region(number):

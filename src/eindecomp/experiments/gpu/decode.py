@@ -133,17 +133,18 @@ class _Steps:
     ) -> None:
         self.config, self.cached, self.executable = host.config, setting.sizes.cached, executable
         self.state, self.done = state, 0
+        places = range(self.cached, self.cached + LATEST)
+        self.rotations = [rotations(self.config, np.array([[at]])) for at in places]
 
     def take(self) -> Any:
         """The logits after one more."""
-        at = np.array([[self.cached + self.done]])
         given = {
             "ids": np.zeros((1, 1), np.int32),
-            "R": rotations(self.config, at),
+            "R": self.rotations[self.done],
             "length": np.array([self.cached], np.int32),
             "latest": np.int32(self.done),
         }
-        result = self.executable({**self.state, **given})
+        result = self.executable({**self.state, **given}, donate=self.state)
         self.done += 1
         self.state = {name: result.tensors[new] for name, new in self.executable.plan.tie.items()}
         return result.tensor("logits").array()[:, -1]
