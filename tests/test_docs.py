@@ -132,6 +132,7 @@ def read_page(path: Path) -> Loaded:
     return page
 
 
+@pytest.mark.long
 def test_the_site_loads_nothing_from_outside(site):
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 30

@@ -90,6 +90,7 @@ def test_the_lattice_is_summed_over_all_configurations():
     assert float(found) == pytest.approx(np.log(total), rel=1e-5)
 
 
+@pytest.mark.long("mttkrp")
 @each_problem
 def test_page_table_and_picture_show_the_plan(problem):
     plan = problem.plan()

@@ -130,6 +130,7 @@ def test_llama_in_less_memory_than_it_takes(engine, kept, tmp_path):
     assert found.stdout == usual.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["apart", TORCH])
 def test_bench_passes_the_engine_on(name, tmp_path, monkeypatch, capsys):
     experiment = import_module("eindecomp.experiments.chain")

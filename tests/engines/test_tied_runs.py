@@ -30,6 +30,7 @@ def run_on(plan, arrays, engine, *, donate):
     return results
 
 
+@pytest.mark.long("jax")
 @every_engine
 @given(
     seed=st.integers(0, 10**6),

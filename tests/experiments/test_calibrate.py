@@ -68,6 +68,7 @@ MPI = "mpirun", "--oversubscribe", "-n", "2", sys.executable
 TORCH = sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "launch",
     [

@@ -10,6 +10,7 @@ import pytest
 from agreement import TORCH
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("second", ["apart", TORCH])
 def test_experiments_run_on_any_engine(second, monkeypatch):
     ffnn, llama = (import_module(f"eindecomp.experiments.{name}") for name in ("ffnn", "llama"))

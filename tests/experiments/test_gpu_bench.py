@@ -64,6 +64,7 @@ def bench(*arguments: object) -> Ran:
     return Ran(int(exit_.value.code or 0), shown.getvalue(), told.getvalue())
 
 
+@pytest.mark.long
 def test_all_tables_from_command_to_files(tmp_path: Path) -> None:
     program = tmp_path / "reached.py"
     program.write_text(PROGRAM)
@@ -170,6 +171,7 @@ def test_without_matplotlib_the_json_is_written(
     assert {row["case"] for row in rows_of(tmp_path)} == {"L-infinity, 48³"}
 
 
+@pytest.mark.long
 def test_a_case_that_fails_is_told_and_the_others_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +205,7 @@ def test_what_is_refused(arguments: tuple[object, ...], message: str, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

@@ -103,6 +103,7 @@ def test_peers_of_the_chain_that_are_absent_are_named(monkeypatch: pytest.Monkey
     assert "NumPy is absent" not in shown
 
 
+@pytest.mark.long
 def test_ranks_without_mpirun_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scalapack, "find_library", lambda name: f"lib{name}.so")
     monkeypatch.setattr(scalapack, "which", lambda _: None)
@@ -118,6 +119,7 @@ def test_training_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {curve.name for curve in found.curves} >= {"eindecomp", "data", "megatron"}
 
 
+@pytest.mark.long
 def test_llama_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     rows = measure_model(TINY, 1, 8, 1, lambda _: None)

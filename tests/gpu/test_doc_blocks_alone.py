@@ -29,6 +29,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.long("torch.md-0")
 @pytest.mark.parametrize(("page", "number"), BLOCKS)
 def test_a_block_runs(page, number, tmp_path):
     script = Path(__file__).with_name("run_doc_block.py")

@@ -15,6 +15,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.long("an imported module", "command line")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_first_use_works(name, tmp_path):
     pytest.importorskip("jax" if name.startswith("jax") else "torch")

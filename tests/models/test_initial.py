@@ -49,6 +49,7 @@ def test_roles_decide_the_numbers_of_a_transformer(optimizer):
     assert not any(state[name].any() for name in state if name not in PARAMETERS)
 
 
+@pytest.mark.long
 def test_a_transformer_learns_from_them():
     graph = models.training_step(ed.parse(TRANSFORMER), "loss", PARAMETERS, "adam")
     rng = np.random.default_rng(0)

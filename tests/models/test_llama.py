@@ -27,6 +27,9 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long(
+    "heads wider than the stream", "one head of keys for all, tied", "one head of keys for each"
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_and_tokens_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     peer = make_llama(tmp_path, **KINDS[kind])
@@ -103,6 +106,7 @@ def test_neighbours_rotate_as_halves_do_in_permuted_weights(tmp_path: Path) -> N
     assert tokens == [piece.token for piece in halves.generate(ids, 5)]
 
 
+@pytest.mark.long("None")
 @pytest.mark.parametrize("strategy", [None, "data", "sequence", "attention", "megatron", "sqrt"])
 def test_strategies_are_priced_and_give_the_same_logits(
     strategy: str | None, tmp_path: Path

@@ -37,6 +37,7 @@ def gathered(monkeypatch):
     return names
 
 
+@pytest.mark.long("adam-jax")
 @pytest.mark.parametrize("other", ["apart", TORCH, JAX])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_training_is_the_same_on_every_engine(optimizer, other):
@@ -49,6 +50,7 @@ def test_training_is_the_same_on_every_engine(optimizer, other):
     assert apart.bytes_placed == threads.bytes_placed == 0
 
 
+@pytest.mark.long("ray")
 @pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
 def test_graphs_that_only_name_the_next_values_are_trained_as_tied_ones(engine):
     tied = models.ffnn(8, 30, 12, 6, optimizer="adam")
@@ -176,7 +178,7 @@ def test_plans_share_the_weights_that_lie_alike():
         assert len(blocks) == len(layouts), weight.shape
 
 
-@pytest.mark.long("torch-None", "apart-None")
+@pytest.mark.long("torch-None", "apart-None", "apart-megatron")
 @pytest.mark.parametrize(
     ("engine", "strategy"),
     [

@@ -63,6 +63,7 @@ def test_the_documentation_shows_what_is_printed() -> None:
     assert shown.splitlines() == made.explain(width=110).splitlines()
 
 
+@pytest.mark.long
 def test_the_summary_is_a_paragraph() -> None:
     made = attention(objective="bound", strategy=["h"], solver="exact")
     said = str(made)
@@ -130,6 +131,7 @@ def test_what_free_inputs_leave_out_is_said() -> None:
     assert "Not counted" not in str(attention(inputs="sharded"))
 
 
+@pytest.mark.long("1-time", "6-time", "8-time")
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("devices", [1, 6, 8])
 def test_rows_add_up_to_the_cost(asked: str, devices: int) -> None:
@@ -314,6 +316,7 @@ def test_a_plan_that_is_not_optimal_says_so() -> None:
     assert "not optimal" not in best.explain()
 
 
+@pytest.mark.long
 def test_prices_follow_the_objective() -> None:
     made = attention(6, objective="time", machine="cpu-cluster")
     again = decided_cost(made.graph, plan_price(made), made.decisions, made.given)

@@ -235,6 +235,7 @@ def test_text_has_a_contrast_of_at_least_4_5(text: str, behind: str, dark: int) 
 # Runs
 
 
+@pytest.mark.long
 def test_a_run_is_set_beside_its_plan(plan: ed.Plan) -> None:
     events: list[Any] = []
     result = ed.run(plan, arrays(plan.graph), on_event=events.append)

@@ -352,6 +352,7 @@ def test_a_deep_graph_opens_at_its_top(deep: Page) -> None:
     assert deep.js("eindecomp.graph.view.k") < 0.15
 
 
+@pytest.mark.long
 def test_a_long_table_shows_more_rows_when_asked(deep: Page) -> None:
     deep.open()
     shown = "document.querySelectorAll('#vertices tbody tr').length"

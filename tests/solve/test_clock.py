@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import eindecomp
 from eindecomp.solve import Problem, Progress
@@ -45,6 +46,7 @@ def _run(cache: Path, program: str = PROGRAM) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.long
 def test_a_loop_is_announced_if_compiled_and_not_if_loaded(tmp_path: Path) -> None:
     assert _run(tmp_path) == "[True, False] 0"
     assert _run(tmp_path) == "[] 1"

@@ -41,6 +41,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long("multihead_attention-endless links")
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_what_is_saved_comes_back(path: Path, asked: str, tmp_path: Path) -> None:
@@ -416,6 +417,7 @@ def test_numbers_are_finite_and_not_too_large(
         from_json(text.encode())
 
 
+@pytest.mark.long
 def test_what_is_quoted_from_a_file_is_short(saved: dict[str, Any]) -> None:
     long = "x" * 10_000
     deep: Any = []

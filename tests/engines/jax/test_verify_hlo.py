@@ -130,7 +130,7 @@ def test_random_plans_move_what_they_say(seed, devices, sharded):
     assert {row.vertex: row.planned for row in found.rows} == program_of(plan).bytes_by_vertex
 
 
-@pytest.mark.long("sharded")
+@pytest.mark.long
 @pytest.mark.parametrize("inputs", ["free", "sharded"])
 def test_a_layer_of_llama_moves_what_it_says(inputs):
     config = replace(

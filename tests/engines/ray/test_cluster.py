@@ -93,6 +93,7 @@ def test_options_that_cannot_be(options, message, monkeypatch):
         _ = RayEngine(**options).cluster
 
 
+@pytest.mark.long
 def test_another_cluster_cannot_be_joined_as_well(engine):
     assert engine.cluster.is_open
     with pytest.raises(ed.InputError, match=r"cannot join '10.0.0.1:6379' too"):

@@ -55,6 +55,7 @@ def names(path):
     return sorted(each.name for each in path.iterdir())
 
 
+@pytest.mark.long
 @needs_mpi
 def test_training_goes_on_after_a_kill_and_with_other_numbers_of_ranks(tmp_path):
     """2 ranks, one of which is killed, then 4, then 3, then one process: the same losses."""

@@ -74,6 +74,7 @@ def test_the_command_line_takes_a_device(tmp_path):
     assert "on 2 workers" in job.out
 
 
+@pytest.mark.long("cpu")
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_a_gpu)])
 def test_a_rank_alone(device):
     job = run_job("torch", 1, "one_rank.py", device)

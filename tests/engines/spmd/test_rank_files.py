@@ -8,7 +8,7 @@ from jobs import needs_mpi, run_job
 from safetensors.numpy import save_file
 
 
-@pytest.mark.long("4-.zarr")
+@pytest.mark.long
 @needs_mpi
 @pytest.mark.parametrize(("ranks", "kind"), [(3, ".npy"), (4, ".zarr")])
 def test_outputs_are_written_where_they_lie(ranks, kind, tmp_path):

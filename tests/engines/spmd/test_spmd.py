@@ -37,7 +37,7 @@ def test_tensors_stay_and_move(launcher):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
-@pytest.mark.long("torch")
+@pytest.mark.long
 @every_launcher
 def test_an_error_that_all_ranks_catch_ends_nothing(launcher):
     job = run_job(launcher, 2, "goes_on.py")
@@ -56,7 +56,7 @@ CASES = [(launcher, how) for launcher in ("mpi", "torch") for how in HOW]
 FEW = [("mpi", "kill"), ("mpi", "stop"), ("mpi", "delay"), ("mpi", "fail"), ("torch", "kill")]
 
 
-@pytest.mark.long("torch-kill")
+@pytest.mark.long("torch-kill", "mpi-delay", "mpi-fail", "mpi-stop")
 @pytest.mark.parametrize(("launcher", "how"), CASES if ALL else FEW)
 def test_trouble_of_a_rank_ends_the_job(launcher, how):
     skip_without(launcher)
@@ -99,7 +99,7 @@ def test_a_stopped_rank_that_has_the_store_of_all_ends_the_job():
     assert "Z[k]" in job.err
 
 
-@pytest.mark.long("torch-plan")
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["graph", "plan"] if ALL else ["plan"])
 @every_launcher
 def test_ranks_with_different_plans_refuse_to_start(launcher, what):

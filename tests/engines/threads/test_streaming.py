@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 
 import numpy as np
+import pytest
 
 import eindecomp as ed
 from eindecomp.engines.available import available
@@ -27,6 +28,7 @@ class Endless:
         return tile
 
 
+@pytest.mark.long
 def test_data_larger_than_memory_streams_through():
     rows = 2 ** int(np.log2(1.5 * (available() or 2**34) / (4 * 2**14)) + 1)
     graph = ed.parse(

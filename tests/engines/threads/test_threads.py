@@ -70,6 +70,7 @@ def test_nothing_is_kept_of_a_plan_that_is_gone():
     assert program() is None
 
 
+@pytest.mark.long("8")
 @pytest.mark.parametrize("devices", [1, 2, 3, 8])
 def test_a_transformer_runs(devices):
     graph = small_transformer(1)

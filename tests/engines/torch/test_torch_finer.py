@@ -48,6 +48,7 @@ CASES = {
 }
 
 
+@pytest.mark.long("3-two products")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("devices", [1, 3])
 def test_activations_that_exceed_the_limit(case, devices):
@@ -150,6 +151,7 @@ def classifier():
     return graph, models.initial(graph, seed=1)
 
 
+@pytest.mark.long("0.4")
 @pytest.mark.parametrize("share", [2, 0.8, 0.4, 0.1] if ALL else [2, 0.4])
 def test_training_under_a_limit_is_as_without(share):
     """State is parameters and moments, of which the limit holds all or some."""

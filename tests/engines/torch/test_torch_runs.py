@@ -168,6 +168,7 @@ def test_fused_regions_compute_the_same():
             agree(executable(arrays), ed.evaluate(graph, arrays), 1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # by torch of itself
 def test_fused_regions_write_side_by_side():
     """A state of several types crosses regions: its arrays share one part of the arena."""

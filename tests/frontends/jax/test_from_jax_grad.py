@@ -50,6 +50,7 @@ def test_gradients_of_jax_are_imported(name):
         close(found[vertex.name], expected)
 
 
+@pytest.mark.long("scanned llama")
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_of_an_imported_loss_are_those_of_jax(name):
     loss, arguments = CASES[name]

@@ -13,6 +13,7 @@ import eindecomp as ed
 XLA_MOVES = "ignore:XLA moves:RuntimeWarning"
 
 
+@pytest.mark.long("bert", "llama", "scanned llama", "vit")
 @pytest.mark.filterwarnings(XLA_MOVES)
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_runs_as_planned_with_equal_results(name):
@@ -26,6 +27,7 @@ def test_a_twin_runs_as_planned_with_equal_results(name):
         np.testing.assert_allclose(value, wanted, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings(XLA_MOVES)
 def test_inputs_and_outputs_lie_where_the_plan_has_them():
     args = layer_arguments(seq=8)
@@ -44,6 +46,7 @@ def _shapes(shapes):
     return jax.tree.map(lambda s: jax.ShapeDtypeStruct(s, "float32"), shapes, is_leaf=is_shape)
 
 
+@pytest.mark.long
 def test_no_resharding_is_added_to_a_layer_that_is_run_as_planned():
     def layer(p, x):
         return llama_layer(p, x, heads=8, kv_heads=8)

@@ -25,6 +25,7 @@ def planned(name):
     return module, example, ed.plan(graph, mesh={"x": 4}, pieces="ceil")
 
 
+@pytest.mark.long
 @needs_torch
 def test_modules_give_equal_outputs_over_four_ranks_and_move_what_was_counted(tmp_path):
     paths, counted = [], []
@@ -39,6 +40,7 @@ def test_modules_give_equal_outputs_over_four_ranks_and_move_what_was_counted(tm
     assert json.loads(job.out) == counted
 
 
+@pytest.mark.long("gpt2")
 @pytest.mark.parametrize("name", ["llama", "grouped", "gpt2", "mlp"])
 def test_gpus_would_move_what_was_planned(name):
     module, example = made(name)

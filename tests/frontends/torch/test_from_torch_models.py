@@ -79,6 +79,7 @@ def test_labels_are_those_of_our_own_llama():
             np.testing.assert_allclose(result["logits"], module(IDS).logits, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_model_without_memory_is_planned_as_our_own():
     from eindecomp.models.llama.config import Config
     from eindecomp.models.llama.graph import prefill_graph

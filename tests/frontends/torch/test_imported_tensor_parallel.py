@@ -83,6 +83,7 @@ def test_half_heads_are_refused_with_the_module_and_its_heads():
             asked_for()
 
 
+@pytest.mark.long
 def test_a_convolution_is_left_whole_and_attention_that_counts_heads_gathers():
     module = tiny_models.whisper().eval()
     plan = ed.plan(ed.from_torch(module, tiny_models.HEARD), mesh={"x": 2}, inputs="sharded")

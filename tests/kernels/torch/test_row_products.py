@@ -30,6 +30,7 @@ for rows, length in ((1, 1), (5, 7), (33, 1030), (6, 4096)):
 """
 
 
+@pytest.mark.long
 def test_the_kernel_multiplies_in_every_configuration():
     interpreted = {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
     environment = os.environ | interpreted

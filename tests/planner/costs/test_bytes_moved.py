@@ -170,6 +170,7 @@ def test_a_further_layout_is_moved_once_for_all_its_readers():
     check(found)
 
 
+@pytest.mark.long("2-8")
 @pytest.mark.parametrize(("layers", "devices"), [(1, 8), (2, 8), (3, 8)])
 def test_a_transformer_splits_projections_by_sequence_and_attention_by_head(layers, devices):
     """3.5·b·s·a elements a layer; where nobody reads the last residual stream, no less."""

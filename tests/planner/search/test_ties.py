@@ -107,6 +107,7 @@ def test_weights_that_can_be_cut_for_nothing_are(devices):
     assert all(found.parts[name]["h"] == devices for name in ("Q", "K", "V"))
 
 
+@pytest.mark.long
 def test_the_same_plan_every_time():
     graph = small_transformer(2)
     one, other = (ed.plan(graph, 4) for _ in range(2))

@@ -69,6 +69,7 @@ def random_program(seed, mesh):
     return plan, program_of(plan)
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(seed=seeds, mesh=meshes, overlap=st.booleans())
 def test_all_devices_at_once_are_as_one_by_one(seed, mesh, overlap):
@@ -93,6 +94,7 @@ def test_equal_devices_are_simulated_as_one_exactly(seed, mesh, network):
         assert np.array_equal(ours.sent, theirs.sent)
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(seed=seeds, mesh=meshes, network=networks)
 def test_links_carry_what_the_plan_moves(seed, mesh, network):
@@ -106,6 +108,7 @@ def test_links_carry_what_the_plan_moves(seed, mesh, network):
         assert np.broadcast_to(received, program.devices).tolist() == rows
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(seed=seeds, mesh=meshes, network=networks)
 def test_seconds_add_up_and_are_no_less_than_any_part(seed, mesh, network):

@@ -223,6 +223,7 @@ CONFIG = Config(
 LLAMAS = {"prefill": lambda c: prefill_graph(c, 1, 8), "step": lambda c: step_graph(c, 2, 16)}
 
 
+@pytest.mark.long("4-step")
 @pytest.mark.parametrize("kind", LLAMAS)
 @pytest.mark.parametrize("devices", [1, 4])
 def test_more_layers_are_more_of_the_same_regions(kind, devices):

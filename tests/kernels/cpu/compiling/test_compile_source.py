@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from eindecomp.kernels.cpu.compiling import assemble, intrinsics, machine_code, vectors
 from eindecomp.kernels.cpu.compiling import compile as compiling
 
@@ -36,6 +38,7 @@ def run(home: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.long
 def test_processes_share_what_one_compiled(tmp_path: Path) -> None:
     both = [
         subprocess.Popen(  # noqa: S603

@@ -51,6 +51,7 @@ end:
 STATUS = Path("/proc/self/statm")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not STATUS.exists(), reason="tells a process's memory on Linux")
 def test_compiling_keeps_no_memory():
     """Optimising passes that were not disposed of took 0.1 MB each time."""

@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import pytest
 from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
 
@@ -36,6 +37,7 @@ def run(**environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.long
 def test_functions_are_compiled_where_nothing_can_be_written() -> None:
     for home in ("/dev/null", "/proc/1"):
         assert run(HOME=home, XDG_CACHE_HOME="") == "(8, 2) 0 0"

@@ -45,6 +45,7 @@ def test_of_elements(of: str) -> None:
         same(wanted, np.array([expected(number, to) for number in x.tolist()], dtype(to)))
 
 
+@pytest.mark.long("complex128")
 @pytest.mark.parametrize("of", ["bool", "int64", "uint64", "float64", "complex128"])
 def test_of_run_time_scalars(of: str) -> None:
     x = np.zeros(1)

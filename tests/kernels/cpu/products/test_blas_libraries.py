@@ -19,6 +19,7 @@ assert libraries()
 """
 
 
+@pytest.mark.long
 def test_none_that_starts_threads_in_each_of_ours() -> None:
     """As torch's does on some machines, where a small product then took fifty times as long."""
     subprocess.run([sys.executable, "-c", LISTED], check=True)  # noqa: S603 - a process of ours

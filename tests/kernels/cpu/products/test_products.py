@@ -85,6 +85,7 @@ def test_infinities_and_nothing_to_multiply_them_by() -> None:
     assert (np.delete(out[1], 3) == 63).all()
 
 
+@pytest.mark.long
 @given(st.data())
 def test_every_way_computes_every_product(data: st.DataObject) -> None:
     """Blocks of all sizes, with what is left over of rows, columns and terms, in either order."""
@@ -169,6 +170,7 @@ def test_turned_panels(rows: int, columns: int, depth: int, name: str, turned: b
     assert (around[:, columns:] == 7).all()
 
 
+@pytest.mark.long
 @given(st.data())
 def test_blocks_of_rows_of_any_shape(data: st.DataObject) -> None:
     """With what is left over of rows, columns and terms, and more of them than caches hold."""
