@@ -255,4 +255,4 @@ class _Finder:
         named[-1:-1] = [(number, 0) for number in self._scalars[: launch.scalars]]
         at = [(place, *each) for place, each in zip(places, named, strict=True)]
         code: int = getattr(launch.function, "address", 0)
-        return RepeatedJob(code, launch.integers, at, launch.scratch, scratch)
+        return RepeatedJob(code, launch.integers, at, launch.scratch, scratch, launch)

@@ -247,7 +247,7 @@ def typed_scalars(scalars: Sequence[object], types: Sequence[tuple[str, DType]])
     return [np.asarray(x, scalar_type(t)) for x, (_, t) in zip(scalars, types, strict=True)]
 
 
-@lru_cache(maxsize=2**12)
+@lru_cache(maxsize=2**10)
 def einsum_kernel(
     op: EinSum,
     dtypes: tuple[DType, ...],

@@ -73,6 +73,8 @@ class RepeatedJob(NamedTuple):
     scratch: int
     """Bytes of memory to work in, whose address belongs to the last place of the argument."""
     scratch_at: int
+    of: object
+    """What has the machine code, which goes with it."""
 
 
 class Repetition:
@@ -87,7 +89,7 @@ class Repetition:
     def __init__(self, groups: Sequence[Sequence[RepeatedJob]], arrays: int) -> None:
         self.objects = (ctypes.c_int64 * arrays)()
         start = ctypes.addressof(self.objects)
-        kept: list[np.ndarray[Any, Any]] = []
+        kept: list[Any] = []
         places: list[tuple[int, int, int]] = []
         listed: list[tuple[int, int]] = []
         for group in groups:
@@ -100,7 +102,7 @@ class Repetition:
                     kept.append(np.empty(job.scratch, np.uint8))
                     own[job.scratch_at] = address(kept[-1])
                 jobs.append((job.code, at))
-                kept.append(own)
+                kept += own, job.of
             kept.append(np.array(jobs, np.int64))
             listed.append((len(jobs), address(kept[-1])))
         kept += [np.array(places, np.int64), np.array(listed, np.int64)]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+from collections import OrderedDict
 from pathlib import Path
+from weakref import ref
 
 import numpy as np
 import pytest
 
+import eindecomp as ed
+from eindecomp.kernels.cpu.compiling import compile as compiling
 from eindecomp.kernels.cpu.compiling.machine_code import link, machine_code
+from eindecomp.kernels.cpu.einsum import einsum_kernel
 
 DIVISION = """
 define void @divide(i64 %at) {
@@ -66,3 +71,44 @@ def test_compiling_keeps_no_memory():
     for _ in range(50):
         machine_code(LOOP)
     assert 4096 * (pages() - before) < 50 * 20_000
+
+
+SOURCE = "def kernel(at):\n    store_int64(at, 0, load_int64(at, 0) + {})\n"
+
+
+def test_few_functions_are_kept_beside_those_in_use(monkeypatch):
+    monkeypatch.setattr(compiling, "KEPT", 4)
+    monkeypatch.setattr(compiling, "_compiled", OrderedDict())
+    number = np.zeros(1, np.int64)
+    held = compiling.compile_source(SOURCE.format(10_000), "held")
+    first = ref(compiling.compile_source(SOURCE.format(10_001), "dropped").memory)
+    assert first() is not None
+    for count in range(80):
+        compiling.compile_source(SOURCE.format(20_000 + count), "others")(number.ctypes.data)
+    assert len(compiling._compiled) == 4
+    gc.collect()
+    assert first() is not None, "it lies beside one that is held"
+    held(number.ctypes.data)
+    assert number[0] == sum(range(20_000, 20_080)) + 10_000
+    del held
+    gc.collect()
+    assert first() is None
+
+
+def test_what_calls_compiled_code_keeps_it(monkeypatch):
+    """Contractions and repeated runs have addresses of functions, which are no references."""
+    graph = ed.parse(
+        "input A[i: 12, a: 5], B[a, j: 7, b: 4], C[b, k: 6]\n"
+        "Z[i,j,k] <- sum A[i,a] * B[a,j,b] * C[b,k]\nY[i,j] <- max sin(Z[i,j,k]) + 1\noutput Y"
+    )
+    rng = np.random.default_rng(0)
+    given = {v.name: rng.normal(size=v.shape).astype(v.dtype) for v in graph.inputs}
+    wanted = ed.evaluate(graph, given)["Y"]
+    monkeypatch.setattr(compiling, "KEPT", 1)
+    with ed.compile(ed.plan(graph, 2)) as executable:
+        for _ in range(4):
+            np.testing.assert_allclose(executable(given)["Y"], wanted, rtol=1e-5, atol=1e-5)
+            einsum_kernel.cache_clear()
+            for count in range(40):
+                compiling.compile_source(SOURCE.format(30_000 + count), "others")
+            gc.collect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
+from collections import OrderedDict
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
 _SIGNATURE = types.void(types.int64)
 _lock = threading.Lock()
-_compiled: dict[str, Callable[[int], None]] = {}
+_compiled: OrderedDict[str, Callable[[int], None]] = OrderedDict()
+KEPT = 1024
+"""How many functions are kept beside those in use; what comes again is on disk."""
 
 
 def compile_source(
@@ -45,9 +48,10 @@ def compile_source(
     function only.
     """
     with _lock:
-        function = _compiled.get(source)
-        if function is None:
-            function = _compiled[source] = _compile(source, description, names or {})
+        function = _compiled.pop(source, None) or _compile(source, description, names or {})
+        _compiled[source] = function
+        if len(_compiled) > KEPT:
+            _compiled.popitem(last=False)
         return function
 
 

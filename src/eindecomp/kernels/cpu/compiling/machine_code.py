@@ -37,13 +37,39 @@ def _target_machine() -> Any:
 
 
 @cache
-def _tools() -> tuple[Any, Any]:
-    """What optimises, and what links."""
+def _optimiser() -> Any:
+    """What compiles modules."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     _add_wide_divisions()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
-    return _target_machine(), engine
+    return _target_machine()
+
+
+class _Linker:
+    """Links functions, some at a time in memory that they share and that goes with the last one."""
+
+    def __init__(self) -> None:
+        self._engine, self._left = None, 0
+
+    def function(self, code: bytes, name: str) -> Callable[[int], None]:
+        if not self._left:
+            _optimiser()
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+            self._left = _TOGETHER
+        engine: Any = self._engine
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        self._left -= 1
+        address = engine.get_function_address(name)
+        if not address:
+            raise ValueError(f"an object file without {name}")
+        function: Any = ctypes.CFUNCTYPE(None, ctypes.c_int64)(address)
+        function.address, function.memory = address, engine
+        return function
+
+
+_LINKER = _Linker()
+_TOGETHER = 32  # functions: each alone would take four times the memory
 
 
 def _add_wide_divisions() -> None:
@@ -60,7 +86,7 @@ def _add_wide_divisions() -> None:
 
 def machine_code(text: str) -> bytes:
     """Optimise a module and compile it, as an object file."""
-    machine, _ = _tools()
+    machine = _optimiser()
     module = llvm.parse_assembly(text)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
@@ -79,14 +105,6 @@ def machine_code(text: str) -> bytes:
 def link(code: bytes, name: str) -> Callable[[int], None]:
     """A function of an object file, which lets other threads run while it does.
 
-    Its `address` is for other compiled code that calls it.
+    Its `address` is for other compiled code that calls it; its machine code lasts as long as it.
     """
-    _, engine = _tools()
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    address = engine.get_function_address(name)
-    if not address:
-        raise ValueError(f"an object file without {name}")
-    function: Any = ctypes.CFUNCTYPE(None, ctypes.c_int64)(address)
-    function.address = address
-    return function
+    return _LINKER.function(code, name)

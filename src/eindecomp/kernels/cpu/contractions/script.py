@@ -75,6 +75,7 @@ class Script:
     _arguments: list[int] = field(default_factory=list[int])
     _places: list[tuple[int, Address]] = field(default_factory=list[tuple[int, Address]])
     _phases: list[list[int]] = field(default_factory=list[list[int]])
+    _called: list[LoopsCall] = field(default_factory=list[LoopsCall])
 
     def reserve(self, nbytes: int) -> Address:
         """Scratch memory for a temporary."""
@@ -100,6 +101,7 @@ class Script:
             self._own = max(self._own, call.scratch)
             self._places.append((start + call.addresses[-1], Address(_OWN)))
         self._uses_blas |= call.uses_blas
+        self._called.append(call)
         phase = self._phases[-1]
         code: int = getattr(call.function, "address", 0)
         phase += [code, start, len(moved) // 2, *moved]
@@ -126,4 +128,7 @@ class Script:
         addresses = [*range(_FIRST, _FIRST + self.arrays), _SCRATCH]
         function = compile_source(_SOURCE, "calls of a contraction")
         filled = np.array(integers, np.int64)
-        return LoopsCall(function, filled, addresses, self.scratch, (), uses_blas=self._uses_blas)
+        own = dict.fromkeys(each for call in self._called for each in (call.function, *call.calls))
+        return LoopsCall(
+            function, filled, addresses, self.scratch, (), 0, self._uses_blas, tuple(own)
+        )

@@ -114,6 +114,8 @@ class LoopsCall:
     """How many run-time scalars it takes: all there are, or none."""
     uses_blas: bool = False
     """Whether it calls a library that has threads and locks of its own."""
+    calls: tuple[Callable[[int], None], ...] = ()
+    """Further functions whose addresses are among the integers: machine code goes with them."""
 
     def launch(
         self, inputs: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Array]
