@@ -92,7 +92,7 @@ class Executable:
             self._refuse_donated(inputs, donate)
         arrays, scalars = check_inputs(self.plan.graph, inputs, self._read_all, self._inputs)
         # A tensor of another engine has been gathered: its memory is of no use here.
-        own = [name for name in dict.fromkeys(donate) if isinstance(arrays[name], Tensor)]
+        own = [name for name in dict.fromkeys(donate) if type(arrays[name]) is Tensor]
         result = self._prepared.run(arrays, scalars, own, on_event)
         for tensor in cast("list[Tensor]", given_up):
             tensor.release()
@@ -212,9 +212,8 @@ class Executable:
             found[place] = self._read(given[place], vertices[place])
             if found[place] is given[place] and isinstance(given[place], Tensor):
                 taken.note(place, given[place])
-        for tensor in found:
-            if isinstance(tensor, Tensor) and tensor.data is None:
-                tensor.held()  # says that it is gone
+        for tensor in [each for each in found if type(each) is Tensor and each.data is None]:
+            tensor.held()  # says that it is gone
         return found
 
     def _read(self, given: Any, vertex: Vertex) -> Any:

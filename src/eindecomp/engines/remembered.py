@@ -6,7 +6,7 @@ A model has hundreds of inputs, and most of them are the same in every call.
 from __future__ import annotations
 
 from itertools import compress
-from operator import call, is_, not_
+from operator import call, is_not
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -31,8 +31,7 @@ class Remembered:
         >>> [*known.changed([one, other])], [*known.changed([None, one])]
         ([1], [0, 1])
         """
-        same = map(is_, given, map(call, self._refs))
-        return compress(range(len(self._refs)), map(not_, same))
+        return compress(range(len(self._refs)), map(is_not, given, map(call, self._refs)))
 
     def note(self, place: int, given: Any) -> None:
         """Remember what was given at a place."""

@@ -125,14 +125,15 @@ def _plain(given: Any) -> Any:
 
 
 def _convert(array: Array, to: DType, what: str) -> Array:
+    if array.dtype == to:
+        return array
     if to == BFLOAT16 and array.dtype == "V2":
         return array.view(BFLOAT16)  # NumPy's files know it as two bytes of no type
     if array.dtype.name not in type_names:
         raise InputError(f"{what} has dtype {to}, got {array.dtype}")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    if array.dtype == to:
-        return array
+        return _convert(array, to, what)
     if kind(array.dtype) > kind(to):
         raise InputError(f"{what} has dtype {to}; {array.dtype} would lose information")
     with np.errstate(all="ignore"):

@@ -25,7 +25,7 @@ for rows, length in ((1, 1), (5, 7), (33, 1030), (6, 4096)):
         out = torch.full((rows,), torch.nan)
         grid = (-(-rows // config.kwargs["ROWS"]),)
         given = x, matrix, out, rows, length, matrix.stride(0)
-        multiply[grid](*given, OVERLAP=False, **config.kwargs)
+        multiply[grid](*given, OVERLAP=False, EARLY=False, **config.kwargs)
         assert torch.allclose(out, matrix @ x, atol=1e-3), (rows, length, config)
 """
 

@@ -17,9 +17,10 @@ import torch
 
 from eindecomp.engines.torch.blocks import own_memory
 from eindecomp.engines.torch.staged import Slot, Staged
+from eindecomp.kernels.torch.overlap import steady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from eindecomp.engines.torch.resident import Resident
 
@@ -133,24 +134,32 @@ class Capture:
         """The latest run."""
         self._fill(loaded)
         self._staging.send()
-        scalars = [self._staging.near[name] for name in loaded.scalars]
-        near: Values = {tile: (self._staging.near[tile],) for tile in self.staged}
-        beside = torch.cuda.Stream(device)
-        beside.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(beside):  # once as usual, so that all kernels are loaded
-            resident.carry_out({**self._read, **near}, [scalars])
-        torch.cuda.current_stream(device).wait_stream(beside)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._staging.send()
-            made = resident.carry_out({**self._read, **near}, [scalars])
-            self._made = {tile: tuple(map(self._apart, made[tile])) for tile in tiled.kept}
-            new = {tile: self._made[new] for tile, new in self._renewed.items()}
-            for places, arrays in _by_type(new):
-                _COPY_ALL(_taken(self._read, places), arrays)
+        read = {**loads.fixed, **self._read}
+        unwritten = (x for tile, own in read.items() if tile not in self._renewed for x in own)
+        with steady(unwritten):
+            self._record(resident, [self._staging.near[name] for name in loaded.scalars])
         kept = self._renewed.values()
         self._copied_out = _by_type(self._made)
         self._others_out = _by_type({t: x for t, x in self._made.items() if t not in kept})
+
+    def _record(self, resident: Resident, scalars: Sequence[Tensor]) -> None:
+        """Launch all kernels once as usual, so that they are loaded, and once to be captured."""
+        near: Values = {tile: (self._staging.near[tile],) for tile in self.staged}
+        here = torch.cuda.current_stream(self._staging.device)
+        beside = torch.cuda.Stream(self._staging.device)
+        beside.wait_stream(here)
+        with torch.cuda.stream(beside):
+            resident.carry_out({**self._read, **near}, [scalars])
+        here.wait_stream(beside)
+        with torch.cuda.graph(self._graph):
+            self._staging.send()
+            made = resident.carry_out({**self._read, **near}, [scalars])
+            kept = resident.ready.tiled.kept
+            self._made = {tile: tuple(map(self._apart, made[tile])) for tile in kept}
+            new = {tile: self._made[new] for tile, new in self._renewed.items()}
+            for places, arrays in _by_type(new):
+                _COPY_ALL(_taken(self._read, places), arrays)
 
     def _apart(self, made: Tensor) -> Tensor:
         """What was made, in memory that no renewed tile takes."""
@@ -219,7 +228,7 @@ class Capture:
         self._staging.write(loaded.scalars.items())
         for places, own in self._copied:
             _COPY_ALL(own, _taken(loaded.values, places))
-        if any(tenant() is None for tenant in self._tenants.values()):  # nothing is there yet
+        if any(tenant() is None for tenant in [*self._tenants.values()][:1]):  # then none is there
             for places, given in _by_type({tile: loaded.values[tile] for tile in self._tenants}):
                 _COPY_ALL(_taken(self._read, places), given)
 

@@ -229,10 +229,13 @@ class TorchProgram:
 
         A region is one function: all that it computes is told to begin and to end with it.
         """
-        memory = self.runner.memory if isinstance(self.runner, Paging) else None
+        if isinstance(self.runner, Resident):
+            with self._alone:
+                return self._run(inputs, scalars, donated, on_event)
+        memory = self.runner.memory
         for given in self.loads.new(inputs):  # before this run has its turn: others wait for theirs
             leave_arena(given, but=memory)
-        with self._alone if memory is None else memory.turn():
+        with memory.turn():
             return self._run(inputs, scalars, donated, on_event)
 
     def _run(

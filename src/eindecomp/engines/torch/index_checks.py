@@ -34,11 +34,14 @@ class IndexChecks:
     def __init__(self, tiled: TileProgram, memories: Memories) -> None:
         self._tiled, self._memories = tiled, memories
         found = lookups_of(tiled, tiled.ops)
-        self._lookups = [lookup for lookup in found if not is_computed(tiled, lookup)]
+        given = [lookup for lookup in found if not is_computed(tiled, lookup)]
+        self._constant = [*filter(self._is_constant, given)]
+        """Those that are the same in every run: they are checked in the first."""
+        self._varying = [lookup for lookup in given if not self._is_constant(lookup)]
 
     def check(self, inputs: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
         """Raise an error that names the tile for which an index is out of range."""
-        for lookup in self._lookups:
+        for lookup in [*self._constant, *self._varying]:
             tile = self._tiled.tiles[lookup.op.into]
             with naming(self._tiled.program.graph[tile.tensor], tile.box, lookup.op.device):
                 index = self._indices(lookup, inputs, scalars)
@@ -46,10 +49,10 @@ class IndexChecks:
                     check_index(index, lookup.rows)
                 else:
                     check_array(index, lookup.rows)
-        # Fills are the same in every run unless they depend on its scalars.
-        self._lookups = [lookup for lookup in self._lookups if not self._is_constant(lookup)]
+        self._constant = []
 
     def _is_constant(self, lookup: Lookup) -> bool:
+        """Whether indices are filled, and depend on no scalar of a run."""
         op = self._op(lookup)
         return isinstance(op, Fill) and not used_scalars(op.value)
 

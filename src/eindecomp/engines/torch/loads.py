@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from operator import call
+from itertools import compress, repeat
+from operator import call, is_
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from eindecomp.engines.remembered import Remembered
 from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.torch.arena_memory import leave_arena
 from eindecomp.engines.torch.staged import is_small
 from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.tiles.ops import Kind
@@ -67,7 +69,7 @@ class Loads:
         given = [inputs[name] for name in self.names.values()]
         # What is given again and again, as weights are, is looked for once.
         blocks = [*map(call, self._blocks)]
-        gone = (place for place, block in enumerate(blocks) if block is None)
+        gone = compress(range(len(blocks)), map(is_, blocks, repeat(None)))
         for place in {*self._known.changed(given), *gone}:
             tile, tensor = self._tiles[place], given[place]
             if tiles is not None and tile not in tiles:
@@ -114,6 +116,8 @@ class Loads:
 
     def _found(self, number: int, given: Tensor) -> torch.Tensor:
         """A tile's block of a tensor; those that lie alike have it in the same place."""
+        if self.memories.host is None:  # here are the devices themselves: no arena is ours
+            leave_arena(given)
         tile, held, place = self.tiled.tiles[number], given.held(), None
         if given.mesh is self.tiled.program.mesh:
             tilings, place = self._places.get(number, ((), None))

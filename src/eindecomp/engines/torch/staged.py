@@ -46,7 +46,7 @@ class Staged:
     def __init__(self, slots: Mapping[Key, Slot], device: torch.device) -> None:
         sizes = [-(-slot.nbytes // _ALIGNED) * _ALIGNED for slot in slots.values()]
         *starts, total = accumulate(sizes, initial=0)
-        on_gpu = device.type == "cuda"
+        self.device, on_gpu = device, device.type == "cuda"
         self._host = torch.empty(total, dtype=torch.uint8, pin_memory=on_gpu)
         self._near = torch.empty(total, dtype=torch.uint8, device=device)
         bytes_of: Any = self._host.numpy()

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 TABLE = "Decode: one token more"
 _WARM = 4
 """Steps before anything is measured: ours is captured as a graph of kernels in the third."""
-_TOKENS = 5
+_TOKENS = 10
 """What is read in a turn, one after another, as decoding does; what is told is the time of one."""
-_TURNS = 10
+_TURNS = 5
 
 
 def decode(setting: Setting, host: WeightBlock) -> Findings:

@@ -9,7 +9,11 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 @triton.jit
 def take_turn(OVERLAP: tl.constexpr):
-    """Let the next kernel be launched, and wait until all that came before is done."""
+    """Wait until all that came before is done, and let the next kernel be launched.
+
+    In this order, so that a kernel finds done whatever came before the one before it: those that
+    Inductor writes wait only for that one.
+    """
     if OVERLAP:
-        gdc_launch_dependents()
         gdc_wait()
+        gdc_launch_dependents()

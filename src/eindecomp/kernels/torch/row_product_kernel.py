@@ -17,27 +17,40 @@ CONFIGS = [
 
 
 @triton.jit
+def _weights(start, at, there, length):
+    """Some columns of some rows of the matrix, each of which is read once."""
+    mask = there[:, None] & (at < length)[None, :]
+    return tl.load(start + at[None, :], mask=mask, other=0.0, eviction_policy="evict_first")
+
+
+@triton.jit
+def _terms(x, at, length, weights):
+    vector = tl.load(x + at, mask=at < length, other=0.0).to(tl.float32)
+    return weights.to(tl.float32) * vector[None, :]
+
+
+@triton.jit
 def multiply(
     x, matrix, out, rows, length, stride,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """The products of some rows with a vector, summed in float32."""
-    take_turn(OVERLAP)
+    """The products of some rows with a vector, summed in float32.
+
+    Where that is allowed, the first weights are fetched while the vector is still being made.
+    """
     own = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     there = own < rows
     start = matrix + own[:, None].to(tl.int64) * stride
-    total = tl.zeros([ROWS, BLOCK], tl.float32)
-    for first in range(0, length, BLOCK):
-        at = first + tl.arange(0, BLOCK)
-        inside = at < length
-        vector = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-        part = tl.load(
-            start + at[None, :],
-            mask=there[:, None] & inside[None, :],
-            other=0.0,
-            eviction_policy="evict_first",  # it is read once
-        )
-        total += part.to(tl.float32) * vector[None, :]
+    at = tl.arange(0, BLOCK)
+    if not EARLY:
+        take_turn(OVERLAP)
+    weights = _weights(start, at, there, length)
+    if EARLY:
+        take_turn(OVERLAP)
+    total = _terms(x, at, length, weights)
+    for first in range(BLOCK, length, BLOCK):
+        weights = _weights(start, first + at, there, length)
+        total += _terms(x, first + at, length, weights)
     found = tl.sum(total, 1)
     tl.store(out + own, found.to(out.dtype.element_ty), mask=there)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eindecomp.kernels.torch.overlap import launch_options
+from eindecomp.kernels.torch.overlap import is_steady, launch_options
 
 _TYPES = frozenset({torch.float16, torch.bfloat16, torch.float32})
 
@@ -47,7 +47,7 @@ def row_product(x: Tensor, matrix: Tensor) -> Tensor:
         return (-(-rows // config["ROWS"]),)
 
     with torch.cuda.device_of(x):
-        options = launch_options(x.device)
+        options = {"EARLY": is_steady(matrix), **launch_options(x.device)}
         kernels.tuned[grid](x, matrix, out, rows, length, matrix.stride(0), **options)
     return out
 
