@@ -128,7 +128,6 @@ class Script:
         addresses = [*range(_FIRST, _FIRST + self.arrays), _SCRATCH]
         function = compile_source(_SOURCE, "calls of a contraction")
         filled = np.array(integers, np.int64)
-        own = dict.fromkeys(each for call in self._called for each in (call.function, *call.calls))
-        return LoopsCall(
-            function, filled, addresses, self.scratch, (), 0, self._uses_blas, tuple(own)
-        )
+        called = [each for call in self._called for each in (call.function, *call.calls)]
+        own = tuple({id(each): each for each in called}.values())  # functions have no hash
+        return LoopsCall(function, filled, addresses, self.scratch, (), 0, self._uses_blas, own)
