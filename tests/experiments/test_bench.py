@@ -43,7 +43,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     return int(exit_.value.code or 0)
 
 
-@pytest.mark.long("ffnn", "llama")
+@pytest.mark.long
 @pytest.mark.parametrize("experiment", list(STRATEGIES))
 def test_an_experiment_from_command_to_files(
     experiment: str,

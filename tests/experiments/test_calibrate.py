@@ -49,6 +49,7 @@ def check(machine: ed.Machine) -> None:
     assert 0 < plan.bound <= plan.cost * (1 + 1e-9)
 
 
+@pytest.mark.long
 def test_threads_from_command_to_plan(tmp_path: Path, monkeypatch, capsys):
     path = tmp_path / "machine.json"
     assert command(monkeypatch, "--quick", "--noisy", "-o", path) == 0

@@ -21,15 +21,15 @@ PAGES = {
     "llama.md": {},
     "training.md": {},
 }
+LONG = () if ON_GPU else ("torch.md",)
 BLOCKS = [
-    (page, number)
+    pytest.param(page, number, marks=pytest.mark.long if page in LONG else ())
     for page in PAGES
     for number, block in enumerate(b for b in blocks_of(ROOT / "docs" / page) if not b.not_run)
     if ON_GPU or number == 0
 ]
 
 
-@pytest.mark.long("torch.md-0")
 @pytest.mark.parametrize(("page", "number"), BLOCKS)
 def test_a_block_runs(page, number, tmp_path):
     script = Path(__file__).with_name("run_doc_block.py")

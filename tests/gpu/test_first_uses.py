@@ -8,14 +8,13 @@ from fresh_process import ROOT, run_fresh
 from torch_ways import ON_GPU
 
 # Where there is no GPU, a few show that this way of running them works.
-FEW = ("run", "command line", "einsum of tensors", "an imported module", "jax, four devices")
+FEW = ("run", "jax, four devices")
 NAMES = [
     pytest.param(name, marks=[] if ON_GPU or name in FEW else pytest.mark.long)
     for name in FIRST_USES
 ]
 
 
-@pytest.mark.long("an imported module", "command line")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_first_use_works(name, tmp_path):
     pytest.importorskip("jax" if name.startswith("jax") else "torch")

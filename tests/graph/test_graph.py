@@ -158,6 +158,7 @@ def test_verify_finds_what_does_not_fit(change: dict[str, object], message: str)
         g.verify()
 
 
+@pytest.mark.long
 def test_depth_costs_no_recursion() -> None:
     g = ed.Graph()
     x = g.input("X", {"i": 2})

@@ -77,6 +77,7 @@ def test_plans_without_ties_move_the_state_between_steps():
     assert 3 * tied.cost <= 3 * loose.cost + fitted.bytes_placed
 
 
+@pytest.mark.long("ray")
 @pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
 def test_only_the_loss_is_gathered_between_steps(engine, gathered):
     seen = []

@@ -41,7 +41,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.long("multihead_attention-endless links")
+@pytest.mark.long("multihead_attention-endless links", "multihead_attention-time")
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_what_is_saved_comes_back(path: Path, asked: str, tmp_path: Path) -> None:

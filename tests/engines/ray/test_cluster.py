@@ -62,7 +62,7 @@ print("done")
 """
 
 
-@pytest.mark.long("theirs")
+@pytest.mark.long
 @pytest.mark.parametrize("program", [OURS, THEIRS], ids=["ours", "theirs"])
 def test_a_ray_of_this_process(program):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}

@@ -15,7 +15,7 @@ from cases import ALL
 every_launcher = pytest.mark.parametrize("launcher", LAUNCHERS)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 6, 8] if ALL else [3])
+@pytest.mark.parametrize("ranks", [2, 3, 4, 6, 8] if ALL else [2])
 @needs_mpi
 def test_plans_give_what_devices_apart_give(ranks):
     job = run_job("mpi", ranks, "laws.py", 0, 40 if ALL else 2)
@@ -56,7 +56,7 @@ CASES = [(launcher, how) for launcher in ("mpi", "torch") for how in HOW]
 FEW = [("mpi", "kill"), ("mpi", "stop"), ("mpi", "delay"), ("mpi", "fail"), ("torch", "kill")]
 
 
-@pytest.mark.long("torch-kill", "mpi-delay", "mpi-fail", "mpi-stop")
+@pytest.mark.long("torch-kill", "mpi-delay", "mpi-fail", "mpi-stop", "mpi-kill")
 @pytest.mark.parametrize(("launcher", "how"), CASES if ALL else FEW)
 def test_trouble_of_a_rank_ends_the_job(launcher, how):
     skip_without(launcher)

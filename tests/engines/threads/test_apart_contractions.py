@@ -43,6 +43,7 @@ def run_with(word: str, plan: ed.Plan, arrays: dict[str, np.ndarray]) -> ed.Resu
             each.stop()
 
 
+@pytest.mark.long("ia,ajb,bkc,cl->ijkl-float32", "ijk,ja,ka->ia-float64")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("spec", CASES)
 def test_both_ways_give_what_the_reference_gives(spec, dtype):

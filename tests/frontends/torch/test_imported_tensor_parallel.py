@@ -43,6 +43,7 @@ def test_an_imported_llama_cut_the_megatron_way_is_hugging_faces_own_tp_plan(nam
     assert exported(plan, "tp-plan") == plan.to_dtensor().tp_plan() == own
 
 
+@pytest.mark.long("2")
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_the_documented_sequential_gives_on_gloo_what_it_gives_alone(tmp_path, ranks):
     run_on_gloo(ranks, tmp_path, "sequential")

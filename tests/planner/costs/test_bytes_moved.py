@@ -113,6 +113,7 @@ def test_the_plan_moves_what_it_says(seed, devices, inputs, objective, rewrite):
     check(found)
 
 
+@pytest.mark.long
 @given(seed=SEEDS, devices=st.sampled_from([16, 24, 32, 36]), inputs=INPUTS)
 def test_axes_that_are_chosen_in_steps(seed, devices, inputs):
     """More devices than can be planned at once: the bound and the plan enclose the optimum."""

@@ -12,6 +12,7 @@ import eindecomp as ed
 FEW = 60  # assignments of all vertices together, which have many homes each
 
 
+@pytest.mark.long("0-sharded")
 @pytest.mark.parametrize("inputs", ["free", "sharded"])
 @pytest.mark.parametrize("seed", range(10))
 def test_every_limit_gets_its_best_plan(seed, inputs):

@@ -12,6 +12,7 @@ import pytest
 
 import eindecomp as ed
 from eindecomp.kernels.cpu.compiling import compile as compiling
+from eindecomp.kernels.cpu.compiling import machine_code as linking
 from eindecomp.kernels.cpu.compiling.machine_code import link, machine_code
 from eindecomp.kernels.cpu.einsum import einsum_kernel
 
@@ -79,6 +80,7 @@ SOURCE = "def kernel(at):\n    store_int64(at, 0, load_int64(at, 0) + {})\n"
 def test_few_functions_are_kept_beside_those_in_use(monkeypatch):
     monkeypatch.setattr(compiling, "KEPT", 4)
     monkeypatch.setattr(compiling, "_compiled", OrderedDict())
+    monkeypatch.setattr(linking, "_LINKER", linking._Linker())  # with no other test's
     number = np.zeros(1, np.int64)
     held = compiling.compile_source(SOURCE.format(10_000), "held")
     first = ref(compiling.compile_source(SOURCE.format(10_001), "dropped").memory)
@@ -95,6 +97,7 @@ def test_few_functions_are_kept_beside_those_in_use(monkeypatch):
     assert first() is None
 
 
+@pytest.mark.long
 def test_what_calls_compiled_code_keeps_it(monkeypatch):
     """Contractions and repeated runs have addresses of functions, which are no references."""
     graph = ed.parse(

@@ -43,6 +43,7 @@ def test_functions_are_compiled_where_nothing_can_be_written() -> None:
         assert run(HOME=home, XDG_CACHE_HOME="") == "(8, 2) 0 0"
 
 
+@pytest.mark.long
 def test_functions_are_loaded_by_the_next_process(tmp_path: Path) -> None:
     assert run(XDG_CACHE_HOME=str(tmp_path)) == "(8, 2) 0 1"
     assert run(XDG_CACHE_HOME=str(tmp_path)) == "(8, 2) 1 1"

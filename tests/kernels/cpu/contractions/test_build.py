@@ -99,6 +99,7 @@ def test_all_nests_give_the_reference(spec: str, of: str, monkeypatch: pytest.Mo
                 check(op, replace(nest, blocked=label, budget=2**10), arrays, sizes, expected)
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(st.data())
 def test_random_contractions_give_the_reference(data: st.DataObject) -> None:
