@@ -44,11 +44,13 @@ def test_whatever_is_bound_results_and_bytes_are_the_same(engine, seed, devices,
     names = share.draw(st.sets(st.sampled_from([vertex.name for vertex in graph.inputs])))
     rest = {name: array for name, array in arrays.items() if name not in names}
     with ed.compile(plan, engine) as executable:
+        alone = executable(arrays).stats.bytes_moved
+        assert alone == plan.cost or (engine == "jax" and alone < plan.cost)  # XLA merges moves
         bound = executable.bind({name: arrays[name] for name in names})
         for _ in range(3):
             found = bound(rest)
             agree(found, ed.evaluate(graph, arrays), 1e-5)
-            assert (found.stats.bytes_moved, found.stats.bytes_placed) == (plan.cost, 0)
+            assert (found.stats.bytes_moved, found.stats.bytes_placed) == (alone, 0)
 
 
 def test_state_goes_from_call_to_call_beside_what_is_bound(executable):

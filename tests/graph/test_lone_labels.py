@@ -1,4 +1,4 @@
-"""A product whose factors are summed each over a label of its own is warned of, and only that."""
+"""Operands that are aggregated each over a label of its own are warned of, and only they."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ MISSPELT = [
     "Z[i,k] <- sum X[i,j] * Y[jj,k]",
     "Z[i,k] <- sum -X[i,jj] * exp(Y[j,k]) / 3",
     "Z[i,k] <- sum X[i,jj] / Y[j,k]",
+    "Z[i,k] <- sum (X[i,jj] - Y[j,k])**2",
+    "Z[i,k] <- sum abs(X[i,jj] - Y[j,k])",
+    "Z[i,k] <- max X[i,jj] + Y[j,k]",
+    "Z[i,k] <- max abs(X[i,jj] - Y[j,k]) * 2",
 ]
 MEANT = [
     "Z[i,k] <- sum X[i,j] * Y[j,k]",
-    "Z[i,k] <- sum (X[i,jj] - Y[j,k])**2",
+    "Z[j] <- sum abs(X[i,j] - X[i2,j])",
+    "Z[] <- max abs(Y[j,0] - Y[jj,0])",
     "Z[i] <- sum X[i,j] * w[m]",
     "Z[] <- sum A[a,a] * A[b,b]",
     "Z[i] <- max X[i,jj] + Y[j,0]",

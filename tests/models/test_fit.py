@@ -94,7 +94,7 @@ def test_a_full_disk_does_not_lose_the_state(tmp_path):
     with (
         full_disk(),
         pytest.warns(
-            RuntimeWarning, match=r"/step-0000(08|12)/rank-0000.*: File too large.*goes on"
+            RuntimeWarning, match=r"/step-0000(08|12)/rank-0000.*: File too large.*not saved"
         ),
         pytest.raises(models.NotSavedError, match=r"File too large.*after step 13") as caught,
     ):

@@ -15,6 +15,7 @@ import pytest
 from eindecomp.engines.events import KernelCompiled, RunStarted, TaskFinished
 from eindecomp.show import progress
 from eindecomp.show.progress import counting, showing, solver_line, solving
+from eindecomp.solve.clock import tell_compiling
 from eindecomp.solve.solution import Progress
 
 SHORT = """
@@ -114,12 +115,13 @@ def test_a_display_that_fails_does_not_end_the_work(impatient, monkeypatch):
 
 def test_whoever_listens_to_the_solver_is_told_and_needs_no_line(monkeypatch):
     monkeypatch.setattr(progress, "is_wanted", lambda wanted: wanted is not False)
-    heard = []
-    with solving(None, heard.append) as follow:
-        assert follow == heard.append
-    with solving(True, heard.append) as follow:
-        follow(Progress(0.0, "search", 2, 1))
-    assert [event.stage for event in heard] == ["search"]
+    for wanted in (None, True):
+        heard = []
+        with solving(wanted, heard.append) as follow:
+            follow(Progress(0.0, "search", 2, 1))
+            for active in (True, True, False, False):
+                tell_compiling(active)
+        assert [event.stage for event in heard] == ["search", "compile"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from eindecomp.engines.available import available
 from eindecomp.errors import InputError
-from eindecomp.lang.einsum import EinSum
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.tra.program.memory import Peak, peak_of, results_on
 from eindecomp.tra.program.steps import Compute
@@ -53,29 +52,6 @@ def needed_space(program: Program, devices: Sequence[int]) -> Peak:
     return peak_of(results_on(program, devices))
 
 
-def least_space(program: Program, unmade: Collection[str] = ()) -> Peak:
-    """Bytes that no compiler can save: those of a product's tiles, or of all outputs at the end.
-
-    What lies between products may never be made, where kernels compute it as they go; nor are the
-    products that are named.
-    """
-    found = Peak(0, "")
-    if is_little(program):
-        return found
-    outputs = 0
-    for step in program.steps:
-        if not isinstance(step, Compute):
-            continue
-        op = program.graph[step.vertex].op
-        if isinstance(op, EinSum) and op.aggregated and step.vertex not in unmade:
-            made = _bytes_everywhere(program, step.into)
-            found = max(found, Peak(made, step.vertex), key=lambda each: each.bytes)
-    for name, number in program.outputs.items():
-        outputs += _bytes_everywhere(program, number)
-        found = max(found, Peak(outputs, name), key=lambda each: each.bytes)
-    return found
-
-
 def largest_tile(program: Program) -> Peak:
     """The most bytes that one task makes of a vertex on one device."""
     if is_little(program):
@@ -92,6 +68,13 @@ def largest_tile(program: Program) -> Peak:
 def _bytes_everywhere(program: Program, number: int) -> int:
     buffer = program.buffers[number]
     return sum(buffer.nbytes(program.mesh, device) for device in range(program.devices))
+
+
+def output_space(program: Program) -> Peak:
+    """The bytes of all outputs together, and the largest of them."""
+    sizes = {name: _bytes_everywhere(program, k) for name, k in program.outputs.items()}
+    largest = max(sizes, key=sizes.__getitem__, default="")
+    return Peak(sum(sizes.values()), largest)
 
 
 def bytes_of(program: Program, names: Collection[str]) -> int:

@@ -183,20 +183,22 @@ def _read_manifest(place: Path) -> Step:
     try:
         if path.stat().st_size > _LARGEST:
             raise InputError(f"{path}: is larger than a manifest can be")
-        manifest = json.loads(path.read_bytes())
-        if not isinstance(manifest, dict):
-            raise InputError(f"{path}: must be an object, not {quote(manifest)}")
-        content = cast("dict[str, Any]", manifest)
-        digest = content.pop("digest", None)
-        if (content.get("format"), content.get("version")) != (FORMAT, VERSION):
-            told = f"{quote(content.get('format'))}, version {quote(content.get('version'))}"
-            raise InputError(f"{path}: is not a manifest of {FORMAT}, version {VERSION}: {told}")
-        if digest != _digest(content):
-            raise InputError(f"{path}: is not as it was written: its digest differs")
+        data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    try:
+        manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {shorten(str(error))}") from error
+    if not isinstance(manifest, dict):
+        raise InputError(f"{path}: must be an object, not {quote(manifest)}")
+    content = cast("dict[str, Any]", manifest)
+    digest = content.pop("digest", None)
+    if (content.get("format"), content.get("version")) != (FORMAT, VERSION):
+        told = f"{quote(content.get('format'))}, version {quote(content.get('version'))}"
+        raise InputError(f"{path}: is not a manifest of {FORMAT}, version {VERSION}: {told}")
+    if digest != _digest(content):
+        raise InputError(f"{path}: is not as it was written: its digest differs")
     if content.get("step") != number:
         raise InputError(f"{path}: is of step {quote(content.get('step'))}")
     return Step(place, cast("int", number), content)

@@ -1,4 +1,4 @@
-"""Labels that are summed alone in two factors of a product: probably one of them was misspelt."""
+"""Labels that are aggregated alone in two operands: probably one of them was misspelt."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 
 
 def lone_labels(op: Op, sizes: Mapping[str, int]) -> tuple[str, str] | None:
-    """Two labels of one size, each of one factor only of a product that is summed over both.
+    """Two labels of one size that are aggregated, each in one operand only.
 
-    Of `sum X[i,jj] * Y[j,k]` these are jj and j: it is the product of two sums.
+    Of `sum X[i,jj] * Y[j,k]` these are jj and j: it is the product of two sums. Operands are the
+    factors of such a product. Of other expressions they are the tensors, if these have no label
+    in common but each another one: `sum abs(X[i,d] - Y[j,d])` and `max X[i] + Y[j]` are over pairs.
     """
-    if not isinstance(op, EinSum) or op.agg != SUM:
+    if not isinstance(op, EinSum) or op.agg is None:
         return None
     factors = [used_args(factor) for factor in _factors(op.join)]
+    is_product = op.agg == SUM and len(factors) > 1
+    if not is_product:
+        factors = [(k,) for k in used_args(op.join)]
     lone: dict[str, int] = {}
     for label in op.aggregated:
         has = [k for k, args in enumerate(factors) if any(label in op.inputs[a] for a in args)]
@@ -34,9 +39,16 @@ def lone_labels(op: Op, sizes: Mapping[str, int]) -> tuple[str, str] | None:
         if len(has) == count == 1:  # a diagonal is meant
             lone[label] = has[0]
     for first, second in combinations(lone, 2):
-        if lone[first] != lone[second] and sizes[first] == sizes[second] > 1:
+        if lone[first] == lone[second] or not sizes[first] == sizes[second] > 1:
+            continue
+        if is_product or _are_apart(*(op.inputs[factors[lone[k]][0]] for k in (first, second))):
             return first, second
     return None
+
+
+def _are_apart(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether two tensors have no label in common, and both more than one."""
+    return {*one}.isdisjoint(other) and min(len({*one}), len({*other})) > 1
 
 
 def warn_of_lone_labels(op: Op, sizes: Mapping[str, int], told: Callable[[str, str], str]) -> None:
@@ -46,8 +58,8 @@ def warn_of_lone_labels(op: Op, sizes: Mapping[str, int], told: Callable[[str, s
         return
     first, second = found
     message = (
-        f"labels {first!r} and {second!r}, both of size {sizes[first]}, are summed alone, each in "
-        f"one factor: is one misspelt? If not, sum each factor first, or ignore LabelWarning"
+        f"labels {first!r} and {second!r}, both of size {sizes[first]}, are aggregated alone, each "
+        f"in one operand: is one misspelt? If not, aggregate each first, or ignore LabelWarning"
     )
     # The line that is to blame is the first one outside of this package.
     frame, depth = currentframe(), 1

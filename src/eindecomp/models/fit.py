@@ -188,7 +188,9 @@ def fit(
                     if wrong is None:
                         saved = loop.done
                     elif is_first:
-                        warnings.warn(f"{wrong}; training goes on", RuntimeWarning, stacklevel=2)
+                        warnings.warn(
+                            f"{wrong}; step {loop.done} is not saved", RuntimeWarning, stacklevel=2
+                        )
                 show(f"training, loss {value:.4f}", loop.done)
                 if on_step is not None:
                     on_step(loop.done, value)

@@ -107,34 +107,37 @@ def solving(
 
     It passes them on to `on_event`; by default, whoever gives that wants no line as well.
     """
-    if (wanted is None and on_event is not None) or not is_wanted(wanted):
-        yield on_event
+    shown = is_wanted(wanted) and not (wanted is None and on_event is not None)
+    if not shown and on_event is None:
+        yield None
         return
-    line = _SolverLine()
-
-    def follow(event: Progress) -> None:
-        line.last = event
-        if on_event is not None:
-            on_event(event)
-
-    with (
-        _watching(lambda display: display.line(line.now())) as look,
-        watch_compilation(line.count_compilations),
-        _now_and_then(look),
-    ):
-        yield follow
+    line = _SolverLine(on_event)
+    with watch_compilation(line.count_compilations):
+        if not shown:
+            yield line.follow
+            return
+        with _watching(lambda display: display.line(line.now())) as look, _now_and_then(look):
+            yield line.follow
 
 
 @dataclass(slots=True)
 class _SolverLine:
     """Where the solver stands; its clock goes on between events, as while loops are compiled."""
 
+    on_event: Callable[[Progress], None] | None
     last: Progress = field(default_factory=lambda: Progress(0.0, "starting", inf, 0))
     compiling: int = 0
     started: float = field(default_factory=monotonic)
 
+    def follow(self, event: Progress) -> None:
+        self.last = event
+        if self.on_event is not None:
+            self.on_event(event)
+
     def count_compilations(self, active: bool) -> None:
         self.compiling += 1 if active else -1
+        if active and self.compiling == 1 and self.on_event is not None:
+            self.on_event(replace(self.last, stage="compile"))
 
     def now(self) -> str:
         stage = COMPILING if self.compiling or self.last.stage == "compile" else self.last.stage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -82,6 +83,16 @@ def test_damage_is_told_and_the_step_before_offered(what, folder):
     assert models.load_checkpoint(folder / "step-000004").step == 4
     with pytest.raises(ed.InputError, match=f"step-000006.*{why}"):
         models.load_checkpoint(folder / "step-000006")
+
+
+def test_a_manifest_that_was_edited_is_no_less_json(folder):
+    path = folder / "step-000006" / JSON
+    manifest = json.loads(path.read_bytes())
+    manifest["losses"] = [0.0] * len(manifest["losses"])
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ed.InputError, match=r"complete\.json: is not as it was written") as told:
+        models.load_checkpoint(folder / "step-000006")
+    assert "JSON" not in str(told.value)
 
 
 def test_training_goes_on_from_the_step_before_once_the_damaged_one_is_removed(folder):

@@ -165,6 +165,14 @@ def test_fixtures(run: Pass, before: str, after: str) -> None:
     assert str(run(graph)) == str(expected)
 
 
+def test_a_sum_of_nothing_is_nothing_whatever_it_is_divided_by() -> None:
+    text = "input A[i: 2, j: 0], B[j, k: 3], c[i]\nZ[i,k] <- sum A[i,j] * B[j,k] / c[i]\noutput Z"
+    graph = ed.parse(text)
+    given = {"A": np.ones((2, 0)), "B": np.ones((0, 3)), "c": np.zeros(2)}
+    arrays = {name: array.astype(np.float32) for name, array in given.items()}
+    assert not ed.run(ed.plan(graph, 2), arrays)["Z"].any()
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int32"])
 def test_factors_stay_where_a_sum_may_not_fit(dtype: str) -> None:
     text = f"input A[i: 5, j: 6] {dtype}, B[j, k: 7] {dtype}\nZ[i,k] <- sum A[i,j] * B[j,k] / 4"

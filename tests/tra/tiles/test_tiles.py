@@ -129,7 +129,7 @@ def test_regions_are_complete_and_in_order(graph, devices, memories, inputs, roo
     for region in regions:
         own = [tiled.tiles[tile] for tile in (*region.reads, *region.writes)]
         here = sum(tile.nbytes for tile in own if tile.memory == region.memory)
-        assert most_held(tiled, regions) >= here
+        assert most_held(tiled, regions).bytes >= here
 
 
 @some_tiles

@@ -123,6 +123,13 @@ class CompiledProgram:
             jax.block_until_ready(found)
             return found
 
+    @property
+    def space(self) -> int:
+        """The bytes that a run takes beside its inputs, on all devices of this process together."""
+        own = self.call.memory_analysis()
+        each = 0 if own is None else own.temp_size_in_bytes + own.output_size_in_bytes
+        return each * len(self.made_for.devices.local_devices)
+
     @cached_property
     def collectives(self) -> Collectives:
         """The collectives that it carries out."""

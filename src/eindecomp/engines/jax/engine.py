@@ -29,11 +29,11 @@ from eindecomp.engines.jax.devices import ask_for_cpu_devices, devices_of, mesh_
 from eindecomp.engines.jax.tensors import Arrays, Placing, as_given
 from eindecomp.engines.record import naming
 from eindecomp.engines.result import Result, Stats
-from eindecomp.engines.space import bytes_of, check_space, least_space
+from eindecomp.engines.space import bytes_of, check_space, largest_tile
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, RunError
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.memory import fullest
+from eindecomp.tra.program.memory import Peak, fullest
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener
@@ -97,10 +97,12 @@ class JaxProgram:
     def __init__(self, made_for: ForDevices) -> None:
         self.made_for, self.program = made_for, made_for.program
         on_host = made_for.devices.devices.flat[0].platform == "cpu"
-        self.space = least_space(self.program) if on_host else None
-        """What a run needs of the host's memory, where the devices have none of their own."""
         self.placing = Placing(NAME, made_for)
         self._compiled: dict[tuple[int, ...], CompiledProgram] = {(): made_for.compile()}
+        self.space: Peak | None = None
+        """What a run needs of the host's memory, where the devices have none of their own."""
+        if on_host:
+            self.space = Peak(self.compiled.space, largest_tile(self.program).vertex)
         given = [buffer for own in self.program.inputs.values() for buffer in own]
         self._reads = [buffer.tensor for buffer in given]
         """The input of every array that is given to what was compiled."""

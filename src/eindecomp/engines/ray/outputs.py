@@ -10,7 +10,7 @@ from eindecomp.engines.ray.blocks import Blocks, fetch
 from eindecomp.engines.ray.cluster import note_recovery
 from eindecomp.engines.whole_folder import beside, put_in_place, remove
 from eindecomp.engines.write_outputs import can_write_at_once, create_file, write_block
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +37,8 @@ def write_outputs(
         try:
             _write(submitting, run, tensors[name], part, path)
             put_in_place(part, path)
-        except OSError as error:
-            why = error.strerror or error
+        except (OSError, RunError) as error:
+            why = getattr(error, "strerror", None) or str(error).removeprefix(f"{name}: ")
             raise InputError(f"outputs: {name} cannot be written to {path}: {why}") from error
         finally:
             remove(part)

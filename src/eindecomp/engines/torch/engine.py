@@ -16,7 +16,7 @@ import torch
 from eindecomp.engines.bound import BoundProgram
 from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
-from eindecomp.engines.space import bytes_of, check_space, least_space
+from eindecomp.engines.space import bytes_of, check_space, output_space
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.torch.arena_memory import ArenaMemory, leave_arena
 from eindecomp.engines.torch.attention_calls import unmade_tiles
@@ -49,7 +49,7 @@ from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.tiling import Tiling, uncut
 from eindecomp.tra.tiles.finish_early import finish_early
 from eindecomp.tra.tiles.make import tiles_of
-from eindecomp.tra.tiles.memory import most_held
+from eindecomp.tra.tiles.memory import most_held, surely_made
 from eindecomp.tra.tiles.region_order import while_there
 from eindecomp.tra.tiles.regions import held_by, regions_of
 
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.paging.schedule import Schedule
-    from eindecomp.tra.program.memory import Peak
     from eindecomp.tra.tiles.ops import Block, TileProgram
     from eindecomp.tra.tiles.regions import Region
 
@@ -117,6 +116,8 @@ class TorchEngine:
         """Make a plan ready to run."""
         if self.limit is None:
             return TorchProgram(plan, self)
+        program = program_of(plan)
+        check_space(program.graph, output_space(program))  # before it is cut into many tiles
         room = max(0, self.limit - MARGIN)
         made = made_to_fit(plan, partial(TorchProgram, engine=self), room, finer=self.finer)
         if made.program.devices > plan.devices:
@@ -174,11 +175,11 @@ class TorchProgram:
                 ready, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
             )
         self._wanted: dict[str, tuple[Tiling, ...]] = {}
-        self.space: Peak | None = None
-        """What a run needs of the host's memory, where the devices have none of their own."""
+        self.space = output_space(self.program) if engine.limit is not None else None
+        """What a run needs of the host's memory at least."""
         if not on_gpu and engine.limit is None:
-            tiles = [self.tiled.tiles[tile] for tile in unmade_tiles(self.tiled)]
-            self.space = least_space(self.program, {tile.tensor for tile in tiles})
+            made = surely_made(self.tiled, regions, engine.fuse) - {*unmade_tiles(self.tiled)}
+            self.space = most_held(self.tiled, regions, {*range(len(self.tiled.tiles))} - made)
         self.indices = IndexChecks(self.tiled, self.memories)
         self.cut_into: int | None = None
         """Into how many pieces vertices are cut, where that is more than the plan's."""
@@ -301,7 +302,7 @@ class TorchProgram:
 
     @cached_property
     def _most_held(self) -> int:
-        return most_held(self.tiled, self.ready.regions)
+        return most_held(self.tiled, self.ready.regions).bytes
 
     def _given(self, runner: Paging, inputs: Mapping[str, Any], donated: Collection[str]) -> Given:
         """What a run loads, what of it stays as it is, and what is given up for results."""

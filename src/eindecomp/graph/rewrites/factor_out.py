@@ -80,6 +80,8 @@ def _taken_out(vertex: Vertex, graph: Graph) -> tuple[list[Expr], Factors] | Non
     seen = {label for k in args for label in op.inputs[k]}
     if len(args) < 2 or not outside or not {*op.aggregated, *op.output} <= seen:
         return None
+    if 0 in (size for name in vertex.inputs for size in graph[name].shape):
+        return None  # a sum of nothing is 0, also if the factor divides by 0
     # Whole numbers wrap around or are divided one by one; half-width floats may not hold the sum.
     types = {vertex.dtype, *(graph[name].dtype for name in vertex.inputs)}
     if len(types) > 1 or kind(vertex.dtype) < Kind.FLOAT or types & LOW_PRECISION:
