@@ -6,6 +6,7 @@ JAX reads the environment when it is imported, which no test does before this.
 import os
 import signal
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -27,14 +28,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave what takes long to `make test-all`."""
     if ALL:
         return
-    long = [item for item in items if _is_long(item)]
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if not _is_long(item)]
+    kept = _a_few([item for item in items if not _is_long(item)])
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 def _is_long(item: pytest.Item) -> bool:
     """Whether a test is marked `long`, or its parameters are among those that the mark names."""
     return any(not mark.args or item.callspec.id in mark.args for mark in item.iter_markers("long"))
+
+
+def _a_few(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Of the cases of a test marked `one_in(n)` the n-th part, mixed but always the same ones."""
+    kept: set[pytest.Item] = set()
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("one_in"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        else:
+            kept.add(item)
+    for each in cases.values():
+        [n] = each[0].get_closest_marker("one_in").args
+        mixed = sorted(each, key=lambda item: crc32(item.nodeid.encode()))
+        kept.update(mixed[: -(-len(each) // n)])
+    return kept
 
 
 @pytest.hookimpl(wrapper=True)

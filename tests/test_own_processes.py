@@ -31,6 +31,12 @@ def test_interrupted():
 @pytest.mark.long
 def test_long():
     assert False
+
+@pytest.mark.long("a")
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("each", "abcdefghi")
+def test_cases(each):
+    assert each != "a"
 """
 
 
@@ -44,6 +50,6 @@ def test_where_interrupts_are_ignored_and_a_test_fails(tmp_path, monkeypatch):
         cwd=ROOT, capture_output=True, text=True, check=False,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )  # fmt: skip
-    assert "1 failed, 2 passed, 1 deselected" in ran.stdout, ran.stdout
+    assert "1 failed, 4 passed, 8 deselected" in ran.stdout, ran.stdout
     left = next(line for line in ran.stdout.splitlines() if line.startswith("left"))
     assert not psutil.pid_exists(int(left.split()[1]))

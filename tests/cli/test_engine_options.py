@@ -104,6 +104,7 @@ def test_values_are_read_as_what_they_look_like():
     assert [type(value) for value in found.values()] == [int, float, bool, str, str]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", ["apart", TORCH])
 def test_llama_takes_any_engine(engine, tmp_path):
     make_llama(tmp_path)
@@ -116,6 +117,7 @@ def test_llama_takes_any_engine(engine, tmp_path):
         assert found.stdout == usual.stdout
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("engine", [TORCH])
 @pytest.mark.parametrize("kept", ["host_memory=0", "host_memory=2MiB", "host_memory=1GB"])
 def test_llama_in_less_memory_than_it_takes(engine, kept, tmp_path):

@@ -57,6 +57,7 @@ def launched(monkeypatch):
     return launch_as
 
 
+@pytest.mark.one_in(3)
 @needs_mpi
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),

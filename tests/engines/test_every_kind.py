@@ -16,6 +16,7 @@ every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX
 no_compiler = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])  # quick to prepare
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("devices", [1, 3, 8])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("op", OPS)
@@ -42,6 +43,7 @@ TYPES = ["int8", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "f
          "complex64", "complex128"]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("strategy", [["i"], ["j"], "sqrt"])
 @no_compiler
@@ -64,6 +66,7 @@ def test_each_type(engine, dtype, strategy):
 SUMS = [[2048] + [1] * 15, [60000, 60000, -60000] + [0] * 13]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("values", SUMS, ids=["rounding", "overflow"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ output best, none_above, rank, top
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("also", ["", "output P"])
 @pytest.mark.parametrize("share", SHARES)
 @every_engine
@@ -57,6 +58,7 @@ SUMS = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("join", SUMS)
 @every_engine

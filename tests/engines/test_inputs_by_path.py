@@ -43,6 +43,7 @@ def store(kind, folder, name, array):
     return str(folder / f"{name}.safetensors") + (f"#{other}" if kind.endswith("#") else "")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX])
 @pytest.mark.parametrize("dtype", [np.float32, np.int16])

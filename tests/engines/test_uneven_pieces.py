@@ -62,6 +62,7 @@ def test_graphs_of_every_kind(engine, graph, mesh, pieces):
     runs(engine, graph, arrays_for(graph), 1e-9, mesh=mesh, pieces=pieces)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mesh", [{"a": 4}, {"a": 3, "b": 2}])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("op", OPS)
@@ -91,6 +92,7 @@ MORE_TYPES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", [*TYPES, *MORE_TYPES])
 @pytest.mark.parametrize("agg", ["sum", "prod", "max", "min"])
 @no_compiler

@@ -17,6 +17,7 @@ if ON_GPU:  # where regions are compiled unless one says otherwise; elsewhere th
     WAYS |= {"compiled": {}, "compiled and paged": {"gpu_memory": "1GB"}}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # by torch of itself

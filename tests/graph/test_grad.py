@@ -98,6 +98,7 @@ STATEMENTS = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("text", STATEMENTS)
 def test_every_kind_of_vertex(text: str) -> None:
     head = "input X[i: 3, j: 4] float64\ninput Y[j: 4, k: 2] float64\ninput S[n: 3, m: 3] float64\n"

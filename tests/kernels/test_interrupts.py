@@ -36,6 +36,7 @@ print(run())
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "at",
     [

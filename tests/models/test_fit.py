@@ -29,6 +29,7 @@ def same(first, second):
     return all(first.state[k].tobytes() == second.state[k].tobytes() for k in first.state)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "adamw"])
 def test_resuming_gives_the_same_bits(tmp_path, optimizer):
     whole = train(optimizer=optimizer)

@@ -86,6 +86,7 @@ def test_only_the_loss_is_gathered_between_steps(engine, gathered):
     assert sorted(gathered[4:]) == sorted(f"new_{name}" for name in fitted.state)
 
 
+@pytest.mark.long("ray")
 @pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
 def test_the_state_is_gathered_for_checkpoints(engine, gathered, tmp_path):
     path = tmp_path / "run"

@@ -86,6 +86,7 @@ def cost_of_every_order(graph: Graph, devices: int, inputs: str, work: float) ->
     return costs
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("inputs", ["free", "sharded"])
 @pytest.mark.parametrize("devices", [2, 4, 8])
 @pytest.mark.parametrize("seed", range(8))
@@ -158,6 +159,7 @@ def test_operands_that_lie_in_different_ways_do_not_change_places(
     assert found.cost == found.bound == min(costs) < max(costs)
 
 
+@pytest.mark.long
 def test_a_fused_vertex_moves_less_than_any_pairwise_order() -> None:
     graph = ed.parse(MTTKRP)
     plan = ed.plan(graph, 64, inputs="sharded")

@@ -210,6 +210,7 @@ SMALL = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.long("product-bytes-128")
 @pytest.mark.parametrize("devices", [16, 24, 48, 64, 72, 96, 128, 360])
 @pytest.mark.parametrize("objective", ["bytes", "bound"])

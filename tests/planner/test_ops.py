@@ -169,6 +169,7 @@ def check(found) -> None:
     assert found.bound <= found.cost
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("inputs", ["free", "sharded"])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("op", OPS)
@@ -194,6 +195,7 @@ def test_graphs_of_all_kinds(graph, devices, inputs, objective, rewrite):
     check(plan(graph, devices, objective, inputs=inputs, rewrite=rewrite))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("op", OPS)
 def test_each_kind_at_least_cost(op, sizes):

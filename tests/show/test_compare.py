@@ -28,6 +28,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("asked", ASKED)
 def test_no_strategy_beats_the_plan(asked: str) -> None:
     made = plan(ed.load(ATTENTION), 8, **ASKED[asked])

@@ -156,6 +156,7 @@ def test_layers_unfold_and_fold(page: Page, plan: ed.Plan) -> None:
     assert page.complaints() == []
 
 
+@pytest.mark.long
 def test_what_moves_sorts_and_filters(page: Page, plan: ed.Plan) -> None:
     page.open()
     shown = page.texts("#moves tbody td:nth-child(4)")
@@ -244,6 +245,7 @@ def test_the_wheel_zooms_a_graph_that_has_the_focus_and_scrolls_past_others(page
     assert page.js("scrollY") == top
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_follow_the_reader_and_the_button(page: Page, scheme: str) -> None:
     page.open(scheme=scheme)
@@ -270,6 +272,7 @@ def test_a_narrow_screen_never_scrolls_sideways(page: Page) -> None:
     assert page.complaints() == []
 
 
+@pytest.mark.long
 def test_the_timeline_tells_tasks_by_keyboard_and_by_pointing(page: Page, plan: ed.Plan) -> None:
     page.open()
     page.js("document.querySelector('.timeline .view').focus()")
@@ -341,6 +344,7 @@ def deep(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
     return Page(driver, path)
 
 
+@pytest.mark.long
 def test_a_deep_graph_opens_at_its_top(deep: Page) -> None:
     deep.open()
     k, at = deep.js(

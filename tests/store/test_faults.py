@@ -92,6 +92,7 @@ def test_files_are_the_old_or_the_new(what, replaced, tmp_path):
     assert seen >= {"open", "write", "fsync", "replace"}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("before", "after"),
     [(None, save(4)), (save(2), save(4)), (save(4), save(4, 1)), (save(6), save(4, 1))],

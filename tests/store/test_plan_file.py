@@ -41,6 +41,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.long("multihead_attention-endless links", "multihead_attention-time")
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -24,12 +24,14 @@ def runs(graph, arrays, tolerance=1e-5, **asked):
     return found
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("op", "sizes"), KINDS)
 def test_each_kind(op, sizes):
     graph = parse(op, SIZES[sizes])
     runs(graph, arrays_for(graph), 1e-4, devices=8, rewrite=False)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("op", "sizes"), KINDS[::3])
 def test_each_kind_in_chunks_on_twelve_devices(op, sizes):
     sizes = [*SIZES][([*SIZES].index(sizes) + 1) % len(SIZES)]
@@ -37,6 +39,7 @@ def test_each_kind_in_chunks_on_twelve_devices(op, sizes):
     runs(graph, arrays_for(graph), 1e-4, mesh={"a": 3, "b": 4}, pieces="ceil")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", type_names[1:])
 def test_each_type(dtype):
     graph = ed.parse(
@@ -61,6 +64,7 @@ output Z
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("text", [ATTENTION, FUSED], ids=["attention", "fused"])
 @pytest.mark.parametrize("strategy", [["t", "j"], ["s", "j", "k"]], ids=str)
 def test_chains_over_chunks_of_which_some_are_empty(text, strategy):
@@ -82,6 +86,7 @@ REDUCTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("agg", "dtype"), REDUCTIONS)
 def test_shares_of_a_sum_of_which_one_is_empty(agg, dtype):
     """One of four devices has none of five rows: 2, 2, 1 and 0."""

@@ -100,6 +100,7 @@ def test_another_cluster_cannot_be_joined_as_well(engine):
         RayEngine(address="10.0.0.1:6379")
 
 
+@pytest.mark.long
 def test_machines_that_share_no_files_are_refused(engine, monkeypatch):
     """Arrays of this process are of no use to them; a directory for all must be named."""
     monkeypatch.setattr(type(engine.cluster), "is_one_machine", lambda _: False)

@@ -175,6 +175,7 @@ SMALL = Config(
 )
 
 
+@pytest.mark.long
 def test_llama_generates_the_same(engine):
     texts = [
         [t.token for t in Llama.random(SMALL, 4, "megatron", engine=each).generate([3, 1, 4], 4)]

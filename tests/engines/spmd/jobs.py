@@ -57,7 +57,9 @@ def run_job(launcher: str, ranks: int, script: str, *args: object, timeout: floa
 def launch(launcher: str, ranks: int) -> list[str]:
     """The command that starts Python on so many ranks."""
     if launcher == "mpi":
-        return [str(MPIRUN), "--oversubscribe", "-n", str(ranks), sys.executable]
+        # Other tests run beside it: ranks are bound to no core, and yield theirs while they wait.
+        shared = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+        return [str(MPIRUN), *shared, "-n", str(ranks), sys.executable]
     port = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     return [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *port,

@@ -160,6 +160,7 @@ def test_starting_over_leaves_nothing_of_the_run_before(folder):
     assert train(folder, steps=6, resume=False).losses == train(folder).losses
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("step", [1, 2, 4], ids=["over", "same", "next"])
 def test_an_end_at_any_moment_leaves_a_whole_checkpoint(step, folder, monkeypatch):

@@ -104,6 +104,7 @@ def test_keys_and_another_label(strategy, way):
     check_result(lambda d: text_of("both", d), "float32", 4, way, strategy=strategy)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("strategy", "dtype"),
@@ -114,6 +115,7 @@ def test_stored_keys_are_seen_by_one_call_and_the_latest_are_as_they_were(strate
     check_result(step, dtype, 3, way, strategy=strategy, left={"U"})
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize("way", WAYS)
 def test_models(kind, way):
@@ -128,6 +130,7 @@ def test_models(kind, way):
 LARGE = {"b": 2, "h": 3, "g": 2, "s": 40, "t": 96, "e": 4, "d": 8}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", ["plain", "causal", "length"])
 @pytest.mark.parametrize("tail", [TAIL, EARLY], ids=["late", "early"])
 def test_no_tensor_has_the_size_of_scores(form, tail):
@@ -152,6 +155,7 @@ def cut_codes(text, devices, strategy):
     return ReadyRegions(tiled, regions_of(tiled), [TorchLibrary()], fuse=False).codes
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("form", sorted(FORMS))
 @pytest.mark.parametrize("tail", [TAIL, EARLY], ids=["late", "early"])
 def test_regions_of_equal_keys_compute_the_same(form, tail):

@@ -46,6 +46,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("way", [HERE, PAGED], ids=["resident", "paged"])
 @pytest.mark.parametrize(("kind", "kv_heads", "devices", "strategy"), CASES)
 def test_each_layer_attends_by_one_call_on_each_device(kind, kv_heads, devices, strategy, way):

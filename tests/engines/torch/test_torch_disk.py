@@ -65,6 +65,7 @@ def by_columns(folder: Path, arrays):
 FORMS = [by_path, by_safetensors, by_torch, by_columns]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("devices", [1, 4])
 @pytest.mark.parametrize("kept", [0, "2.5MiB", None])

@@ -77,6 +77,7 @@ def test_they_are_those_of_devices_that_share_nothing(seed, devices, way, inputs
     agree(found[1], wanted[1], 1e-4)
 
 
+@pytest.mark.one_in(3)
 @every_way
 @pytest.mark.parametrize("kind", [RunStarted, TaskStarted, TaskFinished, BytesMoved, TensorFreed])
 def test_what_a_listener_raises_cancels_the_run(kind, way):

@@ -48,6 +48,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.long("3-two products")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("devices", [1, 3])
@@ -168,6 +169,7 @@ def test_training_under_a_limit_is_as_without(share):
         np.testing.assert_allclose(paged.state[name], array, rtol=1e-2, atol=2e-3)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("share", "again"), [(4, 0.0), (1.5, 0.34), (0.8, 0.34), (0.4, 0.34)])
 def test_a_step_of_training_moves_its_state_once(share, again):
     """Only parameters, a third of the state, come twice where they cannot stay for the way back."""

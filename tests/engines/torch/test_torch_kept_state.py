@@ -140,6 +140,7 @@ def test_values_are_those_of_the_reference_whoever_has_them(seed, room, moves):
     players.check()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("share", "most"), [(4, 0.2), (0.8, 0.75), (0.4, 0.95)])
 def test_a_step_of_training_keeps_what_it_can(share, most):
     """In what it keeps, neither the old state comes nor the new one goes: that is faster.

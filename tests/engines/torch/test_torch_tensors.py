@@ -185,6 +185,7 @@ def blocks_of(tensor: Tensor):
     return [weakref.ref(block) for blocks in tensor.held().values() for block in blocks]
 
 
+@pytest.mark.one_in(2)
 @every_way
 def test_donated_memory_goes_when_it_was_last_read(way):
     text = "input X[i: 8], Y[i]\nA[i] <- X[i] + 1\nB[] <- sum A[i] * Y[i]\nC[i] <- B[] * Y[i]\n"

@@ -39,6 +39,7 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_of_jax_are_imported(name):
     loss, arguments = CASES[name]
@@ -50,6 +51,7 @@ def test_gradients_of_jax_are_imported(name):
         close(found[vertex.name], expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.long("scanned llama")
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_of_an_imported_loss_are_those_of_jax(name):

@@ -14,6 +14,7 @@ from eindecomp.graph.patterns.masks import MaskKind
 ATTENTION = {"llama": 2, "scanned llama": 2, "gpt2": 2, "bert": 2, "vit": 2, "mlp": 0}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_runs_on_threads_as_in_jax(name):
     fn, arguments = TWINS[name]

@@ -299,6 +299,7 @@ INDEXING = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", INDEXING)
 def test_indexing(name):
     same(INDEXING[name], array(4, 6), WHICH)

@@ -40,6 +40,7 @@ def test_modules_give_equal_outputs_over_four_ranks_and_move_what_was_counted(tm
     assert json.loads(job.out) == counted
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.long("gpt2")
 @pytest.mark.parametrize("name", ["llama", "grouped", "gpt2", "mlp"])
 def test_gpus_would_move_what_was_planned(name):
@@ -52,6 +53,7 @@ def test_gpus_would_move_what_was_planned(name):
     assert found.matches, str(found)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["bert", "vit"])
 def test_where_dtensor_moves_more_there_is_a_reason(name):
     module, example, plan = planned(name)
@@ -100,6 +102,7 @@ def test_backward_says_how_gradients_are_had():
         assert not plan.to_dtensor(ranks).apply(module, example)(**example).requires_grad
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["bert", "vit", "mlp"])
 def test_gloo_is_blamed_only_where_gpus_would_exchange(name):
     module, example, plan = planned(name)

@@ -13,6 +13,7 @@ from eindecomp.graph.ops import Fill
 from eindecomp.graph.patterns.attention import MaskKind, find_attention
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_run_on_threads_as_in_torch(name):
     module, example = made(name)
@@ -33,6 +34,7 @@ def test_models_run_on_threads_as_in_torch(name):
             np.testing.assert_allclose(result[key], tensor, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["llama", "grouped", "gpt2", "bert", "vit"])
 def test_attention_is_found_with_its_mask(name):
     module, example = made(name)

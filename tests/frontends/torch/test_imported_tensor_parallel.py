@@ -56,6 +56,7 @@ def test_transformers_and_parallelize_module_run_models_on_gloo(tmp_path, ranks,
     run_on_gloo(ranks, tmp_path, name)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("asked", [{"strategy": "megatron"}, {"inputs": "sharded"}])
 @pytest.mark.parametrize("make", [tiny_models.llama, tiny_models.qwen3])
 def test_parallelize_module_runs_imported_models_as_planned(make, asked):

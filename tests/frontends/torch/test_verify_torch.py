@@ -47,6 +47,7 @@ def llama():
     return ed.models.llama.prefill_graph(config, 1, 2048)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("asked", [{"strategy": ["h", "f"]}, {}], ids=["megatron", "optimal"])
 def test_a_llama_layer_moves_what_was_planned(asked):
     plan = ed.plan(llama(), 8, **asked)

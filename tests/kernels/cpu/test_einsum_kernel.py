@@ -271,6 +271,7 @@ CONTRACTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("spec", CONTRACTIONS, ids=" ".join)
 @pytest.mark.parametrize("of", ["float32", "complex128", "bfloat16"])
 @pytest.mark.parametrize("how", range(4))

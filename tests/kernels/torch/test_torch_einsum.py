@@ -165,6 +165,7 @@ CONTRACTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("spec", CONTRACTIONS, ids=" ".join)
 @pytest.mark.parametrize(
     "of", ["float32", "complex128", "bfloat16", "float16", "int8", "uint8", "uint64", "bool"]

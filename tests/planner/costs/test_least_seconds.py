@@ -56,6 +56,7 @@ def compared(sizes, bandwidth, latency, shape, pieces="balanced", *, fine=False)
     return least.fetch(list(index), list(index), 4), best
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("pieces", PIECES)
 @pytest.mark.parametrize("seed", range(30))

@@ -60,6 +60,7 @@ def model_of(search: Search, *, pairs: bool) -> MovementModel:
     return MovementModel.of(search.graph, search.price, of, search.rules, pairs=pairs)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("seed", range(8 if ALL else 3))
 def test_tables_say_what_plans_take(seed, machine):

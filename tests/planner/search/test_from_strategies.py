@@ -9,6 +9,7 @@ from random_graphs import random_graph
 from transformer import transformer
 
 import eindecomp as ed
+from cases import FACTOR
 from eindecomp.planner.space.strategy import NAMED, applicable, inside_servers
 
 SERVERS = ed.Machine(
@@ -55,7 +56,7 @@ def check_all(graph, objective, mesh, inputs):
         assert free.cost <= named.cost * ROUNDING, name
 
 
-@settings(max_examples=10)
+@settings(max_examples=4 * FACTOR)
 @given(
     sizes=sizes,
     objective=st.sampled_from(["bytes", "time"]),
@@ -66,7 +67,7 @@ def test_a_plan_for_attention_costs_no_more_than_any_strategy(sizes, objective, 
     check_all(ed.parse(ATTENTION.format(**sizes)), objective, mesh, inputs)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15 * FACTOR)
 @given(
     seed=st.integers(0, 2**32),
     objective=st.sampled_from(["bytes", "time"]),

@@ -127,6 +127,7 @@ def summed(rank: int, *, shared: bool) -> ed.Graph:
     return ed.parse(f"input X[{size}]\n{more}S[] <- sum {read}[{own}]\noutput {outputs}")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.long("bytes-50")
 @pytest.mark.parametrize("rank", [12, 30, 50])
 @pytest.mark.parametrize("objective", ["bytes", "bound"])
@@ -137,6 +138,7 @@ def test_a_sum_over_many_labels_is_planned_at_once(rank, objective):
     assert "Proved optimal" in " ".join(plan.explain().split())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("options", [{}, {"strategy": ["a3"]}, {"strategy": "sqrt"}])
 def test_what_cannot_be_listed_has_a_plan_and_a_modest_bound(options):
     plan = ed.plan(summed(30, shared=True), 64, time_limit=2, **options)

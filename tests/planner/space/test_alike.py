@@ -103,6 +103,7 @@ def test_the_memory_of_all_that_are_alike_is_counted(memory):
     assert apart.cost <= together.cost
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("memory", [None, "10KB"])
 @pytest.mark.parametrize("devices", [4, 6])
 def test_large_graphs_start_from_layers_that_choose_alike(monkeypatch, devices, memory):

@@ -22,6 +22,7 @@ CHAIN = ed.parse(
 MAP = ed.parse("input X[i: 8, j: 8]\nZ[i,j] <- exp(X[i,j])\noutput Z")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("devices", [8, 16, 64])
 @pytest.mark.parametrize(
     "pin", [{"Z": {"k": 8}}, {"Z": {}}, {"Z": {"i": 2, "k": 4}}, {"Y": {"l": 8}}, {"A": {"j": 2}}]

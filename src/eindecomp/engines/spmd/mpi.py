@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +71,7 @@ class MpiTransport:
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
         sizes = np.zeros(self.size, np.int64)
-        self._world.Allgather(np.array([len(own)]), sizes)
+        _wait_idly(self._world.Iallgather(np.array([len(own)]), sizes))
         into = np.empty(int(sizes.sum()), np.uint8)
         self._world.Allgatherv(
             np.frombuffer(own, np.uint8), [into, sizes.tolist(), _starts(sizes.tolist()), MPI.BYTE]
@@ -81,7 +82,7 @@ class MpiTransport:
     def share_bytes(self, own: bytes | None) -> bytes:
         """What rank 0 has to say."""
         size = np.array([len(own or b"")])
-        self._world.Bcast(size)
+        _wait_idly(self._world.Ibcast(size))
         text = np.empty(int(size[0]), np.uint8)
         if own is not None:
             text[:] = np.frombuffer(own, np.uint8)
@@ -175,6 +176,14 @@ class Requests:
     def wait(self) -> None:
         """Wait for all of them."""
         MPI.Request.Waitall(self._requests)
+
+
+def _wait_idly(request: MPI.Request) -> None:
+    """Wait for a rank that may plan for minutes, and leave it the core, as waits of MPI do not."""
+    pause = 1e-5
+    while not request.Test():
+        sleep(pause)
+        pause = min(2 * pause, 1e-2)
 
 
 def _starts(counts: Sequence[int]) -> list[int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 import torch
-import transformers
 
 from eindecomp.errors import InputError
 from eindecomp.frontends.torch.importing import from_torch
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.graph.graph import Graph
+
+transformers: Any = import_module("transformers")  # whose types take a sixth of all type checking
 
 
 def from_folder(folder: Path, *, batch: int, tokens: int, dtype: str | None = None) -> Graph:
@@ -35,7 +37,7 @@ def _model(folder: Path, dtype: str | None) -> Any:
         raise InputError(f"{folder} has no config.json")
     with _telling_of(file):
         _check_runs_nothing(file)
-        read = cast("Any", transformers.AutoConfig.from_pretrained)
+        read = transformers.AutoConfig.from_pretrained
         config = read(folder, trust_remote_code=False, local_files_only=True)
         kind = _architecture(config)
         with torch.device("meta"):

@@ -64,6 +64,7 @@ def test_of_run_time_scalars(of: str) -> None:
             same(found, np.array([expected(number.item(), to)], dtype(to)))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.long("complex128", "float16")
 @pytest.mark.parametrize("to", type_names)
 def test_of_literals(to: str) -> None:

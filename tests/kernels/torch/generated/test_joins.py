@@ -157,6 +157,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("spec", "sizes"), SHAPES)
 @pytest.mark.parametrize("way", [None, *WAYS], ids=str)
 def test_shapes(spec: str, sizes: dict[str, int], way: Config | None) -> None:
@@ -175,6 +176,7 @@ REAL = [name for name, f in FUNCTIONS.items() if "complex" not in name and f.ari
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 300.0, -7.0, np.inf, -np.inf, np.nan])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.parametrize("of", ["float32", "float64", "int8", "int64", "uint64", "bool"])
 def test_functions_are_numpys(name: str, of: str) -> None:
