@@ -108,7 +108,7 @@ test-gpu:
 		> $$($(GPU)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/own.pth
 	$(GPU)/bin/python $(wildcard $(WHEELS)/pip-*.whl)/pip install --quiet --no-index --find-links $(WHEELS) \
 		--editable . hypothesis pytest pytest-xdist
-	EINDECOMP_ALL=1 OMP_NUM_THREADS=2 PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false \
+	EINDECOMP_EVERY=1 OMP_NUM_THREADS=2 PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false \
 		$(GPU)/bin/python -m pytest -W default -n $(GPU_JOBS) -k 'torch or gpu' -q --tb=short -rfE \
 		--junitxml=$(LOGS)/test-gpu.xml $(TESTED) > $(LOGS)/test-gpu.txt 2>&1; \
 		status=$$?; tail -n 100 $(LOGS)/test-gpu.txt; exit $$status

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from cases import ALL
+from cases import ALL, EVERY
 from started_processes import end_started, mark_started
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "16")
@@ -43,7 +43,7 @@ def _a_few(items: list[pytest.Item]) -> set[pytest.Item]:
     kept: set[pytest.Item] = set()
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("one_in"):
+        if item.get_closest_marker("one_in") and not EVERY:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
         else:
             kept.add(item)

@@ -41,7 +41,8 @@ def test_cases(each):
 
 
 def test_where_interrupts_are_ignored_and_a_test_fails(tmp_path, monkeypatch):
-    monkeypatch.delenv("EINDECOMP_ALL", raising=False)
+    for name in ("EINDECOMP_ALL", "EINDECOMP_EVERY"):
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / "test_three.py").write_text(FAILING)
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
     command = [sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", "-c"]

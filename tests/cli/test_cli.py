@@ -441,6 +441,7 @@ def test_mistakes_in_planning_get_a_message_and_a_status(
     assert message in " ".join(said.replace("│", " ").split())
 
 
+@pytest.mark.long
 def test_an_interrupt_of_planning_leaves_nothing_behind(tmp_path: Path) -> None:
     """A graph of which every vertex reads many others, so that proving takes its time."""
     rng = np.random.default_rng(0)

@@ -92,7 +92,7 @@ MORE_TYPES = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", [*TYPES, *MORE_TYPES])
 @pytest.mark.parametrize("agg", ["sum", "prod", "max", "min"])
 @no_compiler
@@ -125,6 +125,7 @@ def test_a_softmax_over_chunks_of_which_one_is_empty(engine):
             assert found.stats.bytes_moved == plan.cost
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", [None, ["i"], ["j"], ["j", "k"]])
 @no_compiler
 def test_fused_contractions(engine, strategy):

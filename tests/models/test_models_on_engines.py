@@ -7,10 +7,14 @@ import pytest
 from agreement import JAX, RAY, TORCH, without_torch
 
 import eindecomp as ed
+from cases import ALL
 from eindecomp import models
 from eindecomp.engines.tensor import Tensor
 from eindecomp.models.llama import Config, Llama
 
+every_engine = pytest.mark.parametrize(
+    "engine", ["threads", "apart", TORCH, *([RAY] if ALL else [])]
+)
 DATA = models.Synthetic(8, 30, 6, nonzeros=6)
 SMALL = Config(
     vocabulary=40, width=16, layers=2, heads=4, kv_heads=2, head_size=4, hidden=24, positions=128
@@ -50,8 +54,7 @@ def test_training_is_the_same_on_every_engine(optimizer, other):
     assert apart.bytes_placed == threads.bytes_placed == 0
 
 
-@pytest.mark.long("ray")
-@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
+@every_engine
 def test_graphs_that_only_name_the_next_values_are_trained_as_tied_ones(engine):
     tied = models.ffnn(8, 30, 12, 6, optimizer="adam")
     named = ed.parse(str(tied).partition("tie ")[0])
@@ -77,8 +80,7 @@ def test_plans_without_ties_move_the_state_between_steps():
     assert 3 * tied.cost <= 3 * loose.cost + fitted.bytes_placed
 
 
-@pytest.mark.long("ray")
-@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
+@every_engine
 def test_only_the_loss_is_gathered_between_steps(engine, gathered):
     seen = []
     fitted = train(engine=engine, on_step=lambda *_: seen.append(list(gathered)))
@@ -86,8 +88,7 @@ def test_only_the_loss_is_gathered_between_steps(engine, gathered):
     assert sorted(gathered[4:]) == sorted(f"new_{name}" for name in fitted.state)
 
 
-@pytest.mark.long("ray")
-@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
+@every_engine
 def test_the_state_is_gathered_for_checkpoints(engine, gathered, tmp_path):
     path = tmp_path / "run"
     fitted = train(engine=engine, checkpoint=path, every=2)
@@ -97,7 +98,7 @@ def test_the_state_is_gathered_for_checkpoints(engine, gathered, tmp_path):
     assert train(engine=engine, checkpoint=path, steps=5).losses[:4] == fitted.losses
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
+@every_engine
 @pytest.mark.parametrize(("label", "lacking"), [("f", 0), ("c", 1 / 2)])
 def test_bringing_new_parameters_to_where_they_are_wanted_is_counted(engine, label, lacking):
     net = ed.parse(
@@ -113,7 +114,7 @@ def test_bringing_new_parameters_to_where_they_are_wanted_is_counted(engine, lab
     assert fitted.bytes_placed == 3 * lacking * 8 * 4 * 4
 
 
-@pytest.mark.parametrize("engine", ["threads", "apart", TORCH, RAY])
+@every_engine
 def test_the_first_state_is_the_callers(engine):
     graph = models.ffnn(8, 30, 12, 6)
     state = models.initial(graph)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
 
     Listener = Callable[[Event], None]
+    Read = Callable[[], tuple[dict[str, Any], dict[str, Any]]]
+    """Reads and checks the other inputs and the run-time scalars that a run is given."""
+    GoOn = Callable[[Mapping[str, Any], Read], Result | None]
 
 GROUP = "eindecomp.engines"
 
@@ -32,7 +35,9 @@ class Prepared(Protocol):
     """A plan made ready on an engine's devices.
 
     It may also have `bind(inputs)`, which takes placed tensors by name and returns what runs on the
-    other inputs alone; for others that is `engines.bound.BoundProgram`.
+    other inputs alone; for others that is `engines.bound.BoundProgram`. And `go_on(state, read)`,
+    which runs again on tied inputs that are all given up and are what the last run made; where they
+    are not, or nothing is gained by knowing it, it does nothing and returns None.
     """
 
     def place(self, name: str, given: Any) -> Tensor:

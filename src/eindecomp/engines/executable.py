@@ -12,13 +12,13 @@ from eindecomp.engines.remembered import Remembered
 from eindecomp.engines.stored_inputs import open_stored
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, suggest
-from eindecomp.graph.arrays import to_stored
+from eindecomp.graph.arrays import to_scalar, to_stored
 from eindecomp.graph.inputs import check_inputs
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from eindecomp.engines.engine import Engine, Listener, Prepared
+    from eindecomp.engines.engine import Engine, GoOn, Listener, Prepared
     from eindecomp.engines.result import Result
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
@@ -47,17 +47,24 @@ class Executable:
 
     def __init__(self, plan: Plan, engine: Engine) -> None:
         self.plan, self.engine = plan, engine
-        self._inputs = {vertex.name: vertex for vertex in plan.graph.inputs}
         self._stored: Callable[[Any, Vertex], Any] = getattr(engine, "stored", to_stored)
-        self._taken = Remembered(len(self._inputs))
-        """The tensors of this engine that were taken for inputs: they fit."""
-        self._tied = _tied_places(plan, self._inputs)
-        """By an input's place the result that it is in the next run."""
+        self._take({vertex.name: vertex for vertex in plan.graph.inputs})
         self._prepared = engine.prepare(plan)
         self._whole: Executable | None = None
         """That which takes what is bound here as well."""
         self._bound: frozenset[str] = frozenset()
         self._closed = False
+
+    def _take(self, inputs: dict[str, Vertex]) -> None:
+        """Be given these in every call."""
+        tie = self.plan.tie
+        self._inputs = inputs
+        self._taken = Remembered(len(inputs))
+        """The tensors of this engine that were taken for inputs: they fit."""
+        self._tied = {place: tie[name] for place, name in enumerate(inputs) if name in tie}
+        """By an input's place the result that it is in the next run."""
+        self._tied_names = [name for name in inputs if name in tie]
+        self._others = {name: vertex for name, vertex in inputs.items() if name not in tie}
 
     def __call__(
         self,
@@ -82,6 +89,10 @@ class Executable:
         self._check_open()
         if on_event is not None and not callable(on_event):
             raise InputError(f"on_event is a function that takes an event, not {on_event!r}")
+        if donate and on_event is None and self._go_on is not None:
+            result = self._gone_on(self._go_on, inputs, donate)
+            if result is not None:
+                return self._expect_ties(result)
         if not self._bound.isdisjoint(inputs):
             self._refuse_bound(inputs)
         if not donate:
@@ -97,6 +108,27 @@ class Executable:
         for tensor in cast("list[Tensor]", given_up):
             tensor.release()
         return self._expect_ties(result)
+
+    def _gone_on(
+        self, go_on: GoOn, inputs: Mapping[str, object], donate: Collection[str]
+    ) -> Result | None:
+        """The next run if all state is given up, and is what the last run made.
+
+        Then none of it is looked at again, which takes longer than to begin a run.
+        """
+        names, types = self._tied_names, self.plan.graph.scalars
+        state = dict(zip(names, map(inputs.get, names), strict=True))
+        as_many = len(donate) == len(state) and len(inputs) == len(self._inputs) + len(types)
+        if not as_many or not all(map(state.__contains__, donate)):
+            return None
+        if not all(map(inputs.__contains__, (*self._others, *types))):
+            return None
+
+        def read() -> tuple[dict[str, Any], dict[str, Any]]:
+            arrays = {name: self._read(inputs[name], own) for name, own in self._others.items()}
+            return arrays, {name: to_scalar(inputs[name], name, t) for name, t in types.items()}
+
+        return go_on(state, read)
 
     def _refuse_donated(self, inputs: Mapping[str, object], donate: Collection[str]) -> None:
         for name in donate:
@@ -167,9 +199,7 @@ class Executable:
         placed = self.place(inputs)
         bound = copy(self)
         bound._whole, bound._bound = self, self._bound | placed.keys()
-        bound._inputs = {n: vertex for n, vertex in self._inputs.items() if n not in placed}
-        bound._taken = Remembered(len(bound._inputs))
-        bound._tied = _tied_places(self.plan, bound._inputs)
+        bound._take({n: vertex for n, vertex in self._inputs.items() if n not in placed})
         own: Callable[[Mapping[str, Tensor]], Prepared] | None
         own = getattr(self._prepared, "bind", None)
         every = {name: placed.get(name) for name in self._inputs}
@@ -180,6 +210,11 @@ class Executable:
         for name in given:
             if name in self._bound:
                 raise InputError(f"input {name!r} is bound: it is not given again")
+
+    @property
+    def _go_on(self) -> GoOn | None:
+        """The engine's own way to run again on what its last run made, if it has one."""
+        return getattr(self._prepared, "go_on", None)
 
     @property
     def schedule(self) -> Schedule | None:
@@ -247,8 +282,3 @@ class Executable:
         bound = "" if self._whole is None else f", called with {', '.join(self._inputs)}"
         state = ", closed" if self._closed else ""
         return f"<Executable of {self.plan!r} on {self.engine.name!r}{bound}{state}>"
-
-
-def _tied_places(plan: Plan, inputs: Collection[str]) -> dict[int, str]:
-    """By a tied input's place among those that are given, the result that it is in the next run."""
-    return {place: plan.tie[name] for place, name in enumerate(inputs) if name in plan.tie}

@@ -43,6 +43,7 @@ def run_with(word: str, plan: ed.Plan, arrays: dict[str, np.ndarray]) -> ed.Resu
             each.stop()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.long("ia,ajb,bkc,cl->ijkl-float32", "ijk,ja,ka->ia-float64")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("spec", CASES)

@@ -40,6 +40,7 @@ def run_both(text, devices, dtype="float32", **asked):
     return plan
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("devices", [1, 2, 3, 8])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("text", [CHAIN + "output Z", RESIDUAL + "output Q", RESIDUAL + "output Z"])

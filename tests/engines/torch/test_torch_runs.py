@@ -155,6 +155,7 @@ def test_paged_runs_in_less_memory_than_all_tensors_take():
     assert found.stats.peak_memory == limit - NOTHING < everything
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # by torch of itself
 def test_fused_regions_compute_the_same():
     graph = ed.parse(

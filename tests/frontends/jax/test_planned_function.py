@@ -13,6 +13,7 @@ import eindecomp as ed
 XLA_MOVES = "ignore:XLA moves:RuntimeWarning"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.long("bert", "gpt2", "scanned llama", "vit")
 @pytest.mark.filterwarnings(XLA_MOVES)
 @pytest.mark.parametrize("name", TWINS)

@@ -12,7 +12,7 @@ import eindecomp as ed
 FEW = 60  # assignments of all vertices together, which have many homes each
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.long("0-sharded")
 @pytest.mark.parametrize("inputs", ["free", "sharded"])
 @pytest.mark.parametrize("seed", range(10))

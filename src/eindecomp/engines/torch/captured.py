@@ -77,6 +77,20 @@ class Captures:
         self._before = places
         return None if self.capture is None else self.capture.run(loaded)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the latest run left what it renews in place, and reads only that and the host."""
+        return self.capture is not None and self.capture.is_in_place
+
+    def takes(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether small arrays are given for all that comes from the host."""
+        return self.capture is not None and self.capture.takes(inputs)
+
+    def go_on(self, loaded: Loaded) -> Values:
+        """The next run from there."""
+        assert self.capture is not None  # noqa: S101
+        return self.capture.run(loaded)
+
     def launched(self, launching: float, seconds: float) -> None:
         """Note how long a usual run took, and how much of it went into launching."""
         self._is_worth = launching > _WORTH * seconds
@@ -130,6 +144,9 @@ class Capture:
         """What was handed out of the memory of each renewed tile."""
         own = [tile for tile in changing if tile not in self._renewed]
         self._copied = _by_type({tile: self._read[tile] for tile in own})
+        self._is_small = loads.is_small
+        self.is_in_place = False
+        """Whether the latest run left what it renews there, and nothing else is on the device."""
         self.going: Going | None = None
         """The latest run."""
         self._fill(loaded)
@@ -195,6 +212,10 @@ class Capture:
         """Whether all tensors are given up that this renews."""
         return bool(self._renewing) and self._renewing.issubset(loaded.donated)
 
+    def takes(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether small arrays are given for all that comes from the host."""
+        return all(self._is_small(tile, inputs[name]) for tile, name in self.staged.items())
+
     def run(self, loaded: Loaded) -> Values:
         """Launch all kernels; what comes out is copied, since the next run overwrites it.
 
@@ -206,6 +227,7 @@ class Capture:
         self._fill(loaded)
         self.going = Going()
         self.replay()
+        self.is_in_place = self._gives_up(loaded) and self._read.keys() == self._renewed.keys()
         if self._gives_up(loaded):
             found = self._copies(self._others_out)
             for tile, new in self._renewed.items():

@@ -95,12 +95,14 @@ def _is_brief(code: RegionCode) -> bool:
     return max((tiles[op.into].nbytes for op in code.region.ops), default=0) < _LITTLE
 
 
-def _tuned_for_latency(code: RegionCode) -> dict[str, Any]:
-    """The options of Inductor for kernels of microseconds."""
-    options: dict[str, Any] = {"coordinate_descent_tuning": True}
-    if overlaps(code.library.device) and hasattr(inductor.triton, "enable_pdl"):
-        options["triton.enable_pdl"] = True
-    return options
+def _for_latency(code: RegionCode) -> dict[str, Any]:
+    """The options of Inductor for kernels of microseconds.
+
+    Its search for better blocks (`coordinate_descent_tuning`) is not among them: what it measures
+    of such kernels is noise, and what it finds is slower as often as faster.
+    """
+    pdl = overlaps(code.library.device) and hasattr(inductor.triton, "enable_pdl")
+    return {"triton.enable_pdl": True} if pdl else {}
 
 
 def compiled(code: RegionCode, call: Call) -> Function:
@@ -108,7 +110,7 @@ def compiled(code: RegionCode, call: Call) -> Function:
     folder = cache_folder()
     if folder is not None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
-    options: Any = _tuned_for_latency(code) if _is_brief(code) else {}
+    options: Any = _for_latency(code) if _is_brief(code) else {}
     # Without torch.compile's guards: what they check, whoever calls this has found to be equal. By
     # them tensors that lie side by side in one memory would be others than those that lie apart.
     examples: list[Any] = [*_without_memory(call, FakeTensorMode())]

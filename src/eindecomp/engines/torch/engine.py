@@ -54,7 +54,7 @@ from eindecomp.tra.tiles.region_order import while_there
 from eindecomp.tra.tiles.regions import held_by, regions_of
 
 if TYPE_CHECKING:
-    from eindecomp.engines.engine import Listener, Prepared
+    from eindecomp.engines.engine import Listener, Prepared, Read
     from eindecomp.engines.result import Result
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
@@ -183,6 +183,8 @@ class TorchProgram:
         self.indices = IndexChecks(self.tiled, self.memories)
         self.cut_into: int | None = None
         """Into how many pieces vertices are cut, where that is more than the plan's."""
+        self._gives_back = len(self.program.outputs) < len(self.program.output_names)
+        """Whether some outputs are inputs."""
         self._alone = RLock()  # runs share graphs of kernels
 
     def place(self, name: str, given: Any) -> Tensor:
@@ -239,6 +241,22 @@ class TorchProgram:
         with memory.turn():
             return self._run(inputs, scalars, donated, on_event)
 
+    def go_on(self, state: Mapping[str, Any], read: Read) -> Result | None:
+        """Run again where the last run was captured, and left what is given up in its place."""
+        runner = self.runner
+        if not isinstance(runner, Resident) or self._gives_back:
+            return None
+        with self._alone, torch.no_grad():
+            if not runner.goes_on(state):
+                return None
+            record = RunRecord(self.program, None)
+            inputs, scalars = read()
+            every = ChainMap(inputs, cast("Any", state), cast("Any", self.loads.bound))
+            self.indices.check(every, scalars)
+            start_measuring(self.ready.libraries)
+            values = runner.go_on(inputs, scalars, state)
+            return None if values is None else self._result(record, values, {}, 0)
+
     def _run(
         self,
         inputs: Mapping[str, Any],
@@ -264,7 +282,18 @@ class TorchProgram:
                 values = self.runner.run(inputs, scalars, donated, heard)
         if heard is not None:
             heard.finish()
-        else:
+        return self._result(record, values, given, placed, told=heard is not None)
+
+    def _result(
+        self,
+        record: RunRecord,
+        values: Values,
+        given: Mapping[str, Tensor],
+        placed: int,
+        told: bool = False,
+    ) -> Result:
+        """The outputs, of which some were given; `told` if somebody heard of what has moved."""
+        if not told:
             for step, count in self.program.moving:
                 record.moved(step, count)
         made = {name: self._output(name, values) for name in self.program.outputs}
@@ -278,8 +307,8 @@ class TorchProgram:
         else:
             self.ready.synchronize()  # only now: the device needs none of this
         return record.result(
-            given | made, placed=placed, peak=peak, predicted=predicted, cut_into=self.cut_into,
-            took=took,
+            {**given, **made}, placed=placed, peak=peak, predicted=predicted,
+            cut_into=self.cut_into, took=took,
         )  # fmt: skip
 
     def _placing(self, inputs: Mapping[str, Any]) -> int:
@@ -320,7 +349,7 @@ class TorchProgram:
     def _given_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The outputs that are inputs; they outlive what was given for them."""
         found: dict[str, Tensor] = {}
-        if len(self.program.outputs) == len(self.program.output_names):
+        if not self._gives_back:
             return found
         for name in self.program.output_names:
             if name in self.program.outputs:

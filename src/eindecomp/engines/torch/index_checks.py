@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from eindecomp.engines.blocks import block_of
@@ -70,7 +71,8 @@ class IndexChecks:
             return self._memories.block(given.held(), given.mesh, box, 0)
         if isinstance(given, torch.Tensor):
             return given[within(box, _whole(given))]
-        return block_of(given, box)
+        whole = type(given) is np.ndarray and box == _whole(given)
+        return given if whole else block_of(given, box)
 
 
 def has_filled_indices(tiled: TileProgram) -> bool:
@@ -79,5 +81,5 @@ def has_filled_indices(tiled: TileProgram) -> bool:
     return any(isinstance(tiled.program.graph[tile.tensor].op, Fill) for tile in found)
 
 
-def _whole(array: torch.Tensor) -> Box:
+def _whole(array: Any) -> Box:
     return tuple((0, size) for size in array.shape)

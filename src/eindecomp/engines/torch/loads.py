@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import compress, repeat
-from operator import call, is_
+from operator import attrgetter, call, is_
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from eindecomp.tra.tiles.ops import TileProgram
 
     Values = dict[int, tuple[torch.Tensor, ...]]
+
+_DATA = attrgetter("data")
 
 
 class Loads:
@@ -52,6 +54,7 @@ class Loads:
         self._tiles, self._known = [*self.names], Remembered(len(self.names))
         """The tiles, and the tensors in which their blocks were found."""
         self._blocks: list[Callable[[], torch.Tensor | None]] = [lambda: None] * len(self.names)
+        self._expected: dict[str, Callable[[], Tensor | None]] = {}
 
     def find(
         self,
@@ -74,7 +77,7 @@ class Loads:
             tile, tensor = self._tiles[place], given[place]
             if tiles is not None and tile not in tiles:
                 continue
-            if tile in staged and self._is_small(tile, tensor):
+            if tile in staged and self.is_small(tile, tensor):
                 left_out.append(tile)
                 continue
             if not isinstance(tensor, Tensor):
@@ -91,9 +94,10 @@ class Loads:
     def small(self, inputs: Mapping[str, Any]) -> dict[int, Any]:
         """What was given for tiles as small arrays of the host, each the whole of its tile."""
         given = ((tile, inputs[name]) for tile, name in self.names.items())
-        return {tile: array for tile, array in given if self._is_small(tile, array)}
+        return {tile: array for tile, array in given if self.is_small(tile, array)}
 
-    def _is_small(self, tile: int, given: Any) -> bool:
+    def is_small(self, tile: int, given: Any) -> bool:
+        """Whether a small array of the host is given for a tile, all of it."""
         return is_small(given) and given.shape == shape_of(self.tiled.tiles[tile].box)
 
     def new(self, inputs: Mapping[str, Any]) -> list[Any]:
@@ -103,9 +107,19 @@ class Loads:
 
     def expect(self, tensors: Mapping[str, Tensor]) -> None:
         """Look for blocks in what the next run will likely be given for inputs."""
+        self._expected = {name: ref(tensor) for name, tensor in tensors.items()}
         for place, name in enumerate(self.names.values()):
             if name in tensors:
                 self._block(place, tensors[name])
+
+    def expects(self, given: Mapping[str, Any]) -> bool:
+        """Whether just these tensors were expected for these inputs, and all are still there."""
+        tensors = [*map(given.get, self._expected)]
+        return (
+            len(given) == len(tensors)
+            and all(map(is_, tensors, map(call, self._expected.values())))
+            and None not in map(_DATA, tensors)
+        )
 
     def _block(self, load: int, given: Tensor) -> torch.Tensor:
         """A tile's block of a tensor, which is remembered."""

@@ -43,6 +43,8 @@ class Resident:
         self.captures = Captures(self) if capture and not ready.waits else None
         self.going: Going | None = None
         """The latest run, if it was only begun."""
+        self._goes_on = False
+        """Whether the latest run was captured, and left its state where the next one reads it."""
         self._runs = 0
 
     def run(
@@ -56,6 +58,7 @@ class Resident:
 
         The device may still be busy. `heard` tells of every region.
         """
+        self._goes_on = False
         captures = self.captures if heard is None else None
         staged = () if captures is None else captures.staged
         values = self.loads.find(inputs, staged=staged)
@@ -67,12 +70,29 @@ class Resident:
         if captures is not None:
             made = captures.run(loaded)
             self.going = captures.going
+            self._goes_on = made is not None and captures.goes_on and not self._views
         for name in donated:  # from now on only `values` has them, up to their last reader
             inputs[name].release()
         if made is None:
             made = self._measured(loaded) if heard is None else self._begun(loaded, heard)
         for tile, source in borrowed.items():
             made[tile] = (own_memory(made[tile][0], source),)
+        return made
+
+    def goes_on(self, state: Mapping[str, Any]) -> bool:
+        """Whether the next run can begin at once if it is given up this: what the latest made."""
+        return self._goes_on and self.loads.expects(state)
+
+    def go_on(
+        self, inputs: Mapping[str, Any], scalars: Mapping[str, Any], state: Mapping[str, Any]
+    ) -> Values | None:
+        """The next run on that and on small arrays; None, and nothing done, if these are not."""
+        if self.captures is None or not self.captures.takes(inputs):
+            return None
+        made = self.captures.go_on(Loaded({}, inputs, scalars, state))
+        self.going = self.captures.going
+        for tensor in state.values():
+            tensor.release()
         return made
 
     def _measured(self, loaded: Loaded) -> Values:

@@ -25,6 +25,7 @@ def tile(of: str) -> list[Array]:
     return [rng.standard_normal(shape).astype(of) for shape in shapes]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("of", ["float32", "float64", "float16", "int32", "complex64"])
 def test_the_kernel_gives_numpys_result(of: str) -> None:
     operands = [4 * array if of == "int32" else array for array in tile("float64")]
@@ -112,6 +113,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("devices", [1, 2, 6])
 @pytest.mark.parametrize("name", TEXTS)
 def test_plans_that_keep_several_inputs_give_what_evaluate_gives(name: str, devices: int) -> None:

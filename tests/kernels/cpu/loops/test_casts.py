@@ -34,6 +34,7 @@ def loops(exprs: list[Expr], types: list[DType], x: Any, scalar: Any = None) -> 
     return outputs
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("of", type_names)
 def test_of_elements(of: str) -> None:
     x = values(of)

@@ -151,6 +151,7 @@ def test_panels_end_where_terms_do(depth: int, name: str, turned: bool) -> None:
     np.testing.assert_array_equal(out, wanted.astype(out.dtype))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rows", [32, 48, 64, 96, 160, 1024])
 @pytest.mark.parametrize(("columns", "depth"), [(16, 16), (31, 40), (390, 1100), (1000, 515)])
 @pytest.mark.parametrize("name", ["float32", "float64"])
@@ -234,6 +235,7 @@ def test_more_rows_than_a_cache_holds(columns: int, name: str) -> None:
         np.testing.assert_array_equal(out, x @ y)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("shape", [(33, 50, 64), (5, 17, 96), (64, 64, 32), (300, 70, 64)])
 def test_matrix_units_fill_up_what_is_left_of_blocks(
