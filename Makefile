@@ -99,7 +99,7 @@ WHEELS ?= wheels
 GPU_JOBS ?= 8
 LOGS := $(or $(OUT),$(GPU))
 TESTED := tests/gpu tests/engines/torch tests/kernels/torch \
-	tests/engines/test_every_kind.py tests/engines/test_uneven_pieces.py
+	tests/engines/test_bind.py tests/engines/test_every_kind.py tests/engines/test_uneven_pieces.py
 
 test-gpu:
 	$(PYTHON) -c 'import torch, jax; assert torch.cuda.is_available(), "torch finds no GPU here"'

@@ -126,6 +126,14 @@ def test_another_sequence_begins_while_the_first_is_kept(both):
     agree(other, others)
 
 
+def test_one_that_is_donated_twice_is_not_all(both):
+    state, wanted = warmed(both)
+    kept = {"T": state["T"]}
+    after, later, _ = both.step(state, wanted, donate=["S", "S"])
+    agree(kept, {"T": wanted["T"]})
+    both.step(after, later, donate=["T", "S", "S"])
+
+
 def test_states_change_places(both):
     state, wanted = warmed(both)
     for _ in range(3):
@@ -173,3 +181,18 @@ def test_events_are_told_between_captured_runs(both):
     both.bound({**both.more, **state, **given}, on_event=heard.append)
     assert heard
     both.step(state, wanted, [*TIE])
+
+
+def test_results_that_repeat_others_are_copied():
+    text = LAYERS.replace("H0[", "X[").replace("\nH12[", "\nLast[") + (
+        "M[i] <- sum Last[i,b]\nZ[i,k: 3] <- M[i]\noutput M, Z"
+    )
+    graph = ed.parse(f"input X[i: 2, a: 64], W[a: 64, b: 64]\n{text}")
+    rng = np.random.default_rng(0)
+    weights = {"W": drawn(rng, 64, 64)}
+    with ed.compile(ed.plan(graph, 1), "torch", device="cuda") as executable:
+        bound = executable.bind(weights)
+        for _ in range(5):
+            given = {"X": drawn(rng, 2, 64)}
+            found = bound(given)
+            agree({n: found.tensor(n) for n in "MZ"}, ed.evaluate(graph, {**weights, **given}))

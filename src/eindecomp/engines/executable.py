@@ -118,8 +118,7 @@ class Executable:
         """
         names, types = self._tied_names, self.plan.graph.scalars
         state = dict(zip(names, map(inputs.get, names), strict=True))
-        as_many = len(donate) == len(state) and len(inputs) == len(self._inputs) + len(types)
-        if not as_many or not all(map(state.__contains__, donate)):
+        if state.keys() != {*donate} or len(inputs) != len(self._inputs) + len(types):
             return None
         if not all(map(inputs.__contains__, (*self._others, *types))):
             return None

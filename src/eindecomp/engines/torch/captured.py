@@ -279,4 +279,8 @@ def _taken(values: Values, places: Places) -> list[Tensor]:
 
 
 def _like(array: Tensor) -> Tensor:
-    return torch.empty_strided(array.shape, array.stride(), dtype=array.dtype, device=array.device)
+    """Memory for as many numbers that lie as these do, but for each a place of its own."""
+    shape, strides = array.shape, array.stride()
+    if any(size > 1 and not stride for size, stride in zip(shape, strides, strict=True)):
+        return torch.empty(shape, dtype=array.dtype, device=array.device)
+    return torch.empty_strided(shape, strides, dtype=array.dtype, device=array.device)
