@@ -14,7 +14,7 @@ from cases import FACTOR
 
 settings.register_profile(
     "eindecomp",
-    max_examples=6 * FACTOR,
+    max_examples=4 * FACTOR,
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

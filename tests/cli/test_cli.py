@@ -119,6 +119,7 @@ def hard_problem() -> dict[str, object]:
     }
 
 
+@pytest.mark.long
 def test_an_interrupt_keeps_the_best_choice_so_far(tmp_path: Path) -> None:
     hard, out = tmp_path / "hard.json", tmp_path / "out.json"
     hard.write_text(json.dumps(hard_problem()))

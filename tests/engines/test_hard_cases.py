@@ -92,6 +92,7 @@ MASKED = [f"S[b,h,s,t] + {value}" for value in ADDED]
 MASKED += [f"where({holds}, S[b,h,s,t], -inf)" for holds in HOLDS]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("masked", MASKED)
 @every_engine
 def test_masks_of_every_rank(engine, masked):

@@ -50,6 +50,7 @@ def test_logits_and_tokens_are_those_of_transformers(kind: str, tmp_path: Path) 
     assert found == wanted[0, 7:].tolist()
 
 
+@pytest.mark.long
 def test_bfloat16_is_as_near_the_truth_as_transformers(tmp_path: Path) -> None:
     peer = make_llama(tmp_path, dtype=torch.bfloat16)
     ids = random_ids(2, 8)

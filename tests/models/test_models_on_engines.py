@@ -41,6 +41,7 @@ def gathered(monkeypatch):
     return names
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.long("adam-jax")
 @pytest.mark.parametrize("other", ["apart", TORCH, JAX])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -139,6 +140,7 @@ def test_what_an_engine_does_not_know_is_refused_before_training():
     assert train(options={"workers": 1}).losses == pytest.approx(train().losses, rel=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.long("None-apart", "None-torch")
 @pytest.mark.parametrize("other", ["apart", TORCH])
 @pytest.mark.parametrize("strategy", [None, "megatron"])
@@ -181,7 +183,7 @@ def test_plans_share_the_weights_that_lie_alike():
         assert len(blocks) == len(layouts), weight.shape
 
 
-@pytest.mark.long("torch-None", "apart-None", "apart-megatron")
+@pytest.mark.long("torch-None", "apart-None", "apart-megatron", "threads-None")
 @pytest.mark.parametrize(
     ("engine", "strategy"),
     [
@@ -213,6 +215,7 @@ def test_keys_and_values_stay_where_they_are_from_token_to_token(engine, strateg
     assert (cache.lengths.tolist(), cache.latest, cache.room) == ([71], 2, 128)
 
 
+@pytest.mark.long
 def test_caches_of_several_sequences_hold_what_one_alone_does():
     model = Llama.random(SMALL, 2)
     prompts = [PROMPT, PROMPT[:2], PROMPT * 3]

@@ -137,11 +137,13 @@ def map_all(expressions, dtype, values, tolerance):
         np.testing.assert_allclose(left, right, rtol=tolerance, atol=1e-30, err_msg=join)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("float64", 1e-12)])
 def test_functions_of_special_numbers(dtype, tolerance):
     map_all(REAL, dtype, SPECIAL, tolerance)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
 def test_functions_of_whole_numbers(dtype):
     limits = np.iinfo(dtype)
@@ -149,6 +151,7 @@ def test_functions_of_whole_numbers(dtype):
     map_all(WHOLE, dtype, values, 0)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])
 def test_functions_of_unsigned_numbers(dtype):
     values = np.array([0, 1, 2, 7, np.iinfo(dtype).max], np.uint64)

@@ -20,7 +20,7 @@ from eindecomp.models.llama import Config, Llama
 from strategies import graphs
 
 few = settings(
-    max_examples=settings.default.max_examples // 5,
+    max_examples=settings.default.max_examples // 4,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -45,6 +45,7 @@ def runs(engine, plan, arrays):
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("op", OPS)
 def test_each_kind(engine, op):
     graph = parse(op, next(iter(SIZES.values())))
@@ -99,6 +100,7 @@ def test_state_that_lives_on(engine, seed, inputs, donate):
     same(*results)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float16", "bfloat16", "complex64"])
 def test_each_type(engine, dtype):
     graph = ed.parse(

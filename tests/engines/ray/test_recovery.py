@@ -6,6 +6,7 @@ import os
 import signal
 
 import numpy as np
+import pytest
 from agreement import arrays_for
 from processes import below
 
@@ -28,6 +29,7 @@ def kill_one():
     return False
 
 
+@pytest.mark.long
 def test_killed_workers(engine, monkeypatch):
     monkeypatch.setattr(engine, "task_seconds", 0)
     plan = ed.plan(GRAPH, 2, strategy=["j"])

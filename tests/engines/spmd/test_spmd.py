@@ -30,7 +30,7 @@ def test_the_same_over_torch(ranks):
     assert (job.status, job.out) == (0, "all agree\n"), job.err
 
 
-@pytest.mark.long("torch")
+@pytest.mark.long
 @every_launcher
 def test_tensors_stay_and_move(launcher):
     job = run_job(launcher, 2 if launcher == "torch" else 3, "lifecycle.py")

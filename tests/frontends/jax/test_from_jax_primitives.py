@@ -80,6 +80,7 @@ OF_ONE = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", OF_ONE)
 def test_functions_of_one_element(name):
     same(OF_ONE[name], SPECIAL)
@@ -202,6 +203,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name):
     same(SHAPES[name], array(2, 3, 4))
@@ -230,6 +232,7 @@ REDUCTIONS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(name):
     same(REDUCTIONS[name], array(2, 3, 4))
@@ -365,6 +368,7 @@ CONTROL = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CONTROL)
 def test_control_flow_and_calls(name):
     same(CONTROL[name], array(3, 4), array(3, 4, 4))
