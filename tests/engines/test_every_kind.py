@@ -43,7 +43,7 @@ TYPES = ["int8", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "f
          "complex64", "complex128"]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("strategy", [["i"], ["j"], "sqrt"])
 @no_compiler

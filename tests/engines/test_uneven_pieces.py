@@ -48,6 +48,7 @@ def test_random_graphs(engine, seed, mesh, inputs, pieces):
     runs(engine, graph, arrays, mesh=mesh, inputs=inputs, pieces=pieces)
 
 
+@pytest.mark.one_in(2)
 @every_engine
 @given(seed=st.integers(0, 2**32), mesh=st.sampled_from(MESHES), pieces=PIECES)
 def test_state_that_lives_on(engine, seed, mesh, pieces):

@@ -12,6 +12,7 @@ from eindecomp.lang.text.resolve import parse_join
 MANY = 1000
 
 
+@pytest.mark.long
 def test_a_sum_of_a_thousand_tensors() -> None:
     names = [f"X{k}" for k in range(MANY)]
     text = "\n".join(f"input {name}[i: 3]" for name in names)

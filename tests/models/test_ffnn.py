@@ -84,6 +84,7 @@ def test_the_plan_cuts_the_layers_and_moves_only_activations():
     assert plan.gap == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 def test_other_types_train(dtype):
     graph = models.ffnn(**SIZES, optimizer="adam", dtype=dtype)

@@ -64,6 +64,7 @@ def test_generation_streams_and_stops(folder: Path) -> None:
     assert Llama.load(folder).stops == {stop, 5}
 
 
+@pytest.mark.long
 def test_seeds_decide_what_is_drawn(folder: Path) -> None:
     model = Llama.load(folder)
 

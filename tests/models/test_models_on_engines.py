@@ -55,6 +55,7 @@ def test_training_is_the_same_on_every_engine(optimizer, other):
     assert apart.bytes_placed == threads.bytes_placed == 0
 
 
+@pytest.mark.one_in(3)
 @every_engine
 def test_graphs_that_only_name_the_next_values_are_trained_as_tied_ones(engine):
     tied = models.ffnn(8, 30, 12, 6, optimizer="adam")

@@ -186,6 +186,7 @@ def test_search_finds_a_vertex(page: Page) -> None:
     assert page.texts("#found li") == ["no such vertex"]
 
 
+@pytest.mark.long
 def test_everything_can_be_reached_by_keyboard(page: Page) -> None:
     page.open()
     page.js("document.body.focus()")

@@ -64,7 +64,7 @@ output Z
 """
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("text", [ATTENTION, FUSED], ids=["attention", "fused"])
 @pytest.mark.parametrize("strategy", [["t", "j"], ["s", "j", "k"]], ids=str)
 def test_chains_over_chunks_of_which_some_are_empty(text, strategy):
@@ -86,7 +86,7 @@ REDUCTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("agg", "dtype"), REDUCTIONS)
 def test_shares_of_a_sum_of_which_one_is_empty(agg, dtype):
     """One of four devices has none of five rows: 2, 2, 1 and 0."""

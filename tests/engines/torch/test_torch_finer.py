@@ -48,7 +48,7 @@ CASES = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.long("3-two products")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("devices", [1, 3])

@@ -142,7 +142,7 @@ def calls_for(of: DType) -> list[Expr]:
     return made
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("of", ["float32", "float64", "complex64", "int16"])
 def test_every_function_is_numpys(of: str) -> None:
     t = dtype(of)
@@ -272,7 +272,7 @@ CONTRACTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("spec", CONTRACTIONS, ids=" ".join)
 @pytest.mark.parametrize("of", ["float32", "complex128", "bfloat16"])
 @pytest.mark.parametrize("how", range(4))

@@ -95,6 +95,7 @@ def test_an_input_that_several_read_alike_is_held_once():
         ed.plan(graph, 4, memory=quarter + 4)
 
 
+@pytest.mark.long
 def test_less_memory_never_costs_less():
     costs = [ed.plan(CHAIN, 8, memory=memory).cost for memory in ("50KB", "32KB", "26KB")]
     assert costs == sorted(costs)

@@ -56,6 +56,7 @@ def check_all(graph, objective, mesh, inputs):
         assert free.cost <= named.cost * ROUNDING, name
 
 
+@pytest.mark.long
 @settings(max_examples=4 * FACTOR)
 @given(
     sizes=sizes,

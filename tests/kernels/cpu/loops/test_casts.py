@@ -46,6 +46,7 @@ def test_of_elements(of: str) -> None:
         same(wanted, np.array([expected(number, to) for number in x.tolist()], dtype(to)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.long("complex128")
 @pytest.mark.parametrize("of", ["bool", "int64", "uint64", "float64", "complex128"])
 def test_of_run_time_scalars(of: str) -> None:
@@ -65,7 +66,7 @@ def test_of_run_time_scalars(of: str) -> None:
             same(found, np.array([expected(number.item(), to)], dtype(to)))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.long("complex128", "float16")
 @pytest.mark.parametrize("to", type_names)
 def test_of_literals(to: str) -> None:

@@ -137,6 +137,7 @@ def test_every_shape_has_a_way_without_blas(rows: int, way: str, second: Labels)
     assert all(getattr(each.function, "address", 0) for each in ways.values())  # type: ignore[attr-defined]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("depth", [256, 257, 271, 272, 511, 513, 1024, 1025, 1039, 1040])
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 @pytest.mark.parametrize("turned", [False, True])
@@ -214,6 +215,7 @@ def test_thin_products_by_blas(data: st.DataObject) -> None:
         np.testing.assert_array_equal(z, wanted)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("columns", [16, 32, 48, 64, 70, 200])
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_more_rows_than_a_cache_holds(columns: int, name: str) -> None:
