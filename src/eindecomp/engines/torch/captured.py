@@ -82,13 +82,10 @@ class Captures:
         """Whether the latest run left what it renews in place, and reads only that and the host."""
         return self.capture is not None and self.capture.is_in_place
 
-    def takes(self, inputs: Mapping[str, Any]) -> bool:
-        """Whether small arrays are given for all that comes from the host."""
-        return self.capture is not None and self.capture.takes(inputs)
-
-    def go_on(self, loaded: Loaded) -> Values:
-        """The next run from there."""
-        assert self.capture is not None  # noqa: S101
+    def go_on(self, loaded: Loaded) -> Values | None:
+        """The next run from there; None if other than small arrays are given for what is staged."""
+        if self.capture is None or not self.capture.takes(loaded.inputs):
+            return None
         return self.capture.run(loaded)
 
     def launched(self, launching: float, seconds: float) -> None:
@@ -227,8 +224,9 @@ class Capture:
         self._fill(loaded)
         self.going = Going()
         self.replay()
-        self.is_in_place = self._gives_up(loaded) and self._read.keys() == self._renewed.keys()
-        if self._gives_up(loaded):
+        gives_up = self._gives_up(loaded)
+        self.is_in_place = gives_up and self._read.keys() == self._renewed.keys()
+        if gives_up:
             found = self._copies(self._others_out)
             for tile, new in self._renewed.items():
                 found[new] = tuple(array.detach() for array in self._read[tile])

@@ -87,9 +87,10 @@ class Resident:
         self, inputs: Mapping[str, Any], scalars: Mapping[str, Any], state: Mapping[str, Any]
     ) -> Values | None:
         """The next run on that and on small arrays; None, and nothing done, if these are not."""
-        if self.captures is None or not self.captures.takes(inputs):
+        loaded = Loaded({}, inputs, scalars, state)
+        made = None if self.captures is None else self.captures.go_on(loaded)
+        if self.captures is None or made is None:
             return None
-        made = self.captures.go_on(Loaded({}, inputs, scalars, state))
         self.going = self.captures.going
         for tensor in state.values():
             tensor.release()
