@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from brute_bytes import Layout
 
     from eindecomp import Graph, Machine, Vertex
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.space.decision import Decision, Layouts
-    from eindecomp.planner.space.mesh import Mesh
 
 
 def seconds_of(

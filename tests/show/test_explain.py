@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eindecomp as ed
+from eindecomp.layout.cut import Span
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
 from eindecomp.planner.make import plan
 from eindecomp.planner.plan import Plan
-from eindecomp.planner.space.cut import Span
-from eindecomp.planner.space.mesh import Mesh
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.planner.space.view import view_of
 from eindecomp.show.alternatives import next_best, plan_price
 from eindecomp.show.movements import moves_of
 from eindecomp.show.rows import fold, folded_rows, rows_of

@@ -16,10 +16,10 @@ from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
 from eindecomp.errors import PlanError
+from eindecomp.layout.mesh import prime_factors
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.make import plan
 from eindecomp.planner.plan import Plan
-from eindecomp.planner.space.mesh import prime_factors
 from eindecomp.store import plan_file
 from eindecomp.store.plan_file import from_json, load, save, to_json
 from strategies import graphs

@@ -11,13 +11,13 @@ import numpy as np
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.kernels.library import library_of
-from eindecomp.tra.boxes import shape_of, volume
+from eindecomp.layout.boxes import shape_of, volume
 
 if TYPE_CHECKING:
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
     Blocks = dict[Tiling, list[Array]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.errors import RunError
 from eindecomp.graph.ops import Fill
-from eindecomp.tra.boxes import inside, meet, shape_of, show_box, volume, within
+from eindecomp.layout.boxes import inside, meet, shape_of, show_box, volume, within
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.row import DeviceStep
 

@@ -6,13 +6,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from eindecomp.engines.tensor import Tensor
-from eindecomp.tra.boxes import volume
+from eindecomp.layout.boxes import volume
 from eindecomp.tra.program.exchange import received
 
 if TYPE_CHECKING:
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.tiling import Tiling
 
 
 def placing_bytes(program: Program, name: str, given: object) -> int:

@@ -9,15 +9,15 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from eindecomp.errors import EinDecompError, InputError
-from eindecomp.tra.boxes import volume
+from eindecomp.layout.boxes import volume
 
 if TYPE_CHECKING:
     import numpy as np
 
     from eindecomp.engines.tensor import Tensor
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.boxes import Box
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.boxes import Box
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
 

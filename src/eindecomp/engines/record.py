@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from eindecomp.engines.events import BytesMoved, Event, RunStarted, TaskFinished, TaskStarted
 from eindecomp.engines.result import Result, Stats
 from eindecomp.errors import EinDecompError, RunError
-from eindecomp.tra.boxes import show_box
+from eindecomp.layout.boxes import show_box
 from eindecomp.tra.program.memory import fullest
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter, kind_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.row import DeviceStep
     from eindecomp.tra.program.steps import Step

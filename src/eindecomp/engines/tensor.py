@@ -12,8 +12,8 @@ from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
     from eindecomp.lang.dtypes import DType
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
 

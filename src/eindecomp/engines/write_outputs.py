@@ -17,14 +17,14 @@ from eindecomp.engines.allocated import allocate
 from eindecomp.engines.extras import extra
 from eindecomp.errors import InputError, suggest
 from eindecomp.lang.dtypes import BFLOAT16
-from eindecomp.tra.boxes import shape_of
+from eindecomp.layout.boxes import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from eindecomp.graph.graph import Graph
     from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
 
     Array = np.ndarray[Any, Any]
     GivenOutputs = Mapping[str, str | Path] | str | None

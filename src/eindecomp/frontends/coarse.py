@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.layouts import layouts_of, vertex_cuts, widened
-from eindecomp.planner.space.cut import pieces_by
-from eindecomp.planner.space.mesh import Mesh
-from eindecomp.planner.space.pieces import CEIL
+from eindecomp.layout.cut import pieces_by
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.pieces import CEIL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eindecomp.frontends.layouts import VertexCuts
+    from eindecomp.layout.cut import Axes, Cut, Span
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Axes, Cut, Span
 
 
 @dataclass(frozen=True, slots=True)

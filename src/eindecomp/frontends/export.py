@@ -15,8 +15,8 @@ from eindecomp.frontends.tensor_parallel import tp_plan
 if TYPE_CHECKING:
     from eindecomp.frontends.placed_plan import PlacedPlan
     from eindecomp.frontends.placements import Places
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.mesh import Mesh
 
 Target = Literal["dtensor", "jax", "autoparallel", "tp-plan"]
 

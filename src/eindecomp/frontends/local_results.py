@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from eindecomp.errors import PlanError
 from eindecomp.frontends.names import qualified
 from eindecomp.graph.ops import Reshape
-from eindecomp.planner.space.view import is_planned, view_of
+from eindecomp.layout.view import is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.einsum import Labels
+    from eindecomp.layout.view import Dims
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.view import Dims
 
 Modules = frozenset[str]
 NOBODY: Modules = frozenset()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.placements import check_plain
-from eindecomp.planner.space.cut import pieces_by
+from eindecomp.layout.cut import pieces_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
 
 Spec = tuple[tuple[str, ...] | None, ...]
 
@@ -23,8 +23,8 @@ Spec = tuple[tuple[str, ...] | None, ...]
 def partition_spec(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> Spec:
     """For each dimension of a tensor the axes that cut it, outermost first; None for none.
 
-    >>> from eindecomp.planner.space.cut import Span
-    >>> from eindecomp.planner.space.mesh import Mesh
+    >>> from eindecomp.layout.cut import Span
+    >>> from eindecomp.layout.mesh import Mesh
     >>> mesh = Mesh.of_axes({"x": 2, "y": 4})
     >>> partition_spec(mesh, (Span((1, 0), 8, 1, 0, 8), Span((), 3, 1, 0, 3)), (8, 3), "X")
     (('y', 'x'), None)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from eindecomp.frontends.coarse import Coarse
     from eindecomp.frontends.placements import Places
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Axes, Cut
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Axes, Cut
-    from eindecomp.planner.space.mesh import Mesh
 
 
 @dataclass(frozen=True, slots=True)

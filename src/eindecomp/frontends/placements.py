@@ -17,16 +17,16 @@ import numpy as np
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.layouts import has_window
-from eindecomp.planner.space.cut import is_plain, pieces_by
-from eindecomp.planner.space.pieces import CEIL, piece_ends
+from eindecomp.layout.cut import is_plain, pieces_by
+from eindecomp.layout.pieces import CEIL, piece_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.cut import Cut, Span
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.cut import Cut, Span
+    from eindecomp.layout.mesh import Mesh
 
     Ints = NDArray[np.int64]
 
@@ -89,8 +89,8 @@ REDUCE_OPS = {"sum": "sum", "prod": "product", "max": "max", "min": "min"}
 def placed(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> Places:
     """The placements that give every device the block that a cut gives it.
 
-    >>> from eindecomp.planner.space.cut import Span
-    >>> from eindecomp.planner.space.mesh import Mesh
+    >>> from eindecomp.layout.cut import Span
+    >>> from eindecomp.layout.mesh import Mesh
     >>> mesh = Mesh.of_axes({"x": 2, "y": 4})
     >>> [str(each) for each in placed(mesh, (Span((1, 0), 8, 1, 0, 8),), (8,), "X")]
     ['_StridedShard(0, split_factor=4)', 'Shard(0)']

@@ -19,8 +19,8 @@ from eindecomp.frontends.names import qualified
 from eindecomp.graph.ops import Gather
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
-from eindecomp.planner.space.cut import pieces_by
-from eindecomp.planner.space.view import view_of
+from eindecomp.layout.cut import pieces_by
+from eindecomp.layout.view import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.einsum import Labels
+    from eindecomp.layout.cut import Axes, Cut
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Axes, Cut
 
 WEIGHT = ".weight"
 """How the name of a module's weight ends; weights of graphs from elsewhere have other names."""

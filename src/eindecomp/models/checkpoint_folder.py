@@ -18,6 +18,7 @@ from eindecomp.engines.extras import extra
 from eindecomp.engines.ranks import Alone, at_first
 from eindecomp.engines.step_folders import MANIFEST, StepFolders, step_number
 from eindecomp.errors import InputError, PlanError, RunError, quote
+from eindecomp.layout.boxes import volume
 from eindecomp.models.checkpoint import (
     Checkpoint,
     check_config,
@@ -28,7 +29,6 @@ from eindecomp.models.checkpoint import (
 from eindecomp.models.optimizers import carried
 from eindecomp.store.field import Field
 from eindecomp.store.sharded_tensors import read_sharded
-from eindecomp.tra.boxes import volume
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from eindecomp.engines.step_folders import Step
     from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.graph import Graph
+    from eindecomp.layout.boxes import Box
     from eindecomp.models.checkpoint import RunConfig
-    from eindecomp.tra.boxes import Box
 
     Array = np.ndarray[Any, Any]
 

@@ -14,13 +14,13 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, InfeasibleError, PlanError
+from eindecomp.layout.view import view_of
 from eindecomp.planner.minimize_movement import minimize_movement, relaxed_bound
 from eindecomp.planner.options import check_countable
 from eindecomp.planner.plan import Orders, unproved
 from eindecomp.planner.search.contractions import Contractions
 from eindecomp.planner.search.work_limit import WorkLimit
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.planner.space.view import view_of
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.solution import Progress
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from eindecomp.above import from_above
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
+from eindecomp.layout.pieces import BALANCED
+from eindecomp.layout.view import planned_views
 from eindecomp.planner.contraction_order import Ordered, minimize_with_order
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
@@ -31,13 +33,11 @@ from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import Search
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.pieces import BALANCED
 from eindecomp.planner.space.pin import Pin, pins_of
 from eindecomp.planner.space.restriction import FixedParts
 from eindecomp.planner.space.strategy import GivenStrategy, strategy_form, strategy_of
 from eindecomp.planner.space.tie import checked_ties, pinned_homes
 from eindecomp.planner.space.viable import most_pieces
-from eindecomp.planner.space.view import planned_views
 from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.view import View
     from eindecomp.planner.options import Options
     from eindecomp.planner.search.search import Outcome
-    from eindecomp.planner.space.view import View
 
     Ints = NDArray[np.int64]
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.layout.view import planned_views
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.least_seconds import LeastSeconds
 from eindecomp.planner.costs.objectives import may_repeat, price_of
@@ -23,7 +24,6 @@ from eindecomp.planner.search.layers import with_equal_layers
 from eindecomp.planner.search.relaxation import Relaxed, relax
 from eindecomp.planner.search.search import Search
 from eindecomp.planner.space.decision import parts_by_label
-from eindecomp.planner.space.view import planned_views
 from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:

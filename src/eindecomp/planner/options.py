@@ -15,14 +15,14 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.outputs import check_outputs
 from eindecomp.kernels.cores import cores
+from eindecomp.layout.mesh import Mesh, is_whole
+from eindecomp.layout.pieces import BALANCED, EVEN, PIECES, can_cut
+from eindecomp.layout.view import planned_views
 from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.costs.objectives import OBJECTIVES, Objective
 from eindecomp.planner.space.choices import parts_of_assignments
-from eindecomp.planner.space.mesh import Mesh, is_whole
-from eindecomp.planner.space.pieces import BALANCED, EVEN, PIECES, can_cut
 from eindecomp.planner.space.pin import assignments_of, loosely_cut
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.planner.space.view import planned_views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.view import View
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.space.layout_rules import LayoutRules
     from eindecomp.planner.space.restriction import Restriction
-    from eindecomp.planner.space.view import View
     from eindecomp.solve.solution import Progress
 
     Ints = NDArray[np.int64]

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.picture import Picture
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tile_grid import TileGrid
     from eindecomp.planner.comparison import Comparison
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.objectives import Objective
     from eindecomp.planner.space.decision import Decision, Layouts
-    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.strategy import GivenStrategy, StrategyForm
-    from eindecomp.planner.tile_grid import TileGrid
     from eindecomp.planner.verification import Verification
 
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.state_types import state_bytes
+from eindecomp.layout.cut import bits_of
+from eindecomp.layout.view import view_of
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.price import beyond, hidden
 from eindecomp.planner.search.work_limit import WorkLimit
 from eindecomp.planner.space.choices import Choices, choices, refined, summed_axes
-from eindecomp.planner.space.cut import bits_of
 from eindecomp.planner.space.decision import Decision, decided_choices
 from eindecomp.planner.space.pin import agrees, pinned_cuts
 from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.strategy import strategy_of
 from eindecomp.planner.space.viable import some_parts
-from eindecomp.planner.space.view import view_of
 from eindecomp.show.rows import Row, row_key
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.view import View
     from eindecomp.planner.costs.cost import Cost, Number
     from eindecomp.planner.costs.price import Price
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.view import View
 
     Ints = NDArray[np.int64]
 

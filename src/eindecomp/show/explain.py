@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from eindecomp.layout.pieces import BALANCED
 from eindecomp.planner.costs.objectives import Objective
-from eindecomp.planner.space.pieces import BALANCED
 from eindecomp.planner.space.strategy import strategy_words
 from eindecomp.show.alternatives import Alternative, alternatives
 from eindecomp.show.claim import claim, not_counted, repeated

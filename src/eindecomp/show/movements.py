@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Input
+from eindecomp.layout.view import view_of
 from eindecomp.planner.space.decision import decided_choices
-from eindecomp.planner.space.view import view_of
 from eindecomp.show.alternatives import held_cuts, plan_price
 from eindecomp.show.words import cuts, layout, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.view import Dims, View
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.view import Dims, View
     from eindecomp.show.rows import Row
 
 

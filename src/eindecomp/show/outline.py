@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.view import is_planned
+from eindecomp.layout.view import is_planned
 from eindecomp.show.rows import fold, row_key, rows_of
 
 if TYPE_CHECKING:

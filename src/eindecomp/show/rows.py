@@ -7,15 +7,15 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.write import write_vertex
-from eindecomp.planner.space.cut import pieces_by
+from eindecomp.layout.cut import pieces_by
 from eindecomp.show.words import layout
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
+    from eindecomp.layout.cut import Cut
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
 
 _FOLD = 8  # rows that folding must save at least
 _TRIES = 16  # periods that are tried at each row

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.costs.cost import Number
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
 
 _BYTES = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")]
 _ELEMENTS = [(10**12, "T"), (10**9, "G"), (10**6, "M")]
@@ -120,7 +120,7 @@ def mesh_words(mesh: Mesh) -> str:
 def axes_words(mesh: Mesh, axes: Sequence[int]) -> str:
     """The names of axes, outermost first.
 
-    >>> from eindecomp.planner.space.mesh import Mesh
+    >>> from eindecomp.layout.mesh import Mesh
     >>> axes_words(Mesh.of_devices(32), range(5)), axes_words(Mesh.of_devices(8), (2, 0))
     ('axis0…axis4', 'axis2·axis0')
     """

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import quote, suggest
 from eindecomp.graph.ops import Input
+from eindecomp.layout.cut import pieces_by, span_of
+from eindecomp.layout.pieces import can_cut
+from eindecomp.layout.view import Dim, is_planned, view_of
 from eindecomp.planner.space.choices import choices, summed_axes, unused_axes
-from eindecomp.planner.space.cut import pieces_by, span_of
 from eindecomp.planner.space.decision import Decision, Layouts
-from eindecomp.planner.space.pieces import can_cut
 from eindecomp.planner.space.reduce_scatter import Settled
-from eindecomp.planner.space.view import Dim, is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Cut, Span
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
     from eindecomp.planner.space.choices import Assignment
-    from eindecomp.planner.space.cut import Cut, Span
-    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.reduce_scatter import Places
-    from eindecomp.planner.space.view import View
     from eindecomp.store.field import Field
 
 

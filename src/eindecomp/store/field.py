@@ -7,7 +7,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from eindecomp.errors import PlanError, quote, shorten, suggest
-from eindecomp.planner.space.mesh import NAME_LENGTH
+from eindecomp.layout.mesh import NAME_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

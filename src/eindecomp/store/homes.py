@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Input
-from eindecomp.planner.space.cut import pieces_by
+from eindecomp.layout.cut import pieces_by
+from eindecomp.layout.view import view_of
 from eindecomp.planner.space.layout_rules import read_tensors
 from eindecomp.planner.space.pin import agrees
 from eindecomp.planner.space.viable import most_pieces
-from eindecomp.planner.space.view import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.space.decision import Decision, Layouts
     from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.pin import Pins
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.mesh import Mesh
 
 
 def upgraded(root: Field, graph: Graph, mesh: Mesh) -> Field:

@@ -8,7 +8,7 @@ from eindecomp.store.decisions import axis_number
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.space.pin import Pins
     from eindecomp.store.field import Field
 

@@ -20,6 +20,9 @@ from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.graph.lone_labels import as_written
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.read import MAX_TEXT
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.pieces import PIECES
+from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
 from eindecomp.planner.costs.objectives import OBJECTIVES, Objective, price_of
 from eindecomp.planner.options import INPUTS, SOLVERS
@@ -27,11 +30,8 @@ from eindecomp.planner.plan import NESTINGS, Plan
 from eindecomp.planner.search.homes import homes_for
 from eindecomp.planner.space.decision import parts_by_label
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.mesh import Mesh
-from eindecomp.planner.space.pieces import PIECES
 from eindecomp.planner.space.pin import loosely_cut
 from eindecomp.planner.space.tie import checked_ties, pinned_homes
-from eindecomp.planner.space.view import view_of
 from eindecomp.store.decisions import check_divided, read_decisions, read_given
 from eindecomp.store.field import Field
 from eindecomp.store.homes import check_homes
@@ -44,9 +44,9 @@ from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
+    from eindecomp.layout.cut import Cut
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Orders
-    from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.decision import Layouts
     from eindecomp.planner.space.pin import Pins
 

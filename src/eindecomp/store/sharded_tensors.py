@@ -14,7 +14,7 @@ import numpy as np
 
 from eindecomp.engines.safetensors_file import NAMES, map_file, tensors_of
 from eindecomp.errors import InputError, quote
-from eindecomp.tra.boxes import meet, shape_of, show_box, volume, within
+from eindecomp.layout.boxes import meet, shape_of, show_box, volume, within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from eindecomp.engines.step_folders import Step
     from eindecomp.graph.graph import Vertex
     from eindecomp.lang.dtypes import DType
+    from eindecomp.layout.boxes import Box
     from eindecomp.store.field import Field
-    from eindecomp.tra.boxes import Box
 
     Array = np.ndarray[Any, Any]
 

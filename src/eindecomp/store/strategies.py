@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from eindecomp.errors import PlanError
+from eindecomp.layout.view import view_of
 from eindecomp.planner.space.strategy import StrategyForm, strategy_form, strategy_of
-from eindecomp.planner.space.view import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.space.strategy import AnyStrategy
     from eindecomp.store.field import Field
 

@@ -22,9 +22,9 @@ from eindecomp import models
 from eindecomp.engines.ranks import writers
 from eindecomp.engines.safetensors_file import write_tensors
 from eindecomp.engines.step_folders import Step
+from eindecomp.layout.boxes import within
 from eindecomp.store.field import Field
 from eindecomp.store.sharded_tensors import read_sharded
-from eindecomp.tra.boxes import within
 from eindecomp.tra.program.make import program_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "data_parallel.py"

@@ -18,7 +18,7 @@ from random_graphs import random_graph
 import eindecomp as ed
 import jax_devices
 from eindecomp.frontends.layouts import layouts_of
-from eindecomp.tra.program.tiling import box_on
+from eindecomp.layout.tiling import box_on
 
 assert len(jax.devices()) >= jax_devices.COUNT
 MESHES = [{"a": 4}, {"a": 3, "b": 4}, {"a": 2, "b": 2, "c": 2}, {"a": 6}, {"a": 2, "b": 3}]

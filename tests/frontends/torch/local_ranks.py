@@ -19,8 +19,8 @@ from eindecomp.frontends.torch.carry_out import Running
 from eindecomp.frontends.torch.verify import pretended_group
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.torch.library import TorchLibrary
-from eindecomp.tra.boxes import shape_of, within
-from eindecomp.tra.program.tiling import box_on
+from eindecomp.layout.boxes import shape_of, within
+from eindecomp.layout.tiling import box_on
 
 logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 

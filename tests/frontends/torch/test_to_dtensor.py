@@ -30,9 +30,9 @@ from eindecomp.frontends.layouts import layouts_of
 from eindecomp.frontends.local_results import of_any_number
 from eindecomp.frontends.placements import placed
 from eindecomp.frontends.torch.dtensor import torch_placement
-from eindecomp.planner.space.cut import Span
-from eindecomp.planner.space.mesh import Mesh
-from eindecomp.tra.program.tiling import box_on
+from eindecomp.layout.cut import Span
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import box_on
 
 MESHES = [{"a": 4}, {"a": 3, "b": 2}, {"a": 2, "b": 2, "c": 2}, {"a": 6}, {"a": 2, "b": 3}]
 MLP = """

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
+from eindecomp.layout.cut import span_of
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.pieces import PIECES, can_cut
+from eindecomp.layout.view import Dim
 from eindecomp.planner.costs.least_bytes import PieceCount
 from eindecomp.planner.costs.least_seconds import LeastSeconds
 from eindecomp.planner.costs.seconds import PriceInSeconds
-from eindecomp.planner.space.cut import span_of
-from eindecomp.planner.space.mesh import Mesh
-from eindecomp.planner.space.pieces import PIECES, can_cut
-from eindecomp.planner.space.view import Dim
 
 
 def layouts(axes: int, dims: int):

@@ -13,6 +13,7 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from cases import ALL
+from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.curve import Curve, highest
 from eindecomp.planner.costs.least_seconds import LeastSeconds
@@ -24,7 +25,6 @@ from eindecomp.planner.search.relaxation import relax
 from eindecomp.planner.search.search import Search, all_axes
 from eindecomp.planner.space.choices import unassigned
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.mesh import Mesh
 
 SHAPES = {"vector": 2e8, "thin": 7e8, "large": 3e9, "loops": 4e8}
 BENT = {

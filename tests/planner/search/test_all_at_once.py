@@ -14,11 +14,11 @@ from simulate import simulate
 from transformer import small_transformer
 
 import eindecomp as ed
+from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.search.all_at_once import AllAxes
 from eindecomp.planner.search.search import Search
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.mesh import Mesh
 
 
 @pytest.mark.parametrize("cells", [1, 1 << 6, 1 << 18])

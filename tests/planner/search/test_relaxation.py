@@ -10,6 +10,7 @@ from brute_ordered import brute_ordered
 from random_graphs import random_graph
 
 import eindecomp as ed
+from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.costs.least_seconds import LeastSeconds
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.search import relaxation as relaxing
@@ -17,7 +18,6 @@ from eindecomp.planner.search.blocks import choose_block
 from eindecomp.planner.search.relaxation import Relaxed, relax
 from eindecomp.planner.search.search import Search, all_axes
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.mesh import Mesh
 from eindecomp.planner.space.pin import pinned_cuts
 
 FEW = 60  # assignments of all vertices together, for memory

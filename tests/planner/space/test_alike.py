@@ -13,6 +13,7 @@ from simulate import simulate
 
 import eindecomp as ed
 from eindecomp.errors import PlanError
+from eindecomp.layout.mesh import Mesh
 from eindecomp.planner import minimize_movement
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import decided_cost
@@ -21,7 +22,6 @@ from eindecomp.planner.search.from_strategies import within_memory
 from eindecomp.planner.search.search import Search, all_axes
 from eindecomp.planner.space.alike import alike_vertices
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.mesh import Mesh
 from eindecomp.planner.space.strategy import applicable
 
 LAYER = """

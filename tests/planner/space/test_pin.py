@@ -11,8 +11,8 @@ from random_graphs import random_graph
 from simulate import simulate
 
 import eindecomp as ed
-from eindecomp.planner.space.cut import pieces_by
-from eindecomp.planner.space.mesh import Mesh
+from eindecomp.layout.cut import pieces_by
+from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.space.pin import pinned_cuts
 
 CHAIN = ed.parse(

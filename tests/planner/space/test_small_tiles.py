@@ -13,8 +13,8 @@ from random_graphs import random_graph
 import eindecomp as ed
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Fill
+from eindecomp.layout.view import planned_views
 from eindecomp.planner.space.strategy import strategy_words
-from eindecomp.planner.space.view import planned_views
 
 MATMUL = "input X[i: 64, j: 64], Y[j, k: 64]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eindecomp.planner.space.cut import span_of
-from eindecomp.planner.space.mesh import Mesh
-from eindecomp.planner.space.view import Dim
-from eindecomp.tra.boxes import volume
+from eindecomp.layout.boxes import volume
+from eindecomp.layout.cut import span_of
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import Tiling, group_along, replicated_axes
+from eindecomp.layout.view import Dim
 from eindecomp.tra.program.exchange import received, sent
 from eindecomp.tra.program.patterns import (
     Exchanged,
@@ -22,7 +23,6 @@ from eindecomp.tra.program.patterns import (
     PointToPoint,
     pattern_of,
 )
-from eindecomp.tra.program.tiling import Tiling, group_along, replicated_axes
 
 MESH = Mesh(("a", "b", "c"), (2, 2, 3))
 

@@ -13,7 +13,8 @@ from transformer import transformer
 
 import eindecomp as ed
 from eindecomp.lang.einsum import EinSum
-from eindecomp.tra.boxes import inside, meet, volume
+from eindecomp.layout.boxes import inside, meet, volume
+from eindecomp.layout.tiling import Tiling, box_on
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.make import program_of, used_by
 from eindecomp.tra.program.steps import (
@@ -24,7 +25,6 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
 )
-from eindecomp.tra.program.tiling import Tiling, box_on
 
 DEVICES = st.sampled_from([1, 2, 3, 4, 6, 8, 12])
 SEEDS = st.integers(0, 2**32)

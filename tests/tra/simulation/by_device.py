@@ -10,11 +10,11 @@ from collections import defaultdict
 from itertools import groupby
 
 from eindecomp.graph.work import tile_operations
-from eindecomp.planner.space.view import view_of
-from eindecomp.tra.boxes import volume
+from eindecomp.layout.boxes import volume
+from eindecomp.layout.tiling import coordinates, group_along
+from eindecomp.layout.view import view_of
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Generate, Load, Move
-from eindecomp.tra.program.tiling import coordinates, group_along
 
 
 class ByDevice:

@@ -12,9 +12,9 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp import models
+from eindecomp.layout.boxes import inside, volume
 from eindecomp.models.llama import Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph
-from eindecomp.tra.boxes import inside, volume
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 from eindecomp.tra.tiles.finish_early import finish_early

@@ -20,7 +20,8 @@ from eindecomp.engines.record import RunRecord
 from eindecomp.engines.space import check_space, needed_space
 from eindecomp.engines.tensor import Tensor
 from eindecomp.kernels.library import library_of
-from eindecomp.tra.boxes import shape_of, volume, within
+from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.exchange import moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import is_view
@@ -33,7 +34,6 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
 )
-from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from eindecomp.engines.blocks import Blocks

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from jax.sharding import Mesh as JaxMesh
 
+    from eindecomp.layout.tiling import Tiling
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Compute
-    from eindecomp.tra.program.tiling import Tiling
 
 OPTIONS: dict[str, Any] = {
     # A tensor that is rounded where it is stored must be the same where it is computed anew.

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.boxes import shape_of, volume
+from eindecomp.layout.boxes import shape_of, volume
+from eindecomp.layout.tiling import Tiling, group_along
 from eindecomp.tra.program.exchange import moves
-from eindecomp.tra.program.tiling import Tiling, group_along
 
 if TYPE_CHECKING:
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
+    from eindecomp.layout.mesh import Mesh
 
     Place = tuple[int, ...]
     """Where a block begins in an array."""

@@ -15,7 +15,7 @@ from eindecomp.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.mesh import Mesh
 
 ONE = "device"
 """The axis of a mesh of one device, which a plan's mesh does not have."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import jax
 
     from eindecomp.engines.jax.copies import Place
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.mesh import Mesh
 
 
 @dataclass

@@ -17,16 +17,16 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from eindecomp.engines.blocks import block_of
 from eindecomp.engines.jax.copies import lying
-from eindecomp.planner.space.cut import is_plain, pieces_by
-from eindecomp.tra.boxes import shape_of, volume
+from eindecomp.layout.boxes import shape_of, volume
+from eindecomp.layout.cut import is_plain, pieces_by
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh as JaxMesh
 
     from eindecomp.lang.dtypes import DType
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.boxes import Box
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.boxes import Box
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
 
     Array = np.ndarray[Any, Any]
 

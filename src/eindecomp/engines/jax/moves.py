@@ -16,10 +16,10 @@ from eindecomp.engines.jax.copies import (
     rounds_of,
 )
 from eindecomp.lang.dtypes import BFLOAT16
-from eindecomp.planner.space.cut import bits_of
-from eindecomp.tra.boxes import shape_of
+from eindecomp.layout.boxes import shape_of
+from eindecomp.layout.cut import bits_of
+from eindecomp.layout.tiling import Tiling, group_along
 from eindecomp.tra.program.patterns import Exchanged, Gathered, Pattern
-from eindecomp.tra.program.tiling import Tiling, group_along
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.jax.copies import Copy
     from eindecomp.engines.jax.here import Here
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
 
     States = tuple[jax.Array, ...]
 

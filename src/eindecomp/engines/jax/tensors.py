@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.jax.layouts import Layout
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.tiling import Tiling
 
     ByTiling = dict[Tiling, jax.Array]
 

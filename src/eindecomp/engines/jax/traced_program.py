@@ -18,7 +18,8 @@ from eindecomp.graph.compared import compared
 from eindecomp.graph.ops import Fill, Gather, ScatterAdd
 from eindecomp.kernels.jax.fills import filled
 from eindecomp.kernels.jax.kernel_of import kernel_of
-from eindecomp.tra.boxes import shape_of
+from eindecomp.layout.boxes import shape_of
+from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.patterns import Gathered
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -29,13 +30,12 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
 )
-from eindecomp.tra.program.tiling import Tiling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from eindecomp.kernels.jax.traced_kernel import TracedKernel
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Read, Step
 

@@ -15,17 +15,17 @@ from eindecomp.engines.ray.submit import reason_of
 from eindecomp.engines.ray.worker import cut_block, load_block, put_together
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError
-from eindecomp.tra.boxes import volume
+from eindecomp.layout.boxes import volume
+from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.exchange import moves
-from eindecomp.tra.program.tiling import Tiling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.ray.files import KeptFile, Stored
     from eindecomp.engines.ray.submit import Ref, Submitting
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.tra.program.program import Program
 
     Array = np.ndarray[Any, Any]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.ray.submit import Ref, Submitting
     from eindecomp.engines.tensor import Tensor
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
 
     Array = np.ndarray[Any, Any]
 

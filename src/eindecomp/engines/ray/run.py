@@ -14,9 +14,9 @@ from eindecomp.engines.ray.files import MappedArray, Stored
 from eindecomp.engines.ray.submit import TasksOfRun
 from eindecomp.engines.ray.worker import Order
 from eindecomp.engines.tensor import Tensor
-from eindecomp.tra.boxes import volume
+from eindecomp.layout.boxes import volume
+from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.steps import kind_of
-from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from eindecomp.engines.ray.blocks import Write

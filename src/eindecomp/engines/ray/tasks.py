@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eindecomp.engines.estimate import seconds_of
-from eindecomp.tra.boxes import Box, volume
+from eindecomp.layout.boxes import Box, volume
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.memory import bytes_on, is_view
 from eindecomp.tra.program.steps import (

@@ -25,7 +25,7 @@ from eindecomp.engines.record import naming_tile
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.dtypes import BFLOAT16
-from eindecomp.tra.boxes import shape_of, volume, within
+from eindecomp.layout.boxes import shape_of, volume, within
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.steps import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.ray.files import Stored
     from eindecomp.engines.ray.tasks import Job, Key, Task
     from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.row import DeviceRow, DeviceStep
 

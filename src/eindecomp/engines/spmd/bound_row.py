@@ -27,7 +27,7 @@ from eindecomp.engines.spmd.row_places import BoundStep, RowPlaces, ending, read
 from eindecomp.engines.spmd.tile_call import TileCall
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.scalar import used_scalars
-from eindecomp.tra.boxes import meet, shape_of, shares, volume, within
+from eindecomp.layout.boxes import meet, shape_of, shares, volume, within
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.patterns import Exchanged, Gathered
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.spmd.rank_arrays import RankArrays
     from eindecomp.engines.spmd.rank_memory import RankMemory
     from eindecomp.engines.spmd.transport import Group, Transport
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.row import DeviceRow, DeviceStep
 

@@ -21,7 +21,7 @@ import numpy as np
 from eindecomp.engines.spmd.shared_arrays import NO_FILE, MemoryFile, file_of, mapped
 from eindecomp.errors import RunError
 from eindecomp.kernels.address import address
-from eindecomp.tra.boxes import meet, shape_of, volume, within
+from eindecomp.layout.boxes import meet, shape_of, volume, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.spmd.rank_arrays import RankArrays
     from eindecomp.engines.spmd.transport import Group, Pending, Transport
     from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
 
     Array = np.ndarray[Any, Any]
     Copy = Callable[[Array, Array], None]

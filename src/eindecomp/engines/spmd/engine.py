@@ -39,20 +39,20 @@ from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
-from eindecomp.tra.boxes import shape_of
+from eindecomp.layout.boxes import shape_of
+from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.exchange import moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
 from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter
-from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.spmd.row_places import BoundStep, Do
+    from eindecomp.layout.boxes import Box
     from eindecomp.planner.plan import Plan
-    from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.overlap import Action
     from eindecomp.tra.program.program import Program
 

@@ -11,14 +11,14 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.spmd.direct import pieces_of
-from eindecomp.tra.boxes import shape_of, volume, within
+from eindecomp.layout.boxes import shape_of, volume, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from eindecomp.engines.spmd.rank_arrays import RankArrays
     from eindecomp.engines.spmd.transport import Carrier, Group, Pending, Span
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.exchange import Exchange
 
     Array = Any

@@ -16,7 +16,7 @@ from eindecomp.kernels.library import library_of
 if TYPE_CHECKING:
     from eindecomp.engines.spmd.transport import Transport
     from eindecomp.engines.spmd.watch import Watch
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
 
     Array = np.ndarray[Any, Any]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
 
     Array = Any
     """An array of the library's own kind."""

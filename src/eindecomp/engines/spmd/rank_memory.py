@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.spmd.rank_arrays import ArraySource
     from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.tiling import Tiling
 
     Array = Any
     Arrays = tuple[Array, ...]

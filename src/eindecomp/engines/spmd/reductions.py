@@ -18,8 +18,8 @@ from eindecomp.engines.spmd.rank_memory import RankMemory
 from eindecomp.engines.spmd.row_places import BoundStep, ending
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
-from eindecomp.tra.boxes import shape_of, volume, within
-from eindecomp.tra.program.tiling import Tiling
+from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.layout.tiling import Tiling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.spmd.rank_memory import Room
     from eindecomp.engines.spmd.row_places import RowPlaces
     from eindecomp.engines.spmd.transport import Group
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.row import DeviceStep
     from eindecomp.tra.program.steps import ReduceScatter
 

@@ -8,17 +8,17 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.engines.spmd.rank_memory import RankMemory, Room
-from eindecomp.tra.boxes import shape_of
+from eindecomp.layout.boxes import shape_of
+from eindecomp.layout.tiling import group_along
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.patterns import Exchanged
 from eindecomp.tra.program.steps import Move
-from eindecomp.tra.program.tiling import group_along
 
 if TYPE_CHECKING:
     from eindecomp.engines.spmd.rank_arrays import RankArrays
     from eindecomp.engines.spmd.transport import Group, Transport
     from eindecomp.kernels.library import KernelLibrary
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.program import Program
 
 Do = Callable[[RankMemory], None]

@@ -22,7 +22,7 @@ from eindecomp.engines.safetensors_file import map_file, tensors_of
 from eindecomp.engines.step_folders import StepFolders, step_number
 from eindecomp.engines.whole_folder import remove_at_once
 from eindecomp.errors import InputError, suggest
-from eindecomp.tra.boxes import shape_of
+from eindecomp.layout.boxes import shape_of
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Load, ReduceScatter
 

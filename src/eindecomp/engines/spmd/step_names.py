@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.engines.spmd.watch import NOWHERE
 from eindecomp.errors import EinDecompError, RunError
-from eindecomp.tra.boxes import show_box
+from eindecomp.layout.boxes import show_box
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,

@@ -15,14 +15,14 @@ from eindecomp.engines.torch.devices import device_of
 from eindecomp.engines.torch.given import as_given
 from eindecomp.errors import InputError
 from eindecomp.kernels.torch.library import TorchLibrary
-from eindecomp.tra.boxes import shape_of
+from eindecomp.layout.boxes import shape_of
 
 if TYPE_CHECKING:
     from eindecomp.engines.ranks import Ranks
     from eindecomp.engines.spmd.transport import Carrier, Transport
     from eindecomp.engines.spmd.watch import Watch
     from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
 
 
 class TorchArrays:

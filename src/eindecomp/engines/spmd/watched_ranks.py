@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.spmd.transport import Transport
     from eindecomp.engines.spmd.watch import Watch
     from eindecomp.engines.tensor import Tensor
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
 
     Array = np.ndarray[Any, Any]
 

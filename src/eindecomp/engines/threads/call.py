@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from eindecomp.engines.threads.memory import Key, Where
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
 
     Block = tuple[Key, Where]
     """A tile of an array."""

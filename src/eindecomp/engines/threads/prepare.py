@@ -21,8 +21,8 @@ from eindecomp.engines.threads.space import needed_space
 from eindecomp.engines.threads.tiled import tile_program
 from eindecomp.kernels.cache import limit
 from eindecomp.kernels.cores import cores
+from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from eindecomp.engines.threads.estimate import SHORT
 from eindecomp.graph.ops import Fill, Gather, Input
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
-from eindecomp.tra.boxes import meet, volume
+from eindecomp.layout.boxes import meet, volume
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
 
 _LONG = 0.25  # seconds after which a person could want to interrupt a run
 _TINY = 5_000  # operations of a call below which threads wait for the interpreter more than work

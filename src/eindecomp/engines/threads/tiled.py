@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.view import is_planned, view_of
-from eindecomp.tra.boxes import volume
+from eindecomp.layout.boxes import volume
+from eindecomp.layout.view import is_planned, view_of
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.row import step_on
 from eindecomp.tra.program.steps import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.program import Program
 
 

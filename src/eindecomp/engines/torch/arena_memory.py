@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.torch.host_memory import HostMemory
     from eindecomp.engines.torch.ready_region import BoundRegion
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.tiling import Tiling
 
     Blocks = dict[Tiling, list[torch.Tensor]]
 

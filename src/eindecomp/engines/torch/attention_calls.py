@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.engines.torch.attention_operands import attention_of, operands_of
 from eindecomp.kernels.torch.attention import attend
-from eindecomp.tra.boxes import Box, inside
+from eindecomp.layout.boxes import Box, inside
 from eindecomp.tra.tiles.ops import Block, Kind
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.patterns.attention import Attention, KeyPart, Read, Value
-    from eindecomp.tra.boxes import Box, Range
+    from eindecomp.layout.boxes import Box, Range
     from eindecomp.tra.tiles.ops import Block
 
     Tensors = Mapping[Read, Tensor]

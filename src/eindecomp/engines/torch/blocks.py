@@ -14,16 +14,16 @@ from eindecomp.engines.torch.arena_memory import Tenant
 from eindecomp.engines.torch.file_tiles import file_of, note_file
 from eindecomp.engines.torch.host_memory import SMALL, HostMemory, Pin, pinned
 from eindecomp.engines.torch.mapped_memory import mapped_from
-from eindecomp.tra.boxes import Box, inside, meet, shape_of, volume, within
+from eindecomp.layout.boxes import Box, inside, meet, shape_of, volume, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.kernels.torch.library import TorchLibrary
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.tiling import Tiling
 
     Blocks = dict[Tiling, list[torch.Tensor]]
     """For each layout of a tensor every device's block of it."""

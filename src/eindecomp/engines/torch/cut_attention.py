@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.patterns.attention import Attention, KeyPart, Read
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
-    from eindecomp.tra.boxes import Box, Range
+    from eindecomp.layout.boxes import Box, Range
     from eindecomp.tra.tiles.ops import TileProgram
 
     Ranges = dict[str, Range]

@@ -42,11 +42,11 @@ from eindecomp.engines.torch.resident import Resident
 from eindecomp.errors import InputError
 from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.kernels.torch.library import TorchLibrary
+from eindecomp.layout.boxes import within
+from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.costs.byte_sizes import parse_bytes
-from eindecomp.tra.boxes import within
 from eindecomp.tra.paging.make import ArenaTooSmallError
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.tiling import Tiling, uncut
 from eindecomp.tra.tiles.finish_early import finish_early
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held, surely_made

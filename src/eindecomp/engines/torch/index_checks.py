@@ -15,14 +15,14 @@ from eindecomp.kernels.cpu.moves import check_index as check_array
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.moves import check_index
 from eindecomp.lang.scalar import used_scalars
-from eindecomp.tra.boxes import within
+from eindecomp.layout.boxes import within
 from eindecomp.tra.tiles.lookups import Lookup, is_computed, lookups_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.engines.torch.blocks import Memories
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.tiles.ops import TileProgram
 
 

@@ -11,7 +11,7 @@ from eindecomp.engines.remembered import Remembered
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.torch.arena_memory import leave_arena
 from eindecomp.engines.torch.staged import is_small
-from eindecomp.tra.boxes import shape_of
+from eindecomp.layout.boxes import shape_of
 from eindecomp.tra.tiles.ops import Kind
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from eindecomp.engines.torch.blocks import Memories, Place
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.tiling import Tiling
     from eindecomp.tra.tiles.ops import TileProgram
 
     Values = dict[int, tuple[torch.Tensor, ...]]

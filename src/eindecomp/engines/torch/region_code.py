@@ -19,7 +19,7 @@ from eindecomp.engines.torch.attention_calls import attention_calls
 from eindecomp.engines.torch.joined import joins_of, side_by_side
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.torch.moves import check_index
-from eindecomp.tra.boxes import within
+from eindecomp.layout.boxes import within
 from eindecomp.tra.tiles.lookups import is_computed, lookups_of
 from eindecomp.tra.tiles.ops import Kind
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.kernels.torch.kernel import TorchKernel
     from eindecomp.kernels.torch.library import TorchLibrary
-    from eindecomp.tra.boxes import Box
+    from eindecomp.layout.boxes import Box
     from eindecomp.tra.tiles.lookups import Lookup
     from eindecomp.tra.tiles.ops import Block, Tile, TileCall, TileOp, TileProgram
     from eindecomp.tra.tiles.regions import Region

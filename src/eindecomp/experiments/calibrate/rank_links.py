@@ -26,13 +26,13 @@ from eindecomp.experiments.calibrate.clock import seconds_each
 from eindecomp.experiments.calibrate.links import Message
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
+from eindecomp.layout.boxes import shape_of
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import group_along
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.space.mesh import Mesh
-from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.program.exchange import Transfer, exchange
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Move, ReduceScatter
-from eindecomp.tra.program.tiling import group_along
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping

@@ -20,8 +20,8 @@ from eindecomp.tra.program.make import program_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from eindecomp.layout.cut import Cut
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
 
 
 @dataclass(frozen=True)

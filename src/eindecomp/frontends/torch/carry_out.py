@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from eindecomp.frontends.coarse import Coarse
     from eindecomp.frontends.layouts import VertexCuts
     from eindecomp.frontends.placements import Placed, Places
+    from eindecomp.layout.cut import Cut
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
     from eindecomp.tra.program.buffers import Buffer
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Step

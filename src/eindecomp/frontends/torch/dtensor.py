@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from eindecomp.frontends.placements import Placed, Places
     from eindecomp.frontends.torch.applying import Applied
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.mesh import Mesh
 
 Placements = tuple[Placement, ...]
 """One placement for each dimension of the device mesh."""

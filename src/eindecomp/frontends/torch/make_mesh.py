@@ -8,12 +8,12 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from eindecomp.frontends.layouts import vertex_cuts
-from eindecomp.planner.space.cut import used_axes
+from eindecomp.layout.cut import used_axes
 
 if TYPE_CHECKING:
     from eindecomp.frontends.coarse import Coarse
+    from eindecomp.layout.cut import Axes
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Axes
 
 
 def make_mesh(plan: Plan, on: Coarse, device_type: str) -> DeviceMesh:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from eindecomp.frontends.layouts import widened
 from eindecomp.frontends.placed_plan import reduce_op_of
 from eindecomp.graph.state_types import state_bytes
-from eindecomp.planner.space.cut import pieces_by
+from eindecomp.layout.cut import pieces_by
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from eindecomp.frontends.torch.carry_out import Running
     from eindecomp.frontends.torch.collectives import Collective
-    from eindecomp.planner.space.cut import Cut
+    from eindecomp.layout.cut import Cut
     from eindecomp.tra.program.steps import Step
 
 

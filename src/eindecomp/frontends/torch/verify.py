@@ -24,10 +24,10 @@ from eindecomp.frontends.torch.make_mesh import make_mesh
 from eindecomp.frontends.torch.reasons import reason
 from eindecomp.graph.state_types import state_types
 from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.layout.boxes import shape_of
+from eindecomp.layout.tiling import box_on
 from eindecomp.planner.verification import Verification
-from eindecomp.tra.boxes import shape_of
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
-from eindecomp.tra.program.tiling import box_on
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from eindecomp.frontends.coarse import Coarse
     from eindecomp.frontends.torch.collectives import Collective
     from eindecomp.lang.dtypes import DType
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.verification import Verified
     from eindecomp.tra.program.steps import Step
 

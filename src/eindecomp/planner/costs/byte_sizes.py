@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from eindecomp.errors import PlanError
-from eindecomp.planner.space.mesh import is_whole
+from eindecomp.layout.mesh import is_whole
 
 _UNITS = {
     "": 1, "b": 1,

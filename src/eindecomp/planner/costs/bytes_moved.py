@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.layout.overlaps import covers, moved
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.price import held_elements
-from eindecomp.planner.space.overlaps import covers, moved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
 
     Costs = NDArray[Any]
 

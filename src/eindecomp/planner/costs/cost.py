@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.state_types import state_bytes
+from eindecomp.layout.view import is_planned, view_of
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.costs.price import beyond, hidden
 from eindecomp.planner.space.decision import Decision, Layouts, decided_choices
-from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.mesh import Mesh
 
     Ints = NDArray[np.int64]
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.seconds import PriceInSeconds
     from eindecomp.planner.costs.transfer import Collective
     from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.mesh import Mesh
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from eindecomp.errors import PlanError, quote, suggest
+from eindecomp.layout.mesh import Mesh, check_axis_name
 from eindecomp.planner.costs.curve import Curve
 from eindecomp.planner.costs.shape_class import SHAPES, STAND_INS
 from eindecomp.planner.costs.transfer import Collective
-from eindecomp.planner.space.mesh import Mesh, check_axis_name
 
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 ANY_AXIS = "*"

@@ -11,9 +11,9 @@ from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.seconds import PriceInSeconds
 
 if TYPE_CHECKING:
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.mesh import Mesh
 
 OBJECTIVES = ("bytes", "bound", "time")
 

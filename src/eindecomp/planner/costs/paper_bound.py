@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.space.view import Dims, View
+    from eindecomp.layout.view import Dims, View
 
     Ints = NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from eindecomp.planner.space.cut import Cut, largest_side
+from eindecomp.layout.cut import Cut, largest_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.mesh import Mesh
 
     Costs = NDArray[Any]
 

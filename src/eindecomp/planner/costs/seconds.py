@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.work import tile_operations
+from eindecomp.layout.cut import Cut, nests_outward, outer_cut
+from eindecomp.layout.overlaps import covers, overlaps_within, totals
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.price import held_elements
 from eindecomp.planner.costs.shape_class import best_rate, function_seconds, rate
 from eindecomp.planner.costs.transfer import FETCHES, fetched_by
-from eindecomp.planner.space.cut import Cut, nests_outward, outer_cut
-from eindecomp.planner.space.overlaps import covers, overlaps_within, totals
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.transfer import Collective
     from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.view import View
 
     Floats = NDArray[np.float64]
 

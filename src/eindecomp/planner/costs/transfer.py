@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.cut import Cut
+    from eindecomp.layout.cut import Cut
 
 Collective = Literal["all_gather", "all_to_all", "reduce_scatter", "point_to_point"]
 FETCHES: tuple[Collective, ...] = ("all_gather", "all_to_all", "point_to_point")

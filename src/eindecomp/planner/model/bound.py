@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import PlanError
+from eindecomp.layout.view import View, is_planned, view_of
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.model.tables import CostTables
 from eindecomp.planner.space.interchangeable import interchangeable_labels
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.planner.space.view import View, is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ from eindecomp.planner.costs.price import beyond
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from eindecomp.layout.cut import Cut
     from eindecomp.planner.costs.price import Price
     from eindecomp.planner.space.choices import Reads
-    from eindecomp.planner.space.cut import Cut
 
     Ints = NDArray[np.int64]
 

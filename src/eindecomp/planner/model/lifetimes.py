@@ -9,17 +9,17 @@ import numpy as np
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Input
+from eindecomp.layout.overlaps import fullest
+from eindecomp.layout.view import is_planned
 from eindecomp.planner.costs.byte_sizes import show_bytes
-from eindecomp.planner.space.overlaps import fullest
-from eindecomp.planner.space.view import is_planned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.mesh import Mesh
 
 Span = tuple[int, int]
 """The first step and the one after the last."""

@@ -21,12 +21,12 @@ import numpy as np
 
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.state_types import state_bytes
+from eindecomp.layout.cut import bits_of, largest_side, parts_of
+from eindecomp.layout.overlaps import copied, fullest
 from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.model.lifetimes import Lifetimes
 from eindecomp.planner.model.movement import MovementModel, Site
 from eindecomp.planner.space.choices import summed_axes
-from eindecomp.planner.space.cut import bits_of, largest_side, parts_of
-from eindecomp.planner.space.overlaps import copied, fullest
 from eindecomp.planner.space.tiles import dim_parts, tile_sides
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
 
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]

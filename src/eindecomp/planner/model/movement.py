@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.view import View
     from eindecomp.planner.costs.price import Price
     from eindecomp.planner.space.choices import Assignment, Choices
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.view import View
     from eindecomp.solve import Problem
 
     Ints = NDArray[np.int64]

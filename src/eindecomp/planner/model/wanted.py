@@ -5,17 +5,17 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.view import is_planned, view_of
+from eindecomp.layout.view import is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.view import View
     from eindecomp.planner.space.choices import Choices, Reads
-    from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.view import View
 
 SHARED = 1 << 20  # costs above which a relaxed problem divides fetches among readers
 

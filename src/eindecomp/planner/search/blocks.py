@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.layout.cut import bits_of
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.search.solve import solve
 from eindecomp.planner.space.choices import Assignment, Choices, summed_axes, unassigned, ways
-from eindecomp.planner.space.cut import bits_of
 from eindecomp.planner.space.decision import Decision
 from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.viable import some_parts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.space.view import View
+    from eindecomp.layout.view import View
 
     Ints = NDArray[np.int64]
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.view import View
     from eindecomp.planner.search.piece_choices import Levels, Vector
     from eindecomp.planner.space.choices import Assignment, Choices
-    from eindecomp.planner.space.view import View
 
 _UNUSED = -1
 

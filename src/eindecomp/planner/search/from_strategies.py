@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.view import View
     from eindecomp.planner.search.search import Outcome, Search
     from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.view import View
 
 _LEAST_TIME = 0.5  # seconds that another search needs at least, in a graph that is not large
 _START = 0.4  # fraction of the time for plans to start from

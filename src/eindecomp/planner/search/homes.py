@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.view import View
     from eindecomp.planner.costs.price import Price
     from eindecomp.planner.space.choices import Choices
     from eindecomp.planner.space.decision import Decision, Layouts
     from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.view import View
 
 
 def homes_for(

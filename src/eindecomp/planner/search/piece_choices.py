@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import PlanError
+from eindecomp.layout.pieces import BALANCED, can_cut
 from eindecomp.planner.costs.least_bytes import PieceCount, PieceCounts
 from eindecomp.planner.space.choices import Choices, Reads
-from eindecomp.planner.space.pieces import BALANCED, can_cut
 from eindecomp.planner.space.viable import viable_parts
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.view import Dims, View
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import Dims, View
 
     Ints = NDArray[np.int64]
 

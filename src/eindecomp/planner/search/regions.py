@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Input
+from eindecomp.layout.view import is_planned, view_of
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.search.solve import solve
 from eindecomp.planner.space.reduce_scatter import Settled
-from eindecomp.planner.space.view import is_planned, view_of
 from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.view import View
     from eindecomp.planner.search.search import Outcome, Search
     from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.view import View
 
 
 def improve_regions(search: Search, outcome: Outcome, goal: float) -> Outcome:

@@ -17,6 +17,7 @@ import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
+from eindecomp.layout.view import planned_views
 from eindecomp.planner.costs.least_bytes import LeastBytes
 from eindecomp.planner.costs.least_seconds import LeastSeconds
 from eindecomp.planner.model.movement import MovementModel
@@ -31,7 +32,6 @@ from eindecomp.planner.search.piece_choices import (
 )
 from eindecomp.planner.space.interchangeable import Groups, interchangeable_labels
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.planner.space.view import planned_views
 from eindecomp.solve.bound.bounding import LEVELS, Bounding
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.tie_break import rank
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
     from eindecomp.planner.space.choices import Choices
     from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.restriction import Restriction
-    from eindecomp.planner.space.view import View
 
     Ints = NDArray[np.int64]
 

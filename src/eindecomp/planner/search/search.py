@@ -10,6 +10,7 @@ import numpy as np
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Input
+from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.space.choices import (
     choices,
@@ -21,7 +22,6 @@ from eindecomp.planner.space.choices import (
 )
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
-from eindecomp.planner.space.view import view_of
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.solution import Progress
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
     from eindecomp.planner.costs.price import Price
     from eindecomp.planner.space.choices import Assignment, Choices
     from eindecomp.planner.space.decision import Decision, Layouts
-    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.reduce_scatter import Settled
     from eindecomp.planner.space.restriction import Restriction
-    from eindecomp.planner.space.view import View
 
     Ints = NDArray[np.int64]
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.view import View
     from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.view import View
     from eindecomp.solve.solution import Solution
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.view import View
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
 
     Ints = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Fill
-from eindecomp.planner.space.view import view_of
+from eindecomp.layout.view import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.planner.space.cut import Axes, Cut, bits_of, pieces_by, span_of
-from eindecomp.planner.space.nesting import in_mesh_order, interleaved
-from eindecomp.planner.space.pieces import can_cut
+from eindecomp.layout.cut import Axes, Cut, bits_of, in_mesh_order, interleaved, pieces_by, span_of
+from eindecomp.layout.pieces import can_cut
 from eindecomp.planner.space.reduce_scatter import Places, Settled, WayHome, homes_of
 from eindecomp.planner.space.viable import most_pieces
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.view import Dims, View
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import Dims, View
 
     Ints = NDArray[np.int64]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from eindecomp.layout.cut import pieces_by
 from eindecomp.planner.space.choices import Choices, choices
-from eindecomp.planner.space.cut import pieces_by
 from eindecomp.planner.space.reduce_scatter import Settled
 
 if TYPE_CHECKING:
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
     from eindecomp.planner.space.choices import Assignment
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.reduce_scatter import Places
-    from eindecomp.planner.space.view import View
 
 
 class Layouts(NamedTuple):

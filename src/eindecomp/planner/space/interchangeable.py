@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from eindecomp.layout.view import is_planned, view_of
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.space.view import Dims, View
+    from eindecomp.layout.view import Dims, View
 
 Groups = tuple[tuple[int, ...], ...]
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.graph.ops import Input
-from eindecomp.planner.space.cut import outer_cut
-from eindecomp.planner.space.view import is_planned, view_of
+from eindecomp.layout.cut import outer_cut
+from eindecomp.layout.view import is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.space.cut import Cut
+    from eindecomp.layout.cut import Cut
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,10 @@ import numpy as np
 
 from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.ops import Fill
+from eindecomp.layout.cut import Axes, boxes_key, pieces_by, span_of
+from eindecomp.layout.mesh import is_whole
+from eindecomp.layout.pieces import can_cut
+from eindecomp.layout.view import Dim, is_planned, view_of
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
@@ -20,21 +24,17 @@ from eindecomp.planner.space.choices import (
     nestings,
     ways,
 )
-from eindecomp.planner.space.cut import Axes, boxes_key, pieces_by, span_of
-from eindecomp.planner.space.mesh import is_whole
-from eindecomp.planner.space.pieces import can_cut
 from eindecomp.planner.space.tiles import dim_parts
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.planner.space.view import Dim, is_planned, view_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.view import View
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
 
 _LISTED = 5000  # the most assignments that are searched for one that a pin allows
 _MOST = 2000  # layouts that one pin may leave open

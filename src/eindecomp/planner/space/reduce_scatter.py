@@ -10,15 +10,24 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from eindecomp.planner.space.cut import Axes, Cut, Span, bits_of, parts_of, pieces_by, span_of
-from eindecomp.planner.space.nesting import in_mesh_order, interleaved
-from eindecomp.planner.space.pieces import can_cut
+from eindecomp.layout.cut import (
+    Axes,
+    Cut,
+    Span,
+    bits_of,
+    in_mesh_order,
+    interleaved,
+    parts_of,
+    pieces_by,
+    span_of,
+)
+from eindecomp.layout.pieces import can_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.view import View
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
 
 Places = tuple[Axes, ...]
 """For each dimension of the result the summed axes that cut it further, outermost first.

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.view import View
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

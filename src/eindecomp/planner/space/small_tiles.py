@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import Dims, View
     from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.restriction import Ints, Mask
-    from eindecomp.planner.space.view import Dims, View
 
 _MOST = 4096  # vectors that are looked at
 

@@ -16,22 +16,22 @@ import numpy as np
 
 from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.ops import Input
+from eindecomp.layout.mesh import is_whole
+from eindecomp.layout.view import is_planned, view_of
 from eindecomp.planner.space.merged_labels import with_merged
-from eindecomp.planner.space.mesh import is_whole
 from eindecomp.planner.space.pin import pinned_cuts
 from eindecomp.planner.space.small_tiles import SmallTiles
 from eindecomp.planner.space.viable import parts_along
-from eindecomp.planner.space.view import is_planned, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
     from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.planner.space.restriction import Ints, Mask
-    from eindecomp.planner.space.view import View
 
 GivenStrategy = str | Sequence[str] | Mapping[str, Any]
 """A name, labels, `{"labels": …, "degrees": …, "state": …}`, or `{"tiles": bytes}`."""

@@ -11,8 +11,8 @@ from eindecomp.planner.space.pin import check_can_be_cut, pinned_cuts
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.space.pin import Pin
 
 

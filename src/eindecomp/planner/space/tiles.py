@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.view import Dims, View
+    from eindecomp.layout.view import Dims, View
 
     Ints = NDArray[np.int64]
 

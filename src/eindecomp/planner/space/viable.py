@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import PlanError
-from eindecomp.planner.space.mesh import prime_factors
-from eindecomp.planner.space.pieces import BALANCED, EVEN, can_cut
+from eindecomp.layout.mesh import prime_factors
+from eindecomp.layout.pieces import BALANCED, EVEN, can_cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.write import write_vertex
-from eindecomp.planner.space.view import is_planned
+from eindecomp.layout.boxes import volume
+from eindecomp.layout.tiling import group_along, replicated_axes
+from eindecomp.layout.view import is_planned
 from eindecomp.show.draw.named import named
-from eindecomp.tra.boxes import volume
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.row import step_on
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
-from eindecomp.tra.program.tiling import group_along, replicated_axes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.boxes import Box
     from eindecomp.planner.plan import Plan
-    from eindecomp.tra.boxes import Box
     from eindecomp.tra.program.buffers import Buffer
     from eindecomp.tra.program.program import Program
 

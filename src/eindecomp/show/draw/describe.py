@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import shorten
 from eindecomp.graph.write import write_vertex
-from eindecomp.planner.space.cut import pieces_by
+from eindecomp.layout.cut import pieces_by
 from eindecomp.show.claim import bound_words
 from eindecomp.show.draw.scene import Node, Scene, Words, linked
 from eindecomp.show.outline import graph_outline, moved_within, plan_outline

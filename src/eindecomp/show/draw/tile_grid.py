@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import PlanError, suggest
-from eindecomp.planner.space.cut import interval
-from eindecomp.planner.space.view import is_planned
-from eindecomp.planner.tile_grid import TileGrid
+from eindecomp.layout.cut import interval
+from eindecomp.layout.tile_grid import TileGrid
+from eindecomp.layout.tiling import uncut
+from eindecomp.layout.view import is_planned
 from eindecomp.show.draw.named import named
 from eindecomp.show.draw.save import save_text
 from eindecomp.show.draw.tile_text import grid_text
 from eindecomp.show.draw.tiles_svg import grid_svg
 from eindecomp.show.movements import read_cuts
 from eindecomp.show.words import layout as layout_words
-from eindecomp.tra.program.tiling import uncut
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.boxes import Range
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.boxes import Range
 
 LAYOUTS = ("home", "second")
 

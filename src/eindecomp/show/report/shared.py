@@ -14,8 +14,8 @@ from eindecomp.show.draw.tile_grid import tile_grids
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from eindecomp.layout.tile_grid import TileGrid
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.tile_grid import TileGrid
 
 
 @dataclass(frozen=True, slots=True)

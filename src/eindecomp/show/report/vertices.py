@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.graph.write import write_vertex
+from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.space.decision import decided_choices
-from eindecomp.planner.space.view import view_of
 from eindecomp.show.alternatives import held_cuts
 from eindecomp.show.words import cuts, layout
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Cut
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
     from eindecomp.show.report.shared import Shared
 
 

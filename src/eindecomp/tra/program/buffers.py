@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.boxes import volume
+from eindecomp.layout.boxes import volume
 
 if TYPE_CHECKING:
     from eindecomp.lang.dtypes import DType
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.boxes import Box
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.boxes import Box
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
 
 
 class Role(Enum):

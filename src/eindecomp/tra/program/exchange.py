@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import is_plain, pieces_by, used_axes
-from eindecomp.tra.boxes import Box, meet, shares, volume
-from eindecomp.tra.program.tiling import (
+from eindecomp.layout.boxes import Box, meet, shares, volume
+from eindecomp.layout.cut import is_plain, pieces_by, used_axes
+from eindecomp.layout.tiling import (
     Tiling,
     box_on,
     coordinates,
@@ -27,8 +27,8 @@ from eindecomp.tra.program.tiling import (
 )
 
 if TYPE_CHECKING:
-    from eindecomp.planner.space.cut import Cut, Span
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.cut import Cut, Span
+    from eindecomp.layout.mesh import Mesh
 
 
 @dataclass(frozen=True, slots=True)

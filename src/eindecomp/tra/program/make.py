@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.state_types import state_types
+from eindecomp.layout.cut import used_axes
+from eindecomp.layout.overlaps import overlaps, totals
+from eindecomp.layout.tiling import Tiling, replicated_axes, uncut
+from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.space.choices import cut_of, summed_axes
-from eindecomp.planner.space.cut import used_axes
 from eindecomp.planner.space.decision import decided_choices
-from eindecomp.planner.space.overlaps import overlaps, totals
-from eindecomp.planner.space.view import view_of
 from eindecomp.tra.program.buffers import Buffer, Role
 from eindecomp.tra.program.patterns import pattern_of
 from eindecomp.tra.program.program import Program
@@ -27,17 +28,16 @@ from eindecomp.tra.program.steps import (
     Read,
     ReduceScatter,
 )
-from eindecomp.tra.program.tiling import Tiling, replicated_axes, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.dtypes import DType
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.cut import Cut
     from eindecomp.planner.space.decision import Decision, Layouts
-    from eindecomp.planner.space.mesh import Mesh
     from eindecomp.tra.program.steps import Step
 
 

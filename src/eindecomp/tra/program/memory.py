@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.boxes import meet, volume
+from eindecomp.layout.boxes import meet, volume
+from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -22,7 +23,6 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
 )
-from eindecomp.tra.program.tiling import Tiling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

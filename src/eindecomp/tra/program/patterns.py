@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import is_plain, pieces_by, used_axes
-from eindecomp.planner.space.overlaps import moved
-from eindecomp.planner.space.pieces import CEIL
+from eindecomp.layout.cut import is_plain, pieces_by, used_axes
+from eindecomp.layout.overlaps import moved
+from eindecomp.layout.pieces import CEIL
 
 if TYPE_CHECKING:
-    from eindecomp.planner.space.cut import Cut, Span
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.cut import Cut, Span
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)

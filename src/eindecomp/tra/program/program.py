@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.work import operations
-from eindecomp.planner.space.cut import parts_of
-from eindecomp.planner.space.overlaps import moved
+from eindecomp.layout.cut import parts_of
+from eindecomp.layout.overlaps import moved
+from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.row import DeviceRow, row_of
 from eindecomp.tra.program.steps import (
@@ -22,13 +23,12 @@ from eindecomp.tra.program.steps import (
     ReduceScatter,
     kind_of,
 )
-from eindecomp.tra.program.tiling import Tiling, uncut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.tra.program.buffers import Buffer
     from eindecomp.tra.program.steps import Step
 

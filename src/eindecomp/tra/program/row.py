@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.boxes import Box, volume
+from eindecomp.layout.boxes import Box, volume
+from eindecomp.layout.tiling import Tiling, box_on, group_along
 from eindecomp.tra.program.exchange import Exchange, Transfer, exchange, moves
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -19,11 +20,10 @@ from eindecomp.tra.program.steps import (
     ReduceScatter,
     Step,
 )
-from eindecomp.tra.program.tiling import Tiling, box_on, group_along
 
 if TYPE_CHECKING:
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.tra.program.buffers import Buffer
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eindecomp.planner.space.cut import Cut
+    from eindecomp.layout.cut import Cut
     from eindecomp.tra.program.patterns import Pattern
 
 Number = int

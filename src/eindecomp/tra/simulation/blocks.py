@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.planner.space.cut import interval
-from eindecomp.tra.boxes import volume
+from eindecomp.layout.boxes import volume
+from eindecomp.layout.cut import interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
 
     Ints = NDArray[np.int64]
 

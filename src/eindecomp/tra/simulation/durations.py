@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.patterns import Exchanged, Gathered, LocalSlice
 from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter
-from eindecomp.tra.program.tiling import Tiling
 from eindecomp.tra.simulation.blocks import axes_in, group_size, shared_volumes, volumes
 from eindecomp.tra.simulation.kernels import combine_seconds, fill_seconds, kernel_seconds
 from eindecomp.tra.simulation.phases import (

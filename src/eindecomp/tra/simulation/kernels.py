@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.work import tile_operations
+from eindecomp.layout.tiling import Tiling
+from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.shape_class import function_seconds, rate
-from eindecomp.planner.space.view import view_of
-from eindecomp.tra.program.tiling import Tiling
 from eindecomp.tra.simulation.blocks import shared_volumes, sides, volumes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.ops import Op
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.view import Dims
     from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.space.cut import Cut
-    from eindecomp.planner.space.view import Dims
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.space.mesh import Mesh
 
 GATHERS = ("ring", "doubling", "direct")
 REDUCES = ("direct", "ring", "doubling")
@@ -65,7 +65,7 @@ def levels_of(mesh: Mesh, machine: Machine) -> tuple[Level, ...]:
     """The levels of a mesh, outermost first.
 
     >>> from eindecomp.planner.costs.machine import PRESETS
-    >>> from eindecomp.planner.space.mesh import Mesh
+    >>> from eindecomp.layout.mesh import Mesh
     >>> machine = PRESETS["4-gpu-servers"]
     >>> [str(level) for level in levels_of(Mesh.of_axes(machine.mesh), machine)]
     ['node0…node1', 'gpu0…gpu2']

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.tra.simulation.network import Level
 
     Ints = NDArray[np.int64]

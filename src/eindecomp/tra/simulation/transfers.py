@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.planner.space.cut import interval, is_plain
-from eindecomp.tra.boxes import volume
+from eindecomp.layout.boxes import volume
+from eindecomp.layout.cut import interval, is_plain
+from eindecomp.layout.tiling import replicated_axes
 from eindecomp.tra.program.exchange import received
-from eindecomp.tra.program.tiling import replicated_axes
 from eindecomp.tra.simulation.blocks import axes_in
 from eindecomp.tra.simulation.phases import Pairs, Phase
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.tra.program.tiling import Tiling
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
     from eindecomp.tra.simulation.network import Level
     from eindecomp.tra.simulation.phases import Peers
 

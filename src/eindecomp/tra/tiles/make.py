@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError
-from eindecomp.tra.boxes import Box, inside, meet, volume
+from eindecomp.layout.boxes import Box, inside, meet, volume
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.lang.einsum import EinSum
-from eindecomp.tra.boxes import Box, shape_of, show_box, volume
+from eindecomp.layout.boxes import Box, shape_of, show_box, volume
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence

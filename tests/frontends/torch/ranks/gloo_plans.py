@@ -19,7 +19,7 @@ from eindecomp.frontends.layouts import layouts_of
 from eindecomp.frontends.torch.carry_out import Running
 from eindecomp.frontends.torch.collectives import Recorder
 from eindecomp.kernels.torch.library import TorchLibrary
-from eindecomp.tra.program.tiling import box_on
+from eindecomp.layout.tiling import box_on
 
 
 def carried_out(path):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.threads.tiled import TiledProgram, TiledVertex
     from eindecomp.graph.graph import Graph
     from eindecomp.lang.einsum import Labels
-    from eindecomp.tra.boxes import Box, Range
+    from eindecomp.layout.boxes import Box, Range
 
 _LINE = 16
 """Elements to whose multiples long labels are cut: vectors and lines of the cache stay whole."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.threads.tiled import TiledProgram, TiledVertex
     from eindecomp.lang.einsum import Labels
-    from eindecomp.tra.boxes import Box, Range
+    from eindecomp.layout.boxes import Box, Range
 
 _WIDE = 2000
 """Rows or columns from which a tile gains nothing by more of them; 1000 still lose a hundredth."""

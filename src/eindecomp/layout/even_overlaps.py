@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.planner.space.cut import bits_of, pieces_by
+from eindecomp.layout.cut import bits_of, pieces_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.cut import Axes, Cut, Span
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.cut import Axes, Cut, Span
+    from eindecomp.layout.mesh import Mesh
 
     Ints = NDArray[np.int64]
 

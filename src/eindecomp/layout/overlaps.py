@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.planner.space.cut import (
+from eindecomp.layout.cut import (
     KEPT,
     Cut,
     Span,
@@ -22,14 +22,14 @@ from eindecomp.planner.space.cut import (
     pieces_by,
     used_axes,
 )
-from eindecomp.planner.space.even_overlaps import aligned_overlaps
+from eindecomp.layout.even_overlaps import aligned_overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.mesh import Mesh
 
     Ints = NDArray[np.int64]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 
 from eindecomp.errors import PlanError
-from eindecomp.planner.space.pieces import BALANCED, EVEN
+from eindecomp.layout.pieces import BALANCED, EVEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

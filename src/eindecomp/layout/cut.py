@@ -8,21 +8,21 @@ pieces of a finer cut lie inside those of the coarser.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import product
+from itertools import permutations, product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eindecomp.planner.space.pieces import CEIL, chunk_ends
+from eindecomp.layout.pieces import CEIL, chunk_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.space.mesh import Mesh
-    from eindecomp.planner.space.view import Dim
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import Dim
 
     Ints = NDArray[np.int64]
 
@@ -164,3 +164,37 @@ def intervals_within(mesh: Mesh, span: Span, axes: int) -> list[tuple[Ints, Ints
     inside = [a for a in span.axes if a >= axes]
     digits = product(*(range(mesh.sizes[a]) for a in inside))
     return [_interval(mesh, span, dict(zip(inside, row, strict=True))) for row in digits]
+
+
+def in_mesh_order(kept: Axes, added: Axes) -> Axes:
+    """Axes with others added, each outside the first one that comes later in the mesh.
+
+    >>> in_mesh_order((0, 2), (1,)), in_mesh_order((2, 0), (1,))
+    ((0, 1, 2), (1, 2, 0))
+    """
+    nested = list(kept)
+    for axis in added:
+        later = (k for k, other in enumerate(nested) if other > axis)
+        nested.insert(next(later, len(nested)), axis)
+    return tuple(nested)
+
+
+def interleaved(kept: Axes, added: Axes) -> Iterator[Axes]:
+    """Every order of all axes in which the kept ones nest as they do.
+
+    >>> list(interleaved((0, 1), (2,)))
+    [(0, 1, 2), (0, 2, 1), (2, 0, 1)]
+    """
+    for order in permutations(added):
+        yield from _merged(kept, order)
+
+
+def _merged(one: Axes, other: Axes) -> Iterator[Axes]:
+    """Every merge of two lists that keeps both in order."""
+    if not one or not other:
+        yield (*one, *other)
+        return
+    for rest in _merged(one[1:], other):
+        yield (one[0], *rest)
+    for rest in _merged(one, other[1:]):
+        yield (other[0], *rest)

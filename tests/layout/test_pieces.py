@@ -15,14 +15,14 @@ from random_graphs import LARGER, random_chain, random_graph, random_step
 from simulate import simulate
 
 import eindecomp as ed
+from eindecomp.layout.cut import interval, largest_side, span_of
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.overlaps import moved
+from eindecomp.layout.pieces import PIECES, can_cut, piece_ends
+from eindecomp.layout.tiling import box_on
+from eindecomp.layout.view import Dim
 from eindecomp.planner.costs.least_bytes import LeastBytes
-from eindecomp.planner.space.cut import interval, largest_side, span_of
-from eindecomp.planner.space.mesh import Mesh
-from eindecomp.planner.space.overlaps import moved
-from eindecomp.planner.space.pieces import PIECES, can_cut, piece_ends
 from eindecomp.planner.space.viable import most_pieces, viable
-from eindecomp.planner.space.view import Dim
-from eindecomp.tra.program.tiling import box_on
 
 SEEDS = st.integers(0, 2**32)
 DEVICES = st.sampled_from([2, 3, 4, 6, 8, 12])

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.cut import Cut, is_plain, parts_of, span_of, used_axes
-from eindecomp.planner.space.overlaps import totals
-from eindecomp.planner.space.pieces import piece_ends
-from eindecomp.planner.space.view import Dim
-from eindecomp.tra.boxes import Box, shares
+from eindecomp.layout.boxes import Box, shares
+from eindecomp.layout.cut import Cut, is_plain, parts_of, span_of, used_axes
+from eindecomp.layout.overlaps import totals
+from eindecomp.layout.pieces import piece_ends
+from eindecomp.layout.view import Dim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.planner.space.cut import Span
-    from eindecomp.planner.space.mesh import Mesh
+    from eindecomp.layout.cut import Span
+    from eindecomp.layout.mesh import Mesh
 
 
 @dataclass(frozen=True, slots=True)
