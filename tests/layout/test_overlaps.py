@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eindecomp.errors import UnsolvedError
+from eindecomp.layout import overlaps as counting
 from eindecomp.layout.cut import Cut, Span, interval, span_of
 from eindecomp.layout.even_overlaps import aligned_overlaps
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import copied, fullest, overlaps, overlaps_within, totals
 from eindecomp.layout.view import Dim
-from eindecomp.planner.space import overlaps as counting
 
 MESHES = [(2, 2, 2, 2), (2, 2, 3), (3, 3, 3), (4, 2, 2), (6,), (2,) * 6]
 
