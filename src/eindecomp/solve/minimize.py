@@ -141,20 +141,12 @@ def _reduce(run: Run, problem: Problem, unfold: Lift) -> tuple[Core, Lift]:
 
 def _search(run: Run, core: Core, lift: Lift, seed: int) -> bool:
     """Search a core until time is up; whether the best choice is proved to be optimal."""
-    from eindecomp.solve.exact.toulbar import race
     from eindecomp.solve.search.close_gap import close_gap
     from eindecomp.solve.search.portfolio import Incumbent
 
     run.enter("search")
-    exact = run.problem.exact_in_floats
-    with race(core, exact=exact) as toulbar:
-
-        def rival() -> Ints | None:
-            choice = toulbar.result()
-            return None if choice is None else lift(choice)
-
-        incumbent = Incumbent(run.offer, run.raise_bound, exact, lift, rival=rival)
-        return close_gap(core, incumbent, run.deadline, seed)
+    incumbent = Incumbent(run.offer, run.raise_bound, run.problem.exact_in_floats, lift)
+    return close_gap(core, incumbent, run.deadline, seed)
 
 
 def _check_capacity(run: Run, core: Core) -> None:

@@ -158,10 +158,6 @@ class Incumbent:
     constant: float = 0.0
     cost: float = np.inf
     bound: float = -np.inf
-    rival: Callable[[], Ints | None] = field(default=lambda: None)
-    """Asks another solver for an optimal choice of the problem; None until it has one."""
-    is_beaten: bool = False
-    """Whether the rival had one."""
 
     def offer(self, choice: Ints, cost: float) -> None:
         """Take a core's choice if it is better."""
@@ -182,13 +178,8 @@ class Incumbent:
             self.raise_bound(self.cost - self.constant - (0.0 if self.integral else self.margin()))
 
     def closed(self) -> bool:
-        """Whether no better choice can exist, by our own proof or by a rival's."""
-        optimum = None if self.is_beaten else self.rival()
-        if optimum is not None:
-            self.is_beaten = True
-            self.on_choice(optimum)
-        is_tight = bool(np.isfinite(self.cost)) and self.bound > self.cost - self.margin()
-        return self.is_beaten or is_tight
+        """Whether no better choice can exist."""
+        return bool(np.isfinite(self.cost)) and self.bound > self.cost - self.margin()
 
     def margin(self) -> float:
         """How much less a choice must cost to count as better."""
