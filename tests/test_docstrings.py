@@ -17,9 +17,8 @@ import eindecomp as ed
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
 from eindecomp.graph.picture import Picture
-from eindecomp.layout.tile_grid import TileGrid
-from eindecomp.planner.comparison import Compared, Comparison
-from eindecomp.planner.verification import Verification, Verified
+from eindecomp.layout.tiling import TileGrid
+from eindecomp.planner.comparison import Compared, Comparison, Verification, Verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,8 +9,8 @@ import pytest
 
 import eindecomp as ed
 from eindecomp.lang.einsum import EinSum, product
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
-from eindecomp.planner.verification import Verification, Verified
+from eindecomp.planner.comparison import Verification, Verified
+from eindecomp.planner.costs.price import PriceInBytes
 from test_docstrings import CLASSES
 
 GRAPH = ed.parse("input X[i: 8, j: 8], Y[j, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z")

@@ -23,9 +23,8 @@ from eindecomp.experiments.calibrate.kernels import FUNCTIONS, SHAPES, chain, pl
 from eindecomp.experiments.calibrate.links import alike_together
 from eindecomp.graph.work import operations
 from eindecomp.kernels.cores import cores
-from eindecomp.planner.costs.curve import Curve
 from eindecomp.planner.costs.machine import COLLECTIVES
-from eindecomp.planner.costs.shape_class import INTENSITIES
+from eindecomp.planner.costs.rates import INTENSITIES, Curve
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from eindecomp import Graph, Machine, Vertex
     from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.space.decision import Decision, Layouts
+    from eindecomp.planner.space.choices import Decision, Layouts
 
 
 def seconds_of(

@@ -24,8 +24,8 @@ from eindecomp.planner.contraction_order import minimize_with_order
 from eindecomp.planner.minimize_movement import minimize_movement
 from eindecomp.planner.options import Options
 from eindecomp.planner.search.contractions import Contractions
-from eindecomp.planner.search.work_limit import WorkLimit
 from eindecomp.planner.space.layout_rules import LayoutRules
+from eindecomp.planner.space.restriction import WorkLimit
 from eindecomp.planner.space.viable import viable_parts
 
 MTTKRP = """

@@ -15,8 +15,8 @@ import eindecomp as ed
 from eindecomp.layout.cut import Span
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.view import view_of
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
+from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.make import plan
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.viable import viable_parts
@@ -255,8 +255,7 @@ def test_the_next_best_is_the_best_other_partition_by_the_papers_cost() -> None:
 @pytest.mark.parametrize("inputs", ["free", "sharded"])
 def test_the_next_best_costs_what_planning_all_else_fixed_costs(devices: int, inputs: str) -> None:
     """No other decision for the vertex alone, of other parts, is cheaper than the next best."""
-    from eindecomp.planner.space.choices import all_assignments, choices
-    from eindecomp.planner.space.decision import Decision
+    from eindecomp.planner.space.choices import Decision, all_assignments, choices
 
     graph = ed.parse("""
         input X[i: 8, j: 6], W[j, k: 4]

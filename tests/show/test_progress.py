@@ -16,7 +16,7 @@ from eindecomp.engines.events import KernelCompiled, RunStarted, TaskFinished
 from eindecomp.show import progress
 from eindecomp.show.progress import counting, showing, solver_line, solving
 from eindecomp.solve.clock import tell_compiling
-from eindecomp.solve.solution import Progress
+from eindecomp.solve.run import Progress
 
 SHORT = """
 import sys

@@ -25,7 +25,7 @@ from eindecomp.solve.run import Run
 PROGRAM = """
 import numpy as np
 from eindecomp.solve.clock import watch_compilation
-from eindecomp.solve.search.random_numbers import random_below
+from eindecomp.solve.search.random_trees import random_below
 told = []
 with watch_compilation(told.append):
     random_below(np.ones(1, np.uint64), 10)
@@ -75,7 +75,7 @@ def test_a_run_reports_the_outermost_compilation() -> None:
 STOPPING = """
 import numpy as np
 from eindecomp.solve.clock import planning_time, watch_compilation
-from eindecomp.solve.search.random_numbers import random_below
+from eindecomp.solve.search.random_trees import random_below
 told = []
 with watch_compilation(lambda active: told.append(planning_time())):
     random_below(np.ones(1, np.uint64), 10)

@@ -105,14 +105,3 @@ def test_what_is_no_problem_is_refused(parts: dict[str, object]) -> None:
 
 def test_an_empty_problem_with_a_limit() -> None:
     assert minimize(Problem.of([], usage=[], intervals=[], limit=0)).cost == 0
-
-
-def test_what_is_too_wide_for_elimination_is_proved_by_a_rival() -> None:
-    pytest.importorskip("pytoulbar2")
-    rng = np.random.default_rng(0)
-    n, d = 40, 5
-    unary = list(rng.integers(0, 100, (n, d)))
-    edges = [(i, j) for i in range(n) for j in range(i + 1, n) if rng.random() < 0.15]
-    problem = Problem.of(unary, edges, list(rng.integers(0, 100, (len(edges), d, d))))
-    solution = minimize(problem, method="search", time_limit=60)
-    assert solution.bound <= solution.cost == problem.cost_of(solution.choice)

@@ -16,7 +16,7 @@ from eindecomp.cli.plain import columns
 from eindecomp.cli.progress import interruptible, status_line
 
 if TYPE_CHECKING:
-    from eindecomp.layout.tile_grid import TileGrid
+    from eindecomp.layout.tiling import TileGrid
 
 
 @ask.planning

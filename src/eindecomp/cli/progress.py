@@ -13,7 +13,7 @@ from eindecomp.show.progress import progress_console, solving
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from eindecomp.solve.solution import Progress
+    from eindecomp.solve.run import Progress
 
 
 @contextmanager

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
+    from eindecomp.tra.program.device_row import DeviceStep
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.row import DeviceStep
 
 
 class Peer(Protocol):

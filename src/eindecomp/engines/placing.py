@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.engines.tensor import Tensor
 from eindecomp.layout.boxes import volume
-from eindecomp.tra.program.exchange import received
+from eindecomp.tra.program.device_row import received
 
 if TYPE_CHECKING:
     from eindecomp.layout.mesh import Mesh

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.boxes import Box
+    from eindecomp.tra.program.device_row import DeviceStep
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.row import DeviceStep
     from eindecomp.tra.program.steps import Step
 
 

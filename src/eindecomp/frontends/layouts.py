@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.layout.cut import Cut, Span, is_plain
 from eindecomp.layout.view import view_of
-from eindecomp.planner.space.choices import cut_of, summed_axes
-from eindecomp.planner.space.decision import decided_choices
+from eindecomp.planner.space.choices import cut_of, decided_choices, summed_axes
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:

@@ -63,9 +63,14 @@ def bits_of(axes: Axes) -> int:
     return bits
 
 
+def axes_in(mesh: Mesh, bits: int) -> Axes:
+    """The axes of a set that is given as bits."""
+    return tuple(axis for axis in range(len(mesh.sizes)) if bits >> axis & 1)
+
+
 def parts_of(mesh: Mesh, axes: int) -> int:
     """Into how many pieces a set of axes, given as bits, cuts."""
-    return prod(size for a, size in enumerate(mesh.sizes) if axes >> a & 1)
+    return pieces_by(mesh, axes_in(mesh, axes))
 
 
 def pieces_by(mesh: Mesh, axes: Axes) -> int:

@@ -1,4 +1,12 @@
-"""How much of a tensor devices hold, share and must receive, counted from their cuts."""
+"""How much of a tensor devices hold, share and must receive, counted from their cuts.
+
+On large meshes, even cuts are compared by digits instead of device by device: an even piece of a
+dimension is named by the coordinates of the axes that cut it, outermost first, as a number is by
+its digits. Two pieces overlap if the digits that both have are equal; one of them then lies inside
+the other. So a device holds part of what it needs if certain pairs of its coordinates are equal.
+Each axis is in at most one pair as holder and in at most one as reader, so the pairs form paths and
+cycles of axes, and the number of devices follows from those.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +18,31 @@ import numpy as np
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.layout.cut import (
-    KEPT,
     Cut,
     Span,
     interval,
     intervals_within,
     is_plain,
+    largest_side,
     nests_outward,
     outer_cut,
     parts_of,
     pieces_by,
     used_axes,
 )
-from eindecomp.layout.even_overlaps import aligned_overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from eindecomp.layout.cut import Cut, Span
     from eindecomp.layout.mesh import Mesh
 
     Ints = NDArray[np.int64]
 
 _CELLS = 1 << 22  # overlaps held at once
 _MOST = 1 << 31  # the most overlaps that are counted device by device
-_MOST_LINKED = 1 << 25  # the most devices that are counted where dimensions share axes
-_FEW = 1 << 6  # devices up to which what groups of them hold is kept for the next question
 _SMALL = 1 << 10  # overlaps up to which a table is kept
 _COUNTED = 1 << 7  # devices above which comparing digits is quicker
 
@@ -63,7 +69,7 @@ def totals(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
 def fullest(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut on the device that has the most."""
     largest = [
-        prod(_largest(mesh, span) for span in cut)
+        prod(largest_side(mesh, span) for span in cut)
         if is_plain(cut)
         else int(_volumes(mesh, cut).max())
         for cut in cuts
@@ -77,12 +83,6 @@ def _sum_of_volumes(mesh: Mesh, cut: Cut) -> int:
     # Pieces of a dimension make up the whole of it, and no axis cuts two.
     whole = prod(span.stop - span.start for span in cut)
     return whole * (mesh.devices // parts_of(mesh, used_axes(cut)))
-
-
-def _largest(mesh: Mesh, span: Span) -> int:
-    if not span.axes:
-        return span.stop - span.start
-    return -(-span.units // pieces_by(mesh, span.axes)) * span.scale
 
 
 def _volumes(mesh: Mesh, cut: Cut) -> Ints:
@@ -114,61 +114,10 @@ def _small_overlaps(mesh: Mesh, held: tuple[Cut, ...], needed: tuple[Cut, ...]) 
 def _counted_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
     if mesh.devices > _COUNTED and (digits := aligned_overlaps(mesh, held, needed)) is not None:
         return digits
-    if mesh.devices > KEPT:
-        return _overlaps_by_groups(mesh, held, needed)
     shared_in_all = np.zeros((len(held), len(needed)), dtype=np.int64)
     for rows, shared, _ in _shared(mesh, held, needed):
         shared_in_all[rows] += shared.sum(axis=2)
     return shared_in_all
-
-
-def _overlaps_by_groups(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
-    """The same for large meshes: only dimensions that share an axis are looked at together."""
-    known: dict[tuple[tuple[Span, Span], ...], tuple[int, int]] = {}
-    table = np.ones((len(held), len(needed)), dtype=np.int64)
-    counted = 0
-    for i, ours in enumerate(held):
-        for j, theirs in enumerate(needed):
-            left, shared = mesh.devices, 1
-            for group in _linked(list(zip(ours, theirs, strict=True))):
-                if group not in known:
-                    known[group] = _overlap_of_group(mesh, group)
-                    counted += known[group][1]
-                shared *= known[group][0]
-                left //= known[group][1]
-            table[i, j] = shared * left
-            if counted > _MOST_LINKED:
-                raise _too_many(mesh, held, needed)
-    return table
-
-
-def _linked(dims: list[tuple[Span, Span]]) -> Iterator[tuple[tuple[Span, Span], ...]]:
-    """The dimensions in groups; dimensions of different groups have no axis in common."""
-    left = [(used_axes(pair), pair) for pair in dims]
-    while left:
-        axes, first = left.pop()
-        group = [first]
-        while near := [entry for entry in left if entry[0] & axes]:
-            left = [entry for entry in left if not entry[0] & axes]
-            group += [pair for _, pair in near]
-            axes |= used_axes(tuple(span for pair in group for span in pair))
-        yield tuple(group)
-
-
-def _overlap_of_group(mesh: Mesh, group: tuple[tuple[Span, Span], ...]) -> tuple[int, int]:
-    """The elements needed and held along the axes of a group, and the number of devices there."""
-    used = used_axes(tuple(span for pair in group for span in pair))
-    axes = [a for a in range(len(mesh.sizes)) if used >> a & 1]
-    own = mesh.along(axes)
-
-    def ends(span: Span) -> tuple[Ints, Ints]:
-        return interval(own, span._replace(axes=tuple(axes.index(a) for a in span.axes)))
-
-    shared = np.ones(own.devices, dtype=np.int64)
-    for ours, theirs in group:
-        (low, high), (low2, high2) = ends(ours), ends(theirs)
-        shared *= np.maximum(np.minimum(high, high2) - np.maximum(low, low2), 0)
-    return int(shared.sum()), own.devices
 
 
 def overlaps_within(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], axes: int) -> Ints:
@@ -182,7 +131,6 @@ def overlaps_within(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], axes
     if outer:
         table[outer] = overlaps(mesh, [outer_cut(held[i], axes) for i in outer], needed)
     sides = [_distinct(spans) for spans in zip(*needed, strict=True)]
-    found = _kept_found_near if mesh.devices <= _FEW else _found_near
     rows = max(1, _CELLS // (len(needed) * mesh.devices))
     for at in range(0, len(apart), rows):
         part = apart[at : at + rows]
@@ -191,7 +139,7 @@ def overlaps_within(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], axes
         for own, (theirs, of_needed) in zip(spans, sides, strict=True):
             distinct, of_held = _distinct(own)
             wanted = tuple(theirs)
-            near = np.stack([found(mesh, span, wanted, axes) for span in distinct])
+            near = np.stack([_found_near(mesh, span, wanted, axes) for span in distinct])
             shared *= near[of_held[:, None], of_needed[None]]
         table[part] = shared.sum(axis=2)
     return table
@@ -204,11 +152,6 @@ def _found_near(mesh: Mesh, held: Span, needed: tuple[Span, ...], axes: int) -> 
     for first, last in intervals_within(mesh, held, axes):
         near += np.maximum(np.minimum(high, last) - np.maximum(low, first), 0)
     return near
-
-
-@lru_cache(maxsize=1 << 11)
-def _kept_found_near(mesh: Mesh, held: Span, needed: tuple[Span, ...], axes: int) -> Ints:
-    return _found_near(mesh, held, needed, axes)
 
 
 def copied(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
@@ -232,7 +175,8 @@ def _shared(
     if not held or not needed:
         return
     if len(held) * len(needed) * mesh.devices > _MOST:
-        raise _too_many(mesh, held, needed)
+        layouts = f"{len(held)} × {len(needed)} layouts on {mesh.devices} devices"
+        raise UnsolvedError(f"{layouts} are too many to compare")
     sides = [
         _side(mesh, ours, theirs)
         for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True)
@@ -254,11 +198,6 @@ def _shared(
             if total is None:
                 total = np.ones((part.stop - at, *wanted.shape), dtype=np.int64)
             yield part, total, wanted[None]
-
-
-def _too_many(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> UnsolvedError:
-    layouts = f"{len(held)} × {len(needed)} layouts on {mesh.devices} devices"
-    return UnsolvedError(f"{layouts} are too many to compare")
 
 
 class _Side(NamedTuple):
@@ -302,3 +241,77 @@ def _distinct(spans: Sequence[Span]) -> tuple[list[Span], Ints]:
 def moved(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
     """The elements that devices must receive in all: a table held × needed."""
     return totals(mesh, needed)[None] - overlaps(mesh, held, needed)
+
+
+def aligned_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints | None:
+    """The elements that devices need and hold, summed: a table held × needed.
+
+    None where some cut is uneven, of a diagonal or of a part of the tensor, or where axes of
+    different sizes stand for the same digit.
+    """
+    ours, theirs = _digits(mesh, held), _digits(mesh, needed)
+    if ours is None or theirs is None or not _agree(mesh, ours, theirs):
+        return None
+    for spans in zip(*held, *needed, strict=True):
+        if len({(span.start, span.stop) for span in spans}) > 1:
+            return None
+    tiles = [
+        np.array([[largest_side(mesh, span) for span in cut] for cut in cuts], dtype=np.int64)
+        for cuts in (held, needed)
+    ]
+    overlaps = np.empty((len(held), len(needed)), dtype=np.int64)
+    rows = max(1, _CELLS // (max(len(needed), 1) * (len(mesh.sizes) + 1)))
+    for at in range(0, len(held), rows):
+        part = slice(at, at + rows)
+        common = np.minimum(tiles[0][part, None], tiles[1][None]).prod(axis=2)
+        overlaps[part] = common * _devices(mesh, ours[part], theirs)
+    return overlaps
+
+
+def _digits(mesh: Mesh, cuts: Sequence[Cut]) -> Ints | None:
+    """Cuts × dimensions × digits: the axis of each, -1 beyond the last; None for uneven cuts."""
+    rank = len(cuts[0]) if cuts else 0
+    digits = np.full((len(cuts), rank, len(mesh.sizes)), -1, dtype=np.int64)
+    uneven = {span for cut in cuts for span in cut if span.units % pieces_by(mesh, span.axes)}
+    if uneven or not all(map(is_plain, cuts)):
+        return None
+    for i, cut in enumerate(cuts):
+        for d, span in enumerate(cut):
+            digits[i, d, : len(span.axes)] = span.axes
+    return digits
+
+
+def _agree(mesh: Mesh, ours: Ints, theirs: Ints) -> bool:
+    """Whether axes that stand for the same digit have the same size."""
+    sizes = np.array([*mesh.sizes, 0], dtype=np.int64)  # -1 is the last
+    both = np.concatenate([ours, theirs])
+    there = both >= 0
+    most = sizes[both].max(axis=0, initial=0)
+    return bool((~there | (sizes[both] == most[None])).all())
+
+
+def _devices(mesh: Mesh, ours: Ints, theirs: Ints) -> Ints:
+    """How many devices have equal coordinates wherever both have a digit."""
+    count = len(mesh.sizes)
+    sizes = np.array([*mesh.sizes, 1], dtype=np.int64)
+    shape = (len(ours), len(theirs))
+    # For each axis the one that it must be equal to; `count` stands for none.
+    after = np.full((*shape, count + 1), count, dtype=np.int8)
+    devices = np.full(shape, mesh.devices, dtype=np.int64)
+    for d in range(ours.shape[1]):
+        for k in range(count):
+            rows, columns = np.flatnonzero(ours[:, d, k] >= 0), np.flatnonzero(theirs[:, d, k] >= 0)
+            if not rows.size or not columns.size:
+                break
+            own, other = ours[rows, d, k], theirs[columns, d, k]
+            after[rows[:, None], columns[None], own[:, None]] = other[None]
+            devices[rows[:, None], columns[None]] //= sizes[own][:, None]
+    # In a cycle of equalities, one follows from the others.
+    first = np.broadcast_to(np.arange(count + 1, dtype=np.int8), after.shape)
+    steps = 1
+    while steps <= count:
+        first = np.minimum(first, np.take_along_axis(first, after.astype(np.int64), axis=2))
+        after = np.take_along_axis(after, after.astype(np.int64), axis=2)
+        steps *= 2
+    closes = (after < count) & (first == np.arange(count + 1))
+    return devices * np.where(closes, sizes, 1).prod(axis=2)

@@ -12,16 +12,22 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.infer import Shape
     from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.einsum import Labels
+
+    Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +188,17 @@ def _reshape(op: Reshape) -> View:
 
     labels = tuple(label for label in sizes if label in outermost)
     return _view(labels, sizes, [dims(op.input)], dims(op.groups))
+
+
+def dim_parts(view: View, dims: Dims, parts: Ints) -> Ints:
+    """The number of pieces of each dimension, one row per partition vector."""
+    ones = np.ones(len(parts), dtype=np.int64)
+    columns = [ones if (i := view.index(dim)) is None else parts[:, i] for dim in dims]
+    return np.stack(columns, axis=1) if columns else np.ones((len(parts), 0), dtype=np.int64)
+
+
+def tile_sides(dims: Dims, pieces: Ints) -> Ints:
+    """The sides of the largest tile, one row per partition vector."""
+    units = np.array([(d.stop - d.start) // d.scale for d in dims], dtype=np.int64)
+    scale = np.array([d.scale for d in dims], dtype=np.int64)
+    return -(-units // pieces) * scale

@@ -19,10 +19,10 @@ from eindecomp.planner.minimize_movement import minimize_movement, relaxed_bound
 from eindecomp.planner.options import check_countable
 from eindecomp.planner.plan import Orders, unproved
 from eindecomp.planner.search.contractions import Contractions
-from eindecomp.planner.search.work_limit import WorkLimit
+from eindecomp.planner.space.restriction import WorkLimit
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.solve.clock import planning_time
-from eindecomp.solve.solution import Progress
+from eindecomp.solve.run import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

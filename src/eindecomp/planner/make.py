@@ -32,11 +32,10 @@ from eindecomp.planner.plan import Plan
 from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import Search
-from eindecomp.planner.space.layout_rules import LayoutRules
+from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinned_homes
 from eindecomp.planner.space.pin import Pin, pins_of
 from eindecomp.planner.space.restriction import FixedParts
 from eindecomp.planner.space.strategy import GivenStrategy, strategy_form, strategy_of
-from eindecomp.planner.space.tie import checked_ties, pinned_homes
 from eindecomp.planner.space.viable import most_pieces
 from eindecomp.solve.clock import planning_time
 
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from eindecomp.solve.solution import Progress
+    from eindecomp.solve.run import Progress
 
 _AXES_TIME = 10.0  # seconds for the axes of a given decomposition
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import PlanError
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import paper_cost
+from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.model.bound import BoundModel
 from eindecomp.planner.model.tables import MOST_CELLS
-from eindecomp.planner.paper.dynamic_program import choose_on_tree
-from eindecomp.planner.paper.linearisation import choose_linearly
+from eindecomp.planner.paper_algorithms import choose_linearly, choose_on_tree
 from eindecomp.planner.plan import Chosen, Deferred, unproved
 from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import relax

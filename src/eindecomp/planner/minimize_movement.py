@@ -12,7 +12,7 @@ from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.least_seconds import LeastSeconds
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.seconds import PriceInSeconds
-from eindecomp.planner.model.lifetimes import check_memory
+from eindecomp.planner.model.memory_limit import check_memory
 from eindecomp.planner.plan import Chosen, unproved
 from eindecomp.planner.search.choose import SMALL, choose, is_enough, is_open
 from eindecomp.planner.search.from_strategies import (
@@ -23,7 +23,7 @@ from eindecomp.planner.search.from_strategies import (
 from eindecomp.planner.search.layers import with_equal_layers
 from eindecomp.planner.search.relaxation import Relaxed, relax
 from eindecomp.planner.search.search import Search
-from eindecomp.planner.space.decision import parts_by_label
+from eindecomp.planner.space.choices import parts_by_label
 from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.space.layout_rules import LayoutRules
     from eindecomp.planner.space.restriction import Restriction
-    from eindecomp.solve.solution import Progress
+    from eindecomp.solve.run import Progress
 
     Ints = NDArray[np.int64]
 

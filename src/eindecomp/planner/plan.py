@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eindecomp.above import from_above
 from eindecomp.errors import PlanError
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import Cost, decided_cost
 from eindecomp.planner.costs.machine import machine_of
+from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.costs.seconds import PriceInSeconds
 
 if TYPE_CHECKING:
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from eindecomp.graph.picture import Picture
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.tile_grid import TileGrid
-    from eindecomp.planner.comparison import Comparison
+    from eindecomp.layout.tiling import TileGrid
+    from eindecomp.planner.comparison import Comparison, Verification
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.objectives import Objective
-    from eindecomp.planner.space.decision import Decision, Layouts
+    from eindecomp.planner.space.choices import Decision, Layouts
     from eindecomp.planner.space.strategy import GivenStrategy, StrategyForm
-    from eindecomp.planner.verification import Verification
 
 
 T = TypeVar("T")

@@ -15,11 +15,17 @@ from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.price import beyond, hidden
-from eindecomp.planner.search.work_limit import WorkLimit
-from eindecomp.planner.space.choices import Choices, choices, refined, summed_axes
-from eindecomp.planner.space.decision import Decision, decided_choices
+from eindecomp.planner.space.choices import (
+    Choices,
+    Decision,
+    choices,
+    decided_choices,
+    refined,
+    summed_axes,
+)
 from eindecomp.planner.space.pin import agrees, pinned_cuts
 from eindecomp.planner.space.reduce_scatter import Settled
+from eindecomp.planner.space.restriction import WorkLimit
 from eindecomp.planner.space.strategy import strategy_of
 from eindecomp.planner.space.viable import some_parts
 from eindecomp.show.rows import Row, row_key

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.strategy import GivenStrategy
-    from eindecomp.solve.solution import Progress
+    from eindecomp.solve.run import Progress
 
 THIS = "this plan"
 _WIDTH = 100

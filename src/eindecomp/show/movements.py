@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Input
 from eindecomp.layout.view import view_of
-from eindecomp.planner.space.decision import decided_choices
+from eindecomp.planner.space.choices import decided_choices
 from eindecomp.show.alternatives import held_cuts, plan_price
 from eindecomp.show.words import cuts, layout, short
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from eindecomp.engines.events import Event, KernelCompiled, RunStarted, TaskFinished
 from eindecomp.show.progress_displays import Display, NotebookDisplay, TerminalDisplay
 from eindecomp.solve.clock import watch_compilation
-from eindecomp.solve.solution import Progress
+from eindecomp.solve.run import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Generator

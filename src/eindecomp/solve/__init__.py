@@ -5,7 +5,7 @@ from eindecomp.solve.contest import parse_contest, read_contest, solution_json
 from eindecomp.solve.minimize import minimize
 from eindecomp.solve.problem.arrays import INFINITE, Factor
 from eindecomp.solve.problem.problem import Problem
-from eindecomp.solve.solution import Progress, Solution
+from eindecomp.solve.run import Progress, Solution
 
 __all__ = [
     "INFINITE",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eindecomp.errors import ProblemError
 from eindecomp.solve.problem.arrays import INFINITE, Ints, offsets
 from eindecomp.solve.problem.problem import Problem
-from eindecomp.solve.solution import Solution
+from eindecomp.solve.run import Solution
 
 UNREACHABLE = 10**18  # the contest writes ∞ as this or more
 _GZIP = b"\x1f\x8b"

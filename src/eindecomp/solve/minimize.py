@@ -28,12 +28,10 @@ from eindecomp.solve.clock import planning_time, watch_compilation
 from eindecomp.solve.exact.eliminate import eliminate, work_allowed
 from eindecomp.solve.exact.fold import fold_all
 from eindecomp.solve.problem.arrays import Ints
-from eindecomp.solve.problem.core import Core, core_of
+from eindecomp.solve.problem.core import Core, core_of, pairwise
 from eindecomp.solve.problem.cost_network import CostNetwork
-from eindecomp.solve.problem.pairwise import pairwise
 from eindecomp.solve.problem.problem import Problem
-from eindecomp.solve.run import Lift, Run
-from eindecomp.solve.solution import Progress, Solution
+from eindecomp.solve.run import Lift, Progress, Run, Solution
 
 METHODS = ("auto", "exact", "search")
 
@@ -143,20 +141,12 @@ def _reduce(run: Run, problem: Problem, unfold: Lift) -> tuple[Core, Lift]:
 
 def _search(run: Run, core: Core, lift: Lift, seed: int) -> bool:
     """Search a core until time is up; whether the best choice is proved to be optimal."""
-    from eindecomp.solve.exact.toulbar import race
     from eindecomp.solve.search.close_gap import close_gap
-    from eindecomp.solve.search.incumbent import Incumbent
+    from eindecomp.solve.search.portfolio import Incumbent
 
     run.enter("search")
-    exact = run.problem.exact_in_floats
-    with race(core, exact=exact) as toulbar:
-
-        def rival() -> Ints | None:
-            choice = toulbar.result()
-            return None if choice is None else lift(choice)
-
-        incumbent = Incumbent(run.offer, run.raise_bound, exact, lift, rival=rival)
-        return close_gap(core, incumbent, run.deadline, seed)
+    incumbent = Incumbent(run.offer, run.raise_bound, run.problem.exact_in_floats, lift)
+    return close_gap(core, incumbent, run.deadline, seed)
 
 
 def _check_capacity(run: Run, core: Core) -> None:

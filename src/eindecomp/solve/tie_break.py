@@ -17,7 +17,7 @@ from eindecomp.solve.run import Run
 
 if TYPE_CHECKING:
     from eindecomp.solve.problem.arrays import Costs, Ints
-    from eindecomp.solve.solution import Solution
+    from eindecomp.solve.run import Solution
 
 _COARSEST = 1 << 8  # with fewer distinct values, a second cost would say too little
 

@@ -9,8 +9,7 @@ from eindecomp.graph.ops import Input
 from eindecomp.layout.cut import pieces_by, span_of
 from eindecomp.layout.pieces import can_cut
 from eindecomp.layout.view import Dim, is_planned, view_of
-from eindecomp.planner.space.choices import choices, summed_axes, unused_axes
-from eindecomp.planner.space.decision import Decision, Layouts
+from eindecomp.planner.space.choices import Decision, Layouts, choices, summed_axes, unused_axes
 from eindecomp.planner.space.reduce_scatter import Settled
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.space.decision import Decision, Layouts
+    from eindecomp.planner.space.choices import Decision, Layouts
     from eindecomp.planner.space.layout_rules import LayoutRules
     from eindecomp.planner.space.pin import Pins
 

@@ -10,8 +10,8 @@ import orjson
 
 from eindecomp.errors import PlanError
 from eindecomp.layout.mesh import Mesh
-from eindecomp.planner.costs.curve import MOST_POINTS, Curve
 from eindecomp.planner.costs.machine import Machine
+from eindecomp.planner.costs.rates import MOST_POINTS, Curve
 from eindecomp.store.field import Field
 from eindecomp.store.whole_file import write_whole
 

@@ -28,10 +28,9 @@ from eindecomp.planner.costs.objectives import OBJECTIVES, Objective, price_of
 from eindecomp.planner.options import INPUTS, SOLVERS
 from eindecomp.planner.plan import NESTINGS, Plan
 from eindecomp.planner.search.homes import homes_for
-from eindecomp.planner.space.decision import parts_by_label
-from eindecomp.planner.space.layout_rules import LayoutRules
+from eindecomp.planner.space.choices import parts_by_label
+from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinned_homes
 from eindecomp.planner.space.pin import loosely_cut
-from eindecomp.planner.space.tie import checked_ties, pinned_homes
 from eindecomp.store.decisions import check_divided, read_decisions, read_given
 from eindecomp.store.field import Field
 from eindecomp.store.homes import check_homes
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from eindecomp.layout.cut import Cut
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Orders
-    from eindecomp.planner.space.decision import Layouts
+    from eindecomp.planner.space.choices import Layouts
     from eindecomp.planner.space.pin import Pins
 
 FORMAT = "eindecomp plan"

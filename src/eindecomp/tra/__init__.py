@@ -36,9 +36,18 @@ Where the paper slips, or says less, this is what is meant here:
 """
 
 from eindecomp.errors import RelationError
-from eindecomp.tra.algebra import aggregate, distinct, join, project, repartition
-from eindecomp.tra.relation import TensorRelation, from_tensor, keys, to_tensor
 from eindecomp.tra.rewrite_einsum import rewrite_einsum
+from eindecomp.tra.tensor_relations import (
+    TensorRelation,
+    aggregate,
+    distinct,
+    from_tensor,
+    join,
+    keys,
+    project,
+    repartition,
+    to_tensor,
+)
 
 __all__ = [
     "RelationError",

@@ -24,8 +24,15 @@ from eindecomp.graph.evaluate import EinSumSteps, computing
 from eindecomp.graph.infer import Part, infer, label_sizes
 from eindecomp.lang.dtypes import FLOAT32, DType, dtype
 from eindecomp.lang.scalar import arg_name, used_scalars
-from eindecomp.tra.algebra import aggregate, distinct, join, repartition
-from eindecomp.tra.relation import TensorRelation, dtype_of, from_tensor
+from eindecomp.tra.tensor_relations import (
+    TensorRelation,
+    aggregate,
+    distinct,
+    dtype_of,
+    from_tensor,
+    join,
+    repartition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ import eindecomp as ed
 from cases import ALL
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.curve import Curve, highest
 from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner.costs.rates import Curve, highest
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search import relaxation as relaxing

@@ -15,7 +15,7 @@ from transformer import small_transformer
 
 import eindecomp as ed
 from eindecomp.layout.mesh import Mesh
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
+from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.search.all_at_once import AllAxes
 from eindecomp.planner.search.search import Search
 from eindecomp.planner.space.layout_rules import LayoutRules

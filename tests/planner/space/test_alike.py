@@ -15,8 +15,8 @@ import eindecomp as ed
 from eindecomp.errors import PlanError
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner import minimize_movement
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.planner.costs.cost import decided_cost
+from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.search.blocks import choose_block
 from eindecomp.planner.search.from_strategies import within_memory
 from eindecomp.planner.search.search import Search, all_axes

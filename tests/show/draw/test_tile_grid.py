@@ -14,14 +14,12 @@ import eindecomp as ed
 from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.graph.ops import Fill
 from eindecomp.layout.boxes import Box, volume
-from eindecomp.layout.tile_grid import TileGrid
-from eindecomp.layout.tiling import box_on
+from eindecomp.layout.tiling import TileGrid, box_on
 from eindecomp.planner.make import plan
 from eindecomp.show.draw.facets import devices_words
 from eindecomp.show.draw.tile_grid import tile_grids
-from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.steps import Compute
+from eindecomp.tra.program.steps import Compute, Role
 from strategies import graphs
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

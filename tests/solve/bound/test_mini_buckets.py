@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eindecomp.solve import Problem, minimize
-from eindecomp.solve.bound import mini_buckets
-from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.solve.bound.bounding import Bounding, bound_by_mini_buckets
 from eindecomp.solve.bound.cost_shifting import shift_costs
-from eindecomp.solve.bound.mini_buckets import bound_by_mini_buckets
 from eindecomp.solve.problem.cost_network import CostNetwork
 
 SEEDS = st.integers(0, 2**32)
@@ -108,8 +106,8 @@ def test_a_bound_that_runs_late_ends_with_smaller_tables(monkeypatch):
     plain, whole = Bounding.begin(_grid(6, 8), inf), Bounding.begin(_grid(6, 8), inf)
     whole.tighten(inf, inf)
     assert whole.solved
-    monkeypatch.setattr(mini_buckets, "_LATE", 0)
-    monkeypatch.setattr(mini_buckets, "_QUICK", 1 << 6)
+    monkeypatch.setattr("eindecomp.solve.bound.bounding._LATE", 0)
+    monkeypatch.setattr("eindecomp.solve.bound.bounding._QUICK", 1 << 6)
     plain.tighten(inf, monotonic() + 600, levels=1)
     assert 0 < plain.value < whole.value <= plain.run.cost
 

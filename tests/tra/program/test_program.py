@@ -15,7 +15,6 @@ import eindecomp as ed
 from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.boxes import inside, meet, volume
 from eindecomp.layout.tiling import Tiling, box_on
-from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.make import program_of, used_by
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -24,6 +23,7 @@ from eindecomp.tra.program.steps import (
     Load,
     Move,
     ReduceScatter,
+    Role,
 )
 
 DEVICES = st.sampled_from([1, 2, 3, 4, 6, 8, 12])

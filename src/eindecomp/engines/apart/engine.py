@@ -22,7 +22,7 @@ from eindecomp.engines.tensor import Tensor
 from eindecomp.kernels.library import library_of
 from eindecomp.layout.boxes import shape_of, volume, within
 from eindecomp.layout.tiling import Tiling, uncut
-from eindecomp.tra.program.exchange import moves
+from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.steps import (
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.result import Result
     from eindecomp.planner.plan import Plan
+    from eindecomp.tra.program.device_row import DeviceStep
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.row import DeviceStep
     from eindecomp.tra.program.steps import Step
 
     Array = np.ndarray[Any, Any]

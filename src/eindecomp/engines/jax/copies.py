@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.layout.boxes import shape_of, volume
 from eindecomp.layout.tiling import Tiling, group_along
-from eindecomp.tra.program.exchange import moves
+from eindecomp.tra.program.device_row import moves
 
 if TYPE_CHECKING:
     from eindecomp.layout.boxes import Box

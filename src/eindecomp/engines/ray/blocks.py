@@ -17,7 +17,7 @@ from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.tiling import Tiling
-from eindecomp.tra.program.exchange import moves
+from eindecomp.tra.program.device_row import moves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

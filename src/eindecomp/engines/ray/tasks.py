@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from eindecomp.engines.estimate import seconds_of
 from eindecomp.layout.boxes import Box, volume
-from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.memory import bytes_on, is_view
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -22,13 +21,14 @@ from eindecomp.tra.program.steps import (
     Load,
     Move,
     ReduceScatter,
+    Role,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.row import DeviceRow, DeviceStep
     from eindecomp.tra.program.steps import Step
 
 Key = tuple[int, int, Box]

@@ -26,7 +26,6 @@ from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.dtypes import BFLOAT16
 from eindecomp.layout.boxes import shape_of, volume, within
-from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -36,6 +35,7 @@ from eindecomp.tra.program.steps import (
     Load,
     Move,
     ReduceScatter,
+    Role,
 )
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from eindecomp.engines.ray.tasks import Job, Key, Task
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
+    from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.row import DeviceRow, DeviceStep
 
     Array = np.ndarray[Any, Any]
     Block = tuple[Array, ...]

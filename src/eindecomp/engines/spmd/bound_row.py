@@ -28,7 +28,6 @@ from eindecomp.engines.spmd.tile_call import TileCall
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.scalar import used_scalars
 from eindecomp.layout.boxes import meet, shape_of, shares, volume, within
-from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.patterns import Exchanged, Gathered
 from eindecomp.tra.program.steps import (
@@ -39,6 +38,7 @@ from eindecomp.tra.program.steps import (
     Load,
     Move,
     ReduceScatter,
+    Role,
 )
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from eindecomp.engines.spmd.rank_memory import RankMemory
     from eindecomp.engines.spmd.transport import Group, Transport
     from eindecomp.layout.boxes import Box
+    from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.row import DeviceRow, DeviceStep
 
     Array = Any
     Do = Callable[[RankMemory], None]

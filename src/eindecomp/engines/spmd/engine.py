@@ -41,7 +41,7 @@ from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import Tiling, uncut
-from eindecomp.tra.program.exchange import moves
+from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
 from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.spmd.rank_arrays import RankArrays
     from eindecomp.engines.spmd.transport import Carrier, Group, Pending, Span
     from eindecomp.layout.boxes import Box
-    from eindecomp.tra.program.exchange import Exchange
+    from eindecomp.tra.program.device_row import Exchange
 
     Array = Any
     Where = tuple[slice, ...]

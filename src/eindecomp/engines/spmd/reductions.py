@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.spmd.row_places import RowPlaces
     from eindecomp.engines.spmd.transport import Group
     from eindecomp.layout.boxes import Box
-    from eindecomp.tra.program.row import DeviceStep
+    from eindecomp.tra.program.device_row import DeviceStep
     from eindecomp.tra.program.steps import ReduceScatter
 
     Array = Any

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from eindecomp.engines.spmd.rank_memory import RankMemory, Room
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import group_along
-from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.patterns import Exchanged
-from eindecomp.tra.program.steps import Move
+from eindecomp.tra.program.steps import Move, Role
 
 if TYPE_CHECKING:
     from eindecomp.engines.spmd.rank_arrays import RankArrays

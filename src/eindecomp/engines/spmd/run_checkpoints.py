@@ -23,8 +23,7 @@ from eindecomp.engines.step_folders import StepFolders, step_number
 from eindecomp.engines.whole_folder import remove_at_once
 from eindecomp.errors import InputError, suggest
 from eindecomp.layout.boxes import shape_of
-from eindecomp.tra.program.buffers import Role
-from eindecomp.tra.program.steps import AllGather, Compute, Free, Load, ReduceScatter
+from eindecomp.tra.program.steps import AllGather, Compute, Free, Load, ReduceScatter, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

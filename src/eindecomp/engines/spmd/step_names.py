@@ -20,8 +20,8 @@ from eindecomp.tra.program.steps import (
 
 if TYPE_CHECKING:
     from eindecomp.engines.spmd.transport import Transport
+    from eindecomp.tra.program.device_row import DeviceRow
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.row import DeviceRow
 
 
 def in_words(program: Program, step: int) -> str:

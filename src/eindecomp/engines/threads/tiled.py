@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.view import is_planned, view_of
-from eindecomp.tra.program.buffers import Role
-from eindecomp.tra.program.row import step_on
+from eindecomp.tra.program.device_row import step_on
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
     Generate,
     Move,
     ReduceScatter,
+    Role,
     kind_of,
 )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.engine import Engine
     from eindecomp.experiments.calibrate.clock import Clock
-    from eindecomp.planner.costs.curve import Curve
+    from eindecomp.planner.costs.rates import Curve
 
 _LEAST = 1e-7
 

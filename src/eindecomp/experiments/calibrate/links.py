@@ -6,8 +6,8 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from eindecomp.planner.costs.curve import Curve, highest, middle, ratio
 from eindecomp.planner.costs.machine import ANY_AXIS
+from eindecomp.planner.costs.rates import Curve, highest, middle, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

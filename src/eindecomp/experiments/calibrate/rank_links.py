@@ -30,7 +30,7 @@ from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import group_along
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.tra.program.exchange import Transfer, exchange
+from eindecomp.tra.program.device_row import Transfer, exchange
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Move, ReduceScatter
 

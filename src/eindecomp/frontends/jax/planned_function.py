@@ -18,7 +18,7 @@ from eindecomp.frontends.jax.constrained import evaluate_jaxpr
 from eindecomp.frontends.jax.importing import ReadFunction, read_function
 from eindecomp.frontends.jax.local_equations import computed_locally
 from eindecomp.frontends.jax.reader import Read
-from eindecomp.planner.verification import OTHER
+from eindecomp.planner.comparison import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.engines.jax.engine import JaxEngine
 from eindecomp.engines.jax.hlo import count_collectives
 from eindecomp.frontends.jax.shardings import to_jax
-from eindecomp.planner.verification import OTHER, Verification, Verified, in_words
+from eindecomp.planner.comparison import OTHER, Verification, Verified, in_words
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:

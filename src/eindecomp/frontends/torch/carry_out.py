@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from eindecomp.frontends.placements import Placed, Places
     from eindecomp.layout.cut import Cut
     from eindecomp.planner.plan import Plan
-    from eindecomp.tra.program.buffers import Buffer
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
+    from eindecomp.tra.program.steps import Buffer, Step
 
 Blocks = tuple[DTensor, ...]
 """A buffer: one tensor, or those of partial results that are tuples."""

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from eindecomp.errors import RunError
-from eindecomp.planner.verification import Verified, in_words
+from eindecomp.planner.comparison import Verified, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -26,7 +26,7 @@ from eindecomp.graph.state_types import state_types
 from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import box_on
-from eindecomp.planner.verification import Verification
+from eindecomp.planner.comparison import Verification
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.cut import Cut
     from eindecomp.layout.mesh import Mesh
+    from eindecomp.planner.comparison import Verified
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.verification import Verified
     from eindecomp.tra.program.steps import Step
 
 _LOGGERS = ("torch.distributed.tensor._redistribute", "torch.distributed.tensor._collective_utils")

@@ -16,7 +16,7 @@ from eindecomp.frontends.torch.reasons import NO_EXCHANGE
 from eindecomp.frontends.torch.verify import pretended_mesh
 from eindecomp.frontends.torch.wishes import imported_names
 from eindecomp.frontends.views import View
-from eindecomp.planner.verification import Verification
+from eindecomp.planner.comparison import Verification
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from eindecomp.frontends.torch.collectives import Collective
     from eindecomp.frontends.torch.wishes import Wish
+    from eindecomp.planner.comparison import Verified
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.verification import Verified
 
 
 def verify_module(

@@ -11,7 +11,7 @@ from eindecomp.graph.state_types import state_bytes
 from eindecomp.layout.view import is_planned, view_of
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.costs.price import beyond, hidden
-from eindecomp.planner.space.decision import Decision, Layouts, decided_choices
+from eindecomp.planner.space.choices import Decision, Layouts, decided_choices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.planner.costs.infinite import infinite_where
+from eindecomp.planner.costs.price import infinite_where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.planner.costs.curve import Curve, Line, steady
-from eindecomp.planner.costs.infinite import infinite_where
 from eindecomp.planner.costs.least_bytes import LeastBytes, PieceCount, PieceCounts
 from eindecomp.planner.costs.machine import COLLECTIVES
+from eindecomp.planner.costs.price import infinite_where
+from eindecomp.planner.costs.rates import Curve, Line, steady
 from eindecomp.planner.costs.transfer import FETCHES
 
 if TYPE_CHECKING:

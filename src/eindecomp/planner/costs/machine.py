@@ -16,8 +16,7 @@ from typing import Any, get_args
 
 from eindecomp.errors import PlanError, quote, suggest
 from eindecomp.layout.mesh import Mesh, check_axis_name
-from eindecomp.planner.costs.curve import Curve
-from eindecomp.planner.costs.shape_class import SHAPES, STAND_INS
+from eindecomp.planner.costs.rates import SHAPES, STAND_INS, Curve
 from eindecomp.planner.costs.transfer import Collective
 
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
@@ -31,7 +30,7 @@ class Machine:
 
     Args:
         flops: Operations per second and device, such as `1e12`, or these by the shape of what is
-            computed (`shape_class.py`), for items of at most 4 bytes; larger ones take as many
+            computed (`rates.py`), for items of at most 4 bytes; larger ones take as many
             times as long as they have 4 bytes. Where they are not given, `huge` products are as
             fast as `large` ones, and `functions`, calls such as `exp`, as `loops`.
         memory_bandwidth: Bytes per second between a device and its memory, such as `1e11`.

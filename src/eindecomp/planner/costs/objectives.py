@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
+from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.costs.seconds import PriceInSeconds
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Objective:
         PlanError: The name is that of a built-in objective.
 
     Examples:
-        >>> from eindecomp.planner.costs.bytes_moved import PriceInBytes
+        >>> from eindecomp.planner.costs.price import PriceInBytes
         >>> Objective("traffic", PriceInBytes, unit="bytes")
         <Objective 'traffic' in bytes>
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.ops import Fill
-from eindecomp.planner.space.tiles import dim_parts, tile_sides
+from eindecomp.layout.view import dim_parts, tile_sides
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

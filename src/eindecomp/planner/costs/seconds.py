@@ -23,11 +23,10 @@ import numpy as np
 from eindecomp.graph.work import tile_operations
 from eindecomp.layout.cut import Cut, nests_outward, outer_cut
 from eindecomp.layout.overlaps import covers, overlaps_within, totals
-from eindecomp.planner.costs.infinite import infinite_where
-from eindecomp.planner.costs.price import held_elements
-from eindecomp.planner.costs.shape_class import best_rate, function_seconds, rate
+from eindecomp.layout.view import dim_parts, tile_sides
+from eindecomp.planner.costs.price import held_elements, infinite_where
+from eindecomp.planner.costs.rates import best_rate, function_seconds, rate
 from eindecomp.planner.costs.transfer import FETCHES, fetched_by
-from eindecomp.planner.space.tiles import dim_parts, tile_sides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

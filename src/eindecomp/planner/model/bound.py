@@ -12,7 +12,7 @@ from eindecomp.errors import PlanError
 from eindecomp.layout.view import View, is_planned, view_of
 from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.model.tables import CostTables
-from eindecomp.planner.space.interchangeable import interchangeable_labels
+from eindecomp.planner.space.alike import interchangeable_labels
 from eindecomp.planner.space.viable import viable_parts
 
 if TYPE_CHECKING:

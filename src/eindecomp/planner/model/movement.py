@@ -21,11 +21,15 @@ from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.state_types import state_bytes
 from eindecomp.planner.costs.price import beyond, hidden
-from eindecomp.planner.model.input_read import Holder, InputRead
+from eindecomp.planner.model.reads import (
+    Holder,
+    InputRead,
+    choices_of_all,
+    second_layouts,
+    sharers_of,
+)
 from eindecomp.planner.model.tables import CostTables
-from eindecomp.planner.model.wanted import choices_of_all, second_layouts, sharers_of
-from eindecomp.planner.space.choices import Reads
-from eindecomp.planner.space.decision import Decision, Layouts
+from eindecomp.planner.space.choices import Decision, Layouts, Reads
 from eindecomp.planner.space.layout_rules import LayoutRules
 
 if TYPE_CHECKING:

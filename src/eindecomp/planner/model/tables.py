@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.planner.costs.infinite import added, infinite_where, multiplied
+from eindecomp.planner.costs.price import added, infinite_where, multiplied
 from eindecomp.solve import Problem
 from eindecomp.solve.clock import planning_time
 

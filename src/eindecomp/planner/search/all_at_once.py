@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.planner.model.movement import MovementModel
-from eindecomp.planner.search.solve import outcome_of
+from eindecomp.planner.search.search import outcome_of
 from eindecomp.solve.bound.bounding import LEVELS, Bounding
 
 if TYPE_CHECKING:

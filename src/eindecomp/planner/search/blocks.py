@@ -15,10 +15,15 @@ import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.layout.cut import bits_of
-from eindecomp.planner.search.search import Outcome, Search, all_axes
-from eindecomp.planner.search.solve import solve
-from eindecomp.planner.space.choices import Assignment, Choices, summed_axes, unassigned, ways
-from eindecomp.planner.space.decision import Decision
+from eindecomp.planner.search.search import Outcome, Search, all_axes, solve
+from eindecomp.planner.space.choices import (
+    Assignment,
+    Choices,
+    Decision,
+    summed_axes,
+    unassigned,
+    ways,
+)
 from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.viable import some_parts
 from eindecomp.solve.clock import planning_time

@@ -22,8 +22,8 @@ from eindecomp.planner.search.blocks import (
     improve,
     lighten,
 )
-from eindecomp.planner.search.by_pieces import choose_by_pieces, pieces_chosen
 from eindecomp.planner.search.layers import improve_layers, with_equal_layers
+from eindecomp.planner.search.piece_choices import choose_by_pieces, pieces_chosen
 from eindecomp.planner.search.regions import improve_regions
 from eindecomp.planner.search.search import Outcome, Search, all_axes
 from eindecomp.planner.space.restriction import FixedParts

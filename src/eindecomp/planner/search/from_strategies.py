@@ -18,8 +18,8 @@ from eindecomp.planner.search.blocks import block_sizes, choose_by_blocks
 from eindecomp.planner.search.choose import SMALL, choose, is_enough
 from eindecomp.planner.search.layers import improve_layers, with_equal_layers
 from eindecomp.planner.search.relaxation import Relaxed
-from eindecomp.planner.search.solve import solve
-from eindecomp.planner.space.decision import decided_choices
+from eindecomp.planner.search.search import solve
+from eindecomp.planner.space.choices import decided_choices
 from eindecomp.planner.space.strategy import (
     AnyStrategy,
     Strategy,

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
-from eindecomp.planner.search.search import Search
-from eindecomp.planner.search.solve import solve
-from eindecomp.planner.space.decision import decided_choices
+from eindecomp.planner.search.search import Search, solve
+from eindecomp.planner.space.choices import decided_choices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.view import View
     from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.decision import Decision, Layouts
+    from eindecomp.planner.space.choices import Choices, Decision, Layouts
     from eindecomp.planner.space.layout_rules import LayoutRules
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.ops import Input
-from eindecomp.planner.model.lifetimes import Lifetimes
+from eindecomp.planner.model.memory_limit import Lifetimes
 from eindecomp.solve.bound.bounding import Bounding
 from eindecomp.solve.clock import planning_time
 

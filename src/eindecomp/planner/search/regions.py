@@ -12,7 +12,7 @@ from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Input
 from eindecomp.layout.view import is_planned, view_of
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.search.solve import solve
+from eindecomp.planner.search.search import solve
 from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.solve.clock import planning_time
 

@@ -30,7 +30,7 @@ from eindecomp.planner.search.piece_choices import (
     piece_choices,
     pieces_of,
 )
-from eindecomp.planner.space.interchangeable import Groups, interchangeable_labels
+from eindecomp.planner.space.alike import Groups, interchangeable_labels
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.solve.bound.bounding import LEVELS, Bounding
 from eindecomp.solve.clock import planning_time

@@ -1,4 +1,4 @@
-"""`Search`: what is planned, at which prices and for how long; `Outcome`: what was found."""
+"""`Search`: what is planned, at which prices, for how long; `solve`: one problem of it, solved."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.errors import PlanError
+from eindecomp.errors import InfeasibleError, PlanError
 from eindecomp.graph.ops import Input
 from eindecomp.layout.view import view_of
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
+from eindecomp.planner.costs.byte_sizes import show_bytes
+from eindecomp.planner.costs.price import PriceInBytes
+from eindecomp.planner.model.memory_limit import add_usage
+from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.space.choices import (
     choices,
     nestings,
@@ -23,7 +26,9 @@ from eindecomp.planner.space.choices import (
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
 from eindecomp.solve.clock import planning_time
-from eindecomp.solve.solution import Progress
+from eindecomp.solve.minimize import minimize
+from eindecomp.solve.run import Progress
+from eindecomp.solve.tie_break import minimize_ranked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,10 +40,10 @@ if TYPE_CHECKING:
     from eindecomp.layout.mesh import Mesh
     from eindecomp.layout.view import View
     from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.choices import Assignment, Choices
-    from eindecomp.planner.space.decision import Decision, Layouts
+    from eindecomp.planner.space.choices import Assignment, Choices, Decision, Layouts
     from eindecomp.planner.space.reduce_scatter import Settled
     from eindecomp.planner.space.restriction import Restriction
+    from eindecomp.solve.run import Solution
 
     Ints = NDArray[np.int64]
 
@@ -265,3 +270,65 @@ class Outcome:
 def all_axes(search: Search) -> tuple[int, ...]:
     """Every axis, as one block."""
     return tuple(range(len(search.mesh.sizes)))
+
+
+def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool = False) -> Outcome:
+    """Solve one problem by elimination, or by branch and bound with `pairs` or a memory limit."""
+    limited = search.memory is not None
+    pairs = pairs or limited
+    model = MovementModel.of(
+        search.graph,
+        search.price,
+        of,
+        search.rules,
+        pairs=pairs,
+        apart=limited,
+        alike=search.alike,
+        deadline=search.deadline,
+    )
+    outcome = outcome_of(model, _minimize(search, model, pairs=pairs))
+    return replace(outcome, bound=0) if model.alike else outcome
+
+
+def outcome_of(model: MovementModel, solution: Solution) -> Outcome:
+    """The outcome that a solution of the problem stands for."""
+    return Outcome(
+        model.decisions(solution.choice),
+        model.given(solution.choice),
+        solution.cost,
+        solution.bound,
+        solution.method,
+        model.load_of(solution.choice),
+    )
+
+
+def _minimize(search: Search, model: MovementModel, *, pairs: bool) -> Solution:
+    limit: int | None = None
+    if search.memory is not None:
+        limit = max(search.memory - add_usage(model), 0)
+    left = max(search.deadline - planning_time(), 1.0)
+    try:
+        if search.ranks and not pairs:
+            return minimize_ranked(model.problem(), model.load, time_limit=left)
+        return minimize(
+            model.problem(limit),
+            method="auto" if pairs else "exact",
+            time_limit=left,
+            keep_on_interrupt=False,
+        )
+    except InfeasibleError as error:
+        if search.memory is None:
+            raise PlanError("found no plan that agrees with the pins") from None
+        raise _too_little_memory(search, model, error) from None
+
+
+def _too_little_memory(search: Search, model: MovementModel, error: InfeasibleError) -> PlanError:
+    names = list(model.sites)
+    step = "" if error.step is None else f" at step {error.step + 1} of {len(names)}"
+    if error.step is not None and error.step < len(names):
+        step += f", which computes {search.graph[names[error.step]]}"
+    lacking = "" if error.excess is None else f": {show_bytes(error.excess)} are missing"
+    return PlanError(
+        f"found no plan that fits into {show_bytes(search.memory or 0)} of memory per device"
+        f"{step}{lacking}"
+    )

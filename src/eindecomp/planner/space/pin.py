@@ -14,7 +14,7 @@ from eindecomp.graph.ops import Fill
 from eindecomp.layout.cut import Axes, boxes_key, pieces_by, span_of
 from eindecomp.layout.mesh import is_whole
 from eindecomp.layout.pieces import can_cut
-from eindecomp.layout.view import Dim, is_planned, view_of
+from eindecomp.layout.view import Dim, dim_parts, is_planned, view_of
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
@@ -24,7 +24,6 @@ from eindecomp.planner.space.choices import (
     nestings,
     ways,
 )
-from eindecomp.planner.space.tiles import dim_parts
 from eindecomp.planner.space.viable import viable_parts
 
 if TYPE_CHECKING:

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from eindecomp.errors import PlanError, suggest
-from eindecomp.graph.ops import Input
+from eindecomp.graph.ops import Input, Reshape
 from eindecomp.layout.mesh import is_whole
 from eindecomp.layout.view import is_planned, view_of
-from eindecomp.planner.space.merged_labels import with_merged
 from eindecomp.planner.space.pin import pinned_cuts
-from eindecomp.planner.space.small_tiles import SmallTiles
+from eindecomp.planner.space.restriction import SmallTiles
 from eindecomp.planner.space.viable import parts_along
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
@@ -356,3 +355,37 @@ def _labels(graph: Graph) -> set[str]:
         if is_planned(vertex):
             labels.update(view_of(graph, vertex).labels)
     return labels
+
+
+def with_merged(graph: Graph, labels: Sequence[str]) -> tuple[str, ...]:
+    """Labels, and after each those of the dimensions that it is the outermost factor of.
+
+    >>> import eindecomp as ed
+    >>> text = "input X[s: 4, hd: 6]\\nZ[s,h,d] <- X[s, (h: 2, d)]\\noutput Z"
+    >>> with_merged(ed.parse(text), ["h", "s"])
+    ('h', 'hd', 's')
+    """
+    merged = _merged_labels(graph)
+    found: dict[str, None] = {}
+    waiting = [*reversed(labels)]
+    while waiting:
+        label = waiting.pop()
+        if label not in found:
+            found[label] = None
+            waiting += reversed([own for own in merged.get(label, ()) if own not in labels])
+    return tuple(found)
+
+
+def _merged_labels(graph: Graph) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for vertex in graph.vertices.values():
+        if isinstance(op := vertex.op, Reshape):
+            source = graph[vertex.inputs[0]]
+            pairs = [
+                *zip(source.labels, op.input, strict=True),
+                *zip(vertex.labels, op.groups, strict=True),
+            ]
+            for label, group in pairs:
+                if len(group) > 1 and label != group[0]:
+                    found.setdefault(group[0], []).append(label)
+    return found

@@ -16,10 +16,9 @@ from eindecomp.layout.boxes import volume
 from eindecomp.layout.tiling import group_along, replicated_axes
 from eindecomp.layout.view import is_planned
 from eindecomp.show.draw.named import named
-from eindecomp.tra.program.buffers import Role
+from eindecomp.tra.program.device_row import step_on
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.row import step_on
-from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
+from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.boxes import Box
     from eindecomp.planner.plan import Plan
-    from eindecomp.tra.program.buffers import Buffer
     from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.steps import Buffer
 
 MOST = 16  # devices that are shown
 _SOME = 8  # of more, unless more of them reduce together

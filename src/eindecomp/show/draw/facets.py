@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.layout.boxes import Range
-    from eindecomp.layout.tile_grid import TileGrid
+    from eindecomp.layout.tiling import TileGrid
 
 _LINES, _FACETS = 16, 6  # the most rows or columns, and facets, that are shown in full
 _FEWER = 8  # the most rows or columns where there are several facets

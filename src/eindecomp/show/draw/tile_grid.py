@@ -9,8 +9,7 @@ import numpy as np
 
 from eindecomp.errors import PlanError, suggest
 from eindecomp.layout.cut import interval
-from eindecomp.layout.tile_grid import TileGrid
-from eindecomp.layout.tiling import uncut
+from eindecomp.layout.tiling import TileGrid, uncut
 from eindecomp.layout.view import is_planned
 from eindecomp.show.draw.named import named
 from eindecomp.show.draw.save import save_text

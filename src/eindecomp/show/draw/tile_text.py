@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from eindecomp.layout.tile_grid import TileGrid
+    from eindecomp.layout.tiling import TileGrid
     from eindecomp.show.draw.facets import Facet, Facets
 
 _WIDTH = 120

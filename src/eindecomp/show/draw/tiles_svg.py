@@ -10,7 +10,7 @@ from eindecomp.show.draw.svg import device_colour, picture, tag, text_width, tit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.layout.tile_grid import TileGrid
+    from eindecomp.layout.tiling import TileGrid
     from eindecomp.show.draw.facets import Facet, Facets
 
 _MARGIN, _GAP = 20.0, 26.0

@@ -14,7 +14,7 @@ from eindecomp.show.draw.tile_grid import tile_grids
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from eindecomp.layout.tile_grid import TileGrid
+    from eindecomp.layout.tiling import TileGrid
     from eindecomp.planner.plan import Plan
 
 

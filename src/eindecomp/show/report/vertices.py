@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.graph.write import write_vertex
 from eindecomp.layout.view import view_of
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
-from eindecomp.planner.space.decision import decided_choices
+from eindecomp.planner.costs.price import PriceInBytes
+from eindecomp.planner.space.choices import decided_choices
 from eindecomp.show.alternatives import held_cuts
 from eindecomp.show.words import cuts, layout
 

@@ -1,1 +1,1 @@
-"""Exact methods: folding repeated layers, elimination, and toulbar2."""
+"""Exact methods: folding repeated layers, and elimination."""

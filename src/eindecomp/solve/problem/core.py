@@ -3,7 +3,7 @@
 Reductions make a core smaller, and the search works on what is left. A variable of a core may
 stand for many variables of the problem, so it owns any number of *items*: a usage per choice during
 the time steps `[start, end)`. Steps that cannot bind are dropped, and each of the others has a
-capacity of its own.
+capacity of its own. Factors over three or more variables are replaced first (`pairwise`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eindecomp.solve.problem.arrays import Costs, Floats, Ints, offsets
+from eindecomp.errors import UnsolvedError
+from eindecomp.solve.problem.arrays import INFINITE, Costs, Floats, Ints, offsets
 from eindecomp.solve.problem.problem import Problem
 
 
@@ -106,3 +107,65 @@ def _take_parts(problem: Problem, owners: Ints) -> Floats:
     mask = np.zeros(problem.size, dtype=bool)
     mask[owners] = True
     return problem.usage[np.repeat(mask, problem.domains)].astype(np.float64)
+
+
+_CHOICES = 1 << 17  # the most choices of a variable that stands for a factor
+
+
+def pairwise(problem: Problem) -> tuple[Problem, int]:
+    """An equivalent problem without factors, and how many variables it had before.
+
+    New variables come after the old ones.
+    """
+    if not problem.factors:
+        return problem, problem.size
+    infinite = INFINITE if problem.integral else np.inf
+    sizes, unary = [problem.domains], [problem.unary]
+    edges, tables = [problem.edges], [problem.tables]
+    for number, factor in enumerate(problem.factors):
+        cells = np.flatnonzero(factor.table.ravel() != infinite)
+        if cells.size > _CHOICES:
+            raise UnsolvedError(
+                f"the table over {factor.scope} has {cells.size} finite costs: too many to search"
+            )
+        if cells.size == 0:
+            cells = np.zeros(1, dtype=np.int64)
+        sizes.append(np.array([cells.size]))
+        unary.append(factor.table.ravel()[cells])
+        place = np.unravel_index(cells, factor.table.shape)
+        for axis, variable in enumerate(factor.scope):
+            edges.append(np.array([[problem.size + number, variable]]))
+            tables.append(
+                _agreement(place[axis], factor.table.shape[axis], infinite, unary[0].dtype)
+            )
+    domains: Ints = np.concatenate(sizes)
+    pairs = np.concatenate(edges)
+    extra = int(domains[problem.size :].sum())
+    count = len(problem.factors)
+    added = np.array([t.size for t in tables[1:]], dtype=np.int64)
+    held = problem.table_offset.size - 1
+    return Problem(
+        offset=offsets(domains),
+        unary=np.concatenate(unary),
+        edges=pairs,
+        table_of=np.concatenate(
+            [problem.table_of, np.arange(held, held + len(pairs) - len(problem.edges))]
+        ),
+        table_offset=np.concatenate(
+            [problem.table_offset[:-1], problem.tables.size + offsets(added)]
+        ),
+        tables=np.concatenate(tables),
+        usage=None
+        if problem.usage is None
+        else np.concatenate([problem.usage, np.zeros(extra, problem.usage.dtype)]),
+        intervals=None
+        if problem.intervals is None
+        else np.concatenate([problem.intervals, np.zeros((count, 2), np.int64)]),
+        limit=problem.limit,
+    ), problem.size
+
+
+def _agreement(choice: Ints, size: int, infinite: float, kind: np.dtype) -> Costs:
+    table = np.full((choice.size, size), infinite, dtype=kind)
+    table[np.arange(choice.size), choice] = 0
+    return table.ravel()

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from eindecomp.errors import ProblemError
-from eindecomp.solve.problem import checks, pack
+from eindecomp.solve.problem import checks
 from eindecomp.solve.problem.arrays import (
     EXACT,
     INFINITE,
@@ -111,28 +111,30 @@ class Problem:
         Raises:
             ProblemError: Any of them is wrong.
         """
-        rows, grids = pack.to_arrays(unary, "unary"), pack.to_arrays(tables, "tables")
+        rows, grids = checks.to_arrays(unary, "unary"), checks.to_arrays(tables, "tables")
         if bad := [i for i, row in enumerate(rows) if row.ndim != 1]:
             raise ProblemError(f"unary costs of variable {bad[0]} must be one-dimensional")
         sizes = np.array([row.size for row in rows], dtype=np.int64)
-        pairs = pack.to_integers(edges, "edges", pairs=True)
+        pairs = checks.to_integers(edges, "edges", pairs=True)
         shared = (
-            np.arange(len(grids)) if table_of is None else pack.to_integers(table_of, "table_of")
+            np.arange(len(grids)) if table_of is None else checks.to_integers(table_of, "table_of")
         )
         checks.check_edges(pairs, sizes)
         checks.check_grids(pairs, sizes, shared, grids)
-        larger = pack.to_factors(factors)
-        integral = pack.all_integers([*rows, *grids, *(factor.table for factor in larger)])
-        spans = None if intervals is None else pack.to_integers(intervals, "intervals", pairs=True)
+        larger = checks.to_factors(factors)
+        integral = checks.all_integers([*rows, *grids, *(factor.table for factor in larger)])
+        spans = (
+            None if intervals is None else checks.to_integers(intervals, "intervals", pairs=True)
+        )
         return Problem(
             offset=offsets(sizes),
-            unary=pack.concatenate(rows, integral),
+            unary=checks.concatenate(rows, integral),
             edges=pairs,
             table_of=shared,
             table_offset=offsets(np.array([grid.size for grid in grids], dtype=np.int64)),
-            tables=pack.concatenate(grids, integral),
-            factors=pack.with_type(larger, integral),
-            usage=None if usage is None else pack.pack_usage(usage, sizes),
+            tables=checks.concatenate(grids, integral),
+            factors=checks.with_type(larger, integral),
+            usage=None if usage is None else checks.pack_usage(usage, sizes),
             intervals=spans,
             limit=limit,
         )

@@ -1,9 +1,9 @@
 """Makes a core smaller without changing its optimum, and lifts its choices back.
 
-Each round drops impossible choices (`arc_consistency.py`) and dominated ones (`dominate.py`) and
+Each round drops impossible choices and dominated ones (`drop_choices.py`) and
 contracts variables that a neighbour determines (`contract.py`): in compiled programs those are
 most, because an element-wise operation takes its operand's layout. When that no longer helps,
-redundant time steps are dropped (`redundant_steps.py`) and variables with at most two neighbours
+redundant time steps are dropped (`usage_steps.py`) and variables with at most two neighbours
 eliminated (`series_parallel.py`).
 """
 
@@ -18,13 +18,11 @@ from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arc_graph import arc_graph_of
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.problem.core import Core
-from eindecomp.solve.reduce.arc_consistency import make_arc_consistent
 from eindecomp.solve.reduce.contract import determined_variables
-from eindecomp.solve.reduce.dominate import drop_dominated
-from eindecomp.solve.reduce.redundant_steps import prune_steps
+from eindecomp.solve.reduce.drop_choices import drop_dominated, make_arc_consistent
 from eindecomp.solve.reduce.series_parallel import Elimination, eliminate_series
 from eindecomp.solve.reduce.substitute import Substitution, keep_choices, substitute
-from eindecomp.solve.reduce.usage_items import compress_steps
+from eindecomp.solve.reduce.usage_steps import compress_steps, prune_steps
 
 Step = Substitution | Elimination
 

@@ -13,7 +13,7 @@ import numpy as np
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask, offsets
 from eindecomp.solve.problem.core import Core, over_steps
-from eindecomp.solve.reduce.usage_items import merge_items
+from eindecomp.solve.reduce.usage_steps import merge_items
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,8 +21,7 @@ from eindecomp.solve.problem.core import Core
 from eindecomp.solve.reduce.reduce import Reduced, reduce_core
 from eindecomp.solve.reduce.substitute import keep_choices, substitute
 from eindecomp.solve.search.branch_and_bound import Branching, fix_choices, propagate
-from eindecomp.solve.search.incumbent import Incumbent
-from eindecomp.solve.search.portfolio import Portfolio
+from eindecomp.solve.search.portfolio import Incumbent, Portfolio
 
 _BRANCH_CELLS = 1_000_000  # with more table cells, branch and bound is not tried
 _BRANCH_CHOICES = 1_000  # with fewer choices, it is tried at once

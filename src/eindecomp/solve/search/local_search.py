@@ -12,12 +12,13 @@ import numpy as np
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arc_graph import ArcGraph
 from eindecomp.solve.problem.arrays import Costs, Floats, Ints, Mask
-from eindecomp.solve.search.random_numbers import RandomState, random_below
 from eindecomp.solve.search.random_trees import (
+    RandomState,
     Scratch,
     gain,
     grow,
     local_costs,
+    random_below,
     scratch,
     solve_tree,
     true_gain,

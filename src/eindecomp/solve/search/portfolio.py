@@ -3,10 +3,12 @@
 A turn runs some iterations of the price ascent (which gives bounds, and choices decoded from
 them), local search from a new start, and local search around the best choice. Work is measured in
 moves, not seconds, so runs with the same seed are identical unless the time limit cuts them short.
+The `Incumbent` keeps the best choice and bound.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,9 +17,8 @@ from eindecomp.solve.bound.lagrangian import Ascent, settle_prices
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arc_graph import ArcGraph, cost_of, penalised, usage_over_steps
 from eindecomp.solve.problem.arrays import Floats, Ints
-from eindecomp.solve.search.incumbent import Incumbent
 from eindecomp.solve.search.local_search import explore, improve
-from eindecomp.solve.search.random_numbers import RandomState
+from eindecomp.solve.search.random_trees import RandomState
 
 _TURN = 300_000  # variables visited by local search in one turn
 _ROUNDS = 500  # regions perturbed in one turn, at most
@@ -137,3 +138,61 @@ class Portfolio:
             if scale == 0.0
             else penalised(self.graph, scale * self.ascent.best_price)
         )
+
+
+_SLACK = 1e-9  # relative to cost: what counts as equal when costs are not integers
+
+
+@dataclass(slots=True)
+class Incumbent:
+    """The record of a search; costs passed in are those of a core without its `constant`.
+
+    `lift` turns a core's choice into the problem's. Both are replaced when the core shrinks to a
+    smaller one, which keeps every choice that is better than the best known.
+    """
+
+    on_choice: Callable[[Ints], None]
+    on_bound: Callable[[float], None]
+    integral: bool
+    lift: Callable[[Ints], Ints]
+    constant: float = 0.0
+    cost: float = np.inf
+    bound: float = -np.inf
+
+    def offer(self, choice: Ints, cost: float) -> None:
+        """Take a core's choice if it is better."""
+        if cost + self.constant < self.cost:
+            self.cost = cost + self.constant
+            self.on_choice(self.lift(choice))
+
+    def raise_bound(self, bound: float) -> None:
+        """Take a bound on the core, which bounds the problem up to the best known cost."""
+        proved = min(bound + self.constant, self.cost)
+        if proved > self.bound:
+            self.bound = proved
+            self.on_bound(proved)
+
+    def close(self) -> None:
+        """Note that no better choice exists."""
+        if np.isfinite(self.cost):
+            self.raise_bound(self.cost - self.constant - (0.0 if self.integral else self.margin()))
+
+    def closed(self) -> bool:
+        """Whether no better choice can exist."""
+        return bool(np.isfinite(self.cost)) and self.bound > self.cost - self.margin()
+
+    def margin(self) -> float:
+        """How much less a choice must cost to count as better."""
+        if self.integral:
+            return 1.0 - 1e-6
+        return _SLACK * abs(self.cost) if np.isfinite(self.cost) else 0.0
+
+    def cutoff(self, most: float) -> float:
+        """The most that a better choice of the core can cost; `most` if none is known."""
+        return min(self.cost - self.margin() - self.constant, most)
+
+    def target(self, bound: float) -> float:
+        """An estimate of the core's optimum, which sets the length of subgradient steps."""
+        if np.isfinite(self.cost):
+            return self.cost - self.constant
+        return 1.2 * max(bound, 0.0) + 1.0

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eindecomp.solve.bound.message_passing import largest_domain
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arc_graph import ArcGraph, add_usage, prefix_sums
 from eindecomp.solve.problem.arrays import Floats, Ints
-from eindecomp.solve.search.random_numbers import RandomState, random_below
 
 
 class Scratch(NamedTuple):
@@ -221,3 +221,19 @@ def usage_change(graph: ArcGraph, choice: Ints, tree: Scratch, count: int) -> tu
                 first = min(first, graph.item_span[item, 0])
                 last = max(last, graph.item_span[item, 1])
     return first, last
+
+
+RandomState = NDArray[np.uint64]
+"""One non-zero word."""
+
+
+@compiled
+def random_below(state: RandomState, n: int) -> int:
+    """A pseudo-random integer in [0, n), by xorshift64*; changes the state in place."""
+    x = state[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    state[0] = x
+    high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
+    return int(np.int64(high) % n)

@@ -12,14 +12,13 @@ from eindecomp.layout.cut import used_axes
 from eindecomp.layout.overlaps import overlaps, totals
 from eindecomp.layout.tiling import Tiling, replicated_axes, uncut
 from eindecomp.layout.view import view_of
-from eindecomp.planner.costs.bytes_moved import PriceInBytes
-from eindecomp.planner.space.choices import cut_of, summed_axes
-from eindecomp.planner.space.decision import decided_choices
-from eindecomp.tra.program.buffers import Buffer, Role
+from eindecomp.planner.costs.price import PriceInBytes
+from eindecomp.planner.space.choices import cut_of, decided_choices, summed_axes
 from eindecomp.tra.program.patterns import pattern_of
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
+    Buffer,
     Compute,
     Free,
     Generate,
@@ -27,6 +26,7 @@ from eindecomp.tra.program.steps import (
     Move,
     Read,
     ReduceScatter,
+    Role,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from eindecomp.layout.cut import Cut
     from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.decision import Decision, Layouts
+    from eindecomp.planner.space.choices import Decision, Layouts
     from eindecomp.tra.program.steps import Step
 
 

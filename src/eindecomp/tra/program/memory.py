@@ -27,9 +27,8 @@ from eindecomp.tra.program.steps import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from eindecomp.tra.program.buffers import Buffer
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
+    from eindecomp.tra.program.steps import Buffer, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eindecomp.layout.cut import is_plain, pieces_by, used_axes
+from eindecomp.layout.cut import axes_in, is_plain, pieces_by, used_axes
 from eindecomp.layout.overlaps import moved
 from eindecomp.layout.pieces import CEIL
 
@@ -78,8 +78,7 @@ def pattern_of(mesh: Mesh, held: Tiling, wanted: Tiling) -> Pattern:
     """The pattern of a move from one tiling to another."""
     if held.split and not wanted.split and held.cut == wanted.cut:
         # The shares of a tile lie side by side along its longest side.
-        axes = tuple(axis for axis in range(len(mesh.sizes)) if held.split >> axis & 1)
-        return Gathered(axes, ())
+        return Gathered(axes_in(mesh, held.split), ())
     if held.split or wanted.split or not is_plain(held.cut) or not is_plain(wanted.cut):
         return PointToPoint()
     if not moved(mesh, [held.cut], [wanted.cut])[0, 0]:

@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.work import operations
-from eindecomp.layout.cut import parts_of
+from eindecomp.layout.cut import axes_in, parts_of
 from eindecomp.layout.overlaps import moved
 from eindecomp.layout.tiling import Tiling, uncut
-from eindecomp.tra.program.buffers import Role
-from eindecomp.tra.program.row import DeviceRow, row_of
+from eindecomp.tra.program.device_row import DeviceRow, row_of
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -21,6 +20,7 @@ from eindecomp.tra.program.steps import (
     Load,
     Move,
     ReduceScatter,
+    Role,
     kind_of,
 )
 
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.layout.mesh import Mesh
-    from eindecomp.tra.program.buffers import Buffer
-    from eindecomp.tra.program.steps import Step
+    from eindecomp.tra.program.steps import Buffer, Step
 
 
 @dataclass(frozen=True)
@@ -173,4 +172,4 @@ class Program:
                 return f"all-gather {named[step.buffer]} over {axes}: {self.moved_by(step):,} bytes"
 
     def _axes(self, axes: int) -> str:
-        return ", ".join(name for axis, name in enumerate(self.mesh.names) if axes >> axis & 1)
+        return ", ".join(self.mesh.names[axis] for axis in axes_in(self.mesh, axes))

@@ -1,6 +1,7 @@
 """Clocks: when every device and its links are free, and when communication under way ends.
 
-What happens is recorded with its cause: what a device waited for before it could begin.
+What happens is recorded with its cause: what a device waited for before it could begin. Followed
+back from the last end, causes make the critical path.
 """
 
 from __future__ import annotations
@@ -119,3 +120,37 @@ def _later(
     """The later of two times with what it is caused by."""
     later = (other > time) & where
     return np.where(later, other, time), np.where(later, by, cause)
+
+
+@dataclass(frozen=True, slots=True)
+class OnPath:
+    """A step on the path, the device that it was waited for on, and for how long."""
+
+    step: int
+    device: int
+    seconds: float
+
+
+def critical_path(records: Sequence[Record]) -> list[OnPath]:
+    """The steps that decide how long a run takes, first to last; their seconds add up to it."""
+    if not records:
+        return []
+    shape, devices = records[0].end.shape, records[0].end.size
+    ends = np.array([record.end.max() for record in records])
+    number = int(ends.argmax())
+    device, until = int(records[number].end.argmax()), float(ends[number])
+    path: list[OnPath] = []
+    while True:
+        record = records[number]
+        begin = record.begin.reshape(-1)
+        phase = record.phase
+        if phase is not None and phase.takes_part.reshape(-1)[device]:
+            peers = phase.peers.of(device, shape)
+            peers = peers[phase.takes_part.reshape(-1)[peers]]
+            device = int(peers[begin[peers].argmax()])
+        path.append(OnPath(record.step, device, until - float(begin[device])))
+        until = float(begin[device])
+        cause = int(record.cause.reshape(-1)[device])
+        if cause == NOTHING:
+            return path[::-1]
+        number, device = divmod(cause, devices)

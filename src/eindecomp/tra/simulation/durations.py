@@ -1,34 +1,44 @@
-"""What every step takes on every device, apart from waiting."""
+"""What every step takes on every device, apart from waiting: kernels and exchanges."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.graph.work import tile_operations
+from eindecomp.layout.boxes import volume
+from eindecomp.layout.cut import axes_in, interval, pieces_by
 from eindecomp.layout.tiling import Tiling
+from eindecomp.layout.view import view_of
+from eindecomp.planner.costs.rates import function_seconds, rate
 from eindecomp.tra.program.patterns import Exchanged, Gathered, LocalSlice
 from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter
-from eindecomp.tra.simulation.blocks import axes_in, group_size, shared_volumes, volumes
-from eindecomp.tra.simulation.kernels import combine_seconds, fill_seconds, kernel_seconds
-from eindecomp.tra.simulation.phases import (
+from eindecomp.tra.simulation.network import (
     Group,
     Peers,
     Phase,
     gather_by_levels,
     gather_directly,
+    move_directly,
     reduce_by_levels,
     reduce_directly,
 )
-from eindecomp.tra.simulation.transfers import move_directly
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from eindecomp.graph.ops import Op
+    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
+    from eindecomp.layout.view import Dims
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
     from eindecomp.tra.simulation.network import Level, Network
 
     Floats = NDArray[np.float64]
@@ -99,7 +109,7 @@ class Durations:
                 into, axes = self.program.buffers[step.into].tiling, axes_in(mesh, step.axes)
                 own = volumes(mesh, Tiling(into.cut, step.split))
                 own = own * self.program.buffers[step.source].item
-                ways = group_size(mesh, axes)
+                ways = pieces_by(mesh, axes)
                 combining = combine_seconds(self.program, self.machine, step, ways)
                 *before, last = self._timed(self._reduce(axes, own))
                 return (*before, replace(last, seconds=last.seconds + combining))
@@ -173,3 +183,87 @@ class Durations:
         if key not in self._found:
             self._found[key] = make()
         return self._found[key]
+
+
+@lru_cache(maxsize=1 << 12)
+def volumes(mesh: Mesh, tiling: Tiling) -> Ints:
+    """How many elements every device has."""
+    if tiling.split:
+        found = [volume(tiling.box(mesh, device)) for device in range(mesh.devices)]
+        return np.array(found, dtype=np.int64).reshape(mesh.sizes)
+    return shared_volumes(mesh, tiling.cut, tiling.cut)
+
+
+def shared_volumes(mesh: Mesh, one: Cut, other: Cut) -> Ints:
+    """How many elements every device has under both of two cuts."""
+    total = np.ones(mesh.devices, dtype=np.int64)
+    for ours, theirs in zip(one, other, strict=True):
+        (a, b), (c, d) = interval(mesh, ours), interval(mesh, theirs)
+        total = total * np.maximum(np.minimum(b, d) - np.maximum(a, c), 0)
+    return total.reshape(mesh.sizes)
+
+
+def sides(mesh: Mesh, cut: Cut) -> list[Ints]:
+    """How far every device's block reaches along each dimension."""
+    ends = (interval(mesh, span) for span in cut)
+    return [(high - low).reshape(mesh.sizes) for low, high in ends]
+
+
+def compute_seconds(
+    machine: Machine,
+    operations: Any,
+    traffic: Any,
+    op: Op | None = None,
+    item: int = 4,
+    functions: Any = 0.0,
+) -> Floats:
+    """The longer of computing and of reading and writing memory, and what a task takes beside.
+
+    `op` and the bytes of an item say by which rate of the machine it is computed; without, it is
+    element by element. `functions` are the seconds of elementary functions.
+    """
+    work = np.asarray(operations, dtype=np.float64)
+    moved = np.asarray(traffic, dtype=np.float64)
+    flops = rate(machine.flops, op, work / np.maximum(moved / item, 1.0), item)
+    computing = work / flops + functions
+    return np.maximum(computing, moved / machine.memory_bandwidth) + machine.task_overhead
+
+
+def kernel_seconds(program: Program, machine: Machine, step: Compute) -> Floats:
+    """What a kernel call takes on every device: for its own tile, not the largest one."""
+    graph, mesh = program.graph, program.mesh
+    vertex = graph[step.vertex]
+    view, made = view_of(graph, vertex), program.buffers[step.into]
+    lengths: dict[str, Any] = {}
+    _note_lengths(lengths, view.output, made.tiling.cut, program)
+    traffic = volumes(mesh, made.tiling) * float(made.item)
+    for dims, read in zip(view.reads, step.reads, strict=True):
+        if dims is not None and read is not None:
+            _note_lengths(lengths, dims, read.cut, program)
+            item = program.buffers[read.buffer].item
+            traffic = traffic + shared_volumes(mesh, read.cut, read.cut) * float(item)
+    tile = {label: lengths[label].astype(np.float64) for label in view.labels}
+    work, item = tile_operations(vertex.op, tile), vertex.dtype.itemsize
+    functions = function_seconds(machine.flops, vertex.op, tile, item)
+    return compute_seconds(machine, work, traffic, vertex.op, item, functions)
+
+
+def _note_lengths(lengths: dict[str, Any], dims: Dims, cut: Cut, program: Program) -> None:
+    """How many units of each label a tile has, by the dimensions that carry it."""
+    for dim, length in zip(dims, sides(program.mesh, cut), strict=True):
+        if dim.label is not None:
+            lengths[dim.label] = length // dim.scale
+
+
+def fill_seconds(program: Program, machine: Machine, step: Generate) -> Floats:
+    """What making the block of a fill takes: its elements are written."""
+    made = program.buffers[step.into]
+    return compute_seconds(machine, 0.0, volumes(program.mesh, made.tiling) * float(made.item))
+
+
+def combine_seconds(program: Program, machine: Machine, step: ReduceScatter, ways: int) -> Floats:
+    """What combining the blocks of so many devices takes: each is read, the result is written."""
+    source, into = program.buffers[step.source], program.buffers[step.into]
+    elements = volumes(program.mesh, Tiling(into.tiling.cut, step.split)).astype(np.float64)
+    traffic = elements * (ways * source.item + into.item)
+    return compute_seconds(machine, (ways - 1) * len(source.types) * elements, traffic)

@@ -11,7 +11,7 @@ import numpy as np
 
 from eindecomp.above import from_above
 from eindecomp.tra.program.steps import Move, kind_of
-from eindecomp.tra.simulation.critical_path import critical_path
+from eindecomp.tra.simulation.clocks import critical_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

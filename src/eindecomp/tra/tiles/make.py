@@ -20,8 +20,8 @@ from eindecomp.tra.tiles.ops import Block, Kind, Share, Tile, TileOp, TileProgra
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eindecomp.tra.program.device_row import DeviceStep
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.row import DeviceStep
     from eindecomp.tra.program.steps import Step
 
 

@@ -20,7 +20,7 @@ PROGRAM = """
 import numpy as np
 from eindecomp.kernels import cache
 from eindecomp.models.parse_extreme import after_lines
-from eindecomp.solve.reduce.dominate import __name__
+from eindecomp.solve.reduce.drop_choices import __name__
 text = np.frombuffer(b"one\\ntwo\\nthree", np.uint8)
 print(after_lines(text, 0, 2), sum(after_lines.stats.cache_hits.values()), cache.usage().files)
 """

@@ -1,1 +1,0 @@
-"""The paper's own algorithms for its objective, as published."""
