@@ -25,7 +25,7 @@ def verdict(word: str):
     """Every contraction is found to be faster so, on two cores."""
     return (
         patch.object(apart, "_measured", lambda *_: word),
-        patch.object(apart, "_VERDICTS", apart.Verdicts(f"only for a test: {word}")),
+        patch.object(apart, "_VERDICTS", apart.Verdicts(f"only for a test: {word}", tuple)),
         patch.object(apart, "APART", 0.0),
         patch.object(apart, "cores", lambda: 2),
         patch.object(cutting, "cores", lambda: 2),

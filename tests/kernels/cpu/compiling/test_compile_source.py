@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eindecomp.kernels.cpu.compiling import assemble, intrinsics, machine_code, vectors
+from eindecomp.kernels.cpu.compiling import assemble, intrinsics, machine_code
 from eindecomp.kernels.cpu.compiling import compile as compiling
 
 PROGRAM = """
@@ -68,7 +68,7 @@ def test_processes_share_what_one_compiled(tmp_path: Path) -> None:
 def test_what_is_stored_is_for_one_processor_and_one_way_of_compiling() -> None:
     """Code for another processor could load and then crash."""
     assert repr(machine_code.processor()) in compiling.versions()
-    for module in (assemble, intrinsics, vectors):
+    for module in (assemble, intrinsics):
         assert repr(Path(module.__file__).read_text()) in compiling.versions()
 
 

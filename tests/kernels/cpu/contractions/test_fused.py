@@ -11,7 +11,7 @@ import eindecomp as ed
 from eindecomp.kernels.cpu.contractions import fused
 from eindecomp.kernels.cpu.contractions.nest import nest_of
 from eindecomp.kernels.cpu.einsum import EinSumKernel
-from eindecomp.kernels.cpu.verdicts import Verdicts, fastest_of
+from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import SUM
 
@@ -62,7 +62,7 @@ def test_what_is_not_a_number_stays_so() -> None:
 
 
 def test_a_class_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "_VERDICTS", Verdicts("a test of contractions"))
+    monkeypatch.setattr(fused, "_VERDICTS", Verdicts("a test of contractions", tuple))
     measured: list[str] = []
 
     def first(ways: dict[str, Any]) -> str:

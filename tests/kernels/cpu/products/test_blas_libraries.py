@@ -11,11 +11,11 @@ pytest.importorskip("torch")
 
 LISTED = """
 import torch
-from eindecomp.kernels.cpu.products.blas_libraries import controller, libraries, pools
+from eindecomp.kernels.cpu.products.blas_libraries import blas_library, controller, pools
 every = controller().select(user_api="blas").lib_controllers
 kept = [pool for pool in every if getattr(pool, "threading_layer", "") != "openmp"]
 assert pools() == (kept or every), (pools(), every)
-assert libraries()
+assert blas_library().matrices
 """
 
 

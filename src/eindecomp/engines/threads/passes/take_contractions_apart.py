@@ -27,10 +27,11 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.order_contractions import take_apart
 from eindecomp.graph.rewrites.rebuild import copy_vertex
 from eindecomp.kernels.cores import cores
+from eindecomp.kernels.cpu.compiling.compile import versions
 from eindecomp.kernels.cpu.contractions.fused import FusedContraction
 from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
-from eindecomp.kernels.cpu.verdicts import Verdicts, fastest_of
+from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.lang.einsum import EinSum
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _EXACT = 64
 """The longest label of which every size is a class of its own."""
 _NUMBERS = 2**26
 """The most numbers of all arrays up to which ways are measured; beyond it stays fused."""
-_VERDICTS = Verdicts("taking contractions apart")
+_VERDICTS = Verdicts("taking contractions apart", versions)
 
 
 def take_contractions_apart(program: TiledProgram) -> TiledProgram:

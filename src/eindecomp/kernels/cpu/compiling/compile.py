@@ -28,7 +28,7 @@ from eindecomp.kernels.cpu.compiling.stored import Stored
 from eindecomp.lang.dtypes import BOOL, LOW_PRECISION, dtype, type_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from eindecomp.lang.dtypes import DType
 
@@ -39,23 +39,20 @@ KEPT = 1024
 """How many functions are kept beside those in use; what comes again is on disk."""
 
 
-def compile_source(
-    source: str, description: str, names: Mapping[str, Any] | None = None
-) -> Callable[[int], None]:
+def compile_source(source: str, description: str) -> Callable[[int], None]:
     """The function of a text that defines `kernel`: from memory, from disk, or compiled now.
 
-    It takes one address. `names` are further functions that it calls; a name stands for one
-    function only.
+    It takes one address.
     """
     with _lock:
-        function = _compiled.pop(source, None) or _compile(source, description, names or {})
+        function = _compiled.pop(source, None) or _compile(source, description)
         _compiled[source] = function
         if len(_compiled) > KEPT:
             _compiled.popitem(last=False)
         return function
 
 
-def _compile(source: str, description: str, names: Mapping[str, Any]) -> Callable[[int], None]:
+def _compile(source: str, description: str) -> Callable[[int], None]:
     key = versions() + source
     name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:32]}"
     # Whatever is wrong with the file, compiling again repairs it.
@@ -63,7 +60,7 @@ def _compile(source: str, description: str, names: Mapping[str, Any]) -> Callabl
         if (code := load(key)) is not None:
             return link(code, name)
     start = perf_counter()
-    scope = {**_namespace(), **names, "__name__": __name__}
+    scope = {**_namespace(), "__name__": __name__}
     try:
         code = machine_code(assemble(source, name, scope))
         function, loaded = link(code, name), False

@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.kernels.cpu.compiling.vectors import lanes
 from eindecomp.kernels.cpu.contractions.nest import AFTER, BEFORE, INSIDE
 from eindecomp.kernels.cpu.contractions.parts import (
     Placed,
     UnsuitedError,
     compact_strides,
     multiply,
-    put,
     temporary,
 )
 from eindecomp.kernels.cpu.contractions.script import Address, Script
@@ -63,10 +61,7 @@ def build(
     result = Placed(out.dtype, Address(len(inputs)), strides_of(op.output, out))
     making = _Making(op, nest, dict(sizes), inputs, result, out.dtype, Script(len(inputs) + 1))
     try:
-        if nest.padded:
-            making.padded()
-        else:
-            making.all()
+        making.all()
     except UnsuitedError:
         return None
     return making.script.finished()
@@ -81,27 +76,6 @@ class _Making:
     result: Placed
     type: DType
     script: Script
-
-    def padded(self) -> None:
-        """All steps, on copies of those inputs and of the result that have the padded label."""
-        label, exact, out = self.nest.padded, self.sizes, self.result
-        size = exact[label]
-        self.sizes = exact | {label: -(-size // lanes(self.type)) * lanes(self.type)}
-        more = {label: self.sizes[label] - size}
-        self.script.begin(1)
-        for k, own in enumerate(self.inputs):
-            if label in own.strides:
-                copy = temporary(self.script, own.labels, self.sizes, self.type)
-                put(self.script, exact, own, copy)
-                # What is computed of the rest is of no use, so that any numbers will do.
-                offset = copy.address.offset + size * copy.strides[label]
-                rest = replace(copy, address=replace(copy.address, offset=offset))
-                put(self.script, exact | more, own, rest)
-                self.inputs[k] = copy
-        self.result = temporary(self.script, self.op.output, self.sizes, self.type)
-        self.all()
-        self.script.begin(1)
-        put(self.script, exact, self.result, out)
 
     def all(self) -> None:
         """All steps: before the blocks, block by block, and after them."""

@@ -7,7 +7,6 @@ from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING
 
-from eindecomp.kernels.cpu.compiling.vectors import lanes
 from eindecomp.kernels.cpu.contractions.nest import INSIDE, BlockedNest, PairStep, pairs_of
 from eindecomp.kernels.cpu.contractions.price import Prices
 from eindecomp.kernels.trees import cheapest_trees
@@ -29,8 +28,6 @@ _BUDGETS = (2**18, 2**20)
 """Bytes of temporaries in a block: within what every core has to itself, or a bit more."""
 _MEASURED = 8
 """Nests that are measured, and about as many variants of the first of them."""
-_LITTLE = 128
-"""Points for each number that is copied to fill vectors."""
 _LARGEST = 2**25
 """Bytes of temporaries beyond which no nest is offered as long as another needs less."""
 
@@ -55,24 +52,9 @@ def candidates(
     found: list[BlockedNest] = []
     for nest in ranked[:_MEASURED]:
         found.append(nest)
-        if len(found) <= _MEASURED:
-            found += _variants(op, nest, inputs, out, sizes)
+        if nest.blocked and len(found) <= _MEASURED:
+            found.append(replace(nest, budget=_BUDGETS[1]))
     return found
-
-
-def _variants(
-    op: EinSum, nest: BlockedNest, inputs: Sequence[Placed], out: Placed, sizes: Mapping[str, int]
-) -> Iterator[BlockedNest]:
-    """The same nest in larger blocks, and with a label that fills vectors."""
-    if nest.blocked:
-        yield replace(nest, budget=_BUDGETS[1])
-    points = prod(sizes.values())
-    for label in op.output:
-        copied = [own for own in (*inputs, out) if label in own.strides]
-        numbers = sum(prod(sizes[each] for each in own.labels) for own in copied)
-        fits = sizes[label] % lanes(out.type) == 0 or sizes[label] < lanes(out.type)
-        if label != nest.blocked and not fits and _LITTLE * numbers < points:
-            yield replace(nest, padded=label)
 
 
 def _trees(op: EinSum, sizes: Mapping[str, int]) -> list[Tree]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from eindecomp.kernels.cpu.compiling.compile import versions
 from eindecomp.kernels.cpu.contractions.build import build
 from eindecomp.kernels.cpu.contractions.candidates import candidates
 from eindecomp.kernels.cpu.contractions.nest import nest_of
@@ -17,7 +18,7 @@ from eindecomp.kernels.cpu.contractions.parts import Placed
 from eindecomp.kernels.cpu.contractions.script import Address
 from eindecomp.kernels.cpu.loops.strides import strides_of
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
-from eindecomp.kernels.cpu.verdicts import Verdicts, fastest_of
+from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.kernels.trees import cheapest_trees
 from eindecomp.lang.einsum import EinSum
 
@@ -43,7 +44,7 @@ _NUMBERS = 2**24
 _EXACT = 64
 """The longest label of which every size is a class of its own: kernels differ."""
 _LOOPS = "loops"
-_VERDICTS = Verdicts("contractions")
+_VERDICTS = Verdicts("contractions", versions)
 
 
 class FusedContraction:

@@ -39,8 +39,6 @@ class BlockedNest:
     steps: tuple[PairStep, ...]
     blocked: str = ""
     budget: int = 0
-    padded: str = ""
-    """A label of the result that temporaries have longer, so that it fills vectors."""
 
     def labels(self, inputs: Sequence[Labels]) -> list[Labels]:
         """The labels of every tensor, inputs first."""
@@ -64,17 +62,17 @@ class BlockedNest:
     def to_text(self) -> str:
         """A text that `nest_of` reads."""
         steps = [[step.first, step.second, list(step.labels)] for step in self.steps]
-        return json.dumps([steps, self.blocked, self.budget, self.padded])
+        return json.dumps([steps, self.blocked, self.budget])
 
 
 def nest_of(text: str) -> BlockedNest | None:
     """The nest that a text describes; None if it is another text."""
     try:
-        steps, blocked, budget, padded = json.loads(text)
+        steps, blocked, budget = json.loads(text)
         made = tuple(PairStep(first, second, tuple(own)) for first, second, own in steps)
     except (ValueError, TypeError):
         return None
-    return BlockedNest(made, blocked, budget, padded)
+    return BlockedNest(made, blocked, budget)
 
 
 def pairs_of(tree: Tree, inputs: int) -> list[tuple[int, int]]:

@@ -1,8 +1,4 @@
-"""The BLAS libraries of this process.
-
-NumPy and SciPy bring one each, often of different versions, and neither is the faster one for all
-shapes and processors. Whichever else is loaded, or lies beside this Python (MKL), is offered too.
-"""
+"""The BLAS that products call: MKL where it lies beside this Python, otherwise NumPy's."""
 
 from __future__ import annotations
 
@@ -39,13 +35,12 @@ class BlasLibrary:
 
 
 @cache
-def libraries() -> tuple[BlasLibrary, ...]:
-    """All BLAS libraries that can be called, NumPy's before SciPy's."""
-    found: dict[str, BlasLibrary] = {}
-    for pool in pools():
-        if (library := _read(pool.info())) is not None:
-            found.setdefault(library.name, library)
-    return tuple(found[name] for name in sorted(found, reverse=True)) or (_scipy(),)
+def blas_library() -> BlasLibrary:
+    """The library that products call: MKL, or the newest of the others."""
+    known = [library for pool in pools() if (library := _read(pool.info())) is not None]
+    if not known:
+        return _scipy()
+    return max(known, key=lambda library: (library.name.startswith("mkl"), library.name))
 
 
 @cache

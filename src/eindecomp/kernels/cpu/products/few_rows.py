@@ -1,168 +1,78 @@
-"""Products with a handful of rows or columns: vectors and thin matrices by long ones.
+"""Products with a handful of rows or columns: a thin matrix by a long one, read where it lies.
 
 They take as long as reading the long matrix does. BLAS first copies it into an order of its own,
-which is worth it from many rows on only; here it is read where it lies, once for all rows.
+which is worth it only from many rows on. Low precision is widened on the way, and rounded once.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from eindecomp.kernels.cpu.compiling.vectors import (
-    lanes,
-    make_dots,
-    make_sums,
-    make_updates,
-    registers,
-)
-from eindecomp.kernels.cpu.loops.launch import Pack
-from eindecomp.kernels.cpu.products.blocks import ROWS, Lines, Oriented, blocks_call, orient
-from eindecomp.kernels.cpu.products.product import MatrixSteps
-from eindecomp.lang.dtypes import LOW_PRECISION
+from eindecomp.kernels.cpu.products.product import call_over_stack
+from eindecomp.lang.dtypes import LOW_PRECISION, widen
 
 if TYPE_CHECKING:
     from eindecomp.kernels.cpu.loops.launch import LoopsCall
     from eindecomp.kernels.cpu.products.product import Product
+    from eindecomp.lang.dtypes import DType
 
-MOST_ROWS = 32
-"""Rows up to which it may be worth reading the long matrix again for every few of them."""
-_STRETCH = 256
-"""Terms whose part of a few columns stays in the first cache, to be read again by other rows."""
-_AHEAD = 8
-"""Rows of the long matrix that are asked for before they are read: each is far from the last."""
-_WAITING = 8
-"""Sums that are added to in turn, so that none has to wait for the one before."""
-_FEW_TERMS = 4
-"""Rows that are read at once where their lines would push each other out of a cache."""
-_BAND, _RESULTS = 4096, 2**15
-"""Columns to which terms are added at a time, and bytes of results, which stay in a cache."""
+_MOST_ROWS, _MOST_LOW = 8, 32
+"""Rows up to which BLAS takes longer, and those of low precision, which BLAS does not know."""
+_ROWS, _COLUMNS = 4, 3
+"""Sums that are made at once: with what they are made of, they fit sixteen vector registers."""
+_UNPACK = (
+    "rows, columns, depth = load_int64(at, 0), load_int64(at, 1), load_int64(at, 2)",
+    "x_row, y_column = load_int64(at, 3), load_int64(at, 4)",
+    "z_row, z_column = load_int64(at, 5), load_int64(at, 6)",
+    "column = 0",
+)
 
 
 def few_rows_call(product: Product) -> LoopsCall | None:
-    """A call for a product of few rows or columns, None if it is not one or lies otherwise."""
-    return _call(product, together=True)
+    """A call for a product of few rows or columns; None if it is not one, or lies otherwise.
 
-
-def line_by_line_call(product: Product) -> LoopsCall | None:
-    """Another call, which reads one line of the long matrix at a time, or few: as they lie.
-
-    That is slower where they are in a cache, and faster where they come from memory, which likes to
-    be read in few long runs.
+    In both inputs the numbers that are summed must be neighbours.
     """
-    return _call(product, together=False)
-
-
-def _call(product: Product, *, together: bool) -> LoopsCall | None:
-    low = product.types[2] in LOW_PRECISION
-    if any(of.kind == "c" for of in product.types) or (product.add and low):
+    (m, n, k), (x, y, z) = product.shape, product.sides
+    first, second, result = product.types
+    low = any(of in LOW_PRECISION for of in product.types)
+    rows = min(m, n)
+    if not (rows <= _MOST_LOW if low else 1 < rows <= _MOST_ROWS):
         return None
-    view = orient(product, turned=product.shape[0] > product.shape[1])
-    _, second, result = view.types
-    packs = product.packs
-    rows = f"{view.blocks[0]} rows"
-    if view.y.row == second.itemsize and view.depth >= lanes(result) and view.rows <= MOST_ROWS:
-        if view.x.column != view.types[0].itemsize:
-            view, pack = _packed(view)
-            packs = (*packs, pack)
-        columns = max(1, min(4, registers().sums // view.blocks[0])) if together else 1
-        return blocks_call(view, _dots(view, columns), packs, f"dot products of {rows}")
-    if not _is_beside(view) or low:
+    if result.kind == "c" or (product.add and low):
         return None
-    if together:
-        lines = _updates(view, _most_terms(view)) if 2 * view.rows <= ROWS else _sums(view)
-        return blocks_call(view, lines, packs, f"products of {rows}")
-    lines = _updates(view, min(_FEW_TERMS, _most_terms(view)))
-    return blocks_call(view, lines, packs, f"updates of {rows}")
-
-
-def _is_beside(view: Oriented) -> bool:
-    """Whether there are few rows, and columns are neighbours in the long matrix and the result."""
-    _, second, result = view.types
-    fits = view.y.column == second.itemsize and view.z.column == result.itemsize
-    return fits and view.columns >= lanes(result) and view.rows <= ROWS
-
-
-def _packed(view: Oriented) -> tuple[Oriented, Pack]:
-    """Thin matrices with neighbours along what is summed, which costs next to nothing."""
-    item = view.types[0].itemsize
-    step = item * view.rows * view.depth
-    shape, strides = (view.rows, view.depth), (view.x.row, view.x.column)
-    loops: list[tuple[int, int, int, int]] = []
-    for size, of_x, of_y, of_z in reversed(view.loops):
-        loops.insert(0, (size, step if of_x else 0, of_y, of_z))
-        if of_x:
-            shape, strides, step = (size, *shape), (of_x, *strides), step * size
-    side = MatrixSteps(item * view.depth, item)
-    return replace(view, x=side, loops=tuple(loops)), Pack(view.x_is, shape, strides)
-
-
-def _dots(view: Oriented, columns: int) -> Lines:
-    """Neighbours along what is summed: so many columns at a time."""
-    lines = Lines(["column = 0"], {})
-    call = (
-        "((first + row * x_row, x_row, second + column * y_column, y_column, "
-        "result + row * z_row + column * z_column, z_row, z_column, depth))"
+    if x.column != first.itemsize or y.row != second.itemsize:
+        return None
+    turned = m > n
+    if turned:
+        m, n, x, y, z = n, m, y.turned, x.turned, z.turned
+        first, second = second, first
+    body = list(_UNPACK)
+    for columns in dict.fromkeys((_COLUMNS, 1)):
+        body += [f"while column + {columns} <= columns:", "    row = 0"]
+        for rows in dict.fromkeys((min(m, _ROWS), 1)):
+            block = _block(rows, columns, (first, second, result), add=product.add)
+            body += [f"    while row + {rows} <= rows:", *("        " + line for line in block)]
+        body += [f"    column += {columns}"]
+    return call_over_stack(
+        product, [m, n, k, x.row, y.column, z.row, z.column], body, turned=turned
     )
-    for width in dict.fromkeys((columns, 1)):
-
-        def make(block: int, width: int = width) -> tuple[str, Any]:
-            # Sums in as many registers as a column alone would keep waiting for one.
-            unroll = max(1, _WAITING // block) if columns == 1 else 2 if block * width <= 4 else 1
-            made = make_dots(block, width, unroll, view.types, add=view.add)
-            return view.named("dots", block, width, unroll), made
-
-        body = (*lines.each_row(view.blocks, make, call), f"column += {width}")
-        lines.under(f"while column + {width} <= columns:", *body)
-    return lines
 
 
-def _sums(view: Oriented) -> Lines:
-    """Neighbours along columns: a few of them over a stretch of terms."""
-    width, vectors = lanes(view.types[2]), max(1, registers().sums // view.blocks[0])
-    inner = Lines([f"terms = min(depth - start, {_STRETCH})", "column = 0"], {})
-    onto = "1" if view.add else "start"
-    call = (
-        "((first + row * x_row + start * x_depth, x_row, x_depth, "
-        "second + start * y_depth + place * y_column, y_depth, "
-        f"result + row * z_row + place * z_column, z_row, terms, {onto}, column - place))"
-    )
-    for count, partial in ((vectors, False), (1, True)):
-
-        def make(block: int, count: int = count, partial: bool = partial) -> tuple[str, Any]:
-            made = make_sums(block, count, view.types, _AHEAD, partial=partial, apart=True)
-            return view.named("sums", block, count, _AHEAD, partial), made
-
-        inner.each_panel(count * width, inner.each_row(view.blocks, make, call), last=partial)
-    lines = Lines(["start = 0"], inner.blocks)
-    lines.under("while start < depth:", *inner.lines, "start += terms")
-    return lines
-
-
-def _most_terms(view: Oriented) -> int:
-    """Rows of the long matrix whose factors fit the registers."""
-    return max(1, registers().count // (2 if 2 * view.rows <= ROWS else 1) // view.rows)
-
-
-def _updates(view: Oriented, terms: int) -> Lines:
-    """Neighbours along columns: so many rows of the long matrix at a time."""
-    rows, width = view.rows, lanes(view.types[2])
-    most = min(_BAND, _RESULTS // (rows * view.types[2].itemsize))
-    # A band at the end that is narrower than a vector joins the one before.
-    inner = Lines([f"wide = min(columns - band, {most})"], {})
-    inner.under(f"if columns - band - wide < {width}:", "wide = columns - band")
-    if not view.add:
-        zero = f"store_{view.types[2].name}(result + row * z_row + band * z_column, column, 0.0)"
-        inner.under("for row in range(rows):", "for column in range(wide):", "    " + zero)
-    inner.lines += ["term = 0"]
-    for count in dict.fromkeys((terms, 1)):
-        name = view.named("updates", rows, count)
-        inner.blocks[name] = make_updates(rows, count, view.types)
-        call = (
-            f"{name}((first + term * x_depth, x_row, x_depth, second + term * y_depth + "
-            "band * y_column, y_depth, result + band * z_column, z_row, wide))"
-        )
-        inner.under(f"while term + {count} <= depth:", call, f"term += {count}")
-    lines = Lines(["band = 0"], inner.blocks)
-    lines.under("while band < columns:", *inner.lines, "band += wide")
-    return lines
+def _block(rows: int, columns: int, types: tuple[DType, DType, DType], *, add: bool) -> list[str]:
+    """Sum a few rows by a few columns; terms are added in any order, as lanes of vectors do."""
+    first, second, result = (of.name for of in types)
+    zero = "to_f8(0.0)" if widen(types[2]).itemsize == 8 else "to_f4(0.0)"
+    both = [(i, j) for i in range(rows) for j in range(columns)]
+    lines = [f"x{i} = first + (row + {i}) * x_row" for i in range(rows)]
+    lines += [f"y{j} = second + (column + {j}) * y_column" for j in range(columns)]
+    lines += [f"s{i}_{j} = {zero}" for i, j in both]
+    lines += ["for k in range(depth):"]
+    lines += [f"    a{i} = load_{first}(x{i}, k)" for i in range(rows)]
+    lines += [f"    b{j} = load_{second}(y{j}, k)" for j in range(columns)]
+    lines += [f"    s{i}_{j} = sum_product(a{i}, b{j}, s{i}_{j})" for i, j in both]
+    for i, j in both:
+        place = f"result + (row + {i}) * z_row + (column + {j}) * z_column, 0"
+        total = f"reload_{result}({place}) + s{i}_{j}" if add else f"s{i}_{j}"
+        lines += [f"store_{result}({place}, {total})"]
+    return [*lines, f"row += {rows}"]

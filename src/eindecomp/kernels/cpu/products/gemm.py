@@ -19,15 +19,10 @@ from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.cpu.loops.launch import Pack
 from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, strides_of
-from eindecomp.kernels.cpu.products.blas import blas_call, blas_vector_call, turned_blas_call
-from eindecomp.kernels.cpu.products.blas_libraries import libraries
-from eindecomp.kernels.cpu.products.fastest import fastest
-from eindecomp.kernels.cpu.products.few_rows import few_rows_call, line_by_line_call
-from eindecomp.kernels.cpu.products.panels import panels_call
-from eindecomp.kernels.cpu.products.product import WORTH, MatrixSteps, Product
-from eindecomp.kernels.cpu.products.row_blocks import row_blocks_call
-from eindecomp.kernels.cpu.products.tiles import tiles_call
-from eindecomp.kernels.cpu.products.turned_panels import turned_panels_call
+from eindecomp.kernels.cpu.products.blas import blas_call
+from eindecomp.kernels.cpu.products.blas_libraries import blas_library
+from eindecomp.kernels.cpu.products.few_rows import few_rows_call
+from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
 from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 
@@ -48,8 +43,6 @@ _THIN = 8
 """Product of the two shortest sides below which a matrix product is mostly calls."""
 _LONG = 2**14
 """Elements of a matrix from which BLAS multiplies it by a vector faster than generated loops."""
-_ROWS = 512
-"""Rows of a low-precision product that are widened at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ class Gemm:
         return op.is_contraction and len(op.inputs) == 2 and wide <= _BLAS and len(wide) == 1
 
     def prepare(self, operands: Sequence[Array], out: Array, *, add: bool = False) -> Launch | None:
-        """The fastest way to compute arrays of a layout; None if generated loops are.
+        """What computes arrays of a layout; None if generated loops are faster.
 
         With `add` the result is added to what is there, and there may be no way to do so.
         """
@@ -90,10 +83,16 @@ class Gemm:
         found = self.arrange(*classed, types)
         if found is None:
             return None
-        product = None if found.copied[2] else _product(found, types, add)
-        if product is not None and (ways := product_ways(product)):
-            return fastest(product, ways, product_ways)
-        return None if add else _Multiplied(found, self.low)
+        if not found.copied[2]:
+            product = _product(found, types, add)
+            call = few_rows_call(product)
+            if call is None and not self.low:
+                call = blas_call(product, blas_library())
+            if call is not None:
+                return call
+        # A vector of low precision is widened by generated loops, as they read.
+        is_vector = not found.rows or not found.columns
+        return None if add or (self.low and is_vector) else _Multiplied(found, self.low)
 
     def classed(
         self, operands: Sequence[Array], out: Array
@@ -127,25 +126,6 @@ class Gemm:
 
 
 _BLAS = {np.dtype(t) for t in ("float32", "float64", "complex64", "complex128")}
-
-
-def product_ways(product: Product) -> dict[str, Launch]:
-    """All ways to compute a product, by name."""
-    m, n, _ = product.shape
-    low = bool(set(product.types) & LOW_PRECISION)
-    found: dict[str, Launch | None] = {
-        "few rows": few_rows_call(product),
-        "line by line": line_by_line_call(product),
-    }
-    if low or (min(m, n) > 1 and product.work >= WORTH):
-        found |= {"panels": panels_call(product), "turned panels": turned_panels_call(product)}
-        found |= {"row blocks": row_blocks_call(product), "tiles": tiles_call(product)}
-    if not low:
-        call = blas_call if min(m, n) > 1 else blas_vector_call
-        found |= {library.name: call(product, library) for library in libraries()}
-        if min(m, n) > 1:
-            found |= {f"{own.name} turned": turned_blas_call(product, own) for own in libraries()}
-    return {name: way for name, way in found.items() if way is not None}
 
 
 def _cheapest(
@@ -317,40 +297,18 @@ class _Multiplied:
 
     def launch(self, inputs: Sequence[Array], outputs: Sequence[Array], _: object) -> None:
         """Compute the result of arrays of the matrices' layout."""
-        (_multiply_low if self.low else _multiply)(self.matrices, inputs, outputs[0])
-
-
-def _multiply(matrices: Matrices, operands: Sequence[Array], out: Array) -> None:
-    first, second = (_stack(matrices, k, x) for k, x in enumerate(operands))
-    result = _stack(matrices, 2, out)
-    np.matmul(first, second, out=result)
-    if matrices.copied[2]:
-        loops = [*matrices.batch, *matrices.rows, *matrices.columns]
-        seen = _see(matrices, 2, out, loops)
-        np.copyto(seen, result.reshape(seen.shape))
-
-
-def _multiply_low(matrices: Matrices, operands: Sequence[Array], out: Array) -> None:
-    """Multiply in float32, widening one batch's columns and some of its rows at a time."""
-    m, n, k = matrices.rows, matrices.columns, matrices.summed
-    seen = [
-        _see(matrices, which, array, [*matrices.batch, *a, *b])
-        for which, (array, (a, b)) in enumerate(
-            zip((*operands, out), _pairs(matrices), strict=True)
-        )
-    ]
-    sizes = matrices.layout.sizes
-    columns = [sizes[label] for label in n]
-    width, depth = prod(columns), prod(sizes[label] for label in k)
-    length = sizes[m[0]]
-    step = max(1, _ROWS * length // max(1, prod(sizes[label] for label in m)))
-    for place in np.ndindex(*(sizes[label] for label in matrices.batch)):
-        x, y, z = (array[place] for array in seen)
-        right = y.astype(np.float32).reshape(depth, width)
-        for rows in _cuts(length, step):
-            left = x[rows].astype(np.float32).reshape(-1, depth)
-            z[rows] = np.matmul(left, right).reshape(z[rows].shape)
-
-
-def _cuts(size: int, step: int) -> Iterator[slice]:
-    return (slice(start, start + step) for start in range(0, size, step))
+        matrices, [out] = self.matrices, outputs
+        first, second = (_stack(matrices, k, x) for k, x in enumerate(inputs))
+        result = _stack(matrices, 2, out)
+        if self.low:
+            batch = result.shape[:-2]
+            x, y = (np.broadcast_to(each, (*batch, *each.shape[-2:])) for each in (first, second))
+            for place in np.ndindex(batch):  # so that little is wide at a time
+                left, right = x[place].astype(np.float32), y[place].astype(np.float32)
+                result[place] = np.matmul(left, right)
+        else:
+            np.matmul(first, second, out=result)
+        if matrices.copied[2]:
+            loops = [*matrices.batch, *matrices.rows, *matrices.columns]
+            seen = _see(matrices, 2, out, loops)
+            np.copyto(seen, result.reshape(seen.shape))

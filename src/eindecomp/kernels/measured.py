@@ -1,4 +1,4 @@
-"""Which of several ways was the fastest on this machine: remembered with the compiled kernels.
+"""Measured choices: which of several ways is the fastest here, timed once and kept on disk.
 
 Of several processes one measures and the others take its word: ranks of a job that found different
 ways to be the fastest would round differently.
@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from eindecomp.kernels.cache import load, only_process, store
-from eindecomp.kernels.cpu.compiling.compile import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,21 +24,21 @@ _CLEARLY = 0.98  # of another way's time, to be preferred to it
 
 
 class Verdicts:
-    """What was measured about one subject, by the class of what is computed."""
+    """The verdicts on one subject, each a short text under the name of what was measured.
 
-    def __init__(self, subject: str, more: Callable[[], object] = tuple) -> None:
-        """`more` is what else, beside the machine, verdicts depend on."""
-        self._subject, self._more = subject, more
+    They hold for one state of the world, `world`: another processor, another version of the
+    compiler or of the source are measured anew.
+    """
+
+    def __init__(self, subject: str, world: Callable[[], object]) -> None:
+        self._subject, self._world = subject, world
         self._lock = threading.RLock()
         self._known: dict[str, str] | None = None
 
     def find(
         self, name: str, measure: Callable[[], str], serves: Callable[[str], bool] = bool
     ) -> str:
-        """The verdict on a class; `measure` gives it where there is none that serves."""
-        known = self._known
-        if known is not None and name in known and serves(known[name]):
-            return known[name]
+        """The verdict under a name; `measure` gives it where there is none that serves."""
         with self._lock:
             self._known = known = self._known or self._read()
             if name not in known or not serves(known[name]):
@@ -53,7 +52,7 @@ class Verdicts:
 
     @property
     def _key(self) -> str:
-        return repr([self._subject, versions(), self._more()])
+        return repr([self._subject, self._world()])
 
     def _read(self) -> dict[str, str]:
         with suppress(ValueError):
@@ -64,27 +63,31 @@ class Verdicts:
         return {}
 
 
-def fastest_of(ways: Mapping[str, Callable[[], None]]) -> str:
-    """The fastest of several ways, each tried in turns; an earlier one wins a draw."""
+def seconds_by_clock(way: Callable[[], None]) -> float:
+    """How long a way takes once."""
+    start = perf_counter()
+    way()
+    return perf_counter() - start
+
+
+def fastest_of(
+    ways: Mapping[str, Callable[[], None]],
+    seconds_of: Callable[[Callable[[], None]], float] = seconds_by_clock,
+) -> str:
+    """The name of the fastest of several ways, tried in turns; an earlier one wins a draw."""
     best: dict[str, float] = {}
     for name, way in ways.items():
         way()  # the first time memory is found, and code is loaded
-        best[name] = _seconds(way)
+        best[name] = seconds_of(way)
     left = [name for name in ways if best[name] <= _FAR * min(best.values())]
     start = perf_counter()
     for turn in range(_ROUNDS):
         if len(left) < 2 or (turn > 2 and perf_counter() - start > _ENOUGH * len(left)):
             break
         for name in left:
-            best[name] = min(best[name], _seconds(ways[name]))
+            best[name] = min(best[name], seconds_of(ways[name]))
     winner = left[0]
     for name in left[1:]:
         if best[name] < _CLEARLY * best[winner]:
             winner = name
     return winner
-
-
-def _seconds(way: Callable[[], None]) -> float:
-    start = perf_counter()
-    way()
-    return perf_counter() - start
