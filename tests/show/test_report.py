@@ -116,9 +116,7 @@ def test_tiles_name_every_device_that_holds_one(plan: ed.Plan) -> None:
             vertex["grids"], _all_grids(plan, vertex["name"]), strict=True
         ):
             assert shown["words"][layout] == grid.layout
-            tiles = [
-                tile for _, rows in shown["grids"][number]["facets"] for r in rows for tile in r
-            ]
+            tiles = [tile for row in shown["grids"][number]["tiles"] for tile in row]
             assert sorted(first for _, first in tiles) == sorted(
                 min(d) for d in grid.holders.values()
             )

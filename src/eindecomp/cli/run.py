@@ -25,7 +25,7 @@ from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.errors import InputError
 from eindecomp.kernels.cache import limit
 from eindecomp.planner.costs.byte_sizes import show_bytes
-from eindecomp.show.draw.save import check_page
+from eindecomp.show.draw.svg import check_page
 from eindecomp.show.trace import tracing
 from eindecomp.store.whole_file import write_whole
 

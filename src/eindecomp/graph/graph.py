@@ -170,24 +170,19 @@ class Graph:
         outputs = ", ".join(self._outputs)
         return f"<Graph of {len(self)} vertices, outputs: {outputs or 'none'}>"
 
-    def draw(
-        self, path: str | Path | None = None, *, folded: bool = True, layout: str = "auto"
-    ) -> Picture:
+    def draw(self, path: str | Path | None = None, *, folded: bool = True) -> Picture:
         """A picture of the graph: boxes are vertices, lines lead to what reads them.
 
         Args:
-            path: where to write it too, `.svg`, `.dot`, `.gv`, or `.png` and `.pdf` by graphviz,
-                such as `"graph.svg"`.
+            path: where to write it too, an `.svg` file, such as `"graph.svg"`.
             folded: `True` to draw repeated layers once.
-            layout: who arranges the boxes: `"graphviz"`, `"own"`, which needs nothing installed, or
-                `"auto"`.
 
         Examples:
             >>> import eindecomp as ed
             >>> ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z").draw().title
             '1 vertex, 1 input'
         """
-        return from_above("show.draw.picture").draw_graph(self, path, folded=folded, layout=layout)
+        return from_above("show.draw.graph_pictures").draw_graph(self, path, folded=folded)
 
     def _repr_html_(self) -> str:
         return from_above("show.notebook").graph_html(self)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from eindecomp.planner.space.strategy import spelled, strategy_words
 from eindecomp.show.compare import FREE
-from eindecomp.show.draw.describe import graph_scene, plan_scene
-from eindecomp.show.draw.picture import picture_of
+from eindecomp.show.draw.graph_pictures import picture_of
+from eindecomp.show.draw.scene import graph_scene, plan_scene
 from eindecomp.show.explain import columns_of, summary
 from eindecomp.show.rows import folded_rows
 from eindecomp.show.words import cuts, exact, is_proved, percent, ratio, short

@@ -91,6 +91,15 @@ def ratio(times: float) -> str:
     return f"{times:.2f}×" if times < 10 else f"{times:,.1f}×" if times < 100 else f"{times:,.0f}×"
 
 
+def count_words(number: int, one: str, many: str = "") -> str:
+    """A number of things.
+
+    >>> count_words(1, "vertex", "vertices"), count_words(2048, "device")
+    ('1 vertex', '2,048 devices')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def _in_full(number: Number) -> str:
     return f"{number:,}" if isinstance(number, int) or number % 1 else f"{int(number):,}"
 

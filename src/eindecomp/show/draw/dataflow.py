@@ -15,7 +15,7 @@ from eindecomp.graph.write import write_vertex
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.tiling import group_along, replicated_axes
 from eindecomp.layout.view import is_planned
-from eindecomp.show.draw.named import named
+from eindecomp.show.draw.tile_grid import drawn_vertex
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.row import step_on
@@ -87,7 +87,7 @@ def dataflow_of(
     plan: Plan, tensor: Vertex | str, devices: tuple[int, ...] | None = None
 ) -> Dataflow:
     """The dataflow of a computed vertex on some devices: all, or of many one group."""
-    vertex = named(plan, tensor)
+    vertex = drawn_vertex(plan, tensor)
     name = vertex.name
     if not is_planned(vertex):
         raise PlanError(f"{name!r} is not computed from tiles, it has no dataflow; see draw_tiles")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from eindecomp.graph.picture import Picture
 from eindecomp.show.draw.dataflow import dataflow_of
-from eindecomp.show.draw.facets import devices_words, range_words
-from eindecomp.show.draw.svg import device_colour, picture, tag, text_width, titled, write
+from eindecomp.show.draw.svg import device_colour, picture, saved, tag, text_width, titled, write
+from eindecomp.show.draw.tile_pictures import devices_words, range_words
 from eindecomp.show.words import exact, short
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ _TOP = 128.0
 def draw_vertex(plan: Plan, tensor: Vertex | str, path: str | Path | None = None) -> Picture:
     """A picture of the dataflow of one vertex, written to a file if given."""
     flow = dataflow_of(plan, tensor)
-    made = Picture(_Drawing(plan.graph, flow).svg(), f"Dataflow of {flow.vertex}")
-    if path is not None:
-        made.save(path)
-    return made
+    return saved(Picture(_Drawing(plan.graph, flow).svg(), f"Dataflow of {flow.vertex}"), path)
 
 
 class _Drawing:

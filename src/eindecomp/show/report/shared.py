@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from eindecomp.show.alternatives import held_cuts
-from eindecomp.show.draw.facets import devices_words, facets_of
 from eindecomp.show.draw.tile_grid import tile_grids
+from eindecomp.show.draw.tile_pictures import devices_words, tile_table
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -53,7 +53,7 @@ class Shared:
 
 def _grid(grid: TileGrid) -> dict[str, Any]:
     """A grid as it is drawn; a tile is its devices in words and the first of them."""
-    facets = facets_of(grid)
+    table = tile_table(grid)
 
     def tile(at: tuple[int, ...] | None) -> list[Any] | None:
         if at is None:
@@ -62,10 +62,10 @@ def _grid(grid: TileGrid) -> dict[str, Any]:
         return [devices_words(devices), devices[0]] if devices else ["", -1]
 
     return {
-        "row": facets.row_label,
-        "column": facets.column_label,
-        "rows": [line.words for line in facets.rows],
-        "columns": [line.words for line in facets.columns],
-        "facets": [[f.title, [[tile(t) for t in row] for row in f.tiles]] for f in facets.facets],
-        "left_out": facets.left_out,
+        "row": table.row_label,
+        "column": table.column_label,
+        "rows": table.rows,
+        "columns": table.columns,
+        "tiles": [[tile(each) for each in row] for row in table.tiles],
+        "left_out": table.left_out,
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.machine import machine_of
-from eindecomp.show.draw.save import check_page
+from eindecomp.show.draw.svg import check_page
 from eindecomp.show.report.check import check_comparison, check_run, events_of
 from eindecomp.show.report.content import content
 from eindecomp.show.report.html import html_page

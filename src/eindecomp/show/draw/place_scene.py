@@ -1,4 +1,4 @@
-"""Places a scene by our own layout: each frame by itself, then frames and boxes together."""
+"""Places a scene: each frame by itself, then frames and boxes together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.show.draw.layered import Item, Join, Layered, lay_out
-from eindecomp.show.draw.placed import Frame, Placed, Point, Route
-from eindecomp.show.draw.render import thickness
 from eindecomp.show.draw.scene import SMALL
 from eindecomp.show.draw.svg import text_width
 
@@ -18,6 +16,43 @@ if TYPE_CHECKING:
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 18.0, 16.0, 16.0  # inside a frame; its words are at the left
 _TIP = 8.0
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The line of a link."""
+
+    path: str
+    """As the `d` of an SVG path; without the tip."""
+    start: Point
+    """Where the tip begins."""
+    end: Point
+    """Where the tip ends."""
+    words: Point | None = None
+    """The middle of the link's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The frame around the boxes of a block."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The places of a scene's nodes, by the middle and top of each, links and frames."""
+
+    width: float
+    height: float
+    nodes: tuple[Point, ...]
+    routes: tuple[Route, ...]
+    frames: tuple[Frame, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +125,7 @@ def _join(
     enters: float | None = None,
 ) -> Join:
     width = text_width(link.words, SMALL) + 10 if link.words else 0.0
-    return Join(source, target, width, thickness(link.amount, scene.most), leaves, enters)
+    return Join(source, target, width, scene.thickness(link), leaves, enters)
 
 
 def _outer_join(scene: Scene, inners: Sequence[_Inner], number: dict[int, int], link: Link) -> Join:
@@ -134,7 +169,7 @@ def _shift_inner(
 def _route(scene: Scene, link: Link, points: Sequence[Point], words: Point | None) -> Route:
     """A smooth line that leaves and enters each point vertically."""
     end = points[-1]
-    start = (end[0], end[1] - max(_TIP, 1.1 * thickness(link.amount, scene.most)))
+    start = (end[0], end[1] - max(_TIP, 1.1 * scene.thickness(link)))
     (x, y), *rest = (*points[:-1], start)
     path = [f"M{x:.1f},{y:.1f}"]
     for to, down in rest:

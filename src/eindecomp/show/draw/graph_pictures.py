@@ -1,23 +1,43 @@
-"""A placed scene as SVG."""
+"""Draws a plan or a graph: a scene that is placed, as SVG."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eindecomp.show.draw.scene import LINE, SMALL, Node
-from eindecomp.show.draw.svg import picture, tag, text_width, titled, write
+from eindecomp.graph.picture import Picture
+from eindecomp.show.draw.place_scene import place_scene
+from eindecomp.show.draw.scene import LINE, SMALL, STILL, THICKEST, graph_scene, plan_scene
+from eindecomp.show.draw.svg import picture, saved, tag, text_width, titled, write
 from eindecomp.show.words import short
 
 if TYPE_CHECKING:
-    from eindecomp.show.draw.placed import Frame, Placed, Point, Route
-    from eindecomp.show.draw.scene import Link, Scene
+    from pathlib import Path
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.planner.plan import Plan
+    from eindecomp.show.draw.place_scene import Frame, Placed, Point, Route
+    from eindecomp.show.draw.scene import Link, Node, Scene
 
 _MARGIN = 24.0
-_THICKEST, _THINNEST = 11.0, 1.8
 _HEAD = 15.0
 
 
-def scene_svg(scene: Scene, placed: Placed) -> str:
+def draw_plan(plan: Plan, path: str | Path | None = None, *, folded: bool = True) -> Picture:
+    """A picture of a plan, written to a file if given."""
+    return saved(picture_of(plan_scene(plan, folded=folded)), path)
+
+
+def draw_graph(graph: Graph, path: str | Path | None = None, *, folded: bool = True) -> Picture:
+    """A picture of a graph that is not planned, written to a file if given."""
+    return saved(picture_of(graph_scene(graph, folded=folded)), path)
+
+
+def picture_of(scene: Scene) -> Picture:
+    """A scene placed and drawn."""
+    return Picture(_scene_svg(scene, place_scene(scene)), scene.title)
+
+
+def _scene_svg(scene: Scene, placed: Placed) -> str:
     """The picture of a scene."""
     legend, top, least = _legend(scene)
     width = max(placed.width, least) + 2 * _MARGIN
@@ -46,11 +66,6 @@ def _contents(scene: Scene) -> str:
     return f"A graph of {len(boxes)} boxes; bytes move along {moving} of the lines between them"
 
 
-def thickness(amount: int, most: int) -> float:
-    """How thick a line is that so many bytes move along."""
-    return max(_THINNEST, _THICKEST * amount / most) if amount else 1.1
-
-
 def _legend(scene: Scene) -> tuple[list[str], float, float]:
     """The lines above the picture, how high they are, and how wide."""
     drawn = [write(_MARGIN, 34, scene.title, _HEAD, class_="head")]
@@ -71,12 +86,12 @@ def _legend(scene: Scene) -> tuple[list[str], float, float]:
 
 
 def _samples(scene: Scene) -> list[tuple[str, float, str]]:
-    samples = [("rest", 1.1, "nothing moves")]
+    samples = [("rest", STILL, "nothing moves")]
     if scene.most:
         most = short(scene.most, "bytes")
-        samples.insert(0, ("move", _THICKEST, f"{most} move; lines are as thick as their bytes"))
+        samples.insert(0, ("move", THICKEST, f"{most} move; lines are as thick as their bytes"))
     if any(link.is_next for link in scene.links):
-        samples.append(("rest next", 1.1, "to the next repetition"))
+        samples.append(("rest next", STILL, "to the next repetition"))
     return samples
 
 
@@ -91,7 +106,7 @@ def _frame(frame: Frame, words: str) -> str:
 
 def _link(scene: Scene, link: Link, route: Route) -> str:
     style = "move" if link.amount else "rest"
-    thick = thickness(link.amount, scene.most)
+    thick = scene.thickness(link)
     (x, y), (to, down) = route.start, route.end
     line = route.path
     if not link.has_tip:
