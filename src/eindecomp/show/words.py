@@ -5,7 +5,9 @@ from __future__ import annotations
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
 
 from eindecomp.planner.costs.objectives import Objective
 
@@ -173,6 +175,17 @@ def layout(mesh: Mesh, labels: Sequence[str], shape: Sequence[int], cut: Cut) ->
     if free:
         words.append(f"replicated over {axes_words(mesh, free)}")
     return ", ".join(words)
+
+
+def table(*heads: str, left: int = 1) -> Table:
+    """An empty table; its first columns are text, the others numbers, which are not broken."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, head in enumerate(heads):
+        is_text = number < left
+        made.add_column(
+            head, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
+        )
+    return made
 
 
 def render(width: int, *parts: RenderableType) -> str:

@@ -8,7 +8,7 @@ from eindecomp.graph.picture import Picture
 from eindecomp.show.draw.dataflow import dataflow_of
 from eindecomp.show.draw.svg import device_colour, picture, saved, tag, text_width, titled, write
 from eindecomp.show.draw.tile_pictures import devices_words, range_words
-from eindecomp.show.words import exact, short
+from eindecomp.show.words import count_words, exact, short
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,9 +111,7 @@ class _Drawing:
     def _note(self) -> str:
         flow, shown = self.flow, len(self.flow.shown)
         if shown == flow.devices:
-            return (
-                f"{flow.devices} device{'s' if flow.devices > 1 else ''}, one kernel call on each"
-            )
+            return f"{count_words(flow.devices, 'device')}, one kernel call on each"
         some = devices_words(flow.shown, 24)
         rest = flow.devices - shown
         others = f"the other {rest:,} devices work" if rest > 1 else "the other device works"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.engines.events import BytesMoved, KernelCompiled
 from eindecomp.show.report.kernels import kernels_of
 from eindecomp.show.report.timeline import Span, timeline
-from eindecomp.show.words import exact, short
+from eindecomp.show.words import count_words, exact, short
 from eindecomp.tra.simulation.run import SimulatedRun
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _words(
 
 
 def _stats_words(stats: Stats) -> Iterator[str]:
-    workers = f"{stats.workers:,} worker{'s' if stats.workers > 1 else ''}"
+    workers = count_words(stats.workers, "worker")
     yield (
         f"The run took {exact(stats.seconds, 'time')}: {stats.tasks:,} tasks on {workers}, "
         f"{short(stats.peak_memory, 'bytes')} of memory at most."
