@@ -18,12 +18,12 @@ from eindecomp.engines.result import Result
 from eindecomp.errors import InputError
 from eindecomp.planner.comparison import Comparison
 from eindecomp.planner.space.strategy import spelled, strategy_words
-from eindecomp.show.report.figures import memory_of
+from eindecomp.show.report.content import memory_of
 from eindecomp.show.words import exact
 from eindecomp.tra.simulation.run import SimulatedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from eindecomp.planner.plan import Plan
 
@@ -34,16 +34,12 @@ def events_of(given: object) -> list[Event] | None:
     """The events that were given, as a list."""
     if given is None:
         return None
-    if not isinstance(given, Iterable):
-        raise InputError(
-            f"events is a list of what ed.run gave to on_event, not {type(given).__name__}"
-        )
-    found: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - of anything
-    for event in found:
+    told: list[Any] = list(given) if isinstance(given, Iterable) else [given]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - of anything
+    for event in told:
         if not isinstance(event, Event):
             kind = type(event).__name__
             raise InputError(f"events are what ed.run gave to on_event, not {kind}")
-    return found
+    return told
 
 
 def check_run(
@@ -96,17 +92,10 @@ def check_comparison(plan: Plan, compare: bool | Comparison) -> None:
 
 def _check_result(plan: Plan, result: Result) -> None:
     stats = result.stats
-    missing = [name for name in plan.parts if name not in stats.bytes_by_vertex]
-    if missing:
-        raise _ran(f"it did not compute {missing[0]!r}")
-    for name in stats.bytes_by_vertex:
-        if name not in plan.graph and name != _NOBODY:
-            raise _ran(f"it computed {name!r}")
+    _check_names(plan, plan.parts, stats.bytes_by_vertex)
     wanted = {vertex.name: vertex.shape for vertex in plan.graph.outputs}
     for name, tensor in result.tensors.items():
-        if name not in wanted:
-            raise _ran(f"it has an output {name!r}")
-        if tuple(tensor.shape) != tuple(wanted[name]):
+        if tuple(tensor.shape) != wanted.get(name):
             raise _ran(f"its output {name!r} has the shape {list(tensor.shape)}")
         if stats.cut_into is None and tensor.mesh.devices != plan.devices:
             raise _devices(plan, tensor.mesh.devices)
@@ -115,15 +104,20 @@ def _check_result(plan: Plan, result: Result) -> None:
 def _check_simulated(plan: Plan, run: SimulatedRun) -> None:
     if run.devices != plan.devices:
         raise _devices(plan, run.devices)
-    shapes = {name: vertex.shape for name, vertex in run.program.graph.vertices.items()}
-    for name, vertex in plan.graph.vertices.items():
-        if name not in shapes:
+    simulated = run.program.graph.vertices
+    _check_names(plan, plan.graph.vertices, simulated)
+    for name, vertex in simulated.items():
+        if vertex.shape != plan.graph[name].shape:
+            raise _ran(f"{name!r} has the shape {list(vertex.shape)} in it")
+
+
+def _check_names(plan: Plan, wanted: Iterable[str], computed: Collection[str]) -> None:
+    for name in wanted:
+        if name not in computed:
             raise _ran(f"it did not compute {name!r}")
-        if shapes[name] != vertex.shape:
-            raise _ran(f"{name!r} has the shape {list(shapes[name])} in it")
-    more = [name for name in shapes if name not in plan.graph]
-    if more:
-        raise _ran(f"it computed {more[0]!r}")
+    for name in computed:
+        if name not in plan.graph and name != _NOBODY:
+            raise _ran(f"it computed {name!r}")
 
 
 def _check_events(plan: Plan, events: Sequence[Event], devices: int) -> None:
