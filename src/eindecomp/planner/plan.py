@@ -284,7 +284,7 @@ class Plan:
             >>> ed.plan(graph, 2).draw_vertex("Z").title
             'Dataflow of Z'
         """
-        return from_above("show.draw.dataflow_svg").draw_vertex(self, name, path)
+        return from_above("show.draw.vertex_dataflow").draw_vertex(self, name, path)
 
     def report(
         self,

@@ -18,7 +18,7 @@ import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.planner.make import plan
 from eindecomp.planner.plan import Plan
-from eindecomp.show.draw.place_scene import place_scene
+from eindecomp.show.draw.graph_pictures import place_scene
 from eindecomp.show.draw.scene import plan_scene
 from eindecomp.show.draw.svg import DARK, LIGHT, TILES
 from eindecomp.show.outline import graph_outline, moved_within, plan_outline

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import eindecomp as ed
 from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.planner.make import plan
-from eindecomp.show.draw.dataflow import dataflow_of
+from eindecomp.show.draw.vertex_dataflow import dataflow_of
 from eindecomp.tra.program.make import program_of
 from strategies import graphs
 

@@ -1,6 +1,6 @@
 """What a picture of a plan, or of a graph that is not planned, shows: boxes, frames and links.
 
-A *scene* says what is drawn; `place_scene.py` says where. Links into and out of a frame pass
+A *scene* says what is drawn; `graph_pictures.py` says where. Links into and out of a frame pass
 through *ports* on its edge; what one repetition of a block hands to the next leaves by a *note* at
 its bottom and comes in by one at its top, so that nothing runs backwards.
 """

@@ -17,9 +17,8 @@ from eindecomp.show.alternatives import next_best
 from eindecomp.show.compare import planned_under, this_plan
 from eindecomp.show.draw.svg import device_colour
 from eindecomp.show.explain import alternative_words, meaning, notes_of, summary
-from eindecomp.show.report.bands import bands
 from eindecomp.show.report.run import run_content
-from eindecomp.show.report.vertices import Shared, vertex_content
+from eindecomp.show.report.vertices import Shared, bands, vertex_content
 from eindecomp.show.rows import row_key, rows_of
 from eindecomp.show.words import exact, is_proved, mesh_words, percent, short
 from eindecomp.tra.program.make import program_of
