@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING
 
 from eindecomp.above import from_above
 from eindecomp.errors import GraphError, naming, suggest
-from eindecomp.graph.checks import expect, fill_value, label_map
-from eindecomp.graph.einsum_spec import read_einsum
+from eindecomp.graph.checks import check_tie, expect, fill_value, label_map, monoid_of, register
 from eindecomp.graph.infer import infer
 from eindecomp.graph.lone_labels import warn_of_lone_labels
-from eindecomp.graph.monoids import monoid_of, register
 from eindecomp.graph.ops import Concat, Fill, Input, Op
-from eindecomp.graph.specs import gather_op, reshape_op, scatter_op, slice_op
-from eindecomp.graph.ties import check_tie
+from eindecomp.graph.specs import gather_op, read_einsum, reshape_op, scatter_op, slice_op
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_scalar, write_vertex
 from eindecomp.lang import dtypes

@@ -24,8 +24,7 @@ from eindecomp.graph.text.macros import (
     prelude,
     to_monoid,
 )
-from eindecomp.graph.text.mistyped import refuse_mistyped, warn_of_misspelt
-from eindecomp.graph.text.scope import Scope
+from eindecomp.graph.text.scope import Scope, refuse_mistyped, warn_of_misspelt
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import FUNCTIONS, Arg, Expr, replace_args

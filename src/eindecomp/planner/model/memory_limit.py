@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eindecomp.graph.ops import Fill
-from eindecomp.graph.state_types import state_bytes
+from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import bits_of, largest_side, parts_of
 from eindecomp.layout.overlaps import copied, fullest
 from eindecomp.planner.costs.infinite import infinite_where

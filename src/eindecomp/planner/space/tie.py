@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import OperandError, PlanError
-from eindecomp.graph.ties import check_tie
+from eindecomp.graph.checks import check_tie
 from eindecomp.planner.space.pin import check_can_be_cut, pinned_cuts
 
 if TYPE_CHECKING:
