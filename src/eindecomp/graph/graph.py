@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from eindecomp.graph.infer import Shape
     from eindecomp.graph.picture import Picture
+    from eindecomp.graph.vertex import Shape
     from eindecomp.lang.dtypes import DType
 
 

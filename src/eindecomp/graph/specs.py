@@ -15,9 +15,8 @@ from eindecomp.lang.spec import is_ellipsis_label, parse_groups, parse_spec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eindecomp.graph.infer import Shape
     from eindecomp.graph.ops import Op
-    from eindecomp.graph.vertex import Vertex
+    from eindecomp.graph.vertex import Shape, Vertex
     from eindecomp.lang.dtypes import DType
 
     Operands = list[tuple[str, Labels]]

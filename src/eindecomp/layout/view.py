@@ -18,9 +18,8 @@ from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
-    from eindecomp.graph.infer import Shape
     from eindecomp.graph.ops import Op
-    from eindecomp.graph.vertex import Vertex
+    from eindecomp.graph.vertex import Shape, Vertex
     from eindecomp.lang.einsum import Labels
 
 
