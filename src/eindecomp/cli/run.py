@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from eindecomp.api.compile import plan_together
 from eindecomp.api.run import run as run_plan
-from eindecomp.api.together import plan_together
 from eindecomp.cli import request as ask
 from eindecomp.cli.arrays import given_arrays, random_inputs, write_npz
 from eindecomp.cli.checked import count_nan, errors_of, is_rounding

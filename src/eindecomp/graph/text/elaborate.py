@@ -31,7 +31,7 @@ from eindecomp.lang.scalar import FUNCTIONS, Arg, Expr, replace_args
 from eindecomp.lang.text import syntax as s
 from eindecomp.lang.text.read import MAX_TEXT, read_statements
 from eindecomp.lang.text.resolve import named_leaf, resolve, resolve_values
-from eindecomp.lang.text.terms import (
+from eindecomp.lang.text.syntax import (
     first_call,
     group_of,
     has,

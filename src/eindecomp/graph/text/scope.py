@@ -14,7 +14,7 @@ from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid
 from eindecomp.lang.names import CONSTANTS
 from eindecomp.lang.scalar import Expr, Scalar
 from eindecomp.lang.text import syntax as s
-from eindecomp.lang.text.terms import label_of, refs_of
+from eindecomp.lang.text.syntax import label_of, refs_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Generator, Mapping, Sequence
