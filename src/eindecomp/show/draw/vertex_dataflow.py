@@ -7,7 +7,8 @@ and the copy to a second layout. An arrow is a block that a device has already, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
@@ -26,7 +27,7 @@ from eindecomp.tra.program.row import step_on
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from eindecomp.graph.graph import Graph
@@ -52,7 +53,7 @@ def draw_vertex(plan: Plan, tensor: Vertex | str, path: str | Path | None = None
     return saved(Picture(_Drawing(plan.graph, flow).svg(), f"Dataflow of {flow.vertex}"), path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FlowNode:
     """A tile, with the devices that hold it."""
 
@@ -79,15 +80,15 @@ class Arrow:
 class Dataflow:
     """The columns of a vertex's dataflow, its nodes and its arrows."""
 
+    program: Program
     vertex: str
-    statement: str
-    columns: tuple[str, ...]
-    nodes: tuple[FlowNode, ...]
-    arrows: tuple[Arrow, ...]
-    devices: int
-    """How many there are."""
     shown: tuple[int, ...]
-    """Those that are shown."""
+    """The devices that are shown."""
+    columns: list[str] = field(default_factory=list[str])
+    nodes: list[FlowNode] = field(default_factory=list[FlowNode])
+    arrows: list[Arrow] = field(default_factory=list[Arrow])
+    last: dict[int, int] = field(default_factory=dict[int, int])
+    """The node of each device in the last column."""
 
     @property
     def moved(self) -> int:
@@ -99,96 +100,51 @@ class Dataflow:
         """Whether all that they receive has an arrow."""
         return self.moved == sum(arrow.moved for arrow in self.arrows)
 
+    def follow(self) -> None:
+        """Add what each step of the program does for the vertex."""
+        buffers = self.program.buffers
+        fetched: dict[int, Move] = {}
+        for step in _steps(self.program, self.vertex):
+            match step:
+                case Move(into=into) if buffers[into].role is Role.SECOND:
+                    self._exchange("second layout", step, into)
+                case Move(into=into):
+                    fetched[into] = step
+                case Compute():
+                    self._join(step, fetched)
+                case ReduceScatter():
+                    self._reduce(step)
+                case AllGather(buffer=buffer):
+                    self._exchange("gathered", step, buffer)
 
-def dataflow_of(
-    plan: Plan, tensor: Vertex | str, devices: tuple[int, ...] | None = None
-) -> Dataflow:
-    """The dataflow of a computed vertex on some devices: all, or of many one group."""
-    vertex = drawn_vertex(plan, tensor)
-    name = vertex.name
-    if not is_planned(vertex):
-        raise PlanError(f"{name!r} is not computed from tiles, it has no dataflow; see draw_tiles")
-    making = _made(_Making(program_of(plan), name), devices)
-    while devices is None and len(making.nodes) > _MOST_NODES and len(making.shown) > 1:
-        fewer = making.shown[: len(making.shown) // 2]
-        making = _made(_Making(making.program, name), fewer)
-    return Dataflow(
-        name, write_vertex(vertex), tuple(making.columns), tuple(making.nodes),
-        tuple(making.arrows), plan.devices, making.shown,
-    )  # fmt: skip
-
-
-def _made(making: _Making, devices: tuple[int, ...] | None) -> _Making:
-    making.shown = making.some_devices() if devices is None else devices
-    making.join()
-    making.reduce()
-    making.keep_second()
-    return making
-
-
-@dataclass
-class _Making:
-    program: Program
-    name: str
-    shown: tuple[int, ...] = ()
-    columns: list[str] = field(default_factory=list[str])
-    nodes: list[FlowNode] = field(default_factory=list[FlowNode])
-    arrows: list[Arrow] = field(default_factory=list[Arrow])
-    last: dict[int, int] = field(default_factory=dict[int, int])
-    """The node of each device in the last column."""
-
-    def some_devices(self) -> tuple[int, ...]:
-        """All devices, or those that reduce with the first."""
-        count = self.program.devices
-        if count <= MOST:
-            return tuple(range(count))
-        reduction = self._reduction()
-        axes = 0 if reduction is None else reduction.axes
-        group = group_along(self.program.mesh, axes, 0)
-        return group[:MOST] if len(group) > 1 else tuple(range(_SOME))
-
-    def _reduction(self) -> ReduceScatter | None:
-        steps = self.program.steps
-        own = (s for s in steps if isinstance(s, ReduceScatter) and s.vertex == self.name)
-        return next(own, None)
-
-    # The join
-
-    def join(self) -> None:
+    def _join(self, compute: Compute, fetched: Mapping[int, Move]) -> None:
         """The tiles of the inputs, and a kernel call on each device."""
-        steps = self.program.steps
-        compute = next(s for s in steps if isinstance(s, Compute) and s.vertex == self.name)
-        fetched = {s.into: s for s in steps if isinstance(s, Move) and s.vertex == self.name}
         read = dict.fromkeys(read.buffer for read in compute.reads if read is not None)
         tensors = dict.fromkeys(self.program.buffers[number].tensor for number in read)
-        self.columns += [f"tiles of {', '.join(tensors)}" if tensors else "no tiles"]
-        found: list[tuple[int, int, int]] = []
+        self.columns.append(f"tiles of {', '.join(tensors)}" if tensors else "no tiles")
+        reads: list[tuple[int, int, int]] = []
         for number in read:
             tiles: dict[Box, int] = {}
             for device in self.shown:
-                found += self._reads(number, fetched.get(number), device, tiles)
+                for buffer, peer, moved in self._sources(number, fetched.get(number), device):
+                    reads.append((self._tile(buffer, peer, tiles), device, moved))
         self._column("kernel calls", compute.into, is_partial=compute.is_partial)
-        for tile, device, moved in found:
-            self.arrows.append(Arrow(tile, self.last[device], moved))
-            self._receive(device, moved)
+        for tile, device, moved in reads:
+            self._arrow(tile, device, moved)
 
-    def _receive(self, device: int, moved: int) -> None:
-        node = self.nodes[self.last[device]]
-        self.nodes[self.last[device]] = replace(node, received=node.received + moved)
-
-    def _reads(
-        self, number: int, move: Move | None, device: int, tiles: dict[Box, int]
-    ) -> Iterator[tuple[int, int, int]]:
-        """The tiles of a buffer that a device has or receives: tile, device and bytes."""
-        mesh, buffers = self.program.mesh, self.program.buffers
+    def _sources(
+        self, number: int, move: Move | None, device: int
+    ) -> Iterator[tuple[Buffer, int, int]]:
+        """The buffers and devices from which a device reads an input, and the bytes that move."""
+        buffers = self.program.buffers
         if move is None:
-            yield self._tile(buffers[number], device, tiles), device, 0
+            yield buffers[number], device, 0
             return
-        source, item = buffers[move.source], buffers[move.source].item
-        exchange = step_on(mesh, buffers, move, device).exchange
+        source = buffers[move.source]
+        exchange = step_on(self.program.mesh, buffers, move, device).exchange
         for transfer in (*exchange.kept, *exchange.receives):
-            moved = 0 if transfer.peer == device else item * volume(transfer.box)
-            yield self._tile(source, transfer.peer, tiles), device, moved
+            moved = 0 if transfer.peer == device else source.item * volume(transfer.box)
+            yield source, transfer.peer, moved
 
     def _tile(self, buffer: Buffer, device: int, tiles: dict[Box, int]) -> int:
         """The node of the tile that a device has of a buffer."""
@@ -200,61 +156,75 @@ class _Making:
             self.nodes.append(FlowNode(0, buffer.tensor, box, holders))
         return tiles[box]
 
-    # The columns after it
-
     def _column(self, title: str, number: int, *, is_partial: bool = False) -> None:
         """A column with a node for each device: what it has of a buffer."""
-        buffer, mesh = self.program.buffers[number], self.program.mesh
-        at = len(self.columns)
+        buffer, at = self.program.buffers[number], len(self.columns)
         self.columns.append(title)
         for device in self.shown:
             self.last[device] = len(self.nodes)
-            box = buffer.box(mesh, device)
-            self.nodes.append(FlowNode(at, self.name, box, (device,), is_partial))
+            box = buffer.box(self.program.mesh, device)
+            self.nodes.append(FlowNode(at, self.vertex, box, (device,), is_partial))
 
-    def reduce(self) -> None:
-        """The reduction of partial results, and the exchange after it."""
-        reduction = self._reduction()
-        if reduction is None:
-            return
-        item = self.program.buffers[reduction.source].item
-        before, mesh = dict(self.last), self.program.mesh
-        self._column("reduced", reduction.into)
+    def _reduce(self, step: ReduceScatter) -> None:
+        before, item = dict(self.last), self.program.buffers[step.source].item
+        self._column("reduced", step.into)
         for device in self.shown:
-            own = step_on(mesh, self.program.buffers, reduction, device)
-            self.nodes[self.last[device]] = replace(self.nodes[self.last[device]], box=own.box)
-            elements = volume(own.box)
-            self._arrows(before, device, {m: item * elements for m in own.members if elements})
-        for step in self.program.steps:
-            if isinstance(step, AllGather) and step.vertex == self.name:
-                self._moved("gathered", step, step.buffer)
+            own = step_on(self.program.mesh, self.program.buffers, step, device)
+            self.nodes[self.last[device]].box = own.box
+            for peer in own.members if volume(own.box) else ():
+                self._arrow(before.get(peer), device, item * volume(own.box) * (peer != device))
 
-    def keep_second(self) -> None:
-        """The copy to the second layout."""
-        for step in self.program.steps:
-            if isinstance(step, Move) and step.vertex == self.name:
-                into = self.program.buffers[step.into]
-                if into.tensor == self.name and into.role is Role.SECOND:
-                    self._moved("second layout", step, step.into)
-
-    def _moved(self, title: str, step: Move | AllGather, into: int) -> None:
+    def _exchange(self, title: str, step: Move | AllGather, into: int) -> None:
         before, buffers = dict(self.last), self.program.buffers
         self._column(title, into)
         for device in self.shown:
             own = step_on(self.program.mesh, buffers, step, device).exchange
-            amounts: dict[int, int] = {}
+            amounts = Counter[int]()
             for transfer in (*own.kept, *own.receives):
                 size = buffers[into].item * volume(transfer.box)
-                amounts[transfer.peer] = amounts.get(transfer.peer, 0) + size
-            self._arrows(before, device, amounts)
+                amounts[transfer.peer] += size * (transfer.peer != device)
+            for peer, moved in amounts.items():
+                self._arrow(before.get(peer), device, moved)
 
-    def _arrows(self, before: dict[int, int], device: int, amounts: dict[int, int]) -> None:
-        """Arrows from the last column's nodes of other devices, as far as they are shown."""
-        for peer, moved in amounts.items():
-            own = 0 if peer == device else moved
-            self._receive(device, own)
-            if peer in before:
-                self.arrows.append(Arrow(before[peer], self.last[device], own))
+    def _arrow(self, source: int | None, device: int, moved: int) -> None:
+        """Bytes that a device receives, with an arrow if they come from a node that is shown."""
+        self.nodes[self.last[device]].received += moved
+        if source is not None:
+            self.arrows.append(Arrow(source, self.last[device], moved))
+
+
+def _steps(program: Program, vertex: str) -> Iterator[Compute | Move | ReduceScatter | AllGather]:
+    """What the program does for one vertex, in order."""
+    for step in program.steps:
+        if isinstance(step, Compute | Move | ReduceScatter | AllGather) and step.vertex == vertex:
+            yield step
+
+
+def dataflow_of(plan: Plan, tensor: Vertex | str) -> Dataflow:
+    """The dataflow of a computed vertex on all devices, or of many on those of one group."""
+    vertex = drawn_vertex(plan, tensor)
+    if not is_planned(vertex):
+        raise PlanError(
+            f"{vertex.name!r} is not computed from tiles, it has no dataflow; see draw_tiles"
+        )
+    program = program_of(plan)
+    shown = _some_devices(program, vertex.name)
+    while True:
+        flow = Dataflow(program, vertex.name, shown)
+        flow.follow()
+        if len(flow.nodes) <= _MOST_NODES or len(shown) == 1:
+            return flow
+        shown = shown[: len(shown) // 2]
+
+
+def _some_devices(program: Program, vertex: str) -> tuple[int, ...]:
+    """All devices, or those that reduce with the first."""
+    if program.devices <= MOST:
+        return tuple(range(program.devices))
+    steps = _steps(program, vertex)
+    axes = next((step.axes for step in steps if isinstance(step, ReduceScatter)), 0)
+    group = group_along(program.mesh, axes, 0)
+    return group[:MOST] if len(group) > 1 else tuple(range(_SOME))
 
 
 # The picture
@@ -265,6 +235,7 @@ class _Drawing:
 
     def __init__(self, graph: Graph, flow: Dataflow) -> None:
         self.flow = flow
+        self.statement = write_vertex(graph[flow.vertex])
         self.words = [_tile_words(graph, node) for node in flow.nodes]
         self.swatch = [
             max(26.0, text_width(devices_words(node.devices), _TEXT) + 12) for node in flow.nodes
@@ -315,7 +286,7 @@ class _Drawing:
         moved = sum(self.flow.nodes[n].received for n in self.columns[column])
         if not moved:
             return "nothing moves" if column else ""
-        whole = len(self.flow.shown) == self.flow.devices
+        whole = len(self.flow.shown) == self.flow.program.devices
         return f"{exact(moved, 'bytes')} {'move' if whole else 'move to these'}"
 
     def svg(self) -> str:
@@ -323,14 +294,14 @@ class _Drawing:
         ranked = sorted(flow.arrows, key=lambda arrow: arrow.moved)
         note = self._note()
         inside = [
-            write(_MARGIN, 34, flow.statement, 15, class_="head"),
+            write(_MARGIN, 34, self.statement, 15, class_="head"),
             write(_MARGIN, 55, note, 12, class_="quiet"),
             *self._samples(),
             *(part for column in range(len(self.columns)) for part in self._heading(column)),
             *(self._arrow(arrow) for arrow in ranked),
             *(self._node(number) for number in range(len(flow.nodes))),
         ]
-        widest = max(text_width(flow.statement, 15), text_width(note, 12), 520.0)
+        widest = max(text_width(self.statement, 15), text_width(note, 12), 520.0)
         width = max(self.lefts[-1] - _GAP, _MARGIN + widest) + _MARGIN
         title = f"Dataflow of {flow.vertex}"
         told = "; ".join(
@@ -340,12 +311,12 @@ class _Drawing:
 
     def _note(self) -> str:
         flow, shown = self.flow, len(self.flow.shown)
-        if shown == flow.devices:
-            return f"{count_words(flow.devices, 'device')}, one kernel call on each"
+        if shown == flow.program.devices:
+            return f"{count_words(flow.program.devices, 'device')}, one kernel call on each"
         some = devices_words(flow.shown, 24)
-        rest = flow.devices - shown
+        rest = flow.program.devices - shown
         others = f"the other {rest:,} devices work" if rest > 1 else "the other device works"
-        words = f"Devices {some} of {flow.devices:,}; {others} alike"
+        words = f"Devices {some} of {flow.program.devices:,}; {others} alike"
         return words if flow.is_complete else f"{words}. Lines from devices not shown are left out"
 
     def _samples(self) -> list[str]:
@@ -386,7 +357,7 @@ class _Drawing:
         gets, devices = self._gets(number), devices_words(node.devices)
         line = y + (16 if gets else _ROW / 2 + 4)
         plural = "device" if len(node.devices) == 1 else "devices"
-        colour = device_colour(node.devices[0], self.flow.devices)
+        colour = device_colour(node.devices[0], self.flow.program.devices)
         return titled(
             f"{self.words[number]} on {plural} {devices_words(node.devices, 200)}",
             tag("rect", x=x, y=y, width=width, height=_ROW, rx=5,
