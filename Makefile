@@ -41,7 +41,7 @@ $(VENV)/foreign: $(VENV)/ready
 # What pip does not have: installed if it is absent and can be; otherwise the tests that need it are
 # skipped, and say so.
 APT := $(if $(filter 0,$(shell id -u)),apt-get,sudo -n apt-get)
-PROGRAMS := mpirun:openmpi-bin,libopenmpi-dev chromedriver:chromium,chromium-driver dot:graphviz
+PROGRAMS := mpirun:openmpi-bin,libopenmpi-dev chromedriver:chromium,chromium-driver
 
 $(VENV)/programs: $(VENV)/core
 	for each in $(PROGRAMS); do \

@@ -1,7 +1,7 @@
 """Makes the pictures of the documentation: `python docs/make_pictures.py`.
 
-They are drawn by our own layout, which is the same everywhere, so that a test can tell whether a
-committed picture is what the code draws. The report's screenshot needs Chromium; `--report` takes
+They are the same everywhere, so that a test can tell whether a committed picture is what the code
+draws. The report's screenshot needs Chromium; `--report` takes
 it as well.
 """
 
@@ -53,11 +53,11 @@ def attention() -> ed.Plan:
 
 
 PICTURES: dict[str, Callable[[Path], Any]] = {
-    "readme-plan.svg": lambda path: first_program("README.md").draw(path, layout="own"),
-    "tutorial-plan.svg": lambda path: first_program("docs/tutorial.md").draw(path, layout="own"),
+    "readme-plan.svg": lambda path: first_program("README.md").draw(path),
+    "tutorial-plan.svg": lambda path: first_program("docs/tutorial.md").draw(path),
     "tutorial-tiles.svg": lambda path: first_program("docs/tutorial.md").draw_tiles("H", path),
     "tutorial-vertex.svg": lambda path: first_program("docs/tutorial.md").draw_vertex("Y", path),
-    "attention-plan.svg": lambda path: attention().draw(path, layout="own"),
+    "attention-plan.svg": lambda path: attention().draw(path),
     "product-vertex.svg": lambda path: cut_product(i=2, j=2, k=2).draw_vertex("Z", path),
     "product-4114-x.svg": lambda path: cut_product(i=4, k=4).draw_tiles("X", path),
     "product-4114-y.svg": lambda path: cut_product(i=4, k=4).draw_tiles("Y", path),

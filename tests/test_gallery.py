@@ -115,7 +115,7 @@ def test_page_table_and_picture_show_the_plan(problem):
     plan = problem.plan(sizes=problem.drawn) if problem.drawn else plan
     drawn = picture_of(problem).read_text("utf-8")
     redraw = "out of date: python examples/gallery/draw_plans.py draws all plans anew"
-    assert plan.draw(layout="own").svg == drawn, redraw
+    assert plan.draw().svg == drawn, redraw
     assert len(drawn.encode()) < 60_000
 
 

@@ -15,7 +15,7 @@ def picture_of(problem: Problem) -> Path:
 def main() -> None:
     """Write all of them, in a layout that is the same on every machine."""
     for problem in PROBLEMS:
-        problem.plan(sizes=problem.drawn).draw(picture_of(problem), layout="own")
+        problem.plan(sizes=problem.drawn).draw(picture_of(problem))
         print(picture_of(problem))
 
 

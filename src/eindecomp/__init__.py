@@ -32,11 +32,13 @@ from eindecomp.errors import (
 
 if TYPE_CHECKING:
     from eindecomp import models, solve
-    from eindecomp.api.compile import compile  # noqa: A004 - as `ed.compile`
+    from eindecomp.api.compile import (
+        compile,  # noqa: A004 - as `ed.compile`
+        plan_together,
+    )
     from eindecomp.api.einsum import einsum
     from eindecomp.api.run import run
     from eindecomp.api.simulate import simulate
-    from eindecomp.api.together import plan_together
     from eindecomp.engines.executable import Executable
     from eindecomp.frontends.jax.importing import from_jax, jax_inputs
     from eindecomp.frontends.torch.importing import from_torch
@@ -128,7 +130,7 @@ _LATER = {
     "monoid": "lang.declare",
     "parse": "graph.text.elaborate",
     "plan": "planner.make",
-    "plan_together": "api.together",
+    "plan_together": "api.compile",
     "rewrite": "graph.rewrites.rewrite",
     "run": "api.run",
     "simulate": "api.simulate",

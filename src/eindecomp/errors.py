@@ -236,7 +236,7 @@ class naming:  # noqa: N801 - used as a statement: `with naming(name):`
 
 
 EXTRAS = {
-    "graphviz": "draw", "jax": "jax", "jaxlib": "jax", "matplotlib": "models", "mpi4py": "mpi",
+    "jax": "jax", "jaxlib": "jax", "matplotlib": "models", "mpi4py": "mpi",
     "ray": "ray", "safetensors": "models", "tokenizers": "models",
     "torch": "torch", "transformers": "", "zarr": "zarr",
 }  # fmt: skip

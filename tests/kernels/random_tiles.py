@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from eindecomp.graph.evaluate import compute
-from eindecomp.graph.infer import Part, infer
+from eindecomp.graph.infer import BareOperand, infer
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum, canonical_inputs, product
@@ -111,7 +111,7 @@ def einsums(draw: st.DrawFn) -> EinSum:
 
 def out_type(op: EinSum, types: tuple[DType, ...]) -> DType:
     parts = [
-        Part(f"X{k}", tuple(SIZES[label] for label in own), t)
+        BareOperand(f"X{k}", tuple(SIZES[label] for label in own), t)
         for k, (own, t) in enumerate(zip(op.inputs, types, strict=True))
     ]
     return infer(op, parts, SIZES, {})[1]

@@ -116,7 +116,6 @@ REVEALED = [
 
 # What each extra is for, once it is installed.
 WORKS = {
-    "draw": "import graphviz",
     "jax": "import eindecomp as ed; ed.run(plan, arrays, 'jax')",
     "mkl": "ed.run(plan, arrays)",
     "models": """

@@ -17,8 +17,8 @@ from eindecomp.engines.events import BytesMoved, TaskFinished
 from eindecomp.errors import InputError
 from eindecomp.planner.comparison import Compared, Comparison
 from eindecomp.show.report.content import content
-from eindecomp.show.report.html import json_in_html
-from eindecomp.show.report.timeline import Span, timeline
+from eindecomp.show.report.run import Kernel, timeline
+from eindecomp.show.report.write import json_in_html
 from layered_graph import layers
 
 NASTY = "</script><script>alert(1)</script><!-- &amp; {{DATA}} \u2028\u2029"
@@ -116,9 +116,7 @@ def test_tiles_name_every_device_that_holds_one(plan: ed.Plan) -> None:
             vertex["grids"], _all_grids(plan, vertex["name"]), strict=True
         ):
             assert shown["words"][layout] == grid.layout
-            tiles = [
-                tile for _, rows in shown["grids"][number]["facets"] for r in rows for tile in r
-            ]
+            tiles = [tile for row in shown["grids"][number]["tiles"] for tile in row]
             assert sorted(first for _, first in tiles) == sorted(
                 min(d) for d in grid.holders.values()
             )
@@ -266,8 +264,8 @@ def test_without_events_bytes_are_shown_and_without_a_result_too(plan: ed.Plan) 
 
 
 def test_tasks_of_a_device_that_overlap_have_rows_of_their_own() -> None:
-    spans = [Span("Z", "compute", k % 2, None, 0.1 * k, 0.1 * k + 0.35) for k in range(12)]
-    drawn = timeline(spans, {"Z": 0})
+    kernels = [Kernel(("Z",), "compute", k % 2, 0.1 * k, 0.1 * k + 0.35) for k in range(12)]
+    drawn = timeline(kernels, {"Z": 0})
     for row in set(drawn["row"]):
         own = sorted(
             (start, start + length)

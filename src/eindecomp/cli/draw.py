@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
@@ -25,7 +25,7 @@ def draw(
     asked: ask.Request,
     output: Annotated[
         Path | None,
-        to_write("-o", "--output", help="write the picture to this .svg file, or .png by graphviz"),
+        to_write("-o", "--output", help="write the picture to this .svg file"),
     ] = None,
     tiles: Annotated[
         str | None,
@@ -43,10 +43,6 @@ def draw(
             help="draw the dataflow of one vertex, from tiles of its inputs to those of its result",
         ),
     ] = None,
-    layout: Annotated[
-        Literal["auto", "graphviz", "own"],
-        typer.Option(metavar="NAME", help="who arranges boxes: auto, graphviz, or own"),
-    ] = "auto",
     unfolded: Annotated[
         bool, typer.Option("--unfolded", help="draw repeated layers one by one")
     ] = False,
@@ -71,7 +67,7 @@ def draw(
             elif vertex is not None:
                 plan.draw_vertex(vertex, output)
             else:
-                plan.draw(output, folded=not unfolded, layout=layout)
+                plan.draw(output, folded=not unfolded)
     if json:
         typer.echo(orjson.dumps(_record(vertex, grid, output)))
     elif output is not None:

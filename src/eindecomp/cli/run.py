@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from eindecomp.api.compile import plan_together
 from eindecomp.api.run import run as run_plan
-from eindecomp.api.together import plan_together
 from eindecomp.cli import request as ask
 from eindecomp.cli.arrays import given_arrays, random_inputs, write_npz
 from eindecomp.cli.checked import count_nan, errors_of, is_rounding
@@ -25,7 +25,7 @@ from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.errors import InputError
 from eindecomp.kernels.cache import limit
 from eindecomp.planner.costs.byte_sizes import show_bytes
-from eindecomp.show.draw.save import check_page
+from eindecomp.show.draw.svg import check_page
 from eindecomp.show.trace import tracing
 from eindecomp.store.whole_file import write_whole
 

@@ -12,8 +12,7 @@ from eindecomp.engines.remembered import Remembered
 from eindecomp.engines.stored_inputs import open_stored
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, suggest
-from eindecomp.graph.arrays import to_scalar, to_stored
-from eindecomp.graph.inputs import check_inputs
+from eindecomp.graph.arrays import check_inputs, to_scalar, to_stored
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -1,19 +1,83 @@
-"""Taking arrays from users: any array-API array, checked against the vertex it is for."""
+"""What users give to a graph and ask of it: inputs are read and checked, outputs must be there."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.errors import InputError
+from eindecomp.errors import GraphError, InputError, suggest
+from eindecomp.graph.ops import Input
 from eindecomp.lang.dtypes import BFLOAT16, DType, Kind, kind, type_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
 
     Array = np.ndarray[Any, Any]
+
+_NAMED = 5  # tensors that one message names
+
+
+def check_outputs(graph: Graph) -> None:
+    """Raise `GraphError` for a graph that declares no output: nothing would be computed."""
+    if graph.outputs:
+        return
+    read = {name for vertex in graph.vertices.values() for name in vertex.inputs}
+    made = [v.name for v in graph.vertices.values() if not isinstance(v.op, Input)]
+    last = [name for name in made if name not in read] or list(graph.vertices)
+    if not last:
+        raise GraphError("the graph is empty: it has no output")
+    names = ", ".join(last[:_NAMED]) + (", …" if len(last) > _NAMED else "")
+    raise GraphError(
+        f"the graph declares no output, so there is nothing to compute: write `output {last[-1]}` "
+        f"in its text or call graph.output({last[-1]!r}); nothing reads {names}"
+    )
+
+
+def to_arrays(given: Sequence[Any], vertices: Sequence[Vertex]) -> Sequence[Any]:
+    """What was given for inputs, as arrays that fit them."""
+    return [to_array(each, vertex) for each, vertex in zip(given, vertices, strict=True)]
+
+
+def check_inputs(
+    graph: Graph,
+    inputs: Mapping[str, object],
+    read: Callable[[Sequence[Any], Sequence[Vertex]], Sequence[Any]] = to_arrays,
+    known: Mapping[str, Vertex] | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the arrays and scalars that were given, refusing what does not fit the graph.
+
+    `read` takes what was given for all inputs; engines leave what is stored elsewhere there.
+    `known` are the graph's inputs by name, for callers that look them up once for many runs.
+    """
+    if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"inputs must be given by name, as a dict; got {type(inputs).__name__}")
+    if known is None:
+        known = {vertex.name: vertex for vertex in graph.inputs}
+    types = graph.scalars
+    expected = {**known, **types} if types else known
+    if inputs.keys() != expected.keys():
+        _refuse_names(inputs, [*expected])
+    given = [inputs[name] for name in known]
+    arrays = dict(zip(known, read(given, [*known.values()]), strict=True))
+    scalars = {name: to_scalar(inputs[name], name, t) for name, t in types.items()} if types else {}
+    return arrays, scalars
+
+
+def _refuse_names(inputs: Mapping[str, object], expected: list[str]) -> None:
+    for name in inputs:
+        if name not in expected:
+            raise InputError(f"{name!r} is not an input of the graph{suggest(str(name), expected)}")
+    missing = ", ".join(name for name in expected if name not in inputs)
+    raise InputError(f"missing inputs: {missing}")
+
+
+# One array
 
 
 def to_array(given: object, vertex: Vertex) -> Array:

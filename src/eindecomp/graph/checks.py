@@ -1,4 +1,4 @@
-"""Checking what Python callers pass, so that a mistake gets a message instead of a stack trace."""
+"""Checks what is added to a graph, so that a mistake gets a message instead of a stack trace."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from eindecomp.errors import GraphError
+from eindecomp.errors import GraphError, OperandError, quote, suggest
+from eindecomp.graph.ops import Fill, Input
 from eindecomp.lang.einsum import product
+from eindecomp.lang.monoid import BUILTIN, SUM, Monoid, find_monoid
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, Scalar, Tuple
 from eindecomp.lang.text.resolve import parse_expr, parse_join
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
+
+    from eindecomp.graph.vertex import Vertex
 
 T = TypeVar("T")
 
@@ -93,3 +97,72 @@ def window(given: object, label: str) -> tuple[int, int] | int:
             raise GraphError(
                 f"a range must be a start and a stop, or one index, but {label!r} has {given!r}"
             )
+
+
+# Aggregations
+
+
+def monoid_of(agg: str | Monoid | None, own: Mapping[str, Monoid]) -> Monoid:
+    """The aggregation of a name, which is the sum by default; `own` are the user's."""
+    if agg is None:
+        return SUM
+    if isinstance(agg, Monoid):
+        return agg
+    known = {**BUILTIN, **own}
+    found = find_monoid(expect(agg, str, "an aggregation or its name"), known)
+    if found is None:
+        hint = suggest(agg, known)
+        raise GraphError(f"{agg!r} is not a known commutative monoid{hint}")
+    return found
+
+
+def register(monoid: Monoid, own: dict[str, Monoid]) -> None:
+    """Add an aggregation to the user's own, unless it is built in or there already."""
+    name = monoid.base_name
+    if BUILTIN.get(monoid.name) == monoid:
+        return
+    if name in BUILTIN:
+        raise GraphError(f"aggregation {name!r} is built in and cannot be redefined")
+    before = own.get(name)
+    if before == monoid:
+        return
+    if before is None or (before.name != name and before.select(0) == monoid.select(0)):
+        own[name] = monoid
+    elif before.select(0) != monoid.select(0) or (monoid.name == name and before != monoid):
+        raise GraphError(f"aggregation {name!r} is defined in two ways")
+
+
+# Ties
+
+
+def check_tie(
+    vertices: Mapping[str, Vertex],
+    outputs: Iterable[str],
+    ties: Mapping[str, str],
+    name: str,
+    result: str,
+) -> None:
+    """Refuse to tie an input to a result that cannot become it, beside the ties that are there.
+
+    A result that is tied is an output, computed, and of the input's shape and type.
+    """
+    given, made = vertices.get(name), vertices.get(result)
+    if given is None or not isinstance(given.op, Input):
+        inputs = [v.name for v in vertices.values() if isinstance(v.op, Input)]
+        raise OperandError(f"the graph has no input {quote(name)}{suggest(name[:60], inputs)}", 0)
+    if name in ties:
+        raise OperandError(f"{name!r} is tied already, to {ties[name]!r}", 0)
+    known = list(outputs)
+    if made is None or result not in known:
+        hint = suggest(result[:60], known)
+        raise OperandError(f"the graph has no output {quote(result)}{hint}", 1)
+    if isinstance(made.op, Input | Fill):
+        raise OperandError(f"{made} is not computed, so that {name!r} cannot be what it leaves", 1)
+    if result in ties.values():
+        raise OperandError(f"{result!r} is tied to two inputs", 1)
+    if given.shape != made.shape or given.dtype != made.dtype:
+        raise OperandError(
+            f"{given} is {given.dtype} {list(given.shape)}, "
+            f"but {made} is {made.dtype} {list(made.shape)}",
+            1,
+        )

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.graph.arrays import check_inputs, check_outputs
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.inputs import check_inputs
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
-from eindecomp.graph.outputs import check_outputs
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import INT64, DType, concrete, widen
 from eindecomp.lang.einsum import EinSum, Labels

@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING
 
 from eindecomp.above import from_above
 from eindecomp.errors import GraphError, naming, suggest
-from eindecomp.graph.checks import expect, fill_value, label_map
-from eindecomp.graph.einsum_spec import read_einsum
+from eindecomp.graph.checks import check_tie, expect, fill_value, label_map, monoid_of, register
 from eindecomp.graph.infer import infer
 from eindecomp.graph.lone_labels import warn_of_lone_labels
-from eindecomp.graph.monoids import monoid_of, register
 from eindecomp.graph.ops import Concat, Fill, Input, Op
-from eindecomp.graph.specs import gather_op, reshape_op, scatter_op, slice_op
-from eindecomp.graph.ties import check_tie
+from eindecomp.graph.specs import gather_op, read_einsum, reshape_op, scatter_op, slice_op
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_scalar, write_vertex
 from eindecomp.lang import dtypes
@@ -34,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from eindecomp.graph.infer import Shape
     from eindecomp.graph.picture import Picture
+    from eindecomp.graph.vertex import Shape
     from eindecomp.lang.dtypes import DType
 
 
@@ -170,24 +167,19 @@ class Graph:
         outputs = ", ".join(self._outputs)
         return f"<Graph of {len(self)} vertices, outputs: {outputs or 'none'}>"
 
-    def draw(
-        self, path: str | Path | None = None, *, folded: bool = True, layout: str = "auto"
-    ) -> Picture:
+    def draw(self, path: str | Path | None = None, *, folded: bool = True) -> Picture:
         """A picture of the graph: boxes are vertices, lines lead to what reads them.
 
         Args:
-            path: where to write it too, `.svg`, `.dot`, `.gv`, or `.png` and `.pdf` by graphviz,
-                such as `"graph.svg"`.
+            path: where to write it too, an `.svg` file, such as `"graph.svg"`.
             folded: `True` to draw repeated layers once.
-            layout: who arranges the boxes: `"graphviz"`, `"own"`, which needs nothing installed, or
-                `"auto"`.
 
         Examples:
             >>> import eindecomp as ed
             >>> ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z").draw().title
             '1 vertex, 1 input'
         """
-        return from_above("show.draw.picture").draw_graph(self, path, folded=folded, layout=layout)
+        return from_above("show.draw.graph_pictures").draw_graph(self, path, folded=folded)
 
     def _repr_html_(self) -> str:
         return from_above("show.notebook").graph_html(self)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from eindecomp.errors import EinDecompError, GraphError, OperandError
+from eindecomp.errors import GraphError, OperandError
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.vertex import Shape, Vertex, check_shape, show
 from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote, to_number
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_scalars, values
@@ -20,37 +21,17 @@ if TYPE_CHECKING:
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr
 
-MAX_ELEMENTS = 2**62
-
-Shape = tuple[int, ...]
-
-
-class Operand(Protocol):
-    """What a vertex must know of an input, as a vertex has it."""
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        ...
-
-    @property
-    def shape(self) -> Shape:
-        """The sizes of its dimensions."""
-        ...
-
-    @property
-    def dtype(self) -> DType:
-        """The type of its elements."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BareOperand:
     """An operand that is not a vertex, such as one without the dimension that is looked up."""
 
     name: str
     shape: Shape
     dtype: DType
+
+
+Operand = Vertex | BareOperand
 
 
 def infer(
@@ -62,7 +43,7 @@ def infer(
     """The shape and type of a vertex; `sizes` are those of labels no input has.
 
     >>> from eindecomp.lang.dtypes import dtype
-    >>> infer(Concat(("i",), "i"), [Part("X", (2,), dtype("float32"))] * 2, {}, {})
+    >>> infer(Concat(("i",), "i"), [BareOperand("X", (2,), dtype("float32"))] * 2, {}, {})
     ((4,), dtype('float32'))
     """
     match op:
@@ -84,17 +65,6 @@ def infer(
             raise GraphError("an input has the shape it is declared with")
     check_shape(found[0])
     return found
-
-
-def check_shape(shape: Shape) -> None:
-    """Refuse sizes below 0 and tensors that no machine could count."""
-    for size in shape:
-        if size < 0:
-            raise GraphError(
-                f"a size must be a whole number, 0 or more, got {size} in shape {shape}"
-            )
-    if prod(shape) > MAX_ELEMENTS:
-        raise GraphError(f"a tensor of shape {shape} has more than 2^62 elements")
 
 
 def label_sizes(inputs: Sequence[Labels], operands: Sequence[Operand]) -> dict[str, int]:
@@ -119,11 +89,6 @@ def label_sizes(inputs: Sequence[Labels], operands: Sequence[Operand]) -> dict[s
     return found
 
 
-def show(name: str, labels: Sequence[str]) -> str:
-    """A tensor with its labels, as in the text syntax."""
-    return f"{name}[{','.join(labels)}]"
-
-
 def _need(operands: Sequence[Operand], count: int, what: str) -> None:
     if len(operands) != count:
         raise GraphError(f"{what} has {count} inputs, got {len(operands)}")
@@ -143,35 +108,16 @@ def _einsum(
     scalars: Mapping[str, DType],
 ) -> tuple[Shape, DType]:
     _need(operands, len(op.inputs), "this EinSum")
-    shapes = tuple([operand.shape for operand in operands])
-    types = tuple([operand.dtype for operand in operands])
-    common = _common_einsum(op, shapes, types)
-    if common is not None:
-        return common
     shape = _pick(op.output, {**sizes, **label_sizes(op.inputs, operands)})
     for name in used_scalars(op.join):
         if name not in scalars:
             raise GraphError(f"unknown scalar {name!r} in join {op.join}: declare it first")
     known = tuple((name, scalars[name]) for name in used_scalars(op.join))
+    types = tuple(operand.dtype for operand in operands)
     return shape, _einsum_type(op.join, op.agg, types, known)
 
 
 # Layers repeat, and every rewrite checks every vertex again.
-@lru_cache(maxsize=2**14)
-def _common_einsum(
-    op: EinSum, shapes: tuple[Shape, ...], types: tuple[DType, ...]
-) -> tuple[Shape, DType] | None:
-    """What an EinSum of tensors alone makes; None if it needs more, or they do not fit it."""
-    if op.broadcast or used_scalars(op.join):
-        return None
-    operands = [Part("", *of) for of in zip(shapes, types, strict=True)]
-    try:
-        shape = _pick(op.output, label_sizes(op.inputs, operands))
-        return shape, _einsum_type(op.join, op.agg, types, ())
-    except EinDecompError:
-        return None
-
-
 @lru_cache(maxsize=2**14)
 def _einsum_type(
     join: Expr,
@@ -210,7 +156,7 @@ def _gather(op: Gather, operands: Sequence[Operand]) -> tuple[Shape, DType]:
         raise GraphError(
             f"{table.name} of shape {table.shape} does not have {len(op.table) + 1} dimensions"
         )
-    rest = Part(table.name, table.shape[: op.axis] + table.shape[op.axis + 1 :], table.dtype)
+    rest = BareOperand(table.name, table.shape[: op.axis] + table.shape[op.axis + 1 :], table.dtype)
     return _pick(op.output, label_sizes([op.table, op.index], [rest, index])), table.dtype
 
 
@@ -232,7 +178,7 @@ def _concat(op: Concat, operands: Sequence[Operand]) -> tuple[Shape, DType]:
         raise GraphError("a concat needs at least one input")
     rest = tuple(label for label in op.output if label != op.along)
     dtype = operands[0].dtype
-    others: list[Part] = []
+    others: list[BareOperand] = []
     for operand in operands:
         if len(operand.shape) != len(op.output):
             raise GraphError(
@@ -240,7 +186,7 @@ def _concat(op: Concat, operands: Sequence[Operand]) -> tuple[Shape, DType]:
                 f"has shape {operand.shape}"
             )
         shape = operand.shape[: op.axis] + operand.shape[op.axis + 1 :]
-        others.append(Part(operand.name, shape, operand.dtype))
+        others.append(BareOperand(operand.name, shape, operand.dtype))
         dtype = concrete(promote(dtype, operand.dtype))
     sizes = label_sizes([rest] * len(operands), others)
     total = sum(operand.shape[op.axis] for operand in operands)

@@ -18,24 +18,21 @@ class Picture:
     Attributes:
         svg: the picture, a text that starts with `<svg`.
         title: what it shows, such as `"3 vertices on 8 devices"`.
-        dot: the same in graphviz's language, for pictures of graphs; `None` for others.
 
     Examples:
         >>> import eindecomp as ed
-        >>> ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z").draw(layout="own")
+        >>> ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z").draw()
         Picture(title='1 vertex, 1 input')
     """
 
     svg: str = field(repr=False)
     title: str
-    dot: str | None = field(default=None, repr=False)
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file, whose ending says in which form.
+        """Write it to a file.
 
         Args:
-            path: an `.svg` file; of a graph or a plan also `.dot` or `.gv`, and, by graphviz,
-                `.png` or `.pdf`, such as `"plan.svg"`.
+            path: an `.svg` file, such as `"plan.svg"`.
 
         Examples:
             >>> import eindecomp as ed
@@ -44,7 +41,7 @@ class Picture:
             >>> with TemporaryDirectory() as folder:
             ...     graph.draw().save(f"{folder}/graph.svg")
         """
-        from_above("show.draw.picture").save_picture(self, path)
+        from_above("show.draw.svg").save_picture(self, path)
 
     def _repr_svg_(self) -> str:
         return self.svg

@@ -7,13 +7,35 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError
-from eindecomp.graph.infer import Shape, check_shape, show
 from eindecomp.lang.names import check_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eindecomp.graph.ops import Op
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
+
+
+MAX_ELEMENTS = 2**62
+
+Shape = tuple[int, ...]
+
+
+def check_shape(shape: Shape) -> None:
+    """Refuse sizes below 0 and tensors that no machine could count."""
+    for size in shape:
+        if size < 0:
+            raise GraphError(
+                f"a size must be a whole number, 0 or more, got {size} in shape {shape}"
+            )
+    if prod(shape) > MAX_ELEMENTS:
+        raise GraphError(f"a tensor of shape {shape} has more than 2^62 elements")
+
+
+def show(name: str, labels: Sequence[str]) -> str:
+    """A tensor with its labels, as in the text syntax."""
+    return f"{name}[{','.join(labels)}]"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,4 +1,4 @@
-"""How many scalar operations vertices take: what objectives predict and engines report.
+"""What vertices take: scalar operations, and the bytes of partial results that travel.
 
 A product of three or more tensors that is summed, a fused contraction, is not computed point by
 point: kernels contract its operands pair by pair inside a tile, block by block, without storing
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.ops import ScatterAdd
+from eindecomp.lang.dtypes import concrete, widen
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, Const, Expr, used_args, values
+from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
 
 ELEMENTARY = frozenset(
@@ -212,3 +215,34 @@ def _calls(exprs: Iterable[Expr]) -> list[Call]:
             seen[expr] = None
             left += expr.args
     return [*seen]
+
+
+# Partial results
+
+
+def state_types(graph: Graph, vertex: Vertex) -> tuple[DType, ...]:
+    """The types of one partial result of a vertex: one number, or a tuple of them.
+
+    Low precision is rounded once, after the last sum: until then it is float32.
+    """
+    op = vertex.op
+    agg = op.agg if isinstance(op, EinSum) else None
+    if not isinstance(op, EinSum) or agg is None or (agg.finish is None and agg.width == 1):
+        return (widen(vertex.dtype),)
+    types = tuple(graph[name].dtype for name in vertex.inputs)
+    return _state_types(op, types, tuple(graph.scalars.items()))
+
+
+def state_bytes(graph: Graph, vertex: Vertex) -> int:
+    """The bytes of one partial result: what travels where several devices sum."""
+    return sum(dtype.itemsize for dtype in state_types(graph, vertex))
+
+
+@lru_cache(maxsize=1 << 12)
+def _state_types(
+    op: EinSum, types: tuple[DType, ...], scalars: tuple[tuple[str, DType], ...]
+) -> tuple[DType, ...]:
+    assert op.agg is not None  # noqa: S101 - only aggregations have partial results
+    known = dict(scalars)
+    joined = [with_casts(value, types, known)[1] for value in values(op.join)]
+    return tuple(widen(concrete(t)) for t in op.agg.state_types(joined, known))

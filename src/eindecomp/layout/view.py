@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.graph.infer import Shape
     from eindecomp.graph.ops import Op
-    from eindecomp.graph.vertex import Vertex
+    from eindecomp.graph.vertex import Shape, Vertex
     from eindecomp.lang.einsum import Labels
 
     Ints = NDArray[np.int64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eindecomp.graph.grad import grad
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.rewrites.remove_dead import remove_dead
+from eindecomp.graph.rewrites.rebuild import remove_dead
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.dtypes import dtype as dtype_of
 from eindecomp.models.optimizers import Optimizer, training_step

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.api.compile import engine_of
-from eindecomp.api.together import plan_together
+from eindecomp.api.compile import engine_of, plan_together
 from eindecomp.engines.engine import device_count
 from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import InputError, RunError

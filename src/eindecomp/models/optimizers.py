@@ -16,7 +16,7 @@ from eindecomp.errors import GraphError, InputError, suggest
 from eindecomp.graph.grad import grad
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
-from eindecomp.graph.rewrites.remove_dead import remove_dead
+from eindecomp.graph.rewrites.rebuild import remove_dead
 
 if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import PlanError, suggest
+from eindecomp.graph.arrays import check_outputs
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
-from eindecomp.graph.outputs import check_outputs
 from eindecomp.kernels.cores import cores
 from eindecomp.layout.mesh import Mesh, is_whole
 from eindecomp.layout.pieces import BALANCED, EVEN, PIECES, can_cut

@@ -226,27 +226,22 @@ class Plan:
         """
         return from_above("show.compare").compare(self, strategies)
 
-    def draw(
-        self, path: str | Path | None = None, *, folded: bool = True, layout: str = "auto"
-    ) -> Picture:
+    def draw(self, path: str | Path | None = None, *, folded: bool = True) -> Picture:
         """A picture of the plan: boxes are vertices with their cuts, lines what is read.
 
         Lines are as thick as the bytes that move along them.
 
         Args:
-            path: where to write it too, `.svg`, `.dot`, `.gv`, or `.png` and `.pdf` by graphviz,
-                such as `"plan.svg"`.
+            path: where to write it too, an `.svg` file, such as `"plan.svg"`.
             folded: `True` to draw repeated layers once.
-            layout: who arranges the boxes: `"graphviz"`, `"own"`, which needs nothing installed, or
-                `"auto"`.
 
         Examples:
             >>> import eindecomp as ed
             >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
-            >>> ed.plan(graph, 2).draw(layout="own")
+            >>> ed.plan(graph, 2).draw()
             Picture(title='1 vertex on 2 devices (axis0=2)')
         """
-        return from_above("show.draw.picture").draw_plan(self, path, folded=folded, layout=layout)
+        return from_above("show.draw.graph_pictures").draw_plan(self, path, folded=folded)
 
     def draw_tiles(
         self, tensor: Vertex | str, path: str | Path | None = None, *, layout: str | None = None
@@ -288,7 +283,7 @@ class Plan:
             >>> ed.plan(graph, 2).draw_vertex("Z").title
             'Dataflow of Z'
         """
-        return from_above("show.draw.dataflow_svg").draw_vertex(self, name, path)
+        return from_above("show.draw.vertex_dataflow").draw_vertex(self, name, path)
 
     def report(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.graph.state_types import state_bytes
+from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs import paper_bound as paper

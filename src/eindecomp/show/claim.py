@@ -1,4 +1,4 @@
-"""What a plan claims: how good it is, among which plans, and what its cost leaves out."""
+"""What a plan claims: how good it is, among which plans, and what its cost and time leave out."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from eindecomp.planner.costs.objectives import may_repeat
 from eindecomp.planner.space.layout_rules import read_tensors
-from eindecomp.show.words import exact, is_proved, percent
+from eindecomp.show.words import exact, is_proved, percent, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.plan import Plan
+    from eindecomp.show.rows import Row
 
 _PIECES = {"balanced": "", "even": ", in equal pieces", "ceil": ", in chunks of the ceiling"}
 
@@ -86,3 +88,35 @@ def not_counted(plan: Plan) -> str:
     if plan.devices == 1 or not free or plan.objective == "bound":
         return ""
     return "Not counted: placing free inputs where they are wanted, and the memory of their copies."
+
+
+def machine_words(plan: Plan, rows: Sequence[Row]) -> Iterator[str]:
+    """Why a plan is coarser than there are devices, and what its seconds leave out."""
+    machine = plan.machine
+    if plan.objective != "time" or machine is None:
+        return
+    if machine.task_overhead:
+        yield _task_words(plan, rows, machine)
+    if machine.overlap:
+        yield (
+            f"Communication runs beside {percent(machine.overlap)} of computing: a vertex's "
+            "fetches and its reduction each beside an equal share of its own kernel calls. Costs "
+            "are what they take beyond that."
+        )
+
+
+def _task_words(plan: Plan, rows: Sequence[Row], machine: Machine) -> str:
+    """How many vertices are cut into fewer pieces, which need fewer messages."""
+    message = "message that was not measured" if machine.transfers else "message"
+    overhead = short(machine.task_overhead, "time")
+    each = f"Each kernel call and each {message} takes {overhead} more than its work"
+    called = [row for row in rows if row.calls]
+    total = sum(row.times for row in called)
+    coarse = sum(row.times for row in called if row.pieces < plan.devices)
+    if not coarse:
+        return f"{each}; still every vertex is cut into as many pieces as there are devices."
+    are = "is" if coarse == 1 else "are"
+    return (
+        f"{each}: {coarse} of {total} vertices {are} cut into fewer pieces than there are devices, "
+        "which takes fewer messages; several devices compute the same piece."
+    )

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from eindecomp.errors import InfeasibleError, PlanError, UnsolvedError, quote
@@ -20,12 +18,14 @@ from eindecomp.planner.space.strategy import (
     strategy_of,
     strategy_words,
 )
-from eindecomp.show.words import exact, is_proved, percent, ratio, render, short
+from eindecomp.show.words import exact, is_proved, percent, ratio, render, short, table
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from rich.table import Table
 
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.plan import Plan
@@ -123,22 +123,22 @@ def _ratio(cost: Number, to: Number) -> float:
 
 
 def table_of(comparison: Comparison, width: int = _WIDTH) -> str:
-    """A comparison as a table."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", overflow="fold")
-    table.add_column("strategy", overflow="fold")
-    table.add_column("cost", justify="right", overflow="fold")
-    table.add_column("ratio", justify="right", no_wrap=True)
-    table.add_column("gap", justify="right", no_wrap=True)
-    table.add_column("memory", justify="right", no_wrap=True)
-    shown = short if width < _NARROW else exact
+    """A comparison as text; on a narrow terminal costs are rounded."""
+    shown = comparison_table(comparison, short if width < _NARROW else exact)
+    notes = [Text(FREE)] if comparison.inputs == "free" else []
+    return render(width, shown, *notes).strip("\n")
+
+
+def comparison_table(comparison: Comparison, cost_words: Callable[..., str] = exact) -> Table:
+    """A row for each strategy: what it costs, or why there is no plan."""
+    shown = table("", "strategy", "cost", "ratio", "gap", "memory", left=2)
+    shown.columns[2].no_wrap = False  # a refusal stands there
     for row in comparison.rows:
         cells = ["no plan: " + (row.refused or ""), "", "", ""]
         if row.cost is not None and row.ratio is not None and row.gap is not None:
             gap = "optimal" if is_proved(row.gap) else percent(row.gap)
-            cells = [shown(row.cost, comparison.objective), ratio(row.ratio), gap]
-            cells += ["" if row.memory is None else short(row.memory, "bytes")]
+            memory = "" if row.memory is None else short(row.memory, "bytes")
+            cells = [cost_words(row.cost, comparison.objective), ratio(row.ratio), gap, memory]
         words = strategy_words(spelled(row.strategy))
-        table.add_row(Text(row.name), Text(words), *map(Text, cells))
-    notes = [Text(FREE)] if comparison.inputs == "free" else []
-    return render(width, table, *notes).strip("\n")
+        shown.add_row(*map(Text, (row.name, words, *cells)))
+    return shown

@@ -5,7 +5,6 @@ from __future__ import annotations
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -14,11 +13,19 @@ from eindecomp.layout.pieces import BALANCED
 from eindecomp.planner.costs.objectives import Objective
 from eindecomp.planner.space.strategy import strategy_words
 from eindecomp.show.alternatives import Alternative, alternatives
-from eindecomp.show.claim import claim, not_counted, repeated
-from eindecomp.show.machine_words import machine_words
+from eindecomp.show.claim import claim, machine_words, not_counted, repeated
 from eindecomp.show.movements import input_layouts, move_lines
 from eindecomp.show.rows import Row, folded_rows
-from eindecomp.show.words import cuts, exact, mesh_words, percent, render, short
+from eindecomp.show.words import (
+    count_words,
+    cuts,
+    exact,
+    mesh_words,
+    percent,
+    render,
+    short,
+    table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +65,7 @@ def explain(plan: Plan, width: int | None = None) -> str:
     rows, narrow = folded_rows(plan), width < _NARROW
     parts: list[RenderableType] = [Text(summary(plan))]
     if rows:
-        parts += [_table(plan, rows, narrow=narrow), Text(notes_of(plan, rows))]
+        parts += [plan_table(plan, rows, narrow=narrow), Text(notes_of(plan, rows))]
         if narrow:
             results = _grouped({row.vertex: row.lies for row in rows})
             parts += _section("Result layouts", results)
@@ -72,8 +79,8 @@ def explain(plan: Plan, width: int | None = None) -> str:
 def summary(plan: Plan) -> str:
     """A plan in one paragraph."""
     mesh = f" (mesh {mesh_words(plan.mesh)})" if plan.mesh.names else ""
-    devices = f"{plan.devices} device{'s' if plan.devices > 1 else ''}"
-    vertices = f"{len(plan.parts)} {'vertex' if len(plan.parts) == 1 else 'vertices'}"
+    devices = count_words(plan.devices, "device")
+    vertices = count_words(len(plan.parts), "vertex", "vertices")
     asked = [f"objective {plan.objective}", f"inputs {plan.inputs}"]
     if plan.pieces != BALANCED:
         asked.append(f"{plan.pieces} pieces")
@@ -84,7 +91,7 @@ def summary(plan: Plan) -> str:
         more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
         asked.append(f"pinned {', '.join(names[:_NAMES])}{more}")
     if plan.tie:
-        asked.append(f"{len(plan.tie)} {'input' if len(plan.tie) == 1 else 'inputs'} tied")
+        asked.append(f"{count_words(len(plan.tie), 'input')} tied")
     if plan.memory is not None:
         asked.append(f"at most {exact(plan.memory, 'bytes')} on each device")
     if plan.solver != "auto":
@@ -112,24 +119,26 @@ def _kind(plan: Plan) -> str:
 # The table
 
 
-def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
+def plan_table(plan: Plan, rows: list[Row], *, narrow: bool = False) -> Table:
+    """A row for each vertex: its cut, what it costs, and where its result lies if there is room."""
     folded = any(row.times > 1 for row in rows)
-    table = Table(box=SIMPLE_HEAD, show_footer=True, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("vertex", "total", overflow="fold", min_width=16)
+    shown = table()
+    shown.show_footer = True
+    shown.add_column("vertex", "total", overflow="fold", min_width=16)
     if folded:
-        table.add_column("", justify="right", no_wrap=True)
-    table.add_column("cut", overflow="fold")
-    table.add_column("calls", justify="right", no_wrap=True)
-    names, cost = columns_of(plan), plan.cost
+        shown.add_column("", justify="right", no_wrap=True)
+    shown.add_column("cut", overflow="fold")
+    shown.add_column("calls", justify="right", no_wrap=True)
+    names, cost = _columns(plan), plan.cost
     for name in names:
         total = sum(getattr(row, name) * row.times for row in rows)
-        table.add_column(name, short(total, plan.objective), justify="right", no_wrap=True)
-    table.add_column("share", percent(float(cost > 0)), justify="right", no_wrap=True)
+        shown.add_column(name, short(total, plan.objective), justify="right", no_wrap=True)
+    shown.add_column("share", percent(float(cost > 0)), justify="right", no_wrap=True)
     if not narrow:
-        table.add_column("result layout", overflow="fold", min_width=14)
+        shown.add_column("result layout", overflow="fold", min_width=14)
     for row in rows:
         share = row.cost * row.times / cost if cost else 0.0
-        table.add_row(
+        shown.add_row(
             Text(row.statement),
             *([f"×{row.times}" if row.times > 1 else ""] if folded else []),
             Text(cuts(row.parts)),
@@ -138,10 +147,10 @@ def _table(plan: Plan, rows: list[Row], *, narrow: bool) -> Table:
             percent(share),
             *([] if narrow else [Text(row.lies)]),
         )
-    return table
+    return shown
 
 
-def columns_of(plan: Plan) -> list[str]:
+def _columns(plan: Plan) -> list[str]:
     """The parts of a row's cost that a plan's objective has."""
     return ["join", "aggregate", "repartition", *["compute"] * (_kind(plan) in ("time", "own"))]
 
@@ -176,12 +185,12 @@ def _section(
     """A titled list in two columns, cut off at a readable length."""
     if not lines:
         return []
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(overflow="fold", justify="right" if right else "left", no_wrap=right)
-    table.add_column(overflow="fold")
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(overflow="fold", justify="right" if right else "left", no_wrap=right)
+    grid.add_column(overflow="fold")
     for left, words in lines[:_LINES]:
-        table.add_row(Text(left), Text(words))
-    section: list[RenderableType] = [Text(f"\n{title}"), Padding(table, (0, 0, 0, 2), expand=False)]
+        grid.add_row(Text(left), Text(words))
+    section: list[RenderableType] = [Text(f"\n{title}"), Padding(grid, (0, 0, 0, 2), expand=False)]
     if len(lines) > _LINES:
         section.append(Text(f"  and {len(lines) - _LINES} more"))
     return section

@@ -14,9 +14,11 @@ from eindecomp.show.words import cuts, layout, short
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.cut import Cut
     from eindecomp.layout.view import Dims, View
     from eindecomp.planner.costs.cost import Number
+    from eindecomp.planner.costs.price import Price
     from eindecomp.planner.plan import Plan
     from eindecomp.show.rows import Row
 
@@ -26,19 +28,17 @@ def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:
     layouts: dict[str, dict[str, None]] = {}
     for row in rows:
         for k, source in enumerate(plan.graph[row.vertex].inputs):
-            if not isinstance(plan.graph[source].op, Input) or not _need(plan, row.vertex, k):
+            need = read_cut(plan, plan.graph[row.vertex], k)
+            if not isinstance(plan.graph[source].op, Input) or not need:
                 continue
             own = layouts.setdefault(source, {})
-            if source in plan.given:
-                own[_home_words(plan, source)] = None
-            else:
-                own[_read_words(plan, row.vertex, k)] = None
+            words = _home_words(plan, source) if source in plan.given else _lies(plan, source, need)
+            own[words] = None
     return {source: "; ".join(words) for source, words in layouts.items()}
 
 
 def _home_words(plan: Plan, source: str) -> str:
-    tensor, lies = plan.graph[source], plan.given[source]
-    words = [layout(plan.mesh, tensor.labels, tensor.shape, cut) for cut in lies.cuts]
+    words = [_lies(plan, source, cut) for cut in plan.given[source].cuts]
     tied = f", as {plan.tie[source]} was left" if source in plan.tie else ""
     return "; also ".join(words) + tied
 
@@ -86,34 +86,40 @@ def read_cuts(plan: Plan, name: str) -> Iterator[tuple[str, Cut]]:
     """The vertices that read a tensor, each with the layout in which it does."""
     for reader in plan.decisions:
         for k, source in enumerate(plan.graph[reader].inputs):
-            if source == name and (cut := _need(plan, reader, k)) is not None:
+            if source == name and (cut := read_cut(plan, plan.graph[reader], k)) is not None:
                 yield reader, cut
 
 
-def _need(plan: Plan, reader: str, k: int) -> Cut | None:
+def read_cut(plan: Plan, reader: Vertex, k: int) -> Cut | None:
     """The layout in which a vertex reads an input; None if it never reads its elements."""
-    view = view_of(plan.graph, plan.graph[reader])
-    reads = decided_choices(view, plan.mesh, plan.decisions[reader]).reads[k]
+    view = view_of(plan.graph, reader)
+    reads = decided_choices(view, plan.mesh, plan.decisions[reader.name]).reads[k]
     return None if reads is None else reads.cuts[0]
 
 
-def _read_words(plan: Plan, reader: str, k: int) -> str:
-    tensor = plan.graph[plan.graph[reader].inputs[k]]
-    need = _need(plan, reader, k)
-    return "" if need is None else layout(plan.mesh, tensor.labels, tensor.shape, need)
+def nearest(price: Price, tensor: Vertex, held: tuple[Cut, ...], need: Cut) -> int:
+    """Which of a tensor's layouts costs least to fetch it from, as it is needed."""
+    if len(held) == 1:
+        return 0
+    return int(price.fetch(held, [need], tensor.dtype.itemsize)[:, 0].argmin())
+
+
+def _lies(plan: Plan, name: str, cut: Cut) -> str:
+    tensor = plan.graph[name]
+    return layout(plan.mesh, tensor.labels, tensor.shape, cut)
 
 
 def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
     if plan.objective == "bound":
         return _repartition_words(plan, reader, maker, k)
-    tensor, need, held = plan.graph[maker], _need(plan, reader, k), held_cuts(plan, maker)
+    need, held = read_cut(plan, plan.graph[reader], k), held_cuts(plan, maker)
+    assert need is not None  # noqa: S101 - fetching it costs something, so it is read
     source = "wherever it is"
-    if held and need:
-        fetched = plan_price(plan).fetch(held, [need], tensor.dtype.itemsize)[:, 0]
-        nearest = int(fetched.argmin())
-        words = layout(plan.mesh, tensor.labels, tensor.shape, held[nearest])
-        source = f"its second layout, {words}," if nearest else words
-    return f"{maker} to {reader}: from {source} to {_read_words(plan, reader, k)}"
+    if held:
+        at = nearest(plan_price(plan), plan.graph[maker], held, need)
+        words = _lies(plan, maker, held[at])
+        source = f"its second layout, {words}," if at else words
+    return f"{maker} to {reader}: from {source} to {_lies(plan, maker, need)}"
 
 
 def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:

@@ -10,20 +10,21 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.space.strategy import spelled, strategy_words
-from eindecomp.show.compare import FREE
-from eindecomp.show.draw.describe import graph_scene, plan_scene
-from eindecomp.show.draw.picture import picture_of
-from eindecomp.show.explain import columns_of, summary
+from eindecomp.show.compare import FREE, comparison_table
+from eindecomp.show.draw.graph_pictures import picture_of
+from eindecomp.show.draw.scene import graph_scene, plan_scene
+from eindecomp.show.explain import plan_table, summary
 from eindecomp.show.rows import folded_rows
-from eindecomp.show.words import cuts, exact, is_proved, percent, ratio, short
+from eindecomp.show.words import count_words, exact, short, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
+
+    from rich.table import Column, Table
 
     from eindecomp.engines.result import Result
     from eindecomp.graph.graph import Graph
-    from eindecomp.planner.comparison import Compared, Comparison
+    from eindecomp.planner.comparison import Comparison
     from eindecomp.planner.plan import Plan
     from eindecomp.show.draw.scene import Scene
 
@@ -48,10 +49,14 @@ def graph_svg(graph: Graph) -> str | None:
 
 def plan_html(plan: Plan) -> str:
     """A plan: its picture, what it costs, and its table to unfold."""
+    rows = folded_rows(plan)
+    left_out = max(len(rows) - _MOST_LINES, 0)
+    words = f"… and {count_words(left_out, 'row')} more: plan.explain() has them all"
+    more = f"<p>{words}</p>" if left_out else ""
     return _within(
         _picture(plan_scene(plan), "plan"),
         _pre(summary(plan)),
-        _unfold("vertices, cuts and costs", _plan_table(plan)),
+        _unfold("vertices, cuts and costs", _table(plan_table(plan, rows[:_MOST_LINES])), more),
     )
 
 
@@ -60,67 +65,29 @@ def plan_svg(plan: Plan) -> str | None:
     return _svg(plan_scene(plan))
 
 
-def _plan_table(plan: Plan) -> str:
-    rows = folded_rows(plan)
-    names, cost = columns_of(plan), plan.cost
-    table = _table(
-        ["vertex", "", "cut", *names, "share", "result layout"],
-        (
-            [
-                row.statement,
-                f"×{row.times}" if row.times > 1 else "",
-                cuts(row.parts),
-                *(short(getattr(row, name), plan.objective) for name in names),
-                percent(row.cost * row.times / cost if cost else 0.0),
-                row.lies,
-            ]
-            for row in rows[:_MOST_LINES]
-        ),
-        right=range(3, 4 + len(names)),
-    )
-    left_out = len(rows) - _MOST_LINES
-    if left_out <= 0:
-        return table
-    more = f"… and {left_out:,} row{'s' if left_out > 1 else ''} more: plan.explain() has them all"
-    return f"{table}<p>{more}</p>"
-
-
 def result_html(result: Result) -> str:
     """A result: its outputs, and what the run took."""
     stats = result.stats
-    outputs = (
-        [tensor.name, " × ".join(map(str, tensor.shape)) or "one number", str(tensor.dtype)]
-        for tensor in result.tensors.values()
-    )
-    took = [
-        ["time", short(stats.seconds, "time")],
-        ["moved between devices", exact(stats.bytes_moved, "bytes")],
-        ["peak memory (devices that share memory count as one)", short(stats.peak_memory, "bytes")],
-        ["operations", f"{stats.flops:,}"],
-        ["tasks", f"{stats.tasks:,} on {stats.workers:,} worker{'s' if stats.workers > 1 else ''}"],
-    ]
+    outputs = table("output", "shape", "dtype", left=3)
+    for tensor in result.tensors.values():
+        shape = " × ".join(map(str, tensor.shape)) or "one number"
+        outputs.add_row(tensor.name, shape, str(tensor.dtype))
+    took = table("run", "")
+    took.add_row("time", short(stats.seconds, "time"))
     if stats.predicted is not None:
-        took.insert(1, ["time expected", short(stats.predicted, "time")])
-    return _within(
-        _table(["output", "shape", "dtype"], outputs), _table(["run", ""], took, right=[1])
-    )
+        took.add_row("time expected", short(stats.predicted, "time"))
+    took.add_row("moved between devices", exact(stats.bytes_moved, "bytes"))
+    memory = "peak memory (devices that share memory count as one)"
+    took.add_row(memory, short(stats.peak_memory, "bytes"))
+    took.add_row("operations", f"{stats.flops:,}")
+    took.add_row("tasks", f"{stats.tasks:,} on {count_words(stats.workers, 'worker')}")
+    return _within(_table(outputs), _table(took))
 
 
 def comparison_html(comparison: Comparison) -> str:
     """A comparison as a table."""
-    rows = (_compared(comparison, row) for row in comparison)
-    table = _table(["", "strategy", "cost", "ratio", "gap", "memory"], rows, right=range(2, 6))
     note = f"<p>{escape(FREE)}</p>" if comparison.inputs == "free" else ""
-    return _within(table, note)
-
-
-def _compared(comparison: Comparison, row: Compared) -> list[str]:
-    words = strategy_words(spelled(row.strategy))
-    if row.cost is None or row.ratio is None or row.gap is None:
-        return [row.name, words, f"no plan: {row.refused or ''}", "", "", ""]
-    gap = "optimal" if is_proved(row.gap) else percent(row.gap)
-    memory = "" if row.memory is None else short(row.memory, "bytes")
-    return [row.name, words, exact(row.cost, comparison.objective), ratio(row.ratio), gap, memory]
+    return _within(_table(comparison_table(comparison)), note)
 
 
 def _svg(scene: Scene) -> str | None:
@@ -148,20 +115,24 @@ def _pre(text: str) -> str:
     return f'<pre style="{style}">{escape(text)}</pre>'
 
 
-def _unfold(title: str, inside: str) -> str:
-    return f"<details><summary>{escape(title)}</summary>{inside}</details>"
+def _unfold(title: str, *inside: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>{''.join(inside)}</details>"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
-    to_right = set(right)
+def _table(table: Table) -> str:
+    """A table that text shows too, as HTML; without its last row of sums."""
 
-    def cell(tag: str, column: int, text: str) -> str:
-        align = "text-align:right;white-space:nowrap" if column in to_right else "text-align:left"
+    def row(tag: str, texts: Iterable[object]) -> str:
+        cells = zip(table.columns, texts, strict=True)
+        return f"<tr>{''.join(cell(tag, column, str(text)) for column, text in cells)}</tr>"
+
+    def cell(tag: str, column: Column, text: str) -> str:
+        numbers = "text-align:right;white-space:nowrap"
+        align = numbers if column.justify == "right" else "text-align:left"
         return f'<{tag} style="{_CELL}{align}">{escape(text)}</{tag}>'
 
-    head = "".join(cell("th", k, text) for k, text in enumerate(heads))
-    body = "".join(
-        f"<tr>{''.join(cell('td', k, text) for k, text in enumerate(row))}</tr>" for row in rows
-    )
+    head = row("th", (column.header for column in table.columns))
+    cells = zip(*(column.cells for column in table.columns), strict=True)
+    body = "".join(row("td", texts) for texts in cells)
     style = f"{_MONO}border-collapse:collapse;margin:8px 0"
-    return f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<table style="{style}"><thead>{head}</thead><tbody>{body}</tbody></table>'

@@ -11,21 +11,22 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cache
+from html import escape
+from importlib import import_module
 from math import inf, isinf
 from threading import Event as Signal
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.events import Event, KernelCompiled, RunStarted, TaskFinished
-from eindecomp.show.progress_displays import Display, NotebookDisplay, TerminalDisplay
 from eindecomp.solve.clock import watch_compilation
 from eindecomp.solve.run import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 _PATIENCE = 1.0  # seconds before work counts as long
 _PAUSE = 0.1  # seconds between two looks at it
@@ -170,10 +171,10 @@ def show_number(number: float) -> str:
 
 
 @contextmanager
-def _watching(show: Callable[[Display], None]) -> Generator[Callable[[], None]]:
+def _watching(show: Callable[[_Display], None]) -> Generator[Callable[[], None]]:
     """A function that shows how far work has come, if it is long and was not shown just now."""
     started = last = monotonic()
-    display: Display | None = None
+    display: _Display | None = None
     broken = False
 
     def look() -> None:
@@ -195,8 +196,8 @@ def _watching(show: Callable[[Display], None]) -> Generator[Callable[[], None]]:
             display.close()
 
 
-def _display() -> Display:
-    return NotebookDisplay() if in_notebook() else TerminalDisplay(progress_console())
+def _display() -> _Display:
+    return _NotebookDisplay() if in_notebook() else _TerminalDisplay(progress_console())
 
 
 @contextmanager
@@ -216,3 +217,70 @@ def _now_and_then(look: Callable[[], None]) -> Generator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+# Where it is shown: each display replaces what it showed before
+
+
+class _TerminalDisplay:
+    """The last line of a terminal, by rich, which takes long to import."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.live import Live
+        from rich.progress import MofNCompleteColumn, Progress
+
+        columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+        self._bar = Progress(*columns, console=console, auto_refresh=False)
+        self._live = Live(console=console, transient=True, auto_refresh=False)
+        self._live.start()
+
+    def line(self, words: str) -> None:
+        """Show a line."""
+        from rich.text import Text
+
+        self._show(Text(words))
+
+    def bar(self, words: str, done: int, total: int | None) -> None:
+        """Show a bar, with the time that is left."""
+        from rich.markup import escape as plain
+
+        if not self._bar.tasks:
+            self._bar.add_task("", total=total)
+        task = self._bar.task_ids[0]
+        self._bar.update(task, description=plain(words), completed=done, total=total)
+        self._show(self._bar.get_renderable())
+
+    def _show(self, shown: RenderableType) -> None:
+        self._live.update(shown, refresh=True)
+
+    def close(self) -> None:
+        """Take away what was shown."""
+        self._live.stop()
+
+
+class _NotebookDisplay:
+    """One output of the cell that runs, by the kernel's own means: no widgets need be installed."""
+
+    def __init__(self) -> None:
+        display = import_module("IPython.display").display
+        self._handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def line(self, words: str) -> None:
+        """Show a line."""
+        self._show(words, f"<code>{escape(words)}</code>")
+
+    def bar(self, words: str, done: int, total: int | None) -> None:
+        """Show a bar, with how much is done."""
+        told = f"{words} {done}/{'?' if total is None else total}"
+        extent = "" if total is None else f' value="{done}" max="{max(total, 1)}"'
+        self._show(told, f"<progress{extent}></progress> {escape(told)}")
+
+    def _show(self, words: str, html: str) -> None:
+        self._handle.update({"text/plain": words, "text/html": html}, raw=True)
+
+    def close(self) -> None:
+        """Take away what was shown."""
+        self._show("", "")
+
+
+_Display = _TerminalDisplay | _NotebookDisplay

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from eindecomp.engines.events import TaskFinished
 from eindecomp.errors import InputError
 from eindecomp.show.trace import tracing
-from eindecomp.show.words import exact, percent, render, short
+from eindecomp.show.words import exact, percent, render, short, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from rich.table import Table
 
     from eindecomp.tra.simulation.run import SimulatedRun
 
@@ -41,7 +41,7 @@ def _summary(run: SimulatedRun) -> str:
 
 
 def _devices(run: SimulatedRun) -> Table:
-    table = _table("seconds of a device", "least", "mean", "most", "mean share")
+    shown = table("seconds of a device", "least", "mean", "most", "mean share")
     rows = {
         "computing": run.computing,
         "waiting for communication": run.exposed,
@@ -50,45 +50,38 @@ def _devices(run: SimulatedRun) -> Table:
     for name, own in rows.items():
         amounts = [short(float(x), "time") for x in (own.min(), own.mean(), own.max())]
         share = float(own.mean()) / run.seconds if run.seconds else 0.0
-        table.add_row(name, *amounts, percent(share))
-    return table
+        shown.add_row(name, *amounts, percent(share))
+    return shown
 
 
 def _links(run: SimulatedRun) -> Table:
-    table = _table("links of", "bytes of all", "most received", "fullest busy", "share")
+    shown = table("links of", "bytes of all", "most received", "fullest busy", "share")
     for level in run.levels:
         share = level.busy / run.seconds if run.seconds else 0.0
-        table.add_row(
+        shown.add_row(
             Text(level.name),
             short(level.bytes, "bytes"),
             short(int(level.received.max()), "bytes"),
             short(level.busy, "time"),
             percent(share),
         )
-    return table
+    return shown
 
 
 def _path(run: SimulatedRun) -> Table:
     """The critical path by vertex and kind, the longest first."""
-    table = _table("critical path", "", "seconds", "share", left=2)
+    shown = table("critical path", "", "seconds", "share", left=2)
     total: Counter[tuple[str, str]] = Counter()
     for step in run.critical_path:
         total[step.vertex, step.kind] += step.seconds  # pyright: ignore[reportArgumentType] - counts of seconds
     rows = total.most_common()
     for (vertex, kind), seconds in rows[:_ROWS]:
         share = seconds / run.seconds if run.seconds else 0.0
-        table.add_row(Text(vertex), kind, short(seconds, "time"), percent(share))
+        shown.add_row(Text(vertex), kind, short(seconds, "time"), percent(share))
     if rest := sum(seconds for _, seconds in rows[_ROWS:]):
         more = f"{len(rows) - _ROWS} more"
-        table.add_row(more, "", short(rest, "time"), percent(rest / run.seconds))
-    return table
-
-
-def _table(*names: str, left: int = 1) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, name in enumerate(names):
-        table.add_column(name, justify="left" if number < left else "right", overflow="fold")
-    return table
+        shown.add_row(more, "", short(rest, "time"), percent(rest / run.seconds))
+    return shown
 
 
 def write_trace(run: SimulatedRun, path: str | Path, devices: Sequence[int]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
 
 from eindecomp.planner.costs.objectives import Objective
 
@@ -91,6 +93,15 @@ def ratio(times: float) -> str:
     return f"{times:.2f}×" if times < 10 else f"{times:,.1f}×" if times < 100 else f"{times:,.0f}×"
 
 
+def count_words(number: int, one: str, many: str = "") -> str:
+    """A number of things.
+
+    >>> count_words(1, "vertex", "vertices"), count_words(2048, "device")
+    ('1 vertex', '2,048 devices')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def _in_full(number: Number) -> str:
     return f"{number:,}" if isinstance(number, int) or number % 1 else f"{int(number):,}"
 
@@ -164,6 +175,17 @@ def layout(mesh: Mesh, labels: Sequence[str], shape: Sequence[int], cut: Cut) ->
     if free:
         words.append(f"replicated over {axes_words(mesh, free)}")
     return ", ".join(words)
+
+
+def table(*heads: str, left: int = 1) -> Table:
+    """An empty table; its first columns are text, the others numbers, which are not broken."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, head in enumerate(heads):
+        is_text = number < left
+        made.add_column(
+            head, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
+        )
+    return made
 
 
 def render(width: int, *parts: RenderableType) -> str:

@@ -21,7 +21,7 @@ from eindecomp.errors import RelationError, naming, suggest
 from eindecomp.graph.arrays import to_scalar
 from eindecomp.graph.checks import label_map, whole_number
 from eindecomp.graph.evaluate import EinSumSteps, computing
-from eindecomp.graph.infer import Part, infer, label_sizes
+from eindecomp.graph.infer import BareOperand, infer, label_sizes
 from eindecomp.lang.dtypes import FLOAT32, DType, dtype
 from eindecomp.lang.scalar import arg_name, used_scalars
 from eindecomp.tra.tensor_relations import (
@@ -110,7 +110,7 @@ def _bound(
             raise RelationError(
                 f"input {k} is of type {type(x).__name__}, not a TensorRelation: use from_tensor"
             )
-    operands = [Part(arg_name(k), x.shape, dtype_of(x)) for k, x in enumerate(inputs)]
+    operands = [BareOperand(arg_name(k), x.shape, dtype_of(x)) for k, x in enumerate(inputs)]
     _, result = infer(op, operands, sizes, scalar_types)
     bound = label_sizes(op.inputs, operands)
     for label, size in sizes.items():

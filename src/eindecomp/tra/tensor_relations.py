@@ -12,7 +12,7 @@ import numpy as np
 from eindecomp.errors import RelationError, suggest
 from eindecomp.graph.arrays import read_array
 from eindecomp.graph.checks import whole_number
-from eindecomp.graph.infer import Shape, check_shape
+from eindecomp.graph.vertex import Shape, check_shape
 from eindecomp.lang.dtypes import DType, dtype
 
 if TYPE_CHECKING:

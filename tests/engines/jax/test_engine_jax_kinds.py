@@ -8,7 +8,7 @@ from agreement import agree, arrays_for
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
-from eindecomp.graph.rewrites.remove_dead import remove_dead
+from eindecomp.graph.rewrites.rebuild import remove_dead
 from eindecomp.lang.dtypes import type_names
 
 ENGINE = "jax"

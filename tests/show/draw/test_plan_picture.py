@@ -1,9 +1,8 @@
-"""Pictures of plans and graphs: all that moves is on them, whoever lays them out."""
+"""Pictures of plans and graphs: all that moves is on them."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -19,21 +18,14 @@ import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.planner.make import plan
 from eindecomp.planner.plan import Plan
-from eindecomp.show.draw.describe import plan_scene
-from eindecomp.show.draw.dot import has_graphviz, place_by_dot
-from eindecomp.show.draw.own_layout import place_scene
+from eindecomp.show.draw.graph_pictures import place_scene
+from eindecomp.show.draw.scene import plan_scene
 from eindecomp.show.draw.svg import DARK, LIGHT, TILES
 from eindecomp.show.outline import graph_outline, moved_within, plan_outline
 from layered_graph import normed_layers
 from strategies import graphs
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-LAYOUTS = [
-    "own",
-    pytest.param(
-        "graphviz", marks=pytest.mark.skipif(not has_graphviz(), reason="graphviz is missing")
-    ),
-]
 
 
 @cache
@@ -56,13 +48,12 @@ def test_boxes_and_edges_carry_all_that_moves(
     edges = sum(edge.amount for edge in outline.edges)
     within = sum(sum(moved_within(made, box).values()) for box in outline.boxes)
     assert edges + within == made.traffic.total
-    read_svg(made.draw(folded=folded, layout="own").svg)
+    read_svg(made.draw(folded=folded).svg)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_attention_can_be_read(layout: str) -> None:
+def test_attention_can_be_read() -> None:
     made = attention(inputs="sharded")
-    root = read_svg(made.draw(layout=layout).svg)
+    root = read_svg(made.draw().svg)
     words = texts(root)
     assert (
         "384 KiB move between devices · objective bytes (proved optimal), inputs sharded" in words
@@ -77,15 +68,14 @@ def test_attention_can_be_read(layout: str) -> None:
     assert thick[0] < thick[-1]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layers_are_folded_into_a_frame(layout: str) -> None:
+def test_layers_are_folded_into_a_frame() -> None:
     made = planned_layers()
-    root = read_svg(made.draw(layout=layout).svg)
+    root = read_svg(made.draw().svg)
     assert "× 6" in texts(root)
     assert "X1[b,a] of the previous repetition" in texts(root)
     assert len(classed(root, "vertex")) + len(classed(root, "output")) == 5
     assert classed(root, "next")
-    every = read_svg(made.draw(layout=layout, folded=False).svg)
+    every = read_svg(made.draw(folded=False).svg)
     assert len(classed(every, "vertex")) + len(classed(every, "output")) == 30
     assert not classed(every, "block")
 
@@ -100,14 +90,12 @@ def test_weights_that_both_passes_of_training_read_are_one_box() -> None:
     assert [box.times > 1 for box in weights] == [True]
     readers = {edge.target for edge in outline.edges if outline.boxes[edge.source] == weights[0]}
     assert len({outline.boxes[reader].block for reader in readers}) > 1
-    read_svg(trained.draw(layout="own").svg)
+    read_svg(trained.draw().svg)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_frames_hold_their_own_boxes_only(layout: str) -> None:
+def test_frames_hold_their_own_boxes_only() -> None:
     scene = plan_scene(planned_layers())
-    placed = place_scene(scene) if layout == "own" else place_by_dot(scene)
-    assert placed is not None
+    placed = place_scene(scene)
     boxes = [
         (node.frame, x - node.width / 2, y, x + node.width / 2, y + node.height)
         for node, (x, y) in zip(scene.nodes, placed.nodes, strict=True)
@@ -124,78 +112,28 @@ def test_frames_hold_their_own_boxes_only(layout: str) -> None:
 
 def test_graphs_are_drawn_before_they_are_planned(tmp_path: Path) -> None:
     graph = normed_layers(6)
-    root = read_svg(graph.draw(tmp_path / "graph.svg", layout="own").svg)
+    root = read_svg(graph.draw(tmp_path / "graph.svg").svg)
     assert "× 6" in texts(root)
     assert not classed(root, "move")
     assert (tmp_path / "graph.svg").exists()
     read_svg(ed.Graph().draw().svg)
     alone = ed.parse("input X[i: 4]\noutput X")
-    read_svg(plan(alone, 2).draw(layout="own").svg)
+    read_svg(plan(alone, 2).draw().svg)
 
 
 def test_names_are_text_and_nothing_else() -> None:
     evil = "<script>alert('1')</script>&\"]]>"
     graph = ed.parse("input X[i: 8, j: 8]\nZ[i] <- sum where(X[i,j] < 1, X[i,j], 0)\noutput Z")
     made = plan(graph, mesh={evil: 2})
-    for text in (made.draw(layout="own").svg, made.draw_tiles("Z").svg, made._repr_html_()):
+    for text in (made.draw().svg, made.draw_tiles("Z").svg, made._repr_html_()):
         assert "<script" not in text
-    assert any(evil in words for words in texts(read_svg(made.draw(layout="own").svg)))
+    assert any(evil in words for words in texts(read_svg(made.draw().svg)))
     assert any(evil in words for words in texts(read_svg(made.draw_tiles("Z").svg)))
-    if has_graphviz():
-        assert any(evil in w for w in texts(read_svg(made.draw(layout="graphviz").svg)))
-
-
-def test_without_dot_we_lay_out_ourselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = attention()
-    own = made.draw(layout="own")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert made.draw() == own
-    made.draw(tmp_path / "plan.dot")
-    assert (tmp_path / "plan.dot").read_text().startswith("digraph {")
-    with pytest.raises(EinDecompError, match="layout='graphviz' needs graphviz"):
-        made.draw(layout="graphviz")
-    with pytest.raises(EinDecompError, match=r"a \.png file needs graphviz"):
-        made.draw(tmp_path / "plan.png")
-    assert not (tmp_path / "plan.png").exists()
-
-
-@pytest.mark.skipif(not has_graphviz(), reason="graphviz is missing")
-def test_where_dot_fails_we_lay_out_ourselves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = attention()
-    own = made.draw(layout="own")
-    shell = shutil.which("sh")
-    broken = tmp_path / "dot"
-    broken.write_text(f"#!{shell}\nexit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert made.draw(layout="graphviz") == own
-    with pytest.raises(EinDecompError, match=r"graphviz made no \.pdf"):
-        made.draw(tmp_path / "plan.pdf")
-
-
-@pytest.mark.skipif(not has_graphviz(), reason="graphviz is missing")
-def test_where_dot_is_slow_we_lay_out_ourselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = attention()
-    monkeypatch.setattr("eindecomp.show.draw.dot.SECONDS", 1e-6)
-    assert made.draw(layout="graphviz") == made.draw(layout="own")
-
-
-@pytest.mark.skipif(not has_graphviz(), reason="graphviz is missing")
-def test_graphviz_writes_other_formats(tmp_path: Path) -> None:
-    made = attention()
-    made.draw(tmp_path / "plan.png")
-    made.draw(tmp_path / "plan.pdf")
-    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "plan.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
     made = attention()
-    with pytest.raises(EinDecompError, match="unknown layout 'ownn'; did you mean 'own'"):
-        made.draw(layout="ownn")
-    with pytest.raises(EinDecompError, match=r"plan.jpg: .*\.svg, \.dot, \.gv, \.png or \.pdf"):
+    with pytest.raises(EinDecompError, match=r"plan.jpg: .* ends in \.svg$"):
         made.draw(tmp_path / "plan.jpg")
     with pytest.raises(OSError, match="missing"):
         made.draw(tmp_path / "missing" / "plan.svg")

@@ -16,8 +16,8 @@ from eindecomp.graph.ops import Fill
 from eindecomp.layout.boxes import Box, volume
 from eindecomp.layout.tiling import TileGrid, box_on
 from eindecomp.planner.make import plan
-from eindecomp.show.draw.facets import devices_words
 from eindecomp.show.draw.tile_grid import tile_grids
+from eindecomp.show.draw.tile_pictures import devices_words
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Role
 from strategies import graphs
@@ -97,13 +97,13 @@ def test_a_grid_is_text_and_coloured_text() -> None:
     assert "\x1b[" not in str(grid)
 
 
-def test_three_dimensions_are_facets() -> None:
+def test_three_dimensions_are_rows_and_columns() -> None:
     graph = ed.parse("input X[a: 4, b: 4, c: 4]\nZ[a,b,c] <- exp(X[a,b,c])\noutput Z")
     grid = plan(graph, 8, pin={"Z": {"a": 2, "b": 2, "c": 2}}).draw_tiles("Z")
     drawn = texts(read_svg(grid.svg))
-    assert {"a 0:2", "a 2:4"} <= set(drawn)
+    assert {"a, b", "0:2, 0:2", "2:4, 0:2", "c"} <= set(drawn)
     assert len(classed(read_svg(grid.svg), "tile")) == 8
-    assert "a 2:4" in str(grid)
+    assert "│ 2:4, 0:2 │" in str(grid)
 
 
 def test_large_grids_leave_out_the_middle_and_say_so() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import eindecomp as ed
 from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.planner.make import plan
-from eindecomp.show.draw.dataflow import dataflow_of
+from eindecomp.show.draw.vertex_dataflow import dataflow_of
 from eindecomp.tra.program.make import program_of
 from strategies import graphs
 
@@ -34,7 +34,7 @@ def test_the_paper_s_matrix_multiplication() -> None:
     """Cut along the summed label too: a join, then an aggregation."""
     made = plan(ed.parse(MATMUL), 8, pin={"X": {"i": 2, "j": 2}, "Y": {"j": 2, "k": 2}})
     flow = dataflow_of(made, "Z")
-    assert flow.columns[:2] == ("tiles of X, Y", "kernel calls")
+    assert flow.columns[:2] == ["tiles of X, Y", "kernel calls"]
     drawn = read_svg(made.draw_vertex("Z").svg)
     assert len(classed(drawn, "move")) == 1 + sum(arrow.moved > 0 for arrow in flow.arrows)
     assert len(classed(drawn, "rest")) == 1 + sum(arrow.moved == 0 for arrow in flow.arrows)

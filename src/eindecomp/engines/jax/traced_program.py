@@ -14,8 +14,8 @@ from eindecomp.engines.jax.copies import lows_within, lying
 from eindecomp.engines.jax.here import Here, padded
 from eindecomp.engines.jax.hlo import SCOPE
 from eindecomp.engines.jax.moves import add_up, combine_shares, move
-from eindecomp.graph.compared import compared
 from eindecomp.graph.ops import Fill, Gather, ScatterAdd
+from eindecomp.graph.rewrites.fuse import compared
 from eindecomp.kernels.jax.fills import filled
 from eindecomp.kernels.jax.kernel_of import kernel_of
 from eindecomp.layout.boxes import shape_of

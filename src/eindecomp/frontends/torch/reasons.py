@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.frontends.layouts import widened
 from eindecomp.frontends.placed_plan import reduce_op_of
-from eindecomp.graph.state_types import state_bytes
+from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import pieces_by
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
 

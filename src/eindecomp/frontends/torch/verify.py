@@ -22,7 +22,7 @@ from eindecomp.frontends.torch.carry_out import Running
 from eindecomp.frontends.torch.collectives import Recorder, row_of
 from eindecomp.frontends.torch.make_mesh import make_mesh
 from eindecomp.frontends.torch.reasons import reason
-from eindecomp.graph.state_types import state_types
+from eindecomp.graph.work import state_types
 from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import box_on

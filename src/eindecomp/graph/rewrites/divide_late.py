@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
-from eindecomp.graph.rewrites.remove_dead import remove_dead
+from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like, remove_dead
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import SUM

@@ -1,4 +1,4 @@
-"""Copying vertices into a new graph while their inputs change: the step all rewrites share."""
+"""What rewrites share: copying vertices while their inputs change, and dropping dead ones."""
 
 from __future__ import annotations
 
@@ -42,3 +42,20 @@ def copy_vertex(
             return into.add_einsum(output, operands, join, agg, name, vertex.sizes)
         case op:
             return into.add(op, inputs, name, vertex.sizes)
+
+
+def remove_dead(graph: Graph) -> Graph:
+    """Keep the outputs, what they are made from, and all inputs: those are the caller's interface.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> print(remove_dead(parse("input X[i: 3]\\nY[i] <- exp(X[i])\\nZ[i] <- -X[i]\\noutput Z")))
+    input X[i: 3]
+    Z[i] <- -X[i]
+    output Z
+    """
+    alive = {vertex.name for vertex in graph.outputs}
+    for vertex in reversed(list(graph.vertices.values())):
+        if vertex.name in alive:
+            alive.update(vertex.inputs)
+    kept = (v for v in graph.vertices.values() if v.name in alive or isinstance(v.op, Input))
+    return Graph.of(kept, [v.name for v in graph.outputs], graph.scalars, ties=graph.ties)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eindecomp.graph.outputs import check_outputs
+from eindecomp.graph.arrays import check_outputs
 from eindecomp.graph.rewrites.divide_late import divide_late
 from eindecomp.graph.rewrites.factor_out import factor_out
 from eindecomp.graph.rewrites.fuse import fuse
 from eindecomp.graph.rewrites.gather_early import gather_early
 from eindecomp.graph.rewrites.merge_common import merge_common
 from eindecomp.graph.rewrites.order_contractions import order_contractions
-from eindecomp.graph.rewrites.remove_dead import remove_dead
+from eindecomp.graph.rewrites.rebuild import remove_dead
 from eindecomp.graph.rewrites.simplify_joins import simplify_joins
 
 if TYPE_CHECKING:

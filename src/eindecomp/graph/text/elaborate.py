@@ -24,15 +24,14 @@ from eindecomp.graph.text.macros import (
     prelude,
     to_monoid,
 )
-from eindecomp.graph.text.mistyped import refuse_mistyped, warn_of_misspelt
-from eindecomp.graph.text.scope import Scope
+from eindecomp.graph.text.scope import Scope, refuse_mistyped, warn_of_misspelt
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import FUNCTIONS, Arg, Expr, replace_args
 from eindecomp.lang.text import syntax as s
 from eindecomp.lang.text.read import MAX_TEXT, read_statements
 from eindecomp.lang.text.resolve import named_leaf, resolve, resolve_values
-from eindecomp.lang.text.terms import (
+from eindecomp.lang.text.syntax import (
     first_call,
     group_of,
     has,

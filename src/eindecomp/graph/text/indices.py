@@ -8,7 +8,7 @@ from eindecomp.graph.infer import group_sizes
 from eindecomp.graph.ops import Gather, Reshape, Slice
 from eindecomp.lang.scalar import Arg
 from eindecomp.lang.text import syntax as s
-from eindecomp.lang.text.terms import group_of, has, is_plain, label_of
+from eindecomp.lang.text.syntax import group_of, has, is_plain, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

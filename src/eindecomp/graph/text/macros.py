@@ -19,7 +19,7 @@ from eindecomp.lang.scalar import FUNCTIONS, Const, values
 from eindecomp.lang.text import syntax as s
 from eindecomp.lang.text.read import read_statements
 from eindecomp.lang.text.resolve import named_leaf, resolve, resolve_values
-from eindecomp.lang.text.terms import labels_of, refs_of
+from eindecomp.lang.text.syntax import labels_of, refs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence

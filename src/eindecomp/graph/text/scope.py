@@ -7,18 +7,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, OperandError, Source, TextError, suggest
-from eindecomp.graph.text.as_gather import as_gather
+from eindecomp.graph.lone_labels import warn_of_lone_labels
 from eindecomp.graph.text.macros import prelude, prelude_monoids
+from eindecomp.graph.vertex import show
 from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid
 from eindecomp.lang.names import CONSTANTS
 from eindecomp.lang.scalar import Expr, Scalar
 from eindecomp.lang.text import syntax as s
-from eindecomp.lang.text.terms import label_of, refs_of
+from eindecomp.lang.text.syntax import label_of, refs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Generator, Mapping, Sequence
+    from collections.abc import Collection, Container, Generator, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
+    from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.einsum import Labels
 
@@ -98,7 +100,7 @@ class Scope:
             )
         for item, size in zip(ref.items, vertex.shape, strict=True):
             if isinstance(item, s.Arithmetic):
-                example = as_gather(ref, item, size, self.sizes, self.graph.fresh("at"))
+                example = as_gather(ref, item, self.sizes, self.graph.fresh("at"))
                 message = f"an index cannot be computed in place: gather it, such as\n{example}"
                 raise self.error(message, item.at)
             if isinstance(item, s.Star | s.Scattered):
@@ -232,3 +234,59 @@ class Scope:
         """The sizes of a target's labels that no input has."""
         new = tuple(item for item in target.items if label_of(item) not in known)
         return self.own_sizes(s.Ref(target.name, new, target.at))
+
+
+# Labels that were probably misspelt
+
+
+def refuse_mistyped(
+    scope: Scope,
+    target: s.Ref,
+    refs: Mapping[tuple[str, Labels], s.Ref],
+    aggregated: Collection[str],
+) -> None:
+    """Refuse `Z[i,k] <- sum X[i,j] * Y[j,q]` of `Y[j,k]`, where q is not declared.
+
+    It would sum over q and give every k the same; who wants that writes `Z[i, k: 50]`.
+    """
+    read = {label for _, own in refs for label in own}
+    unsized = {item.name for item in target.items if isinstance(item, s.Label) and not item.size}
+    missing = set[str]() if scope.active else unsized - read
+    for (name, own), ref in refs.items():
+        made = scope.graph[name].labels
+        for label, was in zip(own, made, strict=True):
+            if was in missing and label in aggregated and label not in scope.sizes:
+                wanted = tuple(was if each == label else each for each in own)
+                raise scope.error(
+                    f"label {label!r} is not declared, and no input here has {was!r}: write "
+                    f"{show(name, wanted)}, or '{was}: SIZE' in {target.name} to repeat the result "
+                    f"for every {was}",
+                    ref.at,
+                )
+
+
+def warn_of_misspelt(
+    scope: Scope, op: Op, sizes: Mapping[str, int], refs: Mapping[tuple[str, Labels], s.Ref]
+) -> None:
+    """Warn of `Z[i,k] <- sum X[i,jj] * Y[j,k]`, unless a macro says so."""
+    if not scope.active:
+        places = {label: ref.at for (_, own), ref in refs.items() for label in own}
+        warn_of_lone_labels(op, sizes, lambda told, at: str(scope.error(told, places[at])))
+
+
+# Indices that are computed
+
+
+def as_gather(ref: s.Ref, item: s.Arithmetic, declared: Mapping[str, set[int]], name: str) -> str:
+    """Two lines of text: the indices as a fill, and the reference that looks them up.
+
+    >>> window = s.Arithmetic("w + r", ("w", "r"), 0)
+    >>> ref = s.Ref("X", (s.Label("b", 0), window), 0)
+    >>> print(as_gather(ref, window, {"r": {3}}, "at"))
+      at[w: SIZE, r: 3] <- fill w + r
+      … X[b, at[w,r]] …
+    """
+    sizes = (f"{label}: {min(declared.get(label, {'SIZE'}))}" for label in item.labels)
+    inner = f"{name}[{','.join(item.labels)}]"
+    items = ", ".join(inner if other is item else label_of(other) or "…" for other in ref.items)
+    return f"  {name}[{', '.join(sizes)}] <- fill {item.text}\n  … {ref.name}[{items}] …"

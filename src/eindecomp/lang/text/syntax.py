@@ -6,9 +6,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
-from eindecomp.lang.scalar import MAX_DEPTH, Number
+from eindecomp.lang.scalar import FUNCTIONS, MAX_DEPTH, Number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from eindecomp.lang.einsum import Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +242,69 @@ class MonoidDecl:
 
 
 Statement = InputDecl | ScalarDecl | OutputDecl | TieDecl | MacroDecl | MonoidDecl | Assign
+
+
+# What a term refers to, with which indices, and what comes first
+
+_INFIX = frozenset(f.name for f in FUNCTIONS.values() if f.symbol is not None and f.arity == 2)
+
+
+def refs_of(terms: Sequence[Term]) -> Iterator[Ref]:
+    """The references of terms, from left to right."""
+    for term in terms:
+        match term:
+            case Ref():
+                yield term
+            case Apply(args=args):
+                yield from refs_of(args)
+            case _:
+                pass
+
+
+def first_call(term: Term) -> Apply | None:
+    """The function call that a term's text starts with: `f(a)` in `f(a)**2 + b`."""
+    while isinstance(term, Apply) and term.op in _INFIX:
+        term = term.args[0]
+    return term if isinstance(term, Apply) else None
+
+
+def replace_first_call(term: Term, by: Term) -> Term:
+    """The term with the call that it starts with replaced."""
+    if not isinstance(term, Apply) or term.op not in _INFIX:
+        return by
+    first, *rest = term.args
+    return Apply(term.op, (replace_first_call(first, by), *rest), term.at)
+
+
+def has(ref: Ref, *kinds: type[Item]) -> bool:
+    """Whether a reference has an index of one of these kinds."""
+    return any(isinstance(item, kinds) for item in ref.items)
+
+
+def is_plain(ref: Ref) -> bool:
+    """Whether all indices are labels."""
+    return all(isinstance(item, Label) for item in ref.items)
+
+
+def label_of(item: Item) -> str:
+    """The label of an index that has exactly one; of others the empty string."""
+    return item.name if isinstance(item, Label | Window) else ""
+
+
+def group_of(item: Item) -> Labels:
+    """The labels that an index merges, one for a plain label."""
+    return tuple(n.name for n in item.labels) if isinstance(item, Group) else (label_of(item),)
+
+
+def labels_of(ref: Ref) -> Iterator[str]:
+    """The labels of a reference, those of lookups and groups among them."""
+    for item in ref.items:
+        match item:
+            case Label(name) | Window(name):
+                yield name
+            case Group(labels):
+                yield from (label.name for label in labels)
+            case Lookup(inner):
+                yield from labels_of(inner)
+            case _:
+                pass

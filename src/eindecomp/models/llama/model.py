@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from eindecomp.api.together import plan_together
+from eindecomp.api.compile import plan_together
 from eindecomp.engines.engine import stated_device_count
 from eindecomp.errors import InputError, quote
 from eindecomp.models.llama.cache import Cache

@@ -21,7 +21,7 @@ import numpy as np
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.graph.state_types import state_bytes
+from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import bits_of, largest_side, parts_of
 from eindecomp.layout.overlaps import copied, fullest
 from eindecomp.layout.view import dim_parts, is_planned, tile_sides

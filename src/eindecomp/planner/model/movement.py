@@ -19,7 +19,7 @@ import numpy as np
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.graph.state_types import state_bytes
+from eindecomp.graph.work import state_bytes
 from eindecomp.planner.costs.price import beyond, hidden
 from eindecomp.planner.model.reads import (
     Holder,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import OperandError, PlanError
+from eindecomp.graph.checks import check_tie
 from eindecomp.graph.ops import Input
-from eindecomp.graph.ties import check_tie
 from eindecomp.layout.cut import outer_cut
 from eindecomp.layout.view import is_planned, view_of
 from eindecomp.planner.space.pin import check_can_be_cut, pinned_cuts

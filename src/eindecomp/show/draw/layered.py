@@ -8,7 +8,6 @@ their own just above the target. The same graph is always laid out in the same w
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
@@ -21,7 +20,7 @@ _GAP, _DUMMY_GAP = 26.0, 14.0  # between neighbours in a layer
 _LAYER_GAP = 26.0
 _LONGEST = 64  # layers; links that pass more are not bent
 _SWEEPS = 12
-_FEW = 4000  # nodes, dummies included, of graphs that are worth more sweeps
+_FEW = 4000  # nodes, dummies included, of graphs that are placed with more sweeps
 _PULL = (1.0, 2.0, 12.0)  # of a link between two boxes, a box and a dummy, two dummies
 _LEAST_PULL = 0.1
 
@@ -159,42 +158,19 @@ def _with_dummies(items: Sequence[Item], joins: Sequence[Join], layer: list[int]
 
 
 def _ordered(grid: _Grid) -> list[list[int]]:
-    """The nodes of each layer from left to right, with the fewest crossings found."""
+    """The nodes of each layer from left to right, near those that they are linked with."""
     order: list[list[int]] = [[] for _ in range(max(grid.layer) + 1)]
-    for node in _depth_first(grid):
-        order[grid.layer[node]].append(node)
-    few = len(grid.widths) <= _FEW
-    best, least = [list(row) for row in order], _crossings(grid, order) if few else 0
-    for sweep in range(_SWEEPS if few else 3):
+    for node, layer in enumerate(grid.layer):
+        order[layer].append(node)
+    for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
-        rows = order if down else order[::-1]
-        for before, row in pairwise(rows):
-            at = {node: float(k) for k, node in enumerate(before)}
-            near = grid.above if down else grid.below
-            row[:] = _by_barycentre(row, near, at)
-        count = _crossings(grid, order) if few else 0
-        if not few or count < least:
-            best, least = [list(row) for row in order], count
-    return best
+        near = grid.above if down else grid.below
+        for before, row in pairwise(order if down else order[::-1]):
+            row[:] = _by_barycentre(row, near, {node: k for k, node in enumerate(before)})
+    return order
 
 
-def _depth_first(grid: _Grid) -> list[int]:
-    """All nodes, connected ones near each other."""
-    seen = [False] * len(grid.widths)
-    found: list[int] = []
-    for root in range(len(grid.widths)):
-        stack = [root]
-        while stack:
-            node = stack.pop()
-            if seen[node]:
-                continue
-            seen[node] = True
-            found.append(node)
-            stack += reversed([*grid.above[node], *grid.below[node]])
-    return found
-
-
-def _by_barycentre(row: list[int], near: list[list[int]], at: dict[int, float]) -> list[int]:
+def _by_barycentre(row: list[int], near: list[list[int]], at: dict[int, int]) -> list[int]:
     """Nodes by the mean place of their neighbours; those without any stay where they are."""
     keyed: dict[int, float] = {}
     for k, node in enumerate(row):
@@ -204,19 +180,6 @@ def _by_barycentre(row: list[int], near: list[list[int]], at: dict[int, float]) 
         else:
             keyed[node] = keyed[row[k - 1]] if k else -1.0
     return sorted(row, key=keyed.__getitem__)
-
-
-def _crossings(grid: _Grid, order: list[list[int]]) -> int:
-    total = 0
-    for upper, lower in pairwise(order):
-        at = {node: k for k, node in enumerate(lower)}
-        seen: list[int] = []
-        for node in upper:
-            ends = sorted(at[other] for other in grid.below[node])
-            total += sum(len(seen) - bisect_right(seen, end) for end in ends)
-            for end in ends:
-                insort(seen, end)
-    return total
 
 
 # Places

@@ -1,4 +1,4 @@
-"""The little of SVG that pictures use: escaped elements, one style sheet, and widths of text.
+"""The little of SVG that pictures use: elements, a style sheet, widths of text, and files.
 
 Colours are set by a style sheet, light and dark, whose rules hold inside pictures only: several of
 them may stand in one page. Every picture has a background of its own, so that it can be read on any
@@ -9,7 +9,17 @@ edges are told apart by colour-blind readers too.
 from __future__ import annotations
 
 from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
+
+from eindecomp.errors import InputError
+from eindecomp.store.whole_file import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from eindecomp.graph.picture import Picture
 
 SCOPE = "eindecomp"
 """The class of every picture, in which its rules hold."""
@@ -141,3 +151,39 @@ def device_colour(device: int, devices: int) -> str:
 
 def _channels(colour: str) -> list[int]:
     return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+# Files
+
+
+def saved(picture: Picture, path: str | Path | None) -> Picture:
+    """The picture, written to a file if a path is given."""
+    if path is not None:
+        picture.save(path)
+    return picture
+
+
+def save_picture(picture: Picture, path: str | Path) -> None:
+    """Write a picture to an .svg file."""
+    save_text(path, {".svg": lambda: picture.svg})
+
+
+def save_text(path: str | Path, forms: Mapping[str, Callable[[], str]]) -> None:
+    """Write the form that the ending of a path asks for; an unknown ending is an error."""
+    path = Path(path)
+    check_ending(path, forms)
+    check_writable(path)
+    write_whole(path, forms[path.suffix.lower()]().encode())
+
+
+def check_ending(path: Path, endings: Collection[str], what: str = "a picture") -> None:
+    """Refuse a path whose ending names no form that can be written."""
+    if path.suffix.lower() not in endings:
+        known = " or ".join(endings)
+        raise InputError(f"{path}: {what} is written to a file that ends in {known}")
+
+
+def check_page(path: Path) -> None:
+    """Refuse a file for a report whose name is not that of a page; a pipe may have any name."""
+    if path.is_file() or not path.exists():
+        check_ending(path, (".html", ".htm"), "a report")

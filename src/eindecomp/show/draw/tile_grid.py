@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.errors import PlanError, suggest
+from eindecomp.errors import PlanError, quote, suggest
+from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.cut import interval
 from eindecomp.layout.tiling import TileGrid, uncut
 from eindecomp.layout.view import is_planned
-from eindecomp.show.draw.named import named
-from eindecomp.show.draw.save import save_text
-from eindecomp.show.draw.tile_text import grid_text
-from eindecomp.show.draw.tiles_svg import grid_svg
+from eindecomp.show.draw.svg import save_text
+from eindecomp.show.draw.tile_pictures import grid_svg, grid_text
 from eindecomp.show.movements import read_cuts
 from eindecomp.show.words import layout as layout_words
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.boxes import Range
     from eindecomp.layout.cut import Cut
     from eindecomp.layout.mesh import Mesh
@@ -52,7 +50,7 @@ def tile_grids(plan: Plan, tensor: Vertex | str, layout: str | None = None) -> l
 
     Inputs that are free, and fills, have no home: they lie as their readers read them.
     """
-    vertex = named(plan, tensor)
+    vertex = drawn_vertex(plan, tensor)
     if layout is not None and layout not in LAYOUTS:
         known = suggest(str(layout), LAYOUTS)
         raise PlanError(f"a tensor has a home and perhaps a second layout, not {layout!r}{known}")
@@ -92,33 +90,35 @@ def _some(names: list[str]) -> str:
 
 
 def _grid(mesh: Mesh, vertex: Vertex, cut: Cut, role: str) -> TileGrid:
-    pieces: list[tuple[Range, ...]] = []
-    index = np.zeros(mesh.devices, dtype=np.int64)
+    sides = [interval(mesh, span) for span in cut]
     held = np.ones(mesh.devices, dtype=np.bool_)
-    for span in cut:
-        low, high = interval(mesh, span)
+    for low, high in sides:
         # Where chunks are rounded up, the last devices may have nothing; nothing at all is a tile.
-        own = (high > low) | (high == low).all()
-        starts, at = np.unique(np.where(own, low, -1), return_inverse=True)
-        ends = dict(zip(low[own].tolist(), high[own].tolist(), strict=True))
-        first = int(starts[0] == -1)
-        pieces.append(tuple((start, ends[start]) for start in starts[first:].tolist()))
-        held &= own
-        index = index * len(pieces[-1]) + np.maximum(at - first, 0)
-    holders: dict[int, list[int]] = {}
-    for device in np.flatnonzero(held).tolist():
-        holders.setdefault(int(index[device]), []).append(device)
-    counts = [len(own) for own in pieces]
-    tiles = {_unravel(at, counts): tuple(holders[at]) for at in sorted(holders)}
+        held &= (high > low) | (high == low).all()
+    devices = np.flatnonzero(held)
+    pieces: list[tuple[Range, ...]] = []
+    places: list[list[int]] = []
+    for low, high in sides:
+        starts, first, at = np.unique(low[devices], return_index=True, return_inverse=True)
+        ends = high[devices][first]
+        pieces.append(tuple(zip(starts.tolist(), ends.tolist(), strict=True)))
+        places.append(at.tolist())
+    holders: dict[tuple[int, ...], list[int]] = {}
+    for device, *place in zip(devices.tolist(), *places, strict=True):
+        holders.setdefault(tuple(place), []).append(device)
+    tiles = {place: tuple(holders[place]) for place in sorted(holders)}
     words = layout_words(mesh, vertex.labels, vertex.shape, cut)
     return TileGrid(
         vertex.name, vertex.labels, vertex.shape, tuple(pieces), tiles, mesh.devices, role, words
     )
 
 
-def _unravel(at: int, counts: list[int]) -> tuple[int, ...]:
-    place: list[int] = []
-    for count in reversed(counts):
-        at, digit = divmod(at, count)
-        place.append(digit)
-    return tuple(reversed(place))
+def drawn_vertex(plan: Plan, tensor: Vertex | str) -> Vertex:
+    """The vertex of a plan's graph with a name, or with that of a vertex.
+
+    Planning may rewrite a graph, so a vertex of the user's own graph counts by its name.
+    """
+    name = tensor.name if isinstance(tensor, Vertex) else tensor
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"what to draw is given as a tensor or its name, not {quote(name)}")
+    return plan.graph[name]

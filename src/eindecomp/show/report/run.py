@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.events import BytesMoved, KernelCompiled
-from eindecomp.show.report.kernels import kernels_of
-from eindecomp.show.report.timeline import Span, timeline
-from eindecomp.show.words import exact, short
+from eindecomp.engines.events import BytesMoved, KernelCompiled, TaskFinished
+from eindecomp.show.words import count_words, exact, short
 from eindecomp.tra.simulation.run import SimulatedRun
 
 if TYPE_CHECKING:
@@ -20,10 +19,37 @@ if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
 
 _MOST_DEVICES = 64  # whose simulated tasks are shown
-_SHARED = (
-    "Some kernels compute several vertices: the timeline shows such a kernel once, and its seconds "
-    "are shared out equally among its vertices."
-)
+_MOST_KERNELS = 30_000  # that a page shows; of more, the longest
+_NAMED = 3  # vertices of a kernel that are named; of more, it is said how many
+_NANO = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What a device did from a start to an end, for one vertex or for several at once."""
+
+    vertices: tuple[str, ...]
+    kind: str
+    device: int
+    start: float
+    end: float
+    row: int | None = None
+    """Its row among those of the device, or None if it goes wherever there is room."""
+
+    @property
+    def name(self) -> str:
+        """Its vertex, or those that it computes together.
+
+        >>> Kernel(("Z",), "compute", 0, 0.0, 1.0).name
+        'Z'
+        >>> Kernel(("T", "P", "Z", "Y"), "compute", 0, 0.0, 1.0).name
+        'one kernel with T, P, Z and 1 more'
+        """
+        if len(self.vertices) == 1:
+            return self.vertices[0]
+        more = len(self.vertices) - _NAMED
+        named = ", ".join(self.vertices[:_NAMED])
+        return f"one kernel with {named}{f' and {more} more' if more > 0 else ''}"
 
 
 def run_content(
@@ -34,61 +60,67 @@ def run_content(
     number: Mapping[str, int],
 ) -> dict[str, Any] | None:
     """A run as the page shows it; None if there was none."""
-    if isinstance(result, SimulatedRun):
-        return _simulated(plan, result, seconds, number)
     if result is None and events is None:
         return None
-    told = events or ()
-    kernels = kernels_of(told)
-    spans = [Span(k.name, k.kind, k.device, None, k.start, k.end) for k in kernels]
-    measured = _busiest((v, k.device, k.seconds_each) for k in kernels for v in k.vertices)
-    counted = _counted(result, told)
-    number = _with_others(number, [*counted, *measured, *(span.vertex for span in spans)])
-    return {
-        "names": list(number)[len(plan.graph.vertices) :],
-        "simulated": False,
-        "words": [
-            *_words(plan, result, told, counted),
-            *([_SHARED] if any(len(kernel.vertices) > 1 for kernel in kernels) else []),
+    if isinstance(result, SimulatedRun):
+        kernels = _simulated_kernels(result)
+        counted: Mapping[str, int] = result.program.bytes_by_vertex
+        words = [*_simulated_words(result)]
+    else:
+        kernels = kernels_of(events or ())
+        counted = _counted(result, events or ())
+        words = [
+            *_moved_words(plan, counted),
+            *(() if result is None else _stats_words(result.stats)),
+            *_kernel_words(events or (), kernels),
             *_left_out(events, seconds),
-        ],
-        "vertices": _beside(plan, counted, seconds, measured, number),
-        "timeline": timeline(spans, number) if spans else None,
+        ]
+    measured = _busiest(kernels)
+    # Numbers also for names that are none of the plan's: an engine may run it as one program.
+    names = [*number, *counted, *measured, *(kernel.name for kernel in kernels)]
+    every = {name: k for k, name in enumerate(dict.fromkeys(names))}
+    return {
+        "names": list(every)[len(number) :],
+        "simulated": isinstance(result, SimulatedRun),
+        "words": words,
+        "vertices": _beside(plan, counted, seconds, measured, every),
+        "timeline": timeline(kernels, every) if kernels else None,
     }
 
 
-def _simulated(
-    plan: Plan, run: SimulatedRun, seconds: Cost | None, number: Mapping[str, int]
-) -> dict[str, Any]:
-    devices = range(min(run.devices, _MOST_DEVICES))
-    spans = [
-        Span(task.vertex, task.kind, device, task.row, task.start, task.end)
-        for device in devices
+def _simulated_kernels(run: SimulatedRun) -> list[Kernel]:
+    return [
+        Kernel((task.vertex,), task.kind, device, task.start, task.end, task.row)
+        for device in range(min(run.devices, _MOST_DEVICES))
         for task in run.tasks(device)
     ]
-    words = [
-        f"Simulated, not run: {exact(run.seconds, 'time')} on {run.devices:,} devices, which "
-        f"receive {exact(run.bytes_moved, 'bytes')}."
+
+
+def kernels_of(events: Iterable[Event]) -> list[Kernel]:
+    """Tasks that a worker began and ended together on a device are one kernel.
+
+    >>> tasks = [TaskFinished(name, "compute", 0, 0, 0.0, 1.0) for name in "TZ"]
+    >>> [kernel.vertices for kernel in kernels_of(tasks)]
+    [('T', 'Z')]
+    """
+    together: dict[tuple[int, int, float, float], list[TaskFinished]] = {}
+    for event in events:
+        if isinstance(event, TaskFinished):
+            at = (event.device, event.worker, event.start, event.end)
+            together.setdefault(at, []).append(event)
+    return [
+        Kernel(
+            tuple(dict.fromkeys(task.vertex for task in tasks)),
+            " + ".join(dict.fromkeys(task.kind for task in tasks)),
+            device,
+            start,
+            end,
+        )
+        for (device, _, start, end), tasks in together.items()
     ]
-    if run.devices > _MOST_DEVICES:
-        words.append(f"The timeline shows the first {_MOST_DEVICES} devices.")
-    counted = run.program.bytes_by_vertex
-    busiest = _busiest((span.vertex, span.device, span.end - span.start) for span in spans)
-    return {
-        "names": [],
-        "simulated": True,
-        "words": words,
-        "vertices": _beside(plan, counted, seconds, busiest, number),
-        "timeline": timeline(spans, number) if spans else None,
-    }
 
 
-def _with_others(number: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
-    """Numbers also for names that are none of the plan's: an engine may run it as one program."""
-    found = dict(number)
-    for name in names:
-        found.setdefault(name, len(found))
-    return found
+# What was counted
 
 
 def _counted(result: Result | None, events: Sequence[Event]) -> Mapping[str, int]:
@@ -102,11 +134,16 @@ def _counted(result: Result | None, events: Sequence[Event]) -> Mapping[str, int
     return moved
 
 
-def _busiest(tasks: Iterable[tuple[str, int, float]]) -> dict[str, float]:
-    """For each vertex the seconds of the device that was longest at it."""
+def _busiest(kernels: Iterable[Kernel]) -> dict[str, float]:
+    """For each vertex the seconds of the device that was longest at it.
+
+    Nobody measures a vertex within a kernel: the kernel's time is shared out equally.
+    """
     own: dict[tuple[str, int], float] = {}
-    for vertex, device, seconds in tasks:
-        own[vertex, device] = own.get((vertex, device), 0.0) + seconds
+    for kernel in kernels:
+        share = (kernel.end - kernel.start) / len(kernel.vertices)
+        for vertex in kernel.vertices:
+            own[vertex, kernel.device] = own.get((vertex, kernel.device), 0.0) + share
     longest: dict[str, float] = {}
     for (vertex, _), seconds in own.items():
         longest[vertex] = max(longest.get(vertex, 0.0), seconds)
@@ -134,12 +171,20 @@ def _beside(
     ]
 
 
-def _words(
-    plan: Plan, result: Result | None, events: Sequence[Event], counted: Mapping[str, int]
-) -> Iterator[str]:
-    """The run in sentences."""
-    moved = sum(counted.values())
-    planned = int(plan.traffic.total)
+# In words
+
+
+def _simulated_words(run: SimulatedRun) -> Iterator[str]:
+    yield (
+        f"Simulated, not run: {exact(run.seconds, 'time')} on {run.devices:,} devices, which "
+        f"receive {exact(run.bytes_moved, 'bytes')}."
+    )
+    if run.devices > _MOST_DEVICES:
+        yield f"The timeline shows the first {_MOST_DEVICES} devices."
+
+
+def _moved_words(plan: Plan, counted: Mapping[str, int]) -> Iterator[str]:
+    moved, planned = sum(counted.values()), int(plan.traffic.total)
     if moved != planned:
         same = f"{exact(planned, 'bytes')} were planned"
     elif any(plan.traffic.of(v) != counted.get(v, 0) for v in {*plan.traffic.join, *counted}):
@@ -147,18 +192,13 @@ def _words(
     else:
         same = "exactly as planned"
     yield f"Devices received {exact(moved, 'bytes')}: {same}."
-    if result is not None:
-        yield from _stats_words(result.stats)
-    compiled = sum(e.end - e.start for e in events if isinstance(e, KernelCompiled))
-    if compiled:
-        yield f"{short(compiled, 'time')} of its tasks were spent on compiling kernels."
 
 
 def _stats_words(stats: Stats) -> Iterator[str]:
-    workers = f"{stats.workers:,} worker{'s' if stats.workers > 1 else ''}"
     yield (
-        f"The run took {exact(stats.seconds, 'time')}: {stats.tasks:,} tasks on {workers}, "
-        f"{short(stats.peak_memory, 'bytes')} of memory at most."
+        f"The run took {exact(stats.seconds, 'time')}: {stats.tasks:,} tasks on "
+        f"{count_words(stats.workers, 'worker')}, {short(stats.peak_memory, 'bytes')} of memory "
+        "at most."
     )
     if stats.bytes_placed:
         yield f"Placing what was given moved {exact(stats.bytes_placed, 'bytes')} more."
@@ -171,6 +211,17 @@ def _stats_words(stats: Stats) -> Iterator[str]:
         yield f"{len(stats.recovered):,} tasks were computed again after a loss."
 
 
+def _kernel_words(events: Sequence[Event], kernels: Sequence[Kernel]) -> Iterator[str]:
+    compiled = sum(e.end - e.start for e in events if isinstance(e, KernelCompiled))
+    if compiled:
+        yield f"{short(compiled, 'time')} of its tasks were spent on compiling kernels."
+    if any(len(kernel.vertices) > 1 for kernel in kernels):
+        yield (
+            "Some kernels compute several vertices: the timeline shows such a kernel once, and its "
+            "seconds are shared out equally among its vertices."
+        )
+
+
 def _left_out(events: Sequence[Event] | None, seconds: Cost | None) -> Iterator[str]:
     """What would be shown with more arguments."""
     if events is None:
@@ -180,3 +231,48 @@ def _left_out(events: Sequence[Event] | None, seconds: Cost | None) -> Iterator[
         )
     if seconds is None:
         yield "For predicted seconds, name a machine: report(…, machine=…)."
+
+
+# The timeline
+
+
+def timeline(kernels: Sequence[Kernel], number: Mapping[str, int]) -> dict[str, Any]:
+    """Kernels in order of time, as columns; times are in nanoseconds after the first.
+
+    A device has as many rows as kernels were busy on it at once.
+
+    >>> kernels = [Kernel((v,), "compute", 0, start, 2.0) for v, start in (("Z", 0.0), ("Y", 1.0))]
+    >>> shown = timeline(kernels, {"Z": 0, "Y": 1})
+    >>> shown["row"], shown["rows"]
+    ([0, 1], [0, 0])
+    """
+    kept = sorted(kernels, key=lambda kernel: kernel.start - kernel.end)[:_MOST_KERNELS]
+    kept.sort(key=lambda kernel: (kernel.start, kernel.device))
+    kinds = list(dict.fromkeys(kernel.kind for kernel in kept))
+    rows = _rows(kept)
+    order = {row: k for k, row in enumerate(sorted(set(rows)))}
+    first = kept[0].start
+    return {
+        "kinds": kinds,
+        "rows": [device for device, _ in order],
+        "vertex": [number[kernel.name] for kernel in kept],
+        "kind": [kinds.index(kernel.kind) for kernel in kept],
+        "row": [order[row] for row in rows],
+        "start": [round((kernel.start - first) * _NANO) for kernel in kept],
+        "length": [round((kernel.end - kernel.start) * _NANO) for kernel in kept],
+        "left_out": len(kernels) - len(kept),
+    }
+
+
+def _rows(kernels: Sequence[Kernel]) -> list[tuple[int, int]]:
+    """The device and the row of each kernel: the first row of the device that is free by then."""
+    busy: dict[int, list[float]] = {}
+    rows: list[tuple[int, int]] = []
+    for kernel in kernels:
+        row = kernel.row
+        if row is None:
+            own = busy.setdefault(kernel.device, [])
+            row = next((k for k, end in enumerate(own) if end <= kernel.start), len(own))
+            own[row : row + 1] = [kernel.end]
+        rows.append((kernel.device, row))
+    return rows

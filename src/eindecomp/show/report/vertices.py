@@ -1,24 +1,94 @@
-"""What a report tells of each vertex: what it computes, its cut, what it fetches and costs."""
+"""What a report tells of each vertex, its cut, tiles and fetches, and where its box stands.
+
+Boxes stand in bands one below another, a band for each repeated block, which is laid out once.
+Unfolded, the page draws it as often as it repeats, so a plan of a hundred layers needs no more
+positions than one of two.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from eindecomp.graph.write import write_vertex
-from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.price import PriceInBytes
-from eindecomp.planner.space.choices import decided_choices
 from eindecomp.show.alternatives import held_cuts
-from eindecomp.show.words import cuts, layout
+from eindecomp.show.draw.layered import Item, Join, lay_out
+from eindecomp.show.draw.svg import text_width
+from eindecomp.show.draw.tile_grid import tile_grids
+from eindecomp.show.draw.tile_pictures import devices_words, tile_table
+from eindecomp.show.movements import nearest, read_cut
+from eindecomp.show.outline import plan_outline
+from eindecomp.show.words import cuts, layout, short
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.tiling import TileGrid
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Plan
-    from eindecomp.show.report.shared import Shared
+    from eindecomp.show.outline import Edge, Outline
+
+_WIDTH, _HEIGHT, _SOURCE = 200, 58, 30
+"""The size of a box, and the height of one that nobody computes."""
+_WORDS = 12.0
+"""The size of the words beside lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Words and tile grids that many vertices have in common, each once."""
+
+    words: dict[str, int] = field(default_factory=dict[str, int])
+    grids: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    _numbers: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    _of_layouts: dict[Hashable, list[list[int]]] = field(
+        default_factory=dict["Hashable", list[list[int]]]
+    )
+
+    def word(self, text: str) -> int:
+        """The number of a text."""
+        return self.words.setdefault(text, len(self.words))
+
+    def grids_of(self, plan: Plan, name: str) -> list[list[int]]:
+        """The tile grids of a tensor: for each which layout it is, that in words, and the grid."""
+        vertex, held = plan.graph[name], held_cuts(plan, name)
+        like = (vertex.labels, vertex.shape, held)
+        if like in self._of_layouts:
+            return self._of_layouts[like]
+        numbers: list[list[int]] = []
+        for grid in tile_grids(plan, name):
+            shown = _grid_content(grid)
+            at = self._numbers.setdefault(orjson.dumps(shown), len(self.grids))
+            if at == len(self.grids):
+                self.grids.append(shown)
+            numbers.append([self.word(grid.role), self.word(grid.layout), at])
+        if held:  # others lie as their readers want them, who differ
+            self._of_layouts[like] = numbers
+        return numbers
+
+
+def _grid_content(grid: TileGrid) -> dict[str, Any]:
+    """A grid as it is drawn; a tile is its devices in words and the first of them."""
+    table = tile_table(grid)
+
+    def tile(at: tuple[int, ...] | None) -> list[Any] | None:
+        if at is None:
+            return None
+        devices = grid.holders.get(at, ())
+        return [devices_words(devices), devices[0]] if devices else ["", -1]
+
+    return {
+        "row": table.row_label,
+        "column": table.column_label,
+        "rows": table.rows,
+        "columns": table.columns,
+        "tiles": [[tile(each) for each in row] for row in table.tiles],
+        "left_out": table.left_out,
+    }
 
 
 def vertex_content(
@@ -62,27 +132,108 @@ def _fetches(
 
     A layout that there is not, as that of an input whose elements are never read, is -1.
     """
-    view = view_of(plan.graph, vertex)
-    reads = decided_choices(view, plan.mesh, plan.decisions[vertex.name]).reads
-    found: list[list[int]] = []
-    for k, (source, read) in enumerate(zip(vertex.inputs, reads, strict=True)):
-        tensor, held = plan.graph[source], held_cuts(plan, source)
-        start = end = -1
-        if read is not None:
-            end = shared.word(_lies(plan, tensor, read.cuts[0]))
-        if read is not None and held:
-            start = shared.word(_lies(plan, tensor, _nearest(plan, held, read.cuts[0])))
+    fetches: list[list[int]] = []
+    for k, source in enumerate(vertex.inputs):
+        tensor, held, need = plan.graph[source], held_cuts(plan, source), read_cut(plan, vertex, k)
+        start = None
+        if held and need is not None:
+            start = held[nearest(PriceInBytes(plan.mesh), tensor, held, need)]
+        lies = [
+            -1 if cut is None else shared.word(layout(plan.mesh, tensor.labels, tensor.shape, cut))
+            for cut in (start, need)
+        ]
         moved = int(plan.traffic.edges.get((source, vertex.name, k), 0))
-        found.append([number[source], moved, start, end])
+        fetches.append([number[source], moved, *lies])
+    return fetches
+
+
+# Bands
+
+
+@dataclass(frozen=True, slots=True)
+class _Band:
+    times: int
+    boxes: list[int] = field(default_factory=list[int])
+
+
+def bands(plan: Plan, number: Mapping[str, int]) -> list[dict[str, Any]]:
+    """For each band how often it repeats, its size, its boxes and the lines between them.
+
+    A box is its vertices by number, then left, top, width and height; a line is its ends by number
+    of box, where its words stand, and the points that it passes.
+    """
+    outline = plan_outline(plan)
+    return [_placed(outline, band, number) for band in _bands(outline)]
+
+
+def _placed(outline: Outline, band: _Band, number: Mapping[str, int]) -> dict[str, Any]:
+    boxes = [outline.boxes[b] for b in band.boxes]
+    items = [Item(_WIDTH, _SOURCE if box.is_source else _HEIGHT) for box in boxes]
+    at = {b: k for k, b in enumerate(band.boxes)}
+    inside = [
+        edge
+        for edge in outline.edges
+        if edge.source in at and edge.target in at and not edge.is_next
+    ]
+    made = lay_out(items, [_join(edge, at) for edge in inside])
+    return {
+        "times": band.times,
+        "width": round(made.width),
+        "height": round(made.height),
+        "boxes": [
+            [[number[name] for name in box.names], round(x - item.width / 2), round(y),
+             item.width, item.height]
+            for box, item, (x, y) in zip(boxes, items, made.items, strict=True)
+        ],
+        "lines": [
+            [at[edge.source], at[edge.target], words and [round(p) for p in words],
+             [round(p) for point in route for p in point]]
+            for edge, route, words in zip(inside, made.routes, made.words, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def _join(edge: Edge, at: Mapping[int, int]) -> Join:
+    words = text_width(short(edge.amount, "bytes"), _WORDS) + 8 if edge.amount else 0.0
+    return Join(at[edge.source], at[edge.target], words)
+
+
+def _bands(outline: Outline) -> list[_Band]:
+    """Boxes in bands: those of a repeated block, and those between two such blocks.
+
+    A source that stands alone is in the band of the first vertex that reads it, or above that band
+    if it repeats.
+    """
+    found: list[_Band] = []
+    repeated: dict[int, _Band] = {}
+    band_of: dict[int, _Band] = {}
+    for b, box in enumerate(outline.boxes):
+        if box.is_source:
+            continue
+        if box.block not in repeated and (box.times > 1 or not found or found[-1].times > 1):
+            found.append(_Band(box.times))
+            if box.times > 1:
+                repeated[box.block] = found[-1]
+        band_of[b] = repeated.get(box.block, found[-1])
+        band_of[b].boxes.append(b)
+    readers: dict[int, int] = {}
+    for edge in outline.edges:
+        readers[edge.source] = min(edge.target, readers.get(edge.source, edge.target))
+    for b, box in enumerate(outline.boxes):
+        if box.is_source:
+            read_in = band_of[readers[b]] if b in readers else None
+            band = repeated.get(box.block) or _plain(found, read_in)
+            band.boxes.append(b)
     return found
 
 
-def _nearest(plan: Plan, held: tuple[Cut, ...], need: Cut) -> Cut:
-    """The layout of a tensor from which least moves to where it is needed."""
-    if len(held) == 1:
-        return held[0]
-    return held[int(PriceInBytes(plan.mesh).fetch(held, [need], 1)[:, 0].argmin())]
-
-
-def _lies(plan: Plan, tensor: Vertex, cut: Cut) -> str:
-    return layout(plan.mesh, tensor.labels, tensor.shape, cut)
+def _plain(found: list[_Band], band: _Band | None) -> _Band:
+    """A band itself, or the one above it if it repeats; the first if none is given."""
+    if band is not None and band.times == 1:
+        return band
+    at = 0 if band is None else next(k for k, each in enumerate(found) if each is band)
+    above = max(at - 1, 0)
+    if not found or found[above].times > 1:
+        found.insert(at, _Band(1))
+        above = at
+    return found[above]

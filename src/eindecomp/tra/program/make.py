@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.graph.state_types import state_types
+from eindecomp.graph.work import state_types
 from eindecomp.layout.cut import used_axes
 from eindecomp.layout.overlaps import overlaps, totals
 from eindecomp.layout.tiling import Tiling, replicated_axes, uncut

@@ -185,11 +185,7 @@ class Panel {
       .map(([role, layout, grid]) => [
         make("h3", {}, `Tiles (${DATA.words[role]})`),
         make("p", { class: "hint" }, DATA.words[layout]),
-        make(
-          "div",
-          { class: "tiles scroll" },
-          DATA.grids[grid].facets.map((facet) => tileTable(DATA.grids[grid], facet)),
-        ),
+        make("div", { class: "tiles scroll" }, tileTable(DATA.grids[grid])),
         DATA.grids[grid].left_out && make("p", { class: "hint" }, DATA.grids[grid].left_out),
       ])
       .flat();
@@ -234,9 +230,8 @@ class Panel {
 const travels = (moved) =>
   moved ? amount(moved) : make("span", { class: "zero" }, "moves nothing");
 
-/** A facet of a tile grid: each cell a tile with the devices that hold it. */
-function tileTable(grid, [title, rows]) {
-  if (!rows.length) return make("span", { class: "hint" }, title);
+/** A tile grid: each cell a tile with the devices that hold it. */
+function tileTable(grid) {
   const corner = [grid.row, grid.column].filter(Boolean).join(" ↓ ");
   const cell = (tile) => {
     if (!tile) return make("td", { class: "gap" }, "…");
@@ -245,11 +240,10 @@ function tileTable(grid, [title, rows]) {
       ? make("td", { class: "gap" }, "–")
       : make("td", { style: { backgroundColor: DATA.colours[first] } }, devices);
   };
-  const caption = [title, "devices by tile"].filter(Boolean).join(": ");
   return make(
     "table",
     {},
-    make("caption", {}, caption),
+    make("caption", {}, "devices by tile"),
     make(
       "thead",
       {},
@@ -267,7 +261,7 @@ function tileTable(grid, [title, rows]) {
     make(
       "tbody",
       {},
-      rows.map((row, at) =>
+      grid.tiles.map((row, at) =>
         make("tr", {}, make("th", { scope: "row" }, grid.rows[at] ?? ""), row.map(cell)),
       ),
     ),
