@@ -131,7 +131,7 @@ def classifier(engine: str, devices: int, ready: Callable[[], object], quick: bo
 
 
 def ddp(quick: bool) -> list[float]:
-    from eindecomp.experiments.peers import ddp as peer
+    from peers import ddp as peer
 
     shape = QUICK if quick else SHAPE
     graph = ffnn_graph(**shape, optimizer="sgd")

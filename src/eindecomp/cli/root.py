@@ -26,7 +26,7 @@ GROUPS = {
     "Solve and measure": {
         "solve": "Find the cheapest choices of a sharding problem, with a bound.",
         "simulate": "Simulate how long a plan takes on a machine, and why.",
-        "bench": "Measure an experiment: time, bytes counted, plan cost, and peers.",
+        "bench": "Measure an experiment of the paper: time, bytes counted and plan cost.",
         "calibrate": "Measure this machine once, for plans that minimize time.",
         "cache": "Show or remove the compiled code that is kept on disk.",
     },

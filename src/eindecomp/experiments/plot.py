@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.extras import extra
 from eindecomp.experiments.price import OURS
-from eindecomp.experiments.show import by_table, grouped
+from eindecomp.experiments.show import grouped
 from eindecomp.store.whole_file import replacing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from eindecomp.experiments.record import Curve, Priced, Record, Timed
+    from eindecomp.experiments.record import LossCurve, Priced, Record, Timed
+
+    Colours = dict[str, Any]
 
 FORMATS = ("png", "svg")
+Panel = Callable[[Any], None]
+"""Draws one panel of a picture."""
 
 
 def check_plots() -> None:
@@ -23,8 +31,30 @@ def check_plots() -> None:
 
 
 def plot(record: Record, stem: Path) -> list[Path]:
-    """Draw a record as `stem`.png and `stem`.svg."""
-    figure = draw(record)
+    """Draw a record as `stem`.png and `stem`.svg: times, bytes by devices, losses by step."""
+    findings, machine = record.findings, record.machine
+    rows = (*findings.priced, *findings.timed, *findings.curves)
+    colours = colours_of(row.name for row in rows)
+    panels: list[Panel] = [partial(bars, rows=findings.timed, colours=colours)]
+    panels += [
+        partial(_moves, rows=rows, colours=colours) for rows in grouped(findings.priced).values()
+    ]
+    if findings.curves:
+        panels.append(partial(losses, curves=findings.curves, colours=colours))
+    return save(f"{record.experiment}, {machine.cpu}, {machine.cores} cores", panels, stem)
+
+
+def save(title: str, panels: Sequence[Panel], stem: Path) -> list[Path]:
+    """Draw panels in two columns as `stem`.png and `stem`.svg."""
+    rows = -(-len(panels) // 2)
+    figure = extra("matplotlib.figure").Figure(figsize=(13, 4.2 * rows), layout="constrained")
+    every = figure.subplots(rows, 2, squeeze=False).flat
+    for axes, panel in zip_longest(every, panels):
+        if panel is None:
+            axes.axis("off")
+        else:
+            panel(axes)
+    figure.suptitle(title)
     paths = [stem.with_suffix(f".{form}") for form in FORMATS]
     for path, form in zip(paths, FORMATS, strict=True):
         with replacing(path) as fresh:
@@ -32,44 +62,15 @@ def plot(record: Record, stem: Path) -> list[Path]:
     return paths
 
 
-def draw(record: Record) -> Any:
-    """The figure: panels in two columns."""
-    found = record.findings
-    groups = list(grouped(found.priced).values())
-    tables = by_table(found.timed)
-    expected = [row for row in found.timed if row.predicted is not None]
-    count = len(tables) + len(groups) + bool(expected) + bool(found.curves)
-    rows = -(-count // 2)
-    figure = extra("matplotlib.figure").Figure(figsize=(13, 4.2 * rows), layout="constrained")
-    panels = figure.subplots(rows, 2, squeeze=False).flat
-    colours = _colours(record)
-    for title, timed in tables.items():
-        _times(next(panels), title, timed, colours)
-    if expected:
-        _expectations(next(panels), expected)
-    for group in groups:
-        _moves(next(panels), group, colours)
-    if found.curves:
-        _losses(next(panels), found.curves, colours)
-    for panel in panels:
-        panel.axis("off")
-    machine = record.machine
-    where = record.device or f"{machine.cpu}, {machine.cores} cores"
-    figure.suptitle(f"{record.experiment}, {where}")
-    return figure
-
-
-def _colours(record: Record) -> dict[str, Any]:
+def colours_of(names: Iterable[str]) -> Colours:
     """The same colour for a name in all panels, ours the first."""
-    found = record.findings
-    rows = (*found.priced, *found.timed, *found.curves)
-    names = dict.fromkeys(row.name for row in rows)
     more = extra("matplotlib").colormaps["tab20b"]
-    return {name: f"C{k}" if k < 10 else more(k % 20) for k, name in enumerate(names)}
+    distinct = enumerate(dict.fromkeys(names))
+    return {name: f"C{k}" if k < 10 else more(k % 20) for k, name in distinct}
 
 
-def _times(panel: Any, title: str, rows: list[Timed], colours: dict[str, Any]) -> None:
-    """Groups of bars; all of a case in one group."""
+def bars(panel: Any, rows: Sequence[Timed], colours: Colours, title: str = "") -> None:
+    """Times as groups of bars; all of a case in one group."""
     cases = list(dict.fromkeys(row.case for row in rows))
     names = list(dict.fromkeys(row.name for row in rows if row.timing is not None))
     width = 0.85 / max(1, len(names))
@@ -85,21 +86,7 @@ def _times(panel: Any, title: str, rows: list[Timed], colours: dict[str, Any]) -
         panel.legend(fontsize=6, ncols=2)
 
 
-def _expectations(panel: Any, rows: list[Timed]) -> None:
-    """How near a run came to the time that was predicted, and to the memory that it might take."""
-    measured = [row.predicted / row.timing.best for row in rows if row.predicted and row.timing]
-    taken = [row.memory.peak / row.memory.limit if row.memory else 0 for row in rows]
-    for number, (label, bars) in enumerate(
-        {"predicted / measured time": measured, "peak memory / limit": taken}.items()
-    ):
-        panel.bar([k + 0.4 * number - 0.2 for k in range(len(bars))], bars, 0.4, label=label)
-    panel.axhline(1, color="black", linewidth=0.8)
-    names = [f"{row.case}\n{row.name}".replace(", ", ",\n") for row in rows]
-    panel.set_xticks(range(len(rows)), names, fontsize=6)
-    panel.legend(fontsize=7)
-
-
-def _moves(panel: Any, rows: list[Priced], colours: dict[str, Any]) -> None:
+def _moves(panel: Any, rows: list[Priced], colours: Colours) -> None:
     """Lines; below the least that moves, the axis is linear, so that zero has its place."""
     least = min((row.bytes_counted for row in rows if row.bytes_counted), default=1)
     for name in dict.fromkeys(row.name for row in rows):
@@ -123,7 +110,8 @@ def _moves(panel: Any, rows: list[Priced], colours: dict[str, Any]) -> None:
     panel.legend(fontsize=7)
 
 
-def _losses(panel: Any, curves: tuple[Curve, ...], colours: dict[str, Any]) -> None:
+def losses(panel: Any, curves: Sequence[LossCurve], colours: Colours) -> None:
+    """Losses by step."""
     for curve in curves:
         steps, colour = range(1, len(curve.losses) + 1), colours[curve.name]
         panel.plot(steps, curve.losses, label=curve.name, alpha=0.7, color=colour)

@@ -22,7 +22,7 @@ from eindecomp.experiments.calibrate.kernels import (
 from eindecomp.experiments.calibrate.links import alike_together, measured
 from eindecomp.experiments.calibrate.rank_links import RankLinks
 from eindecomp.experiments.calibrate.shared_memory import SharedMemory
-from eindecomp.experiments.record import Host
+from eindecomp.experiments.host import Host
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.costs.machine import Machine
 
