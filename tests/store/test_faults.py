@@ -72,10 +72,9 @@ WRITERS = {
     "report": lambda at: PLAN.report(at / "plan.html", compare=False),
     "trace": trace,
     "arrays": lambda at: write_whole(at / "run.npz", lambda f: write_npz(f, ARRAYS)),
-    "data": lambda at: models.Synthetic(4, 10, 3).write(at / "data.txt", 8),
 }
 NAMES = (
-    "file", "plan.json", "machine.json", "plan.svg", "plan.html", "run.json", "run.npz", "data.txt",
+    "file", "plan.json", "machine.json", "plan.svg", "plan.html", "run.json", "run.npz",
 )  # fmt: skip
 
 
@@ -156,7 +155,6 @@ def test_writers_that_leave_something_else_are_found(bad, tmp_path):
 WRITING = {
     "store/whole_file.py", "engines/safetensors_file.py", "engines/allocated.py",
     "engines/step_folders.py", "engines/write_outputs.py", "kernels/cache.py",
-    "models/synthetic.py",  # within `replacing`
     "cli/arrays.py",  # a member of an archive that is written whole
     "cli/engine.py",  # to nowhere
     "engines/ray/files.py",

@@ -4,7 +4,6 @@ from eindecomp.models import llama
 from eindecomp.models.chain import chain
 from eindecomp.models.checkpoint import Checkpoint
 from eindecomp.models.checkpoint_folder import load_checkpoint, save_checkpoint
-from eindecomp.models.extreme import ExtremeFile, extreme_file
 from eindecomp.models.ffnn import ffnn
 from eindecomp.models.fit import Batches, Fitted, NotSavedError, fit
 from eindecomp.models.initial import initial
@@ -14,14 +13,12 @@ from eindecomp.models.synthetic import Synthetic
 __all__ = [
     "Batches",
     "Checkpoint",
-    "ExtremeFile",
     "Fitted",
     "NotSavedError",
     "Synthetic",
     "adam",
     "adamw",
     "chain",
-    "extreme_file",
     "ffnn",
     "fit",
     "initial",
