@@ -1,9 +1,11 @@
-"""The check that the tensors of a plan file lie where its rules allow."""
+"""Checks that the vertices of a plan file are cut, and its tensors lie, as its options say."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Input
@@ -14,7 +16,7 @@ from eindecomp.planner.space.pin import agrees
 from eindecomp.planner.space.viable import most_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
@@ -22,6 +24,22 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.decision import Decision, Layouts
     from eindecomp.planner.space.layout_rules import LayoutRules
     from eindecomp.planner.space.pin import Pins
+    from eindecomp.planner.space.strategy import AnyStrategy
+
+
+def check_cuts(
+    graph: Graph,
+    mesh: Mesh,
+    strategy: AnyStrategy,
+    parts: Mapping[str, Mapping[str, int]],
+    loose: Collection[str],
+) -> None:
+    """Check that vertices are cut as a strategy says, but for those whose pins forbid it."""
+    for name, own in parts.items():
+        vertex = graph[name]
+        rows = np.array([list(own.values())], dtype=np.int64)
+        if name not in loose and not strategy(vertex, view_of(graph, vertex), rows, mesh).all():
+            raise PlanError(f"vertices.{name}.assignment: {vertex} is not cut as the strategy says")
 
 
 def check_homes(
