@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
-from eindecomp.cli.plain import columns
-from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.request import Json
+from eindecomp.cli.terminal import columns, interruptible, status_line
 from eindecomp.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:

@@ -1,11 +1,20 @@
-"""Output for terminals, files and pipes of any kind: their width, and what they can show."""
+"""The terminal, file or pipe that a command writes to: its width, its letters, and live lines."""
 
 from __future__ import annotations
 
 import codecs
 import sys
+from contextlib import contextmanager
 from io import TextIOWrapper
 from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+import typer
+
+from eindecomp.cli.mistakes import INTERRUPTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
 
 _WIDTH = 80  # where there is no terminal, and COLUMNS does not say
 _LEAST = 40
@@ -42,3 +51,28 @@ def _nearest(error: UnicodeError) -> tuple[str, int]:
 def _default(letter: str) -> str:
     """A plus for the crossings of lines, a question mark for all else."""
     return "+" if "\u2500" <= letter <= "\u257f" else "?"
+
+
+@contextmanager
+def interruptible(lost: str = "no plan yet") -> Generator[None, None, None]:
+    """End a command cleanly at Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"eindecomp: interrupted, {lost}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def status_line() -> Generator[Callable[[str], None]]:
+    """A status line on a terminal."""
+    from eindecomp.show.progress import (
+        progress_console,  # here: `eindecomp --version` needs no rich
+    )
+
+    console = progress_console()
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("starting") as status:
+        yield status.update
