@@ -15,8 +15,8 @@ from eindecomp.engines.torch.measured import seconds_of
 from eindecomp.experiments.measure import Contender, Lapse, race
 from eindecomp.experiments.price import OURS
 from eindecomp.models.llama import prefill_graph, step_graph
+from eindecomp.models.llama.config import rotations
 from eindecomp.models.llama.graph import LATEST
-from eindecomp.models.llama.rope import rotations
 from eindecomp.planner.make import plan as make_plan
 from on_gpu.record import Measured
 from on_gpu.setting import floor, noted, prompt_inputs

@@ -15,7 +15,7 @@ from eindecomp.experiments.measure import Contender
 from eindecomp.experiments.price import OURS
 from eindecomp.experiments.record import Timed, Timing
 from eindecomp.models.llama import prefill_graph
-from eindecomp.models.llama.rope import rotations
+from eindecomp.models.llama.config import rotations
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.make import plan as make_plan
 from on_gpu.record import Memory, Row

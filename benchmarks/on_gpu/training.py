@@ -11,7 +11,7 @@ from eindecomp.engines.engine import find_engine
 from eindecomp.experiments.ffnn import Training, curves_of
 from eindecomp.experiments.measure import race
 from eindecomp.experiments.price import OURS
-from eindecomp.models.ffnn import ffnn
+from eindecomp.models.paper_graphs import ffnn
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from on_gpu.larger import TABLE
 from on_gpu.record import Measured, Memory

@@ -20,7 +20,7 @@ from on_gpu.weight_block import WeightBlock, layer_shapes
 from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.lanes import Lane
 from eindecomp.experiments.measure import Absent
-from eindecomp.models.llama.rope import frequencies
+from eindecomp.models.llama.config import frequencies
 from peers.frameworks import compiled
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """`eindecomp import torch | jax | hf`: a model of another framework as a graph.
 
-This is the only command that runs the user's own code, and says so."""
+This is the only command that runs the user's own code, and says so.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from eindecomp.experiments.measure import (
 )
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
-from eindecomp.models.chain import chain as chain_graph
+from eindecomp.models.paper_graphs import chain as chain_graph
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import applicable
 

@@ -22,10 +22,10 @@ from eindecomp.experiments.measure import (
 )
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, LossCurve
-from eindecomp.models.ffnn import ffnn as ffnn_graph
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.optimizers import carried
+from eindecomp.models.paper_graphs import ffnn as ffnn_graph
 from eindecomp.models.sizes import check_whole
 from eindecomp.models.synthetic import Synthetic
 from eindecomp.planner.make import plan as make_plan
