@@ -1,6 +1,6 @@
 """The paper's experiments against NumPy, torch, dask, ScaLAPACK and transformers.
 
-As `eindecomp bench` writes them: tables, EXPERIMENT.json, .png and .svg. Peers that are not
+Prints tables, and writes EXPERIMENT.json as `eindecomp bench` does, with pictures. Peers that are not
 installed are listed as absent.
 """
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from time import perf_counter
 
 from peers.of_experiments import PEERS
+from plot import plot
 
 from eindecomp.experiments import EXPERIMENTS, Record
-from eindecomp.experiments.plot import check_plots, plot
 from eindecomp.experiments.show import show
 from eindecomp.store.whole_file import write_whole
 
@@ -24,7 +24,6 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, which take seconds")
     parser.add_argument("-o", "--output", type=Path, default=Path("bench-results"))
     asked = parser.parse_args()
-    check_plots()
     asked.output.mkdir(parents=True, exist_ok=True)
     name, start = asked.experiment, perf_counter()
     findings = EXPERIMENTS[name](asked.quick, print, peers=PEERS[name])

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 import torch
 from on_gpu.record import GpuRecord, read_records
-from on_gpu.show import brief, plot, show
+from on_gpu.show import brief, show
 from on_gpu.speeds import card
 from on_gpu.tables import measure_tables, selected
 from peers.ceiling import check_program
 
 from eindecomp.errors import InputError
-from eindecomp.experiments.plot import check_plots
 from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -80,9 +79,9 @@ def _measure(asked: argparse.Namespace) -> GpuRecord:
 
 def _draw(record: GpuRecord, stem: Path) -> None:
     try:
-        check_plots()
-    except InputError as error:
-        print(f"no pictures, as {error}; draw them later by --from", file=sys.stderr)
+        from on_gpu.draw import plot
+    except ImportError as error:
+        print(f"no pictures ({error}): draw them later by --from", file=sys.stderr)
     else:
         plot(record, stem)
 

@@ -236,7 +236,7 @@ class naming:  # noqa: N801 - used as a statement: `with naming(name):`
 
 
 EXTRAS = {
-    "graphviz": "draw", "jax": "jax", "jaxlib": "jax", "matplotlib": "models", "mpi4py": "mpi",
+    "graphviz": "draw", "jax": "jax", "jaxlib": "jax", "mpi4py": "mpi",
     "pytoulbar2": "exact", "ray": "ray", "safetensors": "models", "tokenizers": "models",
     "torch": "torch", "transformers": "", "zarr": "zarr",
 }  # fmt: skip

@@ -150,9 +150,11 @@ def test_without_matplotlib_the_json_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("plot", "on_gpu.draw"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     ran = bench("--quick", "--only", "joins/L-infinity", "-o", tmp_path)
     assert ran.status == 0, ran.told
-    assert "no pictures, as matplotlib is not installed" in ran.told
+    assert "no pictures" in ran.told
     assert [path.name for path in tmp_path.iterdir()] == ["gpu.json"]
     assert {row["case"] for row in rows_of(tmp_path)} == {"L-infinity, 48³"}
 

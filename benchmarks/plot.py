@@ -7,7 +7,9 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.extras import extra
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
 from eindecomp.experiments.price import OURS
 from eindecomp.experiments.show import grouped
 from eindecomp.store.whole_file import replacing
@@ -23,11 +25,6 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg")
 Panel = Callable[[Any], None]
 """Draws one panel of a picture."""
-
-
-def check_plots() -> None:
-    """Raise now what would keep a picture from being drawn after the measuring."""
-    extra("matplotlib")
 
 
 def plot(record: Record, stem: Path) -> list[Path]:
@@ -47,7 +44,7 @@ def plot(record: Record, stem: Path) -> list[Path]:
 def save(title: str, panels: Sequence[Panel], stem: Path) -> list[Path]:
     """Draw panels in two columns as `stem`.png and `stem`.svg."""
     rows = -(-len(panels) // 2)
-    figure = extra("matplotlib.figure").Figure(figsize=(13, 4.2 * rows), layout="constrained")
+    figure = Figure(figsize=(13, 4.2 * rows), layout="constrained")
     every = figure.subplots(rows, 2, squeeze=False).flat
     for axes, panel in zip_longest(every, panels):
         if panel is None:
@@ -64,7 +61,7 @@ def save(title: str, panels: Sequence[Panel], stem: Path) -> list[Path]:
 
 def colours_of(names: Iterable[str]) -> Colours:
     """The same colour for a name in all panels, ours the first."""
-    more = extra("matplotlib").colormaps["tab20b"]
+    more = colormaps["tab20b"]
     distinct = enumerate(dict.fromkeys(names))
     return {name: f"C{k}" if k < 10 else more(k % 20) for k, name in distinct}
 
