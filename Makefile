@@ -141,9 +141,9 @@ bench: $(VENV)/ready
 	$(BIN)/python benchmarks/dtensor.py
 	$(BIN)/python benchmarks/imported_llama.py
 	$(BIN)/python benchmarks/gallery.py
-	$(BIN)/eindecomp bench chain
-	$(BIN)/eindecomp bench ffnn
-	$(BIN)/eindecomp bench llama
+	$(BIN)/python benchmarks/against_peers.py chain
+	$(BIN)/python benchmarks/against_peers.py ffnn
+	$(BIN)/python benchmarks/against_peers.py llama
 
 format: $(VENV)/ready
 	$(BIN)/ruff check --fix

@@ -1,4 +1,4 @@
-"""Training the paper's classifier: `eindecomp bench ffnn` with other optimisers, and a profile.
+"""Training the paper's classifier against torch, with other optimisers, and a profile.
 
 `--quick` is a sixteenth of the size.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from itertools import islice
+
+from peers.of_experiments import ffnn_peers
 
 import eindecomp as ed
 from eindecomp import models
@@ -50,7 +52,9 @@ def main() -> None:
     asked = parser.parse_args()
     shape = QUICK if asked.quick else SHAPE
     for optimizer in asked.optimizer or ["sgd"]:
-        found = ffnn(shape=shape, optimizer=optimizer, steps=asked.steps, devices=(2,))
+        found = ffnn(
+            shape=shape, optimizer=optimizer, steps=asked.steps, devices=(2,), peers=ffnn_peers
+        )
         print(show(Record.of("ffnn", asked.quick, 0.0, found)))
         profile(shape, optimizer)
 

@@ -1,7 +1,7 @@
 """Every configuration of the generated kernels for distances of all pairs of rows, on a GPU.
 
 Times are the least by CUDA events, beside what the card's float32 lanes allow at its highest clock.
-`eindecomp bench gpu --only joins` races the fastest one with torch.cdist and broadcasting.
+`benchmarks/gpu.py --only joins` races the fastest one with torch.cdist and broadcasting.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable
 
 import torch
+from on_gpu.joins import pipes, top_clock
 
 from eindecomp.engines.torch.measured import seconds_of
-from eindecomp.experiments.gpu.joins import pipes, top_clock
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import MAX, SUM, Monoid

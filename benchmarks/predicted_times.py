@@ -34,9 +34,8 @@ from eindecomp.experiments.calibrate.clock import Clock
 from eindecomp.experiments.calibrate.links import measured
 from eindecomp.experiments.calibrate.rank_links import RankLinks
 from eindecomp.experiments.llama import TINY
-from eindecomp.models.chain import chain
-from eindecomp.models.ffnn import ffnn
 from eindecomp.models.llama import prefill_graph
+from eindecomp.models.paper_graphs import chain, ffnn
 from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:

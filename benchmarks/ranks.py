@@ -27,11 +27,11 @@ import eindecomp as ed
 from eindecomp.experiments.calibrate.rank_links import RankLinks
 from eindecomp.experiments.ffnn import QUICK, RATES, SHAPE
 from eindecomp.experiments.llama import one_billion
-from eindecomp.models.ffnn import ffnn as ffnn_graph
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.llama import Llama
 from eindecomp.models.optimizers import carried
+from eindecomp.models.paper_graphs import ffnn as ffnn_graph
 from eindecomp.models.synthetic import Synthetic
 from eindecomp.planner.costs.transfer import Collective
 
@@ -131,7 +131,7 @@ def classifier(engine: str, devices: int, ready: Callable[[], object], quick: bo
 
 
 def ddp(quick: bool) -> list[float]:
-    from eindecomp.experiments.peers import ddp as peer
+    from peers import ddp as peer
 
     shape = QUICK if quick else SHAPE
     graph = ffnn_graph(**shape, optimizer="sgd")

@@ -11,7 +11,9 @@ def main() -> None:
     """Run the command line."""
     usual = signal.signal(signal.SIGINT, signal.SIG_DFL)
     from eindecomp.cli import main as run
-    from eindecomp.cli.root import app  # and not the commands, which `cli.load` loads one at a time
+    from eindecomp.cli.root import (
+        app,
+    )  # and not the commands, which `load_command` loads one at a time
 
     del app
     signal.signal(signal.SIGINT, usual)

@@ -12,7 +12,7 @@ from on_ranks.scalapack import fastest
 
 import eindecomp as ed
 from eindecomp.experiments.measure import Absent
-from eindecomp.models.chain import chain as chain_graph
+from eindecomp.models.paper_graphs import chain as chain_graph
 
 Array = np.ndarray[Any, Any]
 

@@ -13,10 +13,10 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from peers import scalapack
+from peers.process_grid import Library, ProcessGrid, chain_on
 
 from eindecomp.experiments.measure import Absent, apart
-from eindecomp.experiments.peers import scalapack
-from eindecomp.experiments.peers.process_grid import Library, ProcessGrid, chain_on
 
 Array = np.ndarray[Any, Any]
 _BLOCKS = (128, 256)

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 import eindecomp as ed
-from eindecomp.cli.plain import allow_any_terminal, columns
 from eindecomp.cli.root import app
+from eindecomp.cli.terminal import allow_any_terminal, columns
 
 TEXT = "input X[i: 8, j: 8], Y[j, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z\n"
 

@@ -136,7 +136,6 @@ def test_llama_in_less_memory_than_it_takes(engine, kept, tmp_path):
 @pytest.mark.parametrize("name", ["apart", TORCH])
 def test_bench_passes_the_engine_on(name, tmp_path, monkeypatch, capsys):
     experiment = import_module("eindecomp.experiments.chain")
-    monkeypatch.setattr(experiment, "_peers", lambda _: {})
     engines = []
 
     def small(quick, say, engine):

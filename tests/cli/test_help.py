@@ -18,10 +18,9 @@ from typer.testing import CliRunner
 
 import eindecomp as ed
 from eindecomp.cli.examples import EXAMPLES, FIRST_STEPS
-from eindecomp.cli.load import load_command
 from eindecomp.cli.mistakes import STATUSES
 from eindecomp.cli.request import Request
-from eindecomp.cli.root import GROUPS, app
+from eindecomp.cli.root import GROUPS, app, load_command
 
 MANUAL = Path(__file__).parents[2] / "docs" / "command_line.md"
 PLANNING = ("plan", "explain", "compare", "draw", "report", "simulate", "run")

@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import eindecomp as ed
-from eindecomp.cli.load import load_command
-from eindecomp.cli.root import GROUPS, app
+from eindecomp.cli.root import GROUPS, app, load_command
 
 TEXT = "input X[i: 8, j: 8], Y[j, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z\n"
 PROBLEM = {

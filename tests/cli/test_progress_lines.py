@@ -11,8 +11,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import eindecomp as ed
-from eindecomp.cli import progress
 from eindecomp.cli.root import app
+from eindecomp.show import progress
 
 TEXT = "input X[i: 8, j: 8], Y[j, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z\n"
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from jobs import launch, needs_mpi, run_command
 
-from eindecomp.cli import job, main
+from eindecomp.cli import main, mistakes
 from eindecomp.cli.llama import _shared
 from eindecomp.engines.ranks import Alone
 
@@ -45,9 +45,9 @@ def launched(monkeypatch):
     for name in LAUNCHED:
         monkeypatch.delenv(name, raising=False)
     noted = []
-    monkeypatch.setattr(job, "sleep", lambda seconds: noted.append(("waits", seconds)))
-    monkeypatch.setattr(job.os, "_exit", lambda status: noted.append(("ends", status)))
-    monkeypatch.setattr(job.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(mistakes, "sleep", lambda seconds: noted.append(("waits", seconds)))
+    monkeypatch.setattr(mistakes.os, "_exit", lambda status: noted.append(("ends", status)))
+    monkeypatch.setattr(mistakes.signal, "signal", lambda *_: None)
 
     def launch_as(environment):
         for name, value in environment.items():

@@ -14,7 +14,7 @@ import pytest
 import eindecomp as ed
 from eindecomp.cli import main, request
 from eindecomp.cli.arrays import random_inputs, write_npz
-from eindecomp.cli.checked import largest_error
+from eindecomp.cli.run import largest_error
 from eindecomp.engines.threads.engine import ThreadsProgram
 from eindecomp.store.whole_file import write_whole
 

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 import eindecomp as ed
 from eindecomp.cli import app
-from eindecomp.cli.strategy import strategy_from
-from eindecomp.cli.texts import tie_from
+from eindecomp.cli.texts import strategy_from, tie_from
 
 ATTENTION = Path(__file__).parents[2] / "examples" / "multihead_attention.ein"
 

@@ -6,32 +6,17 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
-from matplotlib.image import imread
 
 from eindecomp.cli import main
-from eindecomp.experiments.peers import scalapack
 
 STRATEGIES = {
     "chain": {"sqrt", "rows"},
     "ffnn": {"sqrt", "data", "zero", "megatron", "megatron, classes cut"},
     "llama": {"sqrt", "data", "context", "ulysses", "attention", "megatron"},
 }
-PEERS = {
-    "chain": {
-        "NumPy",
-        "NumPy, panels by hand",
-        "torch",
-        "dask.array",
-        "dask.array, tuned",
-        "ScaLAPACK",
-        "ScaLAPACK, tuned",
-    },
-    "ffnn": {"torch", "torch DDP"},
-    "llama": {"transformers"},
-}
+PEERS: dict[str, set[str]] = {"chain": {"NumPy"}, "ffnn": set(), "llama": set()}
 
 
 def bench(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
@@ -51,8 +36,6 @@ def test_an_experiment_from_command_to_files(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # Starting ranks for every turn takes most of a minute; they have a test of their own.
-    monkeypatch.setattr(scalapack, "find_library", lambda _: None)
     folder = tmp_path / "new" / "folder"
     assert bench(monkeypatch, experiment, "--quick", "--output", folder) == 0
     shown = capsys.readouterr().out
@@ -64,9 +47,6 @@ def test_an_experiment_from_command_to_files(
     for curve in record["findings"]["curves"]:
         assert len(curve["losses"]) == (6 if curve["name"] in STRATEGIES["ffnn"] else 20)
         assert curve["apart"] < 1e-4
-    assert imread(folder / f"{experiment}.png").ndim == 3
-    tree = ElementTree.parse(folder / f"{experiment}.svg")  # noqa: S314 - written above
-    assert tree.getroot().tag.endswith("svg")
 
 
 def check_machine(machine: dict[str, Any]) -> None:
@@ -89,10 +69,7 @@ def check_times(rows: list[dict[str, Any]], experiment: str, shown: str) -> None
         assert row["timing"]["best"] <= row["timing"]["median"]
         if row["kind"] != "peer":
             assert row["bytes_counted"] == row["plan_cost"]
-    peers = {row["name"] for row in rows if row["kind"] == "peer"}
-    assert len(peers) == len(PEERS[experiment])
-    for name in PEERS[experiment]:
-        assert any(peer.startswith(name) for peer in peers)
+    assert {row["name"] for row in rows if row["kind"] == "peer"} == PEERS[experiment]
     strategies = {row["name"] for row in rows if row["kind"] == "strategy"}
     assert strategies == STRATEGIES[experiment]
 
@@ -114,7 +91,7 @@ def check_bytes(rows: list[dict[str, Any]], strategies: set[str]) -> None:
             if ours:
                 assert row["ratio"] == row["bytes_counted"] / ours
             else:
-                assert row["ratio"] == ("inf" if row["bytes_counted"] else 1)
+                assert row["ratio"] == (None if row["bytes_counted"] else 1)
 
 
 def test_output_that_is_no_folder(
@@ -129,18 +106,9 @@ def test_output_that_is_no_folder(
 def test_output_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "chain.svg").mkdir()
+    (tmp_path / "chain.json").mkdir()
     assert bench(monkeypatch, "chain", "--quick", "-o", tmp_path) == 1
-    assert "chain.svg" in capsys.readouterr().err
-
-
-def test_without_matplotlib_nothing_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert bench(monkeypatch, "llama", "--quick", "-o", tmp_path) == 1
-    assert "pip install 'eindecomp[models]'" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    assert "chain.json" in capsys.readouterr().err
 
 
 def test_an_experiment_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,8 @@ from eindecomp.cli import main
 from eindecomp.engines.engine import find_engine
 from eindecomp.experiments.calibrate import Profile, calibrate
 from eindecomp.experiments.calibrate.clock import Clock
-from eindecomp.experiments.calibrate.engine_links import moves
 from eindecomp.experiments.calibrate.kernels import FUNCTIONS, SHAPES, chain, plan_of, repeated
-from eindecomp.experiments.calibrate.links import alike_together
+from eindecomp.experiments.calibrate.links import alike_together, moves
 from eindecomp.graph.work import operations
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.costs.machine import COLLECTIVES

@@ -14,7 +14,6 @@ from agreement import TORCH
 @pytest.mark.parametrize("second", ["apart", TORCH])
 def test_experiments_run_on_any_engine(second, monkeypatch):
     ffnn, llama = (import_module(f"eindecomp.experiments.{name}") for name in ("ffnn", "llama"))
-    monkeypatch.setattr(ffnn.Training, "peers", lambda _: {})
     shape = {"batch": 4, "features": 12, "hidden": 6, "classes": 4}
     train = partial(ffnn.ffnn, shape=shape, steps=3, devices=(2,))
     threads, apart = (train(engine=engine) for engine in ("threads", second))

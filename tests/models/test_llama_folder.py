@@ -17,8 +17,8 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from eindecomp.errors import InputError
 from eindecomp.models.llama import Config, Llama, Sampling
-from eindecomp.models.llama.read_generation import read_generation
-from eindecomp.models.llama.rope import frequencies
+from eindecomp.models.llama.config import frequencies
+from eindecomp.models.llama.read_folder import read_generation
 
 HEAD, TABLE = "lm_head.weight", "model.embed_tokens.weight"
 

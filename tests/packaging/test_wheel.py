@@ -47,7 +47,6 @@ print(json.dumps([ed.__version__, installed]))
 MISSING = """
 import json, pathlib
 import numpy as np, eindecomp as ed
-from eindecomp.experiments.plot import check_plots
 from eindecomp.models.llama.tokenizer import Tokenizer
 
 graph = ed.load({matmul!r})
@@ -74,7 +73,6 @@ tries = {{
     "safetensors": lambda: ed.run(plan, {{**arrays, "X": "w.safetensors#X"}}),
     "checkpoint": lambda: ed.models.fit(step, [], state, lr=0.1, checkpoint="run"),
     "tokenizer": lambda: Tokenizer("."),
-    "plot": check_plots,
 }}
 said = {{}}
 for name, attempt in tries.items():
@@ -89,7 +87,7 @@ EXTRA_OF = {
     "verify_torch": "torch", "engine torch": "torch", "engine spmd": "torch", "from_jax": "jax",
     "jax_inputs": "jax", "to_jax": "jax", "verify_jax": "jax", "engine jax": "jax",
     "engine ray": "ray", "engine spmd by mpi": "mpi", "zarr": "zarr", "safetensors": "models",
-    "checkpoint": "models", "tokenizer": "models", "plot": "models",
+    "checkpoint": "models", "tokenizer": "models",
 }  # fmt: skip
 
 TYPED = """
@@ -119,7 +117,7 @@ WORKS = {
     "jax": "import eindecomp as ed; ed.run(plan, arrays, 'jax')",
     "mkl": "ed.run(plan, arrays)",
     "models": """
-import matplotlib, tokenizers
+import tokenizers
 step = ed.models.ffnn(8, 4, 4, 3)
 state = ed.models.initial(step)
 ed.models.save_checkpoint("run", step, ed.models.Checkpoint(1, state, [0.7]))

@@ -72,10 +72,9 @@ WRITERS = {
     "report": lambda at: PLAN.report(at / "plan.html", compare=False),
     "trace": trace,
     "arrays": lambda at: write_whole(at / "run.npz", lambda f: write_npz(f, ARRAYS)),
-    "data": lambda at: models.Synthetic(4, 10, 3).write(at / "data.txt", 8),
 }
 NAMES = (
-    "file", "plan.json", "machine.json", "plan.svg", "plan.html", "run.json", "run.npz", "data.txt",
+    "file", "plan.json", "machine.json", "plan.svg", "plan.html", "run.json", "run.npz",
 )  # fmt: skip
 
 
@@ -151,15 +150,14 @@ def test_writers_that_leave_something_else_are_found(bad, tmp_path):
         check_all_or_nothing(tmp_path, old, bad)
 
 
-# Where files are written; everything else asks one of these to. The last two write to folders of
-# their own that nobody reads later.
+# Where files are written; everything else asks one of these to. The last one writes to a folder of
+# its own that nobody reads later.
 WRITING = {
     "store/whole_file.py", "engines/safetensors_file.py", "engines/allocated.py",
     "engines/step_folders.py", "engines/write_outputs.py", "kernels/cache.py",
-    "models/synthetic.py",  # within `replacing`
     "cli/arrays.py",  # a member of an archive that is written whole
     "cli/engine.py",  # to nowhere
-    "engines/ray/files.py", "experiments/peers/scalapack.py", "experiments/peers/scalapack_rank.py",
+    "engines/ray/files.py",
 }  # fmt: skip
 
 

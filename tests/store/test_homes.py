@@ -121,9 +121,3 @@ def test_a_pin_of_a_tied_input_is_one_of_its_result(tied: dict[str, Any]) -> Non
     pinned = tied | {"pin": {"W": {"j": 2}}}
     assert "where 'W', which is tied to it, is pinned, {'j': 2}" in refused(pinned)
     assert "tie: is missing" in refused({k: v for k, v in tied.items() if k != "tie"})
-
-
-def test_files_say_how_axes_nest(tied: dict[str, Any]) -> None:
-    assert tied["nesting"] == "any"
-    assert "nesting: must be one of" in refused(tied | {"nesting": "random"})
-    assert "nesting: is missing" in refused({k: v for k, v in tied.items() if k != "nesting"})

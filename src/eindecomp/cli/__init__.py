@@ -19,9 +19,9 @@ def main() -> None:
     """Run the command line."""
     try:
         # Here, so that an interrupt while modules are loaded is no traceback.
-        from eindecomp.cli.job import leave_job
-        from eindecomp.cli.plain import allow_any_terminal
+        from eindecomp.cli.mistakes import leave_job
         from eindecomp.cli.root import app
+        from eindecomp.cli.terminal import allow_any_terminal
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     allow_any_terminal()

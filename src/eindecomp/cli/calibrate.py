@@ -10,9 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from eindecomp.cli.files import to_write
-from eindecomp.cli.plain import columns
-from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.request import Json
+from eindecomp.cli.terminal import columns, interruptible, status_line
 from eindecomp.cli.texts import axes_from
 from eindecomp.errors import RunError
 from eindecomp.show.words import percent, render, short

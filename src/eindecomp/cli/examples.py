@@ -52,8 +52,8 @@ eindecomp solve problem.json.gz --time 60 -o solution.json
 eindecomp solve - --json < problem.json""",
     "bench": """\
 eindecomp bench chain --quick
-eindecomp bench gpu --only decode,host/16x1024
-eindecomp bench gpu --from first/gpu.json --from second/gpu.json -o both""",
+eindecomp bench llama -o results
+mpirun -n 2 eindecomp bench ffnn --engine spmd""",
     "calibrate": """\
 eindecomp calibrate -o machine.json
 mpirun -n 8 eindecomp calibrate --engine spmd --mesh node=2,core=4""",

@@ -9,8 +9,8 @@ import orjson
 import typer
 
 from eindecomp.cli.files import PlanFile, name_of, read, to_write
-from eindecomp.cli.progress import interruptible
 from eindecomp.cli.request import Json
+from eindecomp.cli.terminal import interruptible
 from eindecomp.errors import PlanError
 from eindecomp.frontends.export import Target, exported
 from eindecomp.store.plan_file import from_json

@@ -13,9 +13,9 @@ import typer
 
 from eindecomp.cli.completion import strategies
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
-from eindecomp.cli.progress import interruptible, status_line
 from eindecomp.cli.request import Json
-from eindecomp.cli.strategy import STRATEGY_HELP, strategy_from
+from eindecomp.cli.terminal import interruptible, status_line
+from eindecomp.cli.texts import STRATEGY_HELP, strategy_from
 from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import EinDecompError, InputError, quote
 

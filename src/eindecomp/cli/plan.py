@@ -9,8 +9,7 @@ import typer
 
 from eindecomp.cli import request as ask
 from eindecomp.cli.files import GraphFile, name_of, read, to_write
-from eindecomp.cli.plain import columns
-from eindecomp.cli.progress import interruptible, status_line
+from eindecomp.cli.terminal import columns, interruptible, status_line
 from eindecomp.errors import PlanError
 from eindecomp.store.plan_file import from_json, to_json
 from eindecomp.store.whole_file import write_whole

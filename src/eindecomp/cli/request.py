@@ -12,19 +12,20 @@ import typer
 
 from eindecomp.cli.completion import machines, places, strategies
 from eindecomp.cli.files import name_of, read
-from eindecomp.cli.progress import live_line
-from eindecomp.cli.strategy import STRATEGY_HELP, strategy_from
 from eindecomp.cli.texts import (
+    STRATEGY_HELP,
     InputsName,
     axes_from,
     inputs_from,
     pin_from,
+    strategy_from,
     tie_from,
     work_from,
 )
 from eindecomp.engines.engine import stated_device_count
 from eindecomp.planner.costs.machine import PRESETS
 from eindecomp.planner.make import plan as make_plan
+from eindecomp.show.progress import solving
 from eindecomp.store.plan_file import from_json
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class Request:
         pin, tie = pin_from(self.pin or ()), tie_from(self.tie or ())
         if tie and not self.ties:
             raise typer.BadParameter("--no-ties does not go with --tie")
-        with live_line() as on_event:
+        with solving(None) as on_event:
             return make_plan(
                 graph,
                 self.devices,

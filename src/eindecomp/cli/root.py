@@ -1,15 +1,64 @@
-"""All commands, in the groups in which `eindecomp --help` shows them."""
+"""All commands, as `eindecomp --help` groups them; each is loaded when it is called."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import signal
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from eindecomp import __version__
-from eindecomp.cli.examples import FIRST_STEPS
+from eindecomp.cli.examples import FIRST_STEPS, epilog, paragraphs
 from eindecomp.cli.mistakes import STATUSES, telling
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class Command(TyperCommand):
+    """A command, which writes to no file that it reads."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        from eindecomp.cli.files import refuse_overwriting
+
+        refuse_overwriting(ctx.params)
+        return super().invoke(ctx)
+
+
+@cache
+def load_command(name: str) -> Any:
+    """The command of a name, with all its options."""
+    with _ending_at_interrupts():
+        if name == "import":
+            from eindecomp.cli.importing import commands
+
+            return typer.main.get_command(commands)
+        module = "look" if name in LOOKING else name
+        function = getattr(import_module(f"eindecomp.cli.{module}"), name)
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    text = paragraphs(function.__doc__)
+    alone.command(name, cls=Command, help=text, epilog=epilog(name))(function)
+    return typer.main.get_command(alone)
+
+
+@contextmanager
+def _ending_at_interrupts() -> Generator[None]:
+    """Let Ctrl-C end the program: as an exception it might be lost in a module that is loaded."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    usual = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
 
 GROUPS = {
     "Plan and look": {
@@ -26,7 +75,7 @@ GROUPS = {
     "Solve and measure": {
         "solve": "Find the cheapest choices of a sharding problem, with a bound.",
         "simulate": "Simulate how long a plan takes on a machine, and why.",
-        "bench": "Measure an experiment: time, bytes counted, plan cost, and peers.",
+        "bench": "Measure an experiment of the paper: time, bytes counted and plan cost.",
         "calibrate": "Measure this machine once, for plans that minimize time.",
         "cache": "Show or remove the compiled code that is kept on disk.",
     },
@@ -36,6 +85,8 @@ GROUPS = {
     },
 }
 """The commands, each with the first line of its help: a list of them loads none."""
+LOOKING = ("explain", "compare", "draw", "report")
+"""The commands that show a plan, which are in one module."""
 
 
 class Commands(TyperGroup):
@@ -43,7 +94,7 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Load the command that is called, in place of its line in the list."""
-        from eindecomp.cli.load import load_command
+        from eindecomp.cli.root import load_command
 
         if args and args[0] in self.commands:
             self.commands[args[0]] = load_command(args[0])

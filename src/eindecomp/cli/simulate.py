@@ -12,8 +12,7 @@ import typer
 from eindecomp.api.simulate import simulate as simulate_plan
 from eindecomp.cli import request as ask
 from eindecomp.cli.files import AnyFile, to_write
-from eindecomp.cli.plain import columns
-from eindecomp.cli.progress import interruptible, status_line
+from eindecomp.cli.terminal import columns, interruptible, status_line
 from eindecomp.show.simulated import table_of
 
 if TYPE_CHECKING:

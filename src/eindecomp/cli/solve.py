@@ -13,10 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from eindecomp.cli.files import to_write
-from eindecomp.cli.plain import columns
-from eindecomp.cli.progress import INTERRUPTED, live_line
 from eindecomp.cli.request import Json
-from eindecomp.show.progress import show_number
+from eindecomp.cli.terminal import columns, interruptible
+from eindecomp.show.progress import show_number, solving
 from eindecomp.solve import Solution, minimize, read_contest, solution_json
 from eindecomp.store.whole_file import write_whole
 
@@ -46,14 +45,11 @@ def solve(
     The bound is on what any choices cost.
     """
     start = monotonic()
-    try:
+    with interruptible("no feasible choice yet"):
         problem = read_contest(sys.stdin.buffer if file == "-" else file)
         left = max(0.0, time - (monotonic() - start))
-        with live_line() as on_event:
+        with solving(None) as on_event:
             solution = minimize(problem, time_limit=left, seed=seed, on_event=on_event)
-    except KeyboardInterrupt:
-        typer.echo("eindecomp: interrupted, no feasible choice yet", err=True)
-        raise typer.Exit(INTERRUPTED) from None
     written = solution_json(solution, problem.feasible(solution.choice))
     if output is not None:
         write_whole(output, written)

@@ -1,13 +1,15 @@
 """Tensors of safetensors files, left where they are: nothing is read until it is used.
 
 The safetensors package checks each file's header, but gives NumPy copies of whole tensors. So the
-arrays here are views of the memory-mapped file, whose pages are read as tiles of them are.
+arrays here are views of the memory-mapped file, whose pages are read as tiles of them are. What is
+written gets a stamp, by which damage is noticed.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,18 +17,59 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.extras import extra
-from eindecomp.engines.file_stamp import FileStamp, stamp
 from eindecomp.engines.whole_folder import flush, naming
 from eindecomp.errors import InputError, quote, shorten
 from eindecomp.lang.dtypes import dtype as dtype_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
+    from typing import IO
 
     from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]
+
+_CHUNK = 1 << 22  # bytes that are read at a time
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """The size of a file in bytes, and their BLAKE2b digest."""
+
+    nbytes: int
+    digest: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a manifest has it."""
+        return {"bytes": self.nbytes, "blake2b": self.digest}
+
+    def check(self, path: Path) -> None:
+        """Read a file and refuse it unless it is the one that was written."""
+        if not path.is_file():
+            raise InputError(f"{path} is missing")
+        size = path.stat().st_size
+        if size != self.nbytes:
+            raise InputError(f"{path} has {size} bytes, but {self.nbytes} were written")
+        with path.open("rb", buffering=0) as file:
+            found = stamp(iter(lambda: file.read(_CHUNK), b""))
+        if found != self:
+            raise InputError(f"{path} has not the bytes that were written: its digest differs")
+
+
+def stamp(parts: Iterable[Any], into: IO[bytes] | None = None) -> FileStamp:
+    """The stamp of bytes, which are written to a file as they are read.
+
+    It is of what was to be written, and so also tells what the disk got wrong.
+    """
+    hashed, size = blake2b(digest_size=32), 0
+    for part in parts:
+        if into is not None:
+            into.write(part)
+        hashed.update(part)
+        size += len(part)
+    return FileStamp(size, hashed.hexdigest())
+
 
 NAMES = {
     "bool": "BOOL",

@@ -16,9 +16,8 @@ from hashlib import blake2b
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
-from eindecomp.engines.file_stamp import FileStamp
 from eindecomp.engines.ranks import agree, at_first, common_token
-from eindecomp.engines.safetensors_file import write_tensors
+from eindecomp.engines.safetensors_file import FileStamp, write_tensors
 from eindecomp.engines.whole_folder import beside, flush, flush_folder, naming, put_in_place, remove
 from eindecomp.errors import InputError, quote, shorten
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +16,18 @@ from eindecomp.experiments.measure import (
     race,
     ranks_of,
 )
-from eindecomp.experiments.peers import dask, numpy, scalapack, torch
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
-from eindecomp.models.chain import chain as chain_graph
+from eindecomp.models.paper_graphs import chain as chain_graph
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from eindecomp.engines.engine import Engine
     from eindecomp.engines.executable import Executable
-    from eindecomp.experiments.measure import Peer
+    from eindecomp.experiments.measure import Peer, Way
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.space.strategy import GivenStrategy
 
@@ -41,6 +40,17 @@ _LONG = 2000
 """Larger chains are not warmed up: a call takes many seconds, and smaller ones ran before."""
 
 
+@contextmanager
+def numpy_chain(x: Mapping[str, Array]) -> Generator[Way]:
+    """(A·B) + (C·(D·E)) in NumPy, with as many BLAS threads as it takes."""
+    a, b, c, d, e = (x[name] for name in "ABCDE")
+    yield lambda: a @ b + c @ (d @ e)
+
+
+def _numpy_alone(x: Mapping[str, Array]) -> dict[str, Peer]:
+    return {"NumPy": partial(numpy_chain, x)}
+
+
 def chain(
     quick: bool = False,
     say: Callable[[str], None] = lambda _: None,
@@ -48,8 +58,9 @@ def chain(
     sizes: Sequence[int] | None = None,
     devices: Sequence[int] | None = None,
     engine: str | Engine = "threads",
+    peers: Callable[[Mapping[str, Array]], Mapping[str, Peer]] = _numpy_alone,
 ) -> Findings:
-    """Time every size, and price plans of the largest; `quick` takes one small size."""
+    """Time every size against peers, and price plans of the largest; `quick` takes a small one."""
     chosen = sizes or ((500,) if quick else (1000, 2000, 4000))
     counts = devices or (FEW if quick else DEVICES)
     timed: list[Timed] = []
@@ -58,14 +69,20 @@ def chain(
         shape = "skewed" if skewed else "uniform"
         for s in chosen:
             say(f"{shape} {s}: measuring")
-            timed += _measure(f"{shape} {s}", chain_graph(s, skewed), s, engine)
+            timed += _measure(f"{shape} {s}", chain_graph(s, skewed), s, engine, peers)
         case = f"{shape} {max(chosen)}"
         graph = chain_graph(max(chosen), skewed)
         priced += price(case, graph, devices=counts, more=_ROWS, say=say)
     return Findings(tuple(timed), tuple(priced))
 
 
-def _measure(case: str, graph: Graph, s: int, engine: str | Engine) -> list[Timed]:
+def _measure(
+    case: str,
+    graph: Graph,
+    s: int,
+    engine: str | Engine,
+    peers: Callable[[Mapping[str, Array]], Mapping[str, Peer]],
+) -> list[Timed]:
     rng = np.random.default_rng(0)
     x = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
     count = devices_for(engine)
@@ -82,20 +99,8 @@ def _measure(case: str, graph: Graph, s: int, engine: str | Engine) -> list[Time
             kind = "ours" if name.startswith(OURS) else "strategy"
             way = partial(_compute, executable, x)
             ours.append(Contender(name, kind, way, plan))
-        return race(case, ours, peers_beside(engine, _peers(x)), 3, warm_up=s <= _LONG)
+        return race(case, ours, peers_beside(engine, peers(x)), 3, warm_up=s <= _LONG)
 
 
 def _compute(executable: Executable, x: Mapping[str, Array]) -> Array:
     return executable(x)["Z"]
-
-
-def _peers(x: Mapping[str, Array]) -> dict[str, Peer]:
-    return {
-        "NumPy": partial(numpy.chain, x),
-        "NumPy, panels by hand": partial(numpy.panels, x),
-        "torch": partial(torch.chain, x),
-        "dask.array": partial(dask.chain, x, tuned=False),
-        "dask.array, tuned": partial(dask.chain, x, tuned=True),
-        "ScaLAPACK": partial(scalapack.chain, x, tuned=False),
-        "ScaLAPACK, tuned": partial(scalapack.chain, x, tuned=True),
-    }

@@ -1,4 +1,4 @@
-"""Experiment 2: training a large feed-forward classifier, against torch alone and data parallel.
+"""Experiment 2: training a large feed-forward classifier.
 
 All start from the same parameters and see the same few batches repeatedly, so that there is
 something to learn in few steps.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +20,12 @@ from eindecomp.experiments.measure import (
     peers_beside,
     race,
 )
-from eindecomp.experiments.peers import ddp
-from eindecomp.experiments.peers.torch import TorchNet
 from eindecomp.experiments.price import DEVICES, FEW, OURS, price
-from eindecomp.experiments.record import Curve, Findings
-from eindecomp.kernels.cores import cores
-from eindecomp.models.ffnn import ffnn as ffnn_graph
+from eindecomp.experiments.record import Findings, LossCurve
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.optimizers import carried
+from eindecomp.models.paper_graphs import ffnn as ffnn_graph
 from eindecomp.models.sizes import check_whole
 from eindecomp.models.synthetic import Synthetic
 from eindecomp.planner.make import plan as make_plan
@@ -69,8 +65,9 @@ def ffnn(
     steps: int = 20,
     devices: Sequence[int] | None = None,
     engine: str | Engine = "threads",
+    peers: Callable[[Training], Mapping[str, Peer]] = lambda _: {},
 ) -> Findings:
-    """Time steps of training, compare the losses, and price plans.
+    """Time steps of training against peers, compare the losses, and price plans.
 
     `quick` takes a sixteenth of the size.
     """
@@ -81,7 +78,7 @@ def ffnn(
     say(f"{case}: training")
     training = Training(graph, optimizer, chosen, engine)
     with training.ours({OURS: None}) as ours:
-        timed = race(case, ours, peers_beside(engine, training.peers()), steps - 1)
+        timed = race(case, ours, peers_beside(engine, peers(training)), steps - 1)
     wanted = training.losses[OURS]
     say(f"{case}: training by strategies")
     again = Training(graph, optimizer, chosen, engine)
@@ -95,10 +92,10 @@ def ffnn(
     return Findings(tuple(timed), tuple(priced), tuple(curves))
 
 
-def curves_of(losses: Mapping[str, list[float]], wanted: list[float]) -> list[Curve]:
+def curves_of(losses: Mapping[str, list[float]], wanted: list[float]) -> list[LossCurve]:
     """Everybody's losses, and how far they are from those that are wanted."""
     return [
-        Curve(name, tuple(found), max(map(apart, found, wanted))) for name, found in losses.items()
+        LossCurve(name, tuple(own), max(map(apart, own, wanted))) for name, own in losses.items()
     ]
 
 
@@ -132,29 +129,11 @@ class Training:
                 executable = stack.enter_context(compile_plan(plan, self.engine))
                 self.executables[name] = executable
                 loop = Loop(self.graph, executable, own, self.lr, "loss", self.state, [])
-                way = self._noting(name, loop.take)
+                way = self.noting(name, loop.take)
                 found.append(Contender(name, "strategy" if found else "ours", way, plan))
             yield found
 
-    def peers(self) -> dict[str, Peer]:
-        """Torch alone, and data parallel."""
-        return {
-            f"torch, {cores()} threads": partial(self.alone, f"torch, {cores()} threads"),
-            f"torch DDP, {cores()} ranks": self._parallel,
-        }
-
-    @contextmanager
-    def alone(self, name: str, device: str = "cpu") -> Generator[Way]:
-        """Torch in one process, on a device that holds everything."""
-        net = TorchNet(self.state, self.optimizer, self.lr, cores(), device=device)
-        yield self._noting(name, net.step)
-
-    @contextmanager
-    def _parallel(self) -> Generator[Way]:
-        with ddp.training(str(self.graph), self.optimizer, self.lr) as step:
-            yield self._noting(f"torch DDP, {cores()} ranks", step)
-
-    def _noting(self, name: str, step: Callable[[Batch], float | Lapse]) -> Way:
+    def noting(self, name: str, step: Callable[[Batch], float | Lapse]) -> Way:
         """A step on the next batch, whose loss is noted."""
         losses = self.losses[name] = []
         batches = cycle(self.batches)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.experiments.measure import Contender, devices_for, peers_beside, race
-from eindecomp.experiments.peers import transformers
 from eindecomp.experiments.price import FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
 from eindecomp.models.llama import CONFIGS, Config, Llama, prefill_graph
@@ -18,11 +16,14 @@ from eindecomp.models.llama.cache import bucket
 from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from eindecomp.engines.engine import Engine
+    from eindecomp.experiments.measure import Peer
 
     Array = np.ndarray[Any, Any]
+    Peers = Callable[[Llama, Array, str], Mapping[str, Peer]]
+    """The peers of a model on given prompts, for "prefill" or for "decode"."""
     Strategy = str | Sequence[str] | None
 
 TINY = Config(
@@ -50,15 +51,16 @@ def llama(
     *,
     devices: Sequence[int] | None = None,
     engine: str | Engine = "threads",
+    peers: Peers = lambda _model, _ids, _kind: {},
 ) -> Findings:
-    """Time a small model against transformers, and price plans of 7B.
+    """Time a small model against peers, and price plans of 7B.
 
     `quick` takes a tiny one, and prices one case.
     """
     small = TINY if quick else one_billion()
     timed: list[Timed] = []
     for batch in _BATCHES:
-        timed += measure_model(small, batch, 128, 3, say, engine=engine)
+        timed += measure_model(small, batch, 128, 3, say, engine=engine, peers=peers)
     priced: list[Priced] = []
     counts = devices or (FEW if quick else _COUNTS)
     cases = [(model, batch) for model in MODELS for batch in (8, 1)]
@@ -78,6 +80,7 @@ def measure_model(
     *,
     strategies: bool = True,
     engine: str | Engine = "threads",
+    peers: Peers = lambda _model, _ids, _kind: {},
 ) -> list[Timed]:
     """Read whole prompts, then one more token of each; the first plans as `Llama` does."""
     size = f"{config.parameters / 1e9:.2g} billion, b = {batch}"
@@ -97,16 +100,14 @@ def measure_model(
         rows = race(
             f"{size}, prefill of {tokens}",
             [_prefill(name, model, ids) for name, model in models.items()],
-            peers_beside(engine, {"transformers": partial(transformers.prefill, first, ids)}),
+            peers_beside(engine, peers(first, ids, "prefill")),
             repeats,
         )
         say(f"{size}: one more token after {tokens}")
         return rows + race(
             f"{size}, decode after {tokens}",
             [_decode(name, model, ids) for name, model in models.items()],
-            peers_beside(
-                engine, {"transformers": partial(transformers.decode, first, ids, ids[:, 0])}
-            ),
+            peers_beside(engine, peers(first, ids, "decode")),
             4 * repeats,
         )
 

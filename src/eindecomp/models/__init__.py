@@ -1,27 +1,22 @@
 """The paper's experiments as graphs: a matrix chain, a large classifier, LLaMA."""
 
 from eindecomp.models import llama
-from eindecomp.models.chain import chain
-from eindecomp.models.checkpoint import Checkpoint
-from eindecomp.models.checkpoint_folder import load_checkpoint, save_checkpoint
-from eindecomp.models.extreme import ExtremeFile, extreme_file
-from eindecomp.models.ffnn import ffnn
+from eindecomp.models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from eindecomp.models.fit import Batches, Fitted, NotSavedError, fit
 from eindecomp.models.initial import initial
 from eindecomp.models.optimizers import adam, adamw, momentum, sgd, training_step
+from eindecomp.models.paper_graphs import chain, ffnn
 from eindecomp.models.synthetic import Synthetic
 
 __all__ = [
     "Batches",
     "Checkpoint",
-    "ExtremeFile",
     "Fitted",
     "NotSavedError",
     "Synthetic",
     "adam",
     "adamw",
     "chain",
-    "extreme_file",
     "ffnn",
     "fit",
     "initial",

@@ -1,28 +1,45 @@
-"""The state of training at a step, and of which run it is.
+"""Checkpoints of training: a folder with one folder for each step.
 
-The graph and the user's configuration are kept with it, so a checkpoint is all that training needs
-to continue. The graph's text is parsed like any graph and never evaluated.
+Every rank writes the blocks that it is the first to have. Any other number of ranks can read them:
+each reads what it needs of the blocks it meets. The graph and the user's configuration are kept as
+well, so a checkpoint is all that training needs to continue. The graph's text is parsed like any
+graph and never evaluated.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from eindecomp.engines.extras import extra
+from eindecomp.engines.ranks import Alone, at_first
 from eindecomp.engines.safetensors_file import NAMES
-from eindecomp.errors import EinDecompError, InputError, quote, shorten
+from eindecomp.engines.step_folders import MANIFEST, StepFolders, step_number
+from eindecomp.errors import EinDecompError, InputError, PlanError, RunError, quote, shorten
 from eindecomp.graph.lone_labels import as_written
 from eindecomp.graph.text.elaborate import parse
+from eindecomp.layout.boxes import volume
 from eindecomp.models.optimizers import carried
+from eindecomp.store.field import Field
+from eindecomp.store.sharded_tensors import read_sharded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from eindecomp.engines.ranks import Ranks
+    from eindecomp.engines.step_folders import Step
+    from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.graph import Graph
+    from eindecomp.layout.boxes import Box
+
+    Array = np.ndarray[Any, Any]
 
 RunConfig = dict[str, str | int | float | bool | None]
 
@@ -117,3 +134,170 @@ def _first_difference(old: str, new: str) -> str:
     lines = zip([*old.splitlines(), "its end"], [*new.splitlines(), "its end"], strict=False)
     was, now = next(((a, b) for a, b in lines if a != b), ("", ""))
     return f"it had {quote(was, 200)} where this one has {quote(now, 200)}"
+
+
+class CheckpointFolder:
+    """The folder in which a run keeps its last two checkpoints; all ranks call it together."""
+
+    def __init__(self, path: Path, ranks: Ranks) -> None:
+        self.path, self.ranks = path, ranks
+        self._steps = StepFolders(path, ranks)
+        self._latest: int | None = None
+        """The step that this run has read or written last."""
+
+    def check(self) -> None:
+        """Refuse now a place where nothing could be written."""
+        extra("safetensors")  # which reads what is written
+        at_first(self.ranks, self._make_folder)
+
+    def _make_folder(self) -> None:
+        if self.path.is_file():
+            raise InputError(f"checkpoint {self.path} is a file; checkpoints need a folder")
+        try:
+            self.path.mkdir(exist_ok=True)
+            probe = self.path / f".step-{0:06d}.{token_hex(8)}"
+            probe.mkdir()
+            probe.rmdir()
+        except OSError as error:
+            why = error.strerror or error
+            raise InputError(f"checkpoint {self.path} cannot be written: {why}") from None
+
+    def is_gone(self) -> bool:
+        """Whether what was written last is no longer there."""
+        place = self.path / f"step-{self._latest or 0:06d}" / MANIFEST
+        here = self._latest is not None and place.is_file()
+        return self.ranks.share_bytes(None if self.ranks.rank else b"%d" % here) == b"0"
+
+    def load(self, graph: Graph | None, config: RunConfig | None = None) -> Checkpoint | None:
+        """The last checkpoint, None if there is none.
+
+        Among several ranks the state stays in its files, of which each reads what it places.
+        """
+        step = self._steps.last()
+        if step is None:
+            return None
+        self._latest = step.number
+        return self.read(step, graph, config)
+
+    def read(self, step: Step, graph: Graph | None, config: RunConfig | None) -> Checkpoint:
+        """The checkpoint of a step, unless it is of another run."""
+        fields, path = Field(step.manifest), step.place / MANIFEST
+        try:
+            graph = read_graph(path, str(fields["graph"].value), graph)
+            config = check_config(path, fields["config"].value, config)
+            losses = _losses(fields["losses"], step.number)
+            check_storable(graph)
+            state = read_sharded(
+                step, fields["shards"], {name: graph[name] for name in carried(graph)}
+            )
+        except PlanError as error:
+            raise InputError(f"{path}: {error}") from None
+        if self.ranks.size == 1:
+            state = {name: array[...] for name, array in state.items()}
+        return Checkpoint(step.number, state, losses, config, graph)
+
+    def save(
+        self,
+        graph: Graph,
+        tensors: Mapping[str, Tensor],
+        losses: list[float],
+        config: RunConfig,
+    ) -> None:
+        """Write the state after a step; what keeps a rank from it is raised by all."""
+        step = len(losses)
+        blocks = self._own_blocks(tensors, step)
+        boxes = {name: box for name, (box, _) in blocks.items()}
+        arrays = {name: np.asarray(block) for name, (_, block) in blocks.items()}
+        told = {"losses": losses, "config": json.loads(config_text(config)), "graph": str(graph)}
+        keep = () if self._latest is None else (self._latest,)
+        self._steps.write(step, arrays, {"boxes": boxes}, told, keep)
+        self._latest = step
+
+    def _own_blocks(self, tensors: Mapping[str, Tensor], step: int) -> dict[str, tuple[Box, Array]]:
+        """What this rank writes, if all that any rank has is finite."""
+        blocks: dict[str, tuple[Box, Array]] = {}
+        wrong = b""
+        for name, tensor in tensors.items():
+            own = self.ranks.own_block(tensor)
+            if own is None or (own[0] and not volume(own[0])):
+                continue
+            blocks[name] = own
+            if own[1].dtype.kind in "fcV" and not np.isfinite(own[1]).all():
+                wrong = wrong or name.encode()
+        first = next((each for each in self.ranks.gather_bytes(wrong) if each), None)
+        if first is not None:
+            raise RunError(f"{first.decode()} is not finite after step {step}: it is not saved")
+        return blocks
+
+
+def _losses(field: Field, step: int) -> list[float]:
+    listed = [each.value for each in field.items()]
+    if len(listed) != step:
+        raise field.wrong(f"must be those of {step} steps, not of {len(listed)}")
+    for value in listed:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
+            raise field.wrong(f"{quote(value)} is no number")
+    return [float(value) for value in cast("list[float]", listed)]
+
+
+def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint in place of those before; they stay if it cannot be written.
+
+    Args:
+        path: The folder, such as `"run"`.
+        graph: The graph of one step, such as `ed.models.ffnn(8, 4, 4, 3)`.
+        checkpoint: What to write, such as `Checkpoint(1, state, [0.7])`.
+
+    Raises:
+        InputError: It cannot be written.
+
+    Examples:
+        >>> import tempfile, eindecomp as ed
+        >>> graph = ed.models.ffnn(8, 4, 4, 3)
+        >>> state = ed.models.initial(graph)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_checkpoint(f"{folder}/run", graph, Checkpoint(1, state, [0.7]))
+        ...     load_checkpoint(f"{folder}/run").losses
+        [0.7]
+    """
+    check_storable(graph)
+    state: Any = {name: checkpoint.state[name] for name in carried(graph)}
+    folder = CheckpointFolder(Path(path), _Writer())
+    folder.save(graph, state, checkpoint.losses, checkpoint.config)
+
+
+class _Writer(Alone):
+    """One process that has arrays, and no tensors of an engine."""
+
+    def own_block(self, tensor: Any) -> tuple[Box, Array]:
+        """All of an array."""
+        return tuple((0, size) for size in tensor.shape), tensor
+
+
+def load_checkpoint(
+    path: str | Path, graph: Graph | None = None, config: RunConfig | None = None
+) -> Checkpoint:
+    """Read the last checkpoint of a folder, or that of a step's folder.
+
+    Args:
+        path: The folder, such as `"run"`, or one step of it, such as `"run/step-000100"`.
+        graph: Must equal that of the checkpoint, such as `ed.models.ffnn(8, 4, 4, 3)`.
+        config: Must equal that of the checkpoint, such as `{"lr": 0.1}`.
+
+    Raises:
+        InputError: It is no such checkpoint, any byte of it has changed, or safetensors is not
+            installed.
+
+    Examples:
+        >>> load_checkpoint("nowhere")
+        Traceback (most recent call last):
+        eindecomp.errors.InputError: nowhere: has no complete checkpoint
+    """
+    path = Path(path)
+    folder = CheckpointFolder(path, Alone())
+    if step_number(path) is not None:
+        return folder.read(StepFolders(path.parent, Alone()).read(path), graph, config)
+    found = folder.load(graph, config)
+    if found is None:
+        raise InputError(f"{path}: has no complete checkpoint")
+    return found

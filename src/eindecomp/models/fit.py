@@ -17,8 +17,13 @@ from eindecomp.api.compile import engine_of, plan_together
 from eindecomp.engines.engine import device_count
 from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import InputError, RunError
-from eindecomp.models.checkpoint import Checkpoint, RunConfig, check_storable, config_text
-from eindecomp.models.checkpoint_folder import CheckpointFolder
+from eindecomp.models.checkpoint import (
+    Checkpoint,
+    CheckpointFolder,
+    RunConfig,
+    check_storable,
+    config_text,
+)
 from eindecomp.models.optimizers import carried
 from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan as make_plan

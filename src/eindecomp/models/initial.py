@@ -45,7 +45,7 @@ def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
         seed: That of the random numbers, such as `0`.
 
     Examples:
-        >>> from eindecomp.models.ffnn import ffnn
+        >>> from eindecomp.models.paper_graphs import ffnn
         >>> state = initial(ffnn(4, 100, 6, 7, optimizer="momentum"))
         >>> bool(0.09 < abs(state["W1"]).max() <= 0.1), state["W1_sum"].max().item()
         (True, 0.0)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.models.sizes import check_whole
-from eindecomp.store.whole_file import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,26 +67,6 @@ class Synthetic:
             x = np.zeros((self.batch, self.features), np.float32)
             np.put_along_axis(x, features, values, axis=1)
             yield {"x": x, "y": classes}
-
-    def write(self, path: str | Path, points: int) -> None:
-        """Write the first points as a file in the extreme-classification format.
-
-        Args:
-            path: The file, such as `"points.txt"`.
-            points: How many, such as `10000`.
-        """
-        check_whole(points=points)
-        with replacing(Path(path)) as fresh, fresh.open("w", encoding="ascii") as file:
-            file.write(f"{points} {self.features} {self.classes}\n")
-            for number in range(-(-points // self.batch)):
-                rows = zip(*self._points(number), strict=True)
-                for (features, values, label), _ in zip(
-                    rows, range(points - number * self.batch), strict=False
-                ):
-                    # A feature that was drawn twice is written once, as in a dense row.
-                    pairs = dict(zip(features.tolist(), values.tolist(), strict=True))
-                    told = " ".join(f"{k}:{pairs[k]:.4f}" for k in sorted(pairs))
-                    file.write(f"{label} {told}\n")
 
     def _points(
         self, number: int

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-NESTINGS = ("any", "mesh")
 
 
 class Deferred(Mapping[str, T]):
@@ -117,8 +116,6 @@ class Plan:
             such as `{"X": {"i": 4}}`.
         tie: For each tied input the result that becomes it in the next run, such as `{"W":
             "new_W"}`: both have one home.
-        nesting: The orders in which the axes of a dimension may nest, `"any"` or `"mesh"`, of which
-            the bound is true.
         machine: What seconds are of, such as an `ed.Machine`.
         memory: The most bytes that a device may hold, such as `2**30`.
         work: How many times the least operations contraction orders may take, such as `1.2`; None
@@ -147,7 +144,6 @@ class Plan:
     strategy: StrategyForm | None = None
     pin: Mapping[str, Mapping[str, int | tuple[str, ...]]] = field(default_factory=dict[str, Any])
     tie: Mapping[str, str] = field(default_factory=dict[str, str])
-    nesting: str = "any"
     machine: Machine | None = None
     memory: int | None = None
     work: float | None = None

@@ -22,8 +22,7 @@ FORMAT = "eindecomp machine"
 VERSION = 1
 MAX_BYTES = 4 << 20
 _ALWAYS = ("flops", "memory_bandwidth", "bandwidth", "latency", "mesh")
-_LATER = ("task_overhead", "overlap", "transfers")
-"""What machines of older plan files do not have."""
+_OPTIONAL = ("task_overhead", "overlap", "transfers")
 
 
 def save(machine: Machine, path: str | Path, about: Mapping[str, str] | None = None) -> None:
@@ -97,18 +96,18 @@ def _root(data: bytes) -> Field:
 
 def read_machine(field: Field) -> Machine:
     """The machine that an object of a JSON file describes."""
-    field.check_names(_ALWAYS, optional=_LATER)
+    field.check_names(_ALWAYS, optional=_OPTIONAL)
     mesh = read_mesh(field["mesh"])
-    later: dict[str, Any] = {
+    more: dict[str, Any] = {
         name: float(field[name].number()) for name in ("task_overhead", "overlap") if name in field
     }
     if "transfers" in field:
-        later["transfers"] = _transfers(field["transfers"])
+        more["transfers"] = _transfers(field["transfers"])
     rates = _by_name(field["flops"]), field["memory_bandwidth"].number_or_inf()
     links = _by_name(field["bandwidth"]), _by_name(field["latency"])
     axes = dict(zip(mesh.names, mesh.sizes, strict=True))
     try:
-        return Machine(*rates, *links, axes, **later)
+        return Machine(*rates, *links, axes, **more)
     except PlanError as error:
         raise field.wrong(str(error)) from None
 

@@ -26,19 +26,15 @@ from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
 from eindecomp.planner.costs.objectives import OBJECTIVES, Objective, price_of
 from eindecomp.planner.options import INPUTS, SOLVERS
-from eindecomp.planner.plan import NESTINGS, Plan
-from eindecomp.planner.search.homes import homes_for
+from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import parts_by_label
 from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinned_homes
 from eindecomp.planner.space.pin import loosely_cut
+from eindecomp.store.asked_options import read_orders, read_pin, read_strategy
 from eindecomp.store.decisions import check_divided, read_decisions, read_given
 from eindecomp.store.field import Field
-from eindecomp.store.homes import check_homes
+from eindecomp.store.layout_checks import check_cuts, check_homes
 from eindecomp.store.machine_file import machine_json, read_machine, read_mesh
-from eindecomp.store.old_files import upgraded
-from eindecomp.store.orders import read_orders
-from eindecomp.store.pins import read_pin
-from eindecomp.store.strategies import check_cuts, read_strategy
 from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -50,13 +46,13 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.pin import Pins
 
 FORMAT = "eindecomp plan"
-VERSION = 2
+VERSION = 1
 MAX_BYTES = 256 << 20
-_FIRST = (
-    "format", "version", "graph", "mesh", "objective", "inputs", "strategy", "solver", "method",
-    "machine", "memory", "seconds", "cost", "bound", "vertices", "given",
+_FIELDS = (
+    "format", "version", "graph", "mesh", "pieces", "objective", "inputs", "strategy", "pin", "tie",
+    "memory", "work", "orders", "machine", "solver", "method", "seconds", "cost", "bound",
+    "vertices", "given",
 )  # fmt: skip
-_FIELDS = (*_FIRST, "pieces", "pin", "tie", "nesting", "work", "orders")
 _ROUNDING = 1e-9
 
 
@@ -90,7 +86,6 @@ def to_json(plan: Plan) -> bytes:
         "strategy": plan.strategy,
         "pin": plan.pin,
         "tie": plan.tie,
-        "nesting": plan.nesting,
         "memory": plan.memory,
         "work": None if plan.work is None else _number_json(plan.work),
         "orders": None if plan.orders is None else _orders_json(plan.orders),
@@ -171,27 +166,18 @@ def _root(data: bytes) -> Field:
     if not isinstance(root.value, dict) or "format" not in root.value:
         raise PlanError(f'not a plan: it has no "format": "{FORMAT}"')
     root["format"].one_of((FORMAT,))
-    _check_version(root["version"])
-    if root["version"].value == 1:
-        root.check_names(_FIRST, optional=("pin",))
-    else:
-        root.check_names(_FIELDS)
-    return root
-
-
-def _check_version(found: Field) -> None:
-    if found.whole(1) > VERSION:
+    version = root["version"].whole(1)
+    if version > VERSION:
         raise PlanError(
-            f"version {found.value} of plan files is newer than this program, which reads {VERSION}"
+            f"version {version} of plan files is newer than this program, which reads {VERSION}"
         )
+    root.check_names(_FIELDS)
+    return root
 
 
 def _plan(root: Field) -> Plan:
     graph = _graph(root["graph"])
-    mesh = read_mesh(root["mesh"])
-    is_old = root["version"].value == 1
-    root = upgraded(root, graph, mesh) if is_old else root
-    mesh = replace(mesh, pieces=root["pieces"].one_of(PIECES))
+    mesh = replace(read_mesh(root["mesh"]), pieces=root["pieces"].one_of(PIECES))
     objective = root["objective"].one_of(OBJECTIVES)
     inputs = root["inputs"].one_of(INPUTS)
     machine = None if root["machine"].value is None else read_machine(root["machine"])
@@ -201,7 +187,7 @@ def _plan(root: Field) -> Plan:
     pin = read_pin(graph, mesh, root["pin"])
     strategy, restriction = read_strategy(graph, mesh.devices, root["strategy"])
     rules = _rules(graph, mesh, root, pin, inputs, objective)
-    if restriction is not None and not is_old:
+    if restriction is not None:
         rules = restriction.rules(graph, mesh, rules)
     loose = loosely_cut(graph, mesh, rules.pinned)
     if objective != "time":
@@ -211,22 +197,14 @@ def _plan(root: Field) -> Plan:
         name: parts_by_label(view_of(graph, graph[name]), mesh, decision)
         for name, decision in decisions.items()
     }
-    if restriction is not None and not is_old:
+    if restriction is not None:
         check_cuts(graph, mesh, restriction, parts, loose)
     given = read_given(graph, mesh, root["given"])
-    price = price_of(objective, mesh, machine)
-    homeless = is_old and inputs == "sharded"
-    if homeless:
-        known = {name: (lies.home,) for name, lies in given.items()}
-        kept = replace(rules, pinned={**rules.pinned, **known})
-        given |= homes_for(graph, price, kept, decisions)
     check_homes(graph, mesh, rules, pin, decisions, given)
     if objective == "bound":
         costs = paper_cost(graph, {name: tuple(own.values()) for name, own in parts.items()})
     else:
-        costs = decided_cost(graph, price, decisions, given)
-        if homeless:
-            root = _repriced(root, costs)
+        costs = decided_cost(graph, price_of(objective, mesh, machine), decisions, given)
     work, orders = read_orders(graph, root)
     return Plan(
         graph, mesh, objective, inputs, parts, decisions, given, costs,
@@ -234,7 +212,6 @@ def _plan(root: Field) -> Plan:
         strategy=strategy,
         pin=pin,
         tie=dict(rules.tie),
-        nesting=root["nesting"].one_of(NESTINGS),
         machine=machine,
         memory=_memory(root["memory"], objective),
         work=work,
@@ -243,15 +220,6 @@ def _plan(root: Field) -> Plan:
         method=root["method"].text(),
         seconds=float(root["seconds"].number()),
     )  # fmt: skip
-
-
-def _repriced(root: Field, costs: Cost) -> Field:
-    """A file of the first version that has sharded inputs, with the cost of their homes.
-
-    There every reader had a shard of its own, so that its bound says nothing about these plans.
-    """
-    _ = root["cost"].number(), root["bound"].number()
-    return Field({**root.value, "cost": costs.total, "bound": 0})
 
 
 def _rules(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
-from eindecomp.models.ffnn import ffnn
 from eindecomp.models.optimizers import carried
+from eindecomp.models.paper_graphs import ffnn
 from eindecomp.planner.space.strategy import applicable
 from eindecomp.tra.program.make import program_of, used_by
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped

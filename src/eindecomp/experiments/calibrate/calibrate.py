@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.engines.engine import find_engine
 from eindecomp.errors import InputError
 from eindecomp.experiments.calibrate.clock import Clock
-from eindecomp.experiments.calibrate.engine_links import moves
 from eindecomp.experiments.calibrate.kernels import (
     flops_by_shape,
     function_rate,
     memory_bandwidth,
     task_overhead,
 )
-from eindecomp.experiments.calibrate.links import alike_together, measured
+from eindecomp.experiments.calibrate.links import SharedMemory, alike_together, measured, moves
 from eindecomp.experiments.calibrate.rank_links import RankLinks
-from eindecomp.experiments.calibrate.shared_memory import SharedMemory
-from eindecomp.experiments.record import Host
+from eindecomp.experiments.host import Host
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.costs.machine import Machine
 

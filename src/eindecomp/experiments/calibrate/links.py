@@ -1,13 +1,24 @@
-"""What is asked of links, whoever has them: collectives along an axis, by size."""
+"""What links between devices take: collectives along an axis, by size.
+
+Between threads moving is free, since all read the same memory; only reducing takes time. Of an
+engine of which nothing is known but that it runs plans, it is what a run takes longer that also
+moves a tensor: one repartition, from rows to columns, stands for every way to fetch and to reduce.
+"""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from math import inf
+from math import inf, isqrt
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from eindecomp.planner.costs.machine import ANY_AXIS
+import numpy as np
+
+from eindecomp.api.compile import compile as compile_plan
+from eindecomp.graph.text.elaborate import parse
+from eindecomp.planner.costs.machine import ANY_AXIS, COLLECTIVES
 from eindecomp.planner.costs.rates import Curve, highest, middle, ratio
+from eindecomp.planner.make import plan as make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +27,13 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.transfer import Collective
 
     Curves = dict[str, dict[str, Curve]]
+    from types import TracebackType
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from eindecomp.engines.engine import Engine
+    from eindecomp.planner.costs.rates import Curve
 
 _NOISE = 1.3  # how many times as slow one axis may be as another that is like it
 
@@ -104,3 +122,75 @@ def ascending(points: Mapping[int, float]) -> Curve:
         least = min(least, seconds)
         found.append((size, least))
     return Curve(tuple(reversed(found)))
+
+
+class SharedMemory:
+    """Threads that each add what others have left in memory to what they have."""
+
+    axes = ("threads",)
+
+    def __init__(self, devices: int) -> None:
+        self._devices = devices
+        self._pool = ThreadPoolExecutor(devices)
+
+    @property
+    def collectives(self) -> Mapping[Collective, Callable[[str, int], Message]]:
+        """Only what is not free."""
+        return {"reduce_scatter": self._reduce_scatter}
+
+    def _reduce_scatter(self, axis: str, size: int) -> Message:
+        del axis
+        elements = max(size // 4, 1)
+        every = [np.ones((2, elements), np.float32) for _ in range(self._devices)]
+        return Message(lambda: list(self._pool.map(_add, every)), 4 * elements)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.shutdown()
+
+
+def _add(pair: NDArray[np.float32]) -> None:
+    np.add(pair[0], pair[1], out=pair[0])
+
+
+_LEAST = 1e-7
+
+
+def moves(
+    engine: Engine,
+    devices: int,
+    sizes: Sequence[int],
+    clock: Clock,
+    say: Callable[[str], None],
+) -> dict[str, dict[str, Curve]]:
+    """The seconds of a repartition, by the bytes that each device receives, for all collectives."""
+    points: dict[int, float] = {}
+    for size in sizes:
+        say(f"repartition of {size} bytes on each device")
+        # Of n × n elements in rows, a device lacks (p - 1) of the p squares of its columns.
+        side = devices * max(isqrt(size // 4 * devices * devices // (devices - 1)) // devices, 1)
+        moving, staying = (_seconds(engine, devices, side, cut, clock) for cut in "ji")
+        received = 4 * side * side // devices * (devices - 1) // devices
+        points[received] = max(moving - staying, _LEAST)
+    curve = ascending(points)
+    return {collective: {ANY_AXIS: curve} for collective in COLLECTIVES}
+
+
+def _seconds(engine: Engine, devices: int, side: int, cut: str, clock: Clock) -> float:
+    """A run that makes a tensor in rows, and another of it in rows or in columns."""
+    graph = parse(
+        f"input X[i: {side}, j: {side}]\nY[i,j] <- X[i,j] + 1\nZ[i,j] <- Y[i,j] * 2\noutput Z",
+        "calibrate",
+    )
+    pins = {"X": {"i": devices}, "Y": {"i": devices}, "Z": {cut: devices}}
+    plan = make_plan(graph, devices, pin=pins, rewrite=False)
+    with compile_plan(plan, engine) as executable:
+        placed = executable.place({"X": np.ones((side, side), np.float32)})
+        return clock.best(f"{side} x {side} to {cut}", lambda: executable(placed))

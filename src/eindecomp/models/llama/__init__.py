@@ -4,7 +4,7 @@ from eindecomp.models.llama.cache import Cache
 from eindecomp.models.llama.config import CONFIGS, Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph, store_graph
 from eindecomp.models.llama.model import DEFAULT_STRATEGY, Counts, GeneratedToken, Llama
-from eindecomp.models.llama.rope_scaling import RopeScaling
+from eindecomp.models.llama.read_folder import RopeScaling
 from eindecomp.models.llama.sample import Sampling
 
 __all__ = [

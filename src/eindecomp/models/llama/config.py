@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.lang.dtypes import BFLOAT16, FLOAT32
-from eindecomp.models.llama.read_config import read_config
-from eindecomp.models.llama.rope_scaling import RopeScaling
+from eindecomp.models.llama.read_folder import RopeScaling, read_config
 from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.lang.dtypes import DType
+
+    Array = np.ndarray[Any, Any]
 
 DTYPES: dict[str, DType] = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 """The types that a model computes in."""
@@ -165,3 +169,31 @@ CONFIGS: dict[str, Config] = {
     "3.2-1B": _SMALL,
 }
 """The published models by name; `2-` and `3-` are LLaMA-2 and LLaMA-3."""
+
+
+@cache
+def frequencies(config: Config) -> Array:
+    """The angle by which each pair of a head's numbers turns from one position to the next."""
+    size = config.head_size
+    speed = config.theta ** -(np.arange(0, size, 2, dtype=np.float64) / size)
+    scaling = config.scaling
+    if scaling is None:
+        return speed
+    turns = scaling.positions * speed / (2 * np.pi)
+    keep = np.clip((turns - scaling.low) / (scaling.high - scaling.low), 0, 1)
+    return speed * (keep + (1 - keep) / scaling.factor)
+
+
+def rotations(config: Config, positions: Array) -> Array:
+    """The rotation matrices of each pair at the given positions: [..., into, from, pair].
+
+    >>> from eindecomp.models.llama.config import CONFIGS
+    >>> rotations(CONFIGS["7B"], np.arange(5)).shape
+    (5, 2, 2, 64)
+    """
+    angle = np.asarray(positions, np.float64)[..., None] * frequencies(config)
+    turned = np.empty((*angle.shape[:-1], 2, 2, angle.shape[-1]), DTYPES[config.dtype])
+    turned[..., 0, 0, :] = turned[..., 1, 1, :] = np.cos(angle)
+    sin = np.sin(angle)
+    turned[..., 0, 1, :], turned[..., 1, 0, :] = -sin, sin
+    return turned

@@ -14,15 +14,13 @@ from eindecomp.api.compile import plan_together
 from eindecomp.engines.engine import stated_device_count
 from eindecomp.errors import InputError, quote
 from eindecomp.models.llama.cache import Cache
-from eindecomp.models.llama.config import Config
+from eindecomp.models.llama.config import Config, rotations
 from eindecomp.models.llama.graph import LATEST, prefill_graph, step_graph, store_graph
 from eindecomp.models.llama.placed import PlacedWeights
-from eindecomp.models.llama.read_generation import Generation, read_generation
-from eindecomp.models.llama.rope import rotations
+from eindecomp.models.llama.read_folder import Generation, read_generation
 from eindecomp.models.llama.sample import Sampling
 from eindecomp.models.llama.tokenizer import NAME, Tokenizer
-from eindecomp.models.llama.weight_files import WeightFiles
-from eindecomp.models.llama.weights import load_weights, random_weights, tied_as_stored
+from eindecomp.models.llama.weights import WeightFiles, load_weights, random_weights, tied_as_stored
 from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan as make_plan
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from math import isfinite
 from numbers import Real
 from pathlib import Path
 from typing import Any, get_args
 
+from eindecomp.above import from_above
 from eindecomp.errors import PlanError, quote, suggest
 from eindecomp.layout.mesh import Mesh, check_axis_name
 from eindecomp.planner.costs.rates import SHAPES, STAND_INS, Curve
@@ -128,7 +128,7 @@ class Machine:
         Args:
             path: The file, such as `"machine.json"`.
         """
-        _files().save(self, path)
+        from_above("store.machine_file").save(self, path)
 
     @staticmethod
     def load(path: str | Path) -> Machine:
@@ -137,15 +137,10 @@ class Machine:
         Args:
             path: The file, such as `"machine.json"`.
         """
-        return _files().load(path)
+        return from_above("store.machine_file").load(path)
 
 
 RATES = ("flops", "memory_bandwidth", "bandwidth", "latency", "task_overhead", "overlap")
-
-
-def _files() -> Any:
-    """What writes and reads machines: files stand above the planner and are loaded when needed."""
-    return import_module("eindecomp.store.machine_file")
 
 
 def _short(rate: float, unit: str) -> str:

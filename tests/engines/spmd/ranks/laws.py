@@ -17,7 +17,7 @@ from test_ops import OPS, SIZES, parse
 import eindecomp as ed
 from eindecomp.engines.spmd import direct, reductions, row_places
 from eindecomp.engines.spmd.transport import connect
-from eindecomp.models.ffnn import ffnn
+from eindecomp.models.paper_graphs import ffnn
 
 DEVICE = sys.argv[3] if len(sys.argv) > 3 else None
 ASKED = ({}, {"inputs": "sharded"}, {"strategy": "sqrt"}, {"rewrite": False})

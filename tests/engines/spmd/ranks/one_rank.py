@@ -10,7 +10,7 @@ import torch
 from agreement import agree, arrays_for
 
 import eindecomp as ed
-from eindecomp.models.ffnn import ffnn
+from eindecomp.models.paper_graphs import ffnn
 
 DTYPES = ("bool", "int8", "int16", "bfloat16", "float32", "float64", "complex64", "complex128")
 

@@ -1,0 +1,37 @@
+"""The paper's experiments against NumPy, torch, dask, ScaLAPACK and transformers.
+
+Prints tables, and writes EXPERIMENT.json as `eindecomp bench` does, with pictures. Peers that are
+not installed are listed as absent.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import perf_counter
+
+from peers.of_experiments import PEERS
+from plot import plot
+
+from eindecomp.experiments import EXPERIMENTS, Record
+from eindecomp.experiments.show import show
+from eindecomp.store.whole_file import write_whole
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("experiment", choices=EXPERIMENTS)
+    parser.add_argument("--quick", action="store_true", help="small sizes, which take seconds")
+    parser.add_argument("-o", "--output", type=Path, default=Path("bench-results"))
+    asked = parser.parse_args()
+    asked.output.mkdir(parents=True, exist_ok=True)
+    name, start = asked.experiment, perf_counter()
+    findings = EXPERIMENTS[name](asked.quick, print, peers=PEERS[name])
+    record = Record.of(name, asked.quick, perf_counter() - start, findings)
+    write_whole(asked.output / f"{name}.json", record.json())
+    plot(record, asked.output / name)
+    print(show(record))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The tables of `benchmarks/gpu.py`: ours on one GPU against other systems and what it allows."""

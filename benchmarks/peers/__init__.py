@@ -1,0 +1,1 @@
+"""What other systems take for the same work, each in a file; one that is not there is absent."""
