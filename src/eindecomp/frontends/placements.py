@@ -43,13 +43,6 @@ class Sharded:
             return f"Shard({self.dim})"
         return f"_StridedShard({self.dim}, split_factor={self.split_factor})"
 
-    @property
-    def short(self) -> str:
-        """As DTensor abbreviates it."""
-        return (
-            f"S({self.dim})" if self.split_factor == 1 else f"_S({self.dim}, {self.split_factor})"
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Replicated:
@@ -57,11 +50,6 @@ class Replicated:
 
     def __str__(self) -> str:
         return "Replicate()"
-
-    @property
-    def short(self) -> str:
-        """As DTensor abbreviates it."""
-        return "R"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +60,6 @@ class Pending:
 
     def __str__(self) -> str:
         return f"Partial({self.reduce_op!r})"
-
-    @property
-    def short(self) -> str:
-        """As DTensor abbreviates it."""
-        return f"P({self.reduce_op})"
 
 
 Placed = Sharded | Replicated | Pending

@@ -14,7 +14,6 @@ from torch.distributed.tensor.placement_types import (
 )
 
 from eindecomp.errors import PlanError
-from eindecomp.frontends.autoparallel import autoparallel_file
 from eindecomp.frontends.coarse import coarsest, of_shape
 from eindecomp.frontends.names import check_given, qualified
 from eindecomp.frontends.placed_plan import PlacedPlan, placed_plan
@@ -177,10 +176,6 @@ class DTensorPlan:
         self, module: nn.Module | None, example: object, kwargs: Mapping[str, Any] | None
     ) -> Rehearsal | None:
         return None if module is None else Rehearsal(self.plan, module, example, kwargs)
-
-    def autoparallel(self) -> dict[str, Any]:
-        """The placement file of PyTorch AutoParallel, as JSON values."""
-        return autoparallel_file(self.placed)
 
 
 def to_dtensor(plan: Plan, device_mesh: DeviceMesh | None = None) -> DTensorPlan:
