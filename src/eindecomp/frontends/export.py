@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from eindecomp.frontends.coarse import as_planned, coarsest
-from eindecomp.frontends.layouts import layouts_of
+from eindecomp.frontends.layouts import as_planned, coarsest, layouts_of
 from eindecomp.frontends.names import qualified
-from eindecomp.frontends.partition_specs import partition_spec
-from eindecomp.frontends.placed_plan import placed_plan
+from eindecomp.frontends.placements import partition_spec, placed_plan
 from eindecomp.frontends.tensor_parallel import tp_plan
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.placed_plan import PlacedPlan
-    from eindecomp.frontends.placements import Places
+    from eindecomp.frontends.placements import PlacedPlan, Places
     from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
 

@@ -14,7 +14,7 @@ from torch.distributed._local_tensor import (
 )
 from torch.distributed.device_mesh import DeviceMesh
 
-from eindecomp.frontends.coarse import coarsest
+from eindecomp.frontends.layouts import coarsest
 from eindecomp.frontends.torch.carry_out import Running
 from eindecomp.frontends.torch.verify import pretended_group
 from eindecomp.graph.ops import Fill

@@ -25,8 +25,8 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 import eindecomp as ed
 from eindecomp.frontends.layouts import layouts_of
-from eindecomp.frontends.local_results import of_any_number
 from eindecomp.frontends.placements import placed
+from eindecomp.frontends.tensor_parallel import of_any_number
 from eindecomp.frontends.torch.dtensor import torch_placement
 from eindecomp.layout.cut import Span
 from eindecomp.layout.mesh import Mesh

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.debug import CommDebugMode
 
 import eindecomp as ed
-from eindecomp.frontends.coarse import as_planned
+from eindecomp.frontends.layouts import as_planned
 from eindecomp.frontends.torch.collectives import Recorder
 from eindecomp.frontends.torch.verify import pretended_group
 

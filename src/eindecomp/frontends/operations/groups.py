@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.join import Read
-from eindecomp.frontends.numbers import neutral
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

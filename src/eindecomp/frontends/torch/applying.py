@@ -8,29 +8,31 @@ Where an operator has no rule, its operands are gathered, and that is noted.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from operator import getitem
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx, nn
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor.experimental import implicit_replication
 from torch.utils import _pytree
 
 from eindecomp.errors import InputError, PlanError, RunError
 from eindecomp.frontends.names import input_name
-from eindecomp.frontends.torch.flat_rows import FlatRows
-from eindecomp.frontends.torch.given import Given, moved
 from eindecomp.frontends.torch.importing import import_module
 from eindecomp.frontends.torch.interpreter import IGNORED, INLINED
-from eindecomp.frontends.torch.operation import torch_type
-from eindecomp.frontends.torch.run_operator import run_operator
+from eindecomp.frontends.torch.registry import torch_type
+from eindecomp.frontends.torch.run_operator import FlatRows, run_operator
 from eindecomp.frontends.torch.weights import first_names, named_tensors
 from eindecomp.frontends.torch.wishes import Wanted, Wish, wishes_of
 from eindecomp.frontends.views import View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import torch
+    from torch.distributed.device_mesh import DeviceMesh
 
     from eindecomp.frontends.placements import Places
     from eindecomp.frontends.torch.dtensor import DTensorPlan, Placements
@@ -333,3 +335,32 @@ def _imported(
                 "of its graph, but not of this module for these arguments"
             )
     return imported
+
+
+@dataclass
+class Given:
+    """An input or weight, in as many layouts as it is read in, which a free one has for nothing."""
+
+    value: torch.Tensor
+    mesh: DeviceMesh
+    home: Placements
+    is_free: bool
+    held: dict[Placements, DTensor] = field(default_factory=dict["Placements", DTensor])
+
+    def at(self, wanted: Placements | None) -> DTensor:
+        """The tensor where it is wanted; every device has all of it to take its part from."""
+        places = self.home if wanted is None or not self.is_free else wanted
+        if places not in self.held:
+            self.held[places] = _taken(self.value, self.mesh, places)
+        found = self.held[places]
+        return found if wanted is None else moved(found, wanted)
+
+
+def _taken(value: torch.Tensor, mesh: DeviceMesh, places: Placements) -> DTensor:
+    return distribute_tensor(value, mesh, places, src_data_rank=None)
+
+
+def moved(tensor: torch.Tensor, places: Placements) -> DTensor:
+    """A tensor brought to where it is wanted."""
+    own = cast("DTensor", tensor)
+    return own if own.placements == places else own.redistribute(placements=places)

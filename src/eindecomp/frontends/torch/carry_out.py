@@ -15,8 +15,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from eindecomp.frontends.layouts import vertex_cuts, widened
-from eindecomp.frontends.placed_plan import as_made, reduce_op_of
-from eindecomp.frontends.placements import Replicated, Sharded, placed
+from eindecomp.frontends.placements import Replicated, Sharded, as_made, placed, reduce_op_of
 from eindecomp.frontends.torch.dtensor import torch_placement
 from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.tra.program.make import program_of
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor.placement_types import Placement
 
-    from eindecomp.frontends.coarse import Coarse
-    from eindecomp.frontends.layouts import VertexCuts
+    from eindecomp.frontends.layouts import Coarse, VertexCuts
     from eindecomp.frontends.placements import Placed, Places
     from eindecomp.layout.cut import Cut
     from eindecomp.planner.plan import Plan

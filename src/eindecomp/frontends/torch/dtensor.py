@@ -6,22 +6,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 from torch.distributed.tensor.placement_types import (
     Placement,
     _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
 )
 
 from eindecomp.errors import PlanError
-from eindecomp.frontends.coarse import coarsest, of_shape
+from eindecomp.frontends.layouts import coarsest, of_shape, vertex_cuts
 from eindecomp.frontends.names import check_given, qualified
-from eindecomp.frontends.placed_plan import PlacedPlan, placed_plan
-from eindecomp.frontends.placements import Pending, Replicated, Sharded
+from eindecomp.frontends.placements import Pending, PlacedPlan, Replicated, Sharded, placed_plan
 from eindecomp.frontends.tensor_parallel import styles_of, tp_plan
-from eindecomp.frontends.torch.make_mesh import make_mesh
-from eindecomp.frontends.torch.module_plan import module_plan
 from eindecomp.frontends.torch.rehearse import Rehearsal
+from eindecomp.layout.cut import used_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor.parallel import ParallelStyle
+    from torch.distributed.tensor.placement_types import Placement
 
+    from eindecomp.frontends.layouts import Coarse
     from eindecomp.frontends.placements import Placed, Places
+    from eindecomp.frontends.tensor_parallel import Style
     from eindecomp.frontends.torch.applying import Applied
+    from eindecomp.layout.cut import Axes
     from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
 
@@ -203,3 +208,47 @@ def torch_placement(own: Placed) -> Placement:
             return Replicate()
         case Pending(reduce_op):
             return Partial(reduce_op)
+
+
+def make_mesh(plan: Plan, on: Coarse, device_type: str) -> DeviceMesh:
+    """A device mesh of the process group's ranks, in order.
+
+    Dimensions along which a sum is needed everywhere are flattened as well, without which DTensor
+    would all-reduce along one after the other.
+    """
+    names = on.mesh.names or ("axis0",)
+    ranks = torch.arange(plan.devices).reshape(on.mesh.sizes or (1,))
+    mesh = DeviceMesh(device_type, ranks, mesh_dim_names=names)
+    for axes in _summed_everywhere(plan, on):
+        inner = mesh[tuple(names[axis] for axis in axes)]
+        inner._flatten("_".join(names[axis] for axis in axes))  # pyright: ignore[reportPrivateUsage] - nothing else does
+    return mesh
+
+
+def _summed_everywhere(plan: Plan, on: Coarse) -> list[Axes]:
+    """Sets of several axes along which partial results are reduced and then replicated."""
+    found: dict[Axes, None] = {}
+    for own in map(on.vertex, vertex_cuts(plan).values()):
+        kept = used_axes(own.home)
+        axes = tuple(sorted(axis for axis in own.summed if not kept >> axis & 1))
+        if len(axes) > 1:
+            found[axes] = None
+    return list(found)
+
+
+def module_plan(styles: Mapping[str, Style]) -> dict[str, ParallelStyle]:
+    """The style of each module that is cut, with the layouts of its input and its result."""
+    return {
+        layer: _parallel_style(style)
+        for layer, style in styles.items()
+        if style.kind != "replicate"
+    }
+
+
+def _parallel_style(style: Style) -> ParallelStyle:
+    kind = RowwiseParallel if style.kind == "rowwise" else ColwiseParallel
+    return kind(input_layouts=_layout(style.takes_whole), output_layouts=_layout(style.gives_whole))
+
+
+def _layout(whole: bool) -> Placement:
+    return Replicate() if whole else Shard(-1)

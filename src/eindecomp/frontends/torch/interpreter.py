@@ -10,10 +10,14 @@ from torch import fx
 
 from eindecomp.errors import EinDecompError, GraphError
 from eindecomp.frontends.names import input_name
-from eindecomp.frontends.torch.decompose import changes, decomposed
-from eindecomp.frontends.torch.operation import Meta, Operation, own_type
-from eindecomp.frontends.torch.place import module_path, place_of
-from eindecomp.frontends.torch.registry import call_operator, find_operator
+from eindecomp.frontends.torch.exporting import changes, decomposed, module_path, place_of
+from eindecomp.frontends.torch.registry import (
+    Meta,
+    Operation,
+    call_operator,
+    find_operator,
+    own_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from eindecomp.errors import GraphError, PlanError
-from eindecomp.frontends.local_results import NOBODY
+from eindecomp.frontends.tensor_parallel import NOBODY
 from eindecomp.frontends.torch.exporting import exported
 from eindecomp.frontends.torch.importing import import_module
 from eindecomp.frontends.torch.weights import named_tensors
@@ -24,7 +24,7 @@ from eindecomp.frontends.views import View
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
-    from eindecomp.frontends.local_results import Followed, Modules, Part
+    from eindecomp.frontends.tensor_parallel import Followed, Modules, Part
     from eindecomp.planner.plan import Plan
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.frontends.torch.applying import Applied, apply
 from eindecomp.frontends.torch.collectives import Recorder, row_of
 from eindecomp.frontends.torch.dtensor import to_dtensor
-from eindecomp.frontends.torch.reasons import NO_EXCHANGE
-from eindecomp.frontends.torch.verify import pretended_mesh
+from eindecomp.frontends.torch.verify import NO_EXCHANGE, pretended_mesh
 from eindecomp.frontends.torch.wishes import imported_names
 from eindecomp.frontends.views import View
 from eindecomp.planner.verification import Verification

@@ -14,8 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from local_ranks import KernelMaker
 
 import eindecomp as ed
-from eindecomp.frontends.coarse import of_shape
-from eindecomp.frontends.layouts import layouts_of
+from eindecomp.frontends.layouts import layouts_of, of_shape
 from eindecomp.frontends.torch.carry_out import Running
 from eindecomp.frontends.torch.collectives import Recorder
 from eindecomp.kernels.torch.library import TorchLibrary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.jax.primitives.ranges import stacked
+from eindecomp.frontends.jax.primitives.shapes import stacked
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.lang.scalar import Arg, call
 

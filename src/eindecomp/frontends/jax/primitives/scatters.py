@@ -7,11 +7,11 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.jax.primitives.indices import Axis, arranged, columns, counts_along
-from eindecomp.frontends.jax.primitives.ranges import clamped, put
+from eindecomp.frontends.formulas import neutral
+from eindecomp.frontends.jax.primitives.lookups import Axis, arranged, columns, counts_along
+from eindecomp.frontends.jax.primitives.shapes import clamped, put
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Read
-from eindecomp.frontends.numbers import neutral
 from eindecomp.frontends.operations.groups import combined_at
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from eindecomp.frontends.torch.operators.written import (
 from eindecomp.frontends.torch.registry import operator
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.torch.operation import Number, Operation
+    from eindecomp.frontends.torch.registry import Number, Operation
     from eindecomp.frontends.views import View
 
 register_maps({"relu": "relu(x)", "relu6": "min(relu(x), 6)"})

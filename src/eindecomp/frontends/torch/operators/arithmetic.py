@@ -6,18 +6,17 @@ from math import log
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.operations.accurate import expm1, log1p
-from eindecomp.frontends.torch.operation import common_type
 from eindecomp.frontends.torch.operators.written import (
     number,
     register_fractions,
     register_maps,
 )
-from eindecomp.frontends.torch.registry import operator
+from eindecomp.frontends.torch.registry import common_type, operator
 from eindecomp.frontends.views import View
 from eindecomp.lang.dtypes import BOOL, Kind, kind
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.torch.operation import Number, Operand, Operation
+    from eindecomp.frontends.torch.registry import Number, Operand, Operation
 
 register_fractions(
     {

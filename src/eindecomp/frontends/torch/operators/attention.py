@@ -13,7 +13,7 @@ from eindecomp.frontends.torch.registry import operator
 from eindecomp.lang.dtypes import BOOL
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.torch.operation import Operation
+    from eindecomp.frontends.torch.registry import Operation
     from eindecomp.frontends.views import View
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.scalar import Expr

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from eindecomp.frontends.torch.operation import common_type, torch_type
 from eindecomp.frontends.torch.operators.written import number
-from eindecomp.frontends.torch.registry import operator
+from eindecomp.frontends.torch.registry import common_type, operator, torch_type
 from eindecomp.lang.dtypes import BOOL, Kind, kind
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.torch.operation import Number, Operand, Operation
+    from eindecomp.frontends.torch.registry import Number, Operand, Operation
     from eindecomp.frontends.views import View
 
 

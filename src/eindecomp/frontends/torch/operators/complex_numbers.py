@@ -8,7 +8,7 @@ from eindecomp.frontends.torch.operators.written import register_maps
 from eindecomp.frontends.torch.registry import operator
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.torch.operation import Operation
+    from eindecomp.frontends.torch.registry import Operation
     from eindecomp.frontends.views import View
 
 _PAIR = "x + y * complex(0.0, 1.0)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.join import Read
-from eindecomp.frontends.numbers import neutral
 from eindecomp.frontends.operations.groups import combined_at, ends_of, group_of, grouped_product
 from eindecomp.frontends.torch.operators.scattering import padded_beside, summed_at
 from eindecomp.frontends.torch.registry import operator
@@ -14,7 +14,7 @@ from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, Call, Const
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.torch.operation import Number, Operation
+    from eindecomp.frontends.torch.registry import Number, Operation
     from eindecomp.frontends.views import View
 
 _JOINS = {"sum": "x + y", "prod": "x * y", "amax": "max(x, y)", "amin": "min(x, y)"}

@@ -11,7 +11,7 @@ from eindecomp.frontends.torch.registry import operator
 from eindecomp.lang.dtypes import Kind, kind
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.torch.operation import Operation
+    from eindecomp.frontends.torch.registry import Operation
     from eindecomp.frontends.views import View
 
 NONE, MEAN = 0, 1

@@ -14,7 +14,7 @@ from eindecomp.lang.dtypes import Kind, kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.frontends.torch.operation import Number, Operation
+    from eindecomp.frontends.torch.registry import Number, Operation
     from eindecomp.frontends.views import View
 
 

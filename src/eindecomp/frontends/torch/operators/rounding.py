@@ -8,7 +8,7 @@ from eindecomp.frontends.torch.registry import operator
 from eindecomp.lang.dtypes import Kind, kind
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.torch.operation import Operation
+    from eindecomp.frontends.torch.registry import Operation
     from eindecomp.frontends.views import View
 
 _WHOLE = {"float16": 2**10, "bfloat16": 2**7, "float32": 2**23, "float64": 2**52}

@@ -13,7 +13,7 @@ from eindecomp.lang.dtypes import BOOL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.frontends.torch.operation import Number, Operation
+    from eindecomp.frontends.torch.registry import Number, Operation
     from eindecomp.frontends.views import View
 
 

@@ -8,7 +8,7 @@ from eindecomp.frontends.operations.orders import at_rank, ranks
 from eindecomp.frontends.torch.registry import operator
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.torch.operation import Operation
+    from eindecomp.frontends.torch.registry import Operation
     from eindecomp.frontends.views import View
 
 

@@ -9,7 +9,7 @@ from eindecomp.frontends.torch.registry import operator
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eindecomp.frontends.torch.operation import Number, Operand, Operation
+    from eindecomp.frontends.torch.registry import Number, Operand, Operation
     from eindecomp.frontends.views import View
 
 
