@@ -27,7 +27,7 @@ import eindecomp as ed
 from eindecomp.frontends.layouts import layouts_of
 from eindecomp.frontends.placements import placed
 from eindecomp.frontends.tensor_parallel import of_any_number
-from eindecomp.frontends.torch.dtensor import torch_placement
+from eindecomp.frontends.torch.placing import torch_placement
 from eindecomp.layout.cut import Span
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import box_on

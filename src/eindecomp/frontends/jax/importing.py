@@ -92,7 +92,7 @@ class ReadFunction:
     """The pytree of its results."""
     outputs: tuple[str, ...]
     constants: Mapping[str, Any]
-    equations: Mapping[Way, Read]
+    equations: Mapping[Way, EquationViews]
     """What each equation reads and makes, by the way to it."""
     names: Mapping[str, str]
     """What the vertices of those are called in the graph."""
@@ -159,7 +159,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class EquationViews:
     """An equation that was read: its operands and its results."""
 
     operands: tuple[View, ...]
@@ -173,7 +173,7 @@ class Reader:
     trace: Trace = field(default_factory=Trace)
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
     """The arrays that the function brings with it, by the names of the inputs they become."""
-    made: dict[Way, Read] = field(default_factory=dict[Way, "Read"])
+    made: dict[Way, EquationViews] = field(default_factory=dict[Way, "EquationViews"])
     """What every equation that is not itself a jaxpr reads and makes, by the way to it."""
     pieces: dict[View, tuple[int, tuple[View, ...]]] = field(
         default_factory=dict[View, tuple[int, tuple[View, ...]]]
@@ -232,7 +232,7 @@ class Reader:
             raise GraphError(_unknown(name, place))
         self.trace.begin(stem)
         results = tuple(var.aval for var in eqn.outvars)
-        equation = Equation(name, eqn.params, results, place, self)
+        equation = Equation(name, eqn.params, results, place, self.trace, self.inline, self.pieces)
         operands = tuple(map(self._view, values))
         try:
             made = rule(equation, *operands)
@@ -241,7 +241,7 @@ class Reader:
                 raise
             raise GraphError(f"{name} at {place}: {error}") from error
         found = (made,) if isinstance(made, View) else tuple(made)
-        self.made[tuple(self._path)] = Read(operands, found)
+        self.made[tuple(self._path)] = EquationViews(operands, found)
         return found
 
     def _view(self, value: View | Known) -> View:

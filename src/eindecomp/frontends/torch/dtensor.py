@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 from torch.distributed.tensor.placement_types import (
-    Placement,
-    _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
+    Placement,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
 )
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.layouts import coarsest, of_shape, vertex_cuts
 from eindecomp.frontends.names import check_given, qualified
-from eindecomp.frontends.placements import Pending, PlacedPlan, Replicated, Sharded, placed_plan
+from eindecomp.frontends.placements import Pending, PlacedPlan, placed_plan
 from eindecomp.frontends.tensor_parallel import styles_of, tp_plan
+from eindecomp.frontends.torch.applying import apply
+from eindecomp.frontends.torch.placing import torch_placements
 from eindecomp.frontends.torch.rehearse import Rehearsal
 from eindecomp.layout.cut import used_axes
 
@@ -33,15 +34,13 @@ if TYPE_CHECKING:
     from torch.distributed.tensor.placement_types import Placement
 
     from eindecomp.frontends.layouts import Coarse
-    from eindecomp.frontends.placements import Placed, Places
+    from eindecomp.frontends.placements import Places
     from eindecomp.frontends.tensor_parallel import Style
     from eindecomp.frontends.torch.applying import Applied
+    from eindecomp.frontends.torch.placing import Placements
     from eindecomp.layout.cut import Axes
     from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
-
-Placements = tuple[Placement, ...]
-"""One placement for each dimension of the device mesh."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +117,7 @@ class DTensorPlan:
 
     def torch_placements(self, places: Places) -> Placements:
         """Placements on the device mesh, which may have dimensions of size 1 besides."""
-        found = iter([torch_placement(own) for own in places])
-        if self.device_mesh is None:
-            return tuple(found)
-        return tuple(Replicate() if size == 1 else next(found) for size in self.device_mesh.shape)
+        return torch_placements(places, self.device_mesh)
 
     def distribute(self, tensors: Mapping[str, Tensor]) -> dict[str, DTensor]:
         """Distribute tensors, by their names in the graph or their qualified names."""
@@ -145,9 +141,9 @@ class DTensorPlan:
 
         The example is the one that it was imported with.
         """
-        from eindecomp.frontends.torch.applying import apply  # which needs this module
-
-        return apply(self, module, example_inputs, example_kwargs)
+        if self.device_mesh is None:
+            raise PlanError("to apply a plan, say over which device_mesh: to_dtensor(mesh)")
+        return apply(self.placed, self.device_mesh, module, example_inputs, example_kwargs)
 
     def tp_plan(
         self,
@@ -195,19 +191,6 @@ def to_dtensor(plan: Plan, device_mesh: DeviceMesh | None = None) -> DTensorPlan
 
 def _dims(mesh: Mesh) -> dict[str, int]:
     return dict(zip(mesh.names, mesh.sizes, strict=True))
-
-
-def torch_placement(own: Placed) -> Placement:
-    """A placement as PyTorch has it."""
-    match own:
-        case Sharded(dim, 1):
-            return Shard(dim)
-        case Sharded(dim, factor):
-            return _StridedShard(dim, split_factor=factor)
-        case Replicated():
-            return Replicate()
-        case Pending(reduce_op):
-            return Partial(reduce_op)
 
 
 def make_mesh(plan: Plan, on: Coarse, device_type: str) -> DeviceMesh:

@@ -22,7 +22,7 @@ from eindecomp.errors import GraphError
 from eindecomp.frontends.torch.weights import named_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from torch import fx
     from torch.export import ExportedProgram
@@ -34,7 +34,7 @@ def exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         args, kwargs = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with _set_otherwise(module), _without_dumps():
+        with set_otherwise(_settings(module)), _without_dumps():
             try:
                 program = torch.export.export(module, args, kwargs, strict=False)
             except Exception as error:
@@ -57,9 +57,9 @@ def _drop_unread(program: ExportedProgram) -> None:
 
 
 @contextmanager
-def _set_otherwise(module: nn.Module) -> Generator[None]:
-    """Set what the module's graph must do without, and set it back."""
-    changed = [(owner, name, getattr(owner, name), new) for owner, name, new in _settings(module)]
+def set_otherwise(settings: Iterable[tuple[Any, str, Any]]) -> Generator[None]:
+    """Give attributes of objects other values for a while."""
+    changed = [(owner, name, getattr(owner, name), new) for owner, name, new in settings]
     try:
         for owner, name, _, new in changed:
             setattr(owner, name, new)

@@ -110,6 +110,8 @@ class Interpreter:
         self, node: fx.Node, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         name = str(target)
+        if self._within is node:
+            self.trace.begin(_stem(node, name))
         function = find_operator(name.replace("_.", ".") if changes(node) else name)
         if function is None:
             found = decomposed(node)
@@ -120,8 +122,6 @@ class Interpreter:
             names = [each.name for each in graph.graph.nodes if each.op == "placeholder"]
             pairs = dict(zip(names, (given[k] for k in leaves), strict=True))
             return self.run(graph.graph, pairs, graph)
-        if self._within is node:
-            self.trace.begin(_stem(node, name))
         op = Operation(name, self.trace, _metas(node))
         return call_operator(function, op, target._schema, args, kwargs)
 
@@ -141,7 +141,9 @@ class Interpreter:
         return self.run(module.graph, dict(zip(names, args[at + 1 :], strict=True)), module)
 
     def _python(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Arithmetic of sizes."""
+        """Arithmetic of sizes, and tuples of several results."""
+        if isinstance(node.target, type) and issubclass(node.target, tuple):
+            return args[0] if len(args) == 1 else args
         if callable(node.target) and all(isinstance(arg, int | float) for arg in args):
             return node.target(*args, **kwargs)
         raise GraphError(f"{node.target} is not imported\n{place_of(node)}")

@@ -34,6 +34,15 @@ WITHOUT_EFFECT = frozenset(
 """Arguments that say where and how a tensor is stored, and change no element."""
 
 
+def number(value: Number) -> str:
+    """A number as a join writes it.
+
+    >>> number(-0.5), number(True)
+    ('(-0.5)', '(true)')
+    """
+    return f"({str(value).lower()})"
+
+
 def operator(*names: str) -> Callable[[F], F]:
     """Let a function import operators; see `register_torch_operator`."""
 
@@ -172,11 +181,6 @@ class Operation:
     def wide(self, array: View) -> View:
         """An array in the type that sums of its type are kept in."""
         return self.trace.cast(array, "float32") if array.dtype in LOW_PRECISION else array
-
-
-def torch_type(given: DType) -> torch.dtype:
-    """The torch type of a type."""
-    return getattr(torch, given.name)
 
 
 def own_type(given: torch.dtype) -> DType:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def run_operator(
-    node: fx.Node, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], mesh: DeviceMesh
+    node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], mesh: DeviceMesh
 ) -> tuple[Any, str]:
     """What an operator returns, and why its operands were gathered, if they were."""
+    name = str(node.target)
     if (rows := with_rows(name, args)) is not None:
         return rows, ""
     if any(isinstance(arg, FlatRows) for arg in args):

@@ -8,7 +8,7 @@ from typing import Any
 _THEMES = (
     "elementwise",
     "contractions",
-    "reductions",
+    "aggregations",
     "shapes",
     "lookups",
     "scatters",

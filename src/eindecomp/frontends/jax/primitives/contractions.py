@@ -1,4 +1,4 @@
-"""`dot_general`: products summed over dimensions, and the names of the dimensions they show."""
+"""Products summed over dimensions: of arrays, by groups of rows, over windows; and pools."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.formulas import neutral
-from eindecomp.frontends.jax.primitives.shapes import padded
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Read
-from eindecomp.frontends.operations.groups import ends_of, group_of, grouped_product
-from eindecomp.frontends.operations.windows import windowed
+from eindecomp.frontends.operations import (
+    convolved,
+    ends_of,
+    group_of,
+    grouped_product,
+    padded,
+    windows,
+)
 from eindecomp.lang.dtypes import dtype
 
 if TYPE_CHECKING:
@@ -72,40 +77,19 @@ def _convolution(op: Equation, x: View, w: View) -> View:
     x, w = trace.transpose(x, numbers.lhs_spec), trace.transpose(w, numbers.rhs_spec)
     zero = trace.number(0, x.dtype)
     for k, (low, high) in enumerate(p["padding"]):
-        x = padded(op, x, zero, k + 2, (int(low), int(high), int(p["lhs_dilation"][k]) - 1))
-    rank = len(p["padding"])
-    for k in range(rank):
-        size, step = w.shape[k + 2], int(p["window_strides"][k])
-        x = windowed(op.trace, x, 2 + 2 * k, size, step, int(p["rhs_dilation"][k]))
-    groups, batch_groups = int(p["feature_group_count"]), int(p["batch_group_count"])
-    of_batch = batch_groups > 1
-    count = batch_groups if of_batch else groups
-    n, c, o = x.shape[0], x.shape[1], w.shape[0]
-    lead = (count, n // count, 1, c) if of_batch else (1, n, count, c // count)
-    x = trace.reshape(x, (*lead, *x.shape[2:]))
-    x = trace.squeeze(x, [2 if of_batch else 0])  # g n c … or n g c …
-    w = trace.reshape(w, (count, o // count, *w.shape[1:]))
-    # Symbols: 0 group, 1 batch, 2 input feature, 3 output feature, 4… where, then in the window.
-    outer, inner = [4 + k for k in range(rank)], [4 + rank + k for k in range(rank)]
-    pairs = [s for pair in zip(outer, inner, strict=True) for s in pair]
-    first = Read(x, (*((0, 1) if of_batch else (1, 0)), 2, *pairs))
-    _vote_convolution(op, first.array, w, of_batch=of_batch)
-    if x.dtype != op.dtype:
-        first, w = Read(trace.cast(x, op.dtype), first.symbols), trace.cast(w, op.dtype)
-    made = trace.einsum([first, Read(w, (0, 3, 2, *inner))], [1, 0, 3, *outer], dtype=op.dtype)
-    made = trace.reshape(made, (made.shape[0], o, *made.shape[3:]))
-    back = [0] * (rank + 2)
-    for k, place in enumerate(numbers.out_spec):
-        back[place] = k
+        between = int(p["lhs_dilation"][k]) - 1
+        x = padded(trace, x, zero, k + 2, int(low), int(high), between)
+    groups = int(p["feature_group_count"])
+    if (by_batch := int(p["batch_group_count"])) > 1:
+        # Groups of the batch, each for filters of its own, are groups of channels as well.
+        batch, channels, *rest = x.shape
+        apart = trace.reshape(x, (by_batch, batch // by_batch, channels, *rest))
+        order = [1, 0, *range(2, len(apart.dims))]
+        merged = (batch // by_batch, by_batch * channels, *rest)
+        x, groups = trace.reshape(trace.transpose(apart, order), merged), by_batch
+    made = convolved(trace, x, w, p["window_strides"], p["rhs_dilation"], groups, op.dtype)
+    back = [numbers.out_spec.index(place) for place in range(len(made.dims))]
     return trace.transpose(made, back)
-
-
-def _vote_convolution(op: Equation, x: View, w: View, *, of_batch: bool) -> None:
-    """Suggest names of a convolution's dimensions."""
-    rank = len(x.dims)
-    if not of_batch:
-        op.trace.vote(x, ["b", None, "c", *[None] * (rank - 3)], 1)
-    op.trace.vote(w, [None, "f", "c", *[None] * (len(w.dims) - 3)], 1)
 
 
 _POOLS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window_min": "min"}
@@ -114,17 +98,12 @@ _POOLS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window
 def _pool(agg: str, op: Equation, x: View) -> View:
     p, trace = op.params, op.trace
     beside = trace.number(neutral(agg, x.dtype), x.dtype)
-    rank = len(x.dims)
-    gone: list[int] = []
-    for k in range(rank):
-        place = k + len(gone)
-        low, high = p["padding"][k]
-        x = padded(op, x, beside, place, (int(low), int(high), int(p["base_dilation"][k]) - 1))
-        size, step = int(p["window_dimensions"][k]), int(p["window_strides"][k])
-        if (size, step) != (1, 1):
-            x = windowed(op.trace, x, place, size, step, int(p["window_dilation"][k]))
-            gone.append(place + 1)
-    return trace.reduce(x, gone, agg, dtype=op.dtype) if gone else x
+    for place, (low, high) in enumerate(p["padding"]):
+        between = int(p["base_dilation"][place]) - 1
+        x = padded(trace, x, beside, place, int(low), int(high), between)
+    sizes, steps = p["window_dimensions"], p["window_strides"]
+    seen, inside = windows(trace, x, sizes, steps, p["window_dilation"])
+    return trace.reduce(seen, inside, agg, dtype=op.dtype)
 
 
 for _name, _agg in _POOLS.items():

@@ -5,25 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.registry import Equation, primitive
-from eindecomp.frontends.operations.windows import strided
+from eindecomp.frontends.operations import (
+    cut_apart,
+    padded,
+    placed,
+    reversed_along,
+    stacked,
+    strided,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eindecomp.frontends.views import View
 
 
 @primitive("broadcast_in_dim")
 def _broadcast_in_dim(op: Equation, x: View, *_: View) -> View:
-    return placed(op, x, [int(place) for place in op.params["broadcast_dimensions"]], op.shape)
-
-
-def placed(op: Equation, x: View, places: list[int], shape: tuple[int, ...]) -> View:
-    """An array whose dimensions are at these places of a shape, repeated along all others."""
-    for place in range(len(shape)):
-        if place not in places:
-            x = op.trace.unsqueeze(x, place)
-    return op.trace.expand(x, shape)
+    return placed(
+        op.trace, x, [int(place) for place in op.params["broadcast_dimensions"]], op.shape
+    )
 
 
 @primitive("reshape")
@@ -51,7 +50,7 @@ def _expand_dims(op: Equation, x: View) -> View:
 @primitive("iota")
 def _iota(op: Equation, *_: View) -> View:
     place = int(op.params["dimension"])
-    return placed(op, op.trace.iota(op.shape[place], op.dtype), [place], op.shape)
+    return placed(op.trace, op.trace.iota(op.shape[place], op.dtype), [place], op.shape)
 
 
 @primitive("empty", "empty2")
@@ -70,11 +69,7 @@ def _slice(op: Equation, x: View) -> View:
 
 @primitive("rev")
 def _rev(op: Equation, x: View) -> View:
-    for place in map(int, op.params["dimensions"]):
-        size = x.shape[place]
-        if size > 1:
-            x = op.trace.slice(x, place, size - 1, -1, -1)
-    return x
+    return reversed_along(op.trace, x, [int(place) for place in op.params["dimensions"]])
 
 
 @primitive("concatenate")
@@ -82,28 +77,18 @@ def _concatenate(op: Equation, *arrays: View) -> View:
     place = int(op.params["dimension"])
     filled = [array for array in arrays if array.shape[place]]
     made = op.trace.concat(filled or arrays[:1], place)
-    op.reader.pieces[made] = (place, tuple(filled))
+    op.pieces[made] = (place, tuple(filled))
     return made
 
 
 @primitive("split")
 def _split(op: Equation, x: View) -> list[View]:
-    place, start = int(op.params["axis"]), 0
-    parts: list[View] = []
-    for size in map(int, op.params["sizes"]):
-        parts.append(op.trace.slice(x, place, start, start + size))
-        start += size
-    return parts
+    return cut_apart(op.trace, x, int(op.params["axis"]), [int(n) for n in op.params["sizes"]])
 
 
 @primitive("stack")
 def _stack(op: Equation, *arrays: View) -> View:
-    return stacked(op, arrays, int(op.params.get("axis", 0)))
-
-
-def stacked(op: Equation, arrays: Sequence[View], place: int = 0) -> View:
-    """Arrays one beside another along a new dimension."""
-    return op.trace.concat([op.trace.unsqueeze(array, place) for array in arrays], place)
+    return stacked(op.trace, arrays, int(op.params.get("axis", 0)))
 
 
 @primitive("tile")
@@ -116,31 +101,8 @@ def _tile(op: Equation, x: View) -> View:
 @primitive("pad")
 def _pad(op: Equation, x: View, value: View) -> View:
     for place, (low, high, between) in enumerate(op.params["padding_config"]):
-        x = padded(op, x, value, place, (int(low), int(high), int(between)))
+        x = padded(op.trace, x, value, place, int(low), int(high), int(between))
     return x
-
-
-def padded(op: Equation, x: View, value: View, place: int, by: tuple[int, int, int]) -> View:
-    """An array with a value before, after and between its elements; negative cuts off."""
-    low, high, between = by
-    trace = op.trace
-    if between and x.shape[place] > 1:
-        shape = x.shape
-        wide = trace.unsqueeze(x, place + 1)
-        gaps = trace.expand(value, (*shape[: place + 1], between, *shape[place + 1 :]))
-        wide = trace.concat([wide, gaps], place + 1)
-        long = shape[place] * (between + 1)
-        x = trace.reshape(wide, (*shape[:place], long, *shape[place + 1 :]))
-        x = trace.slice(x, place, 0, long - between)
-    size = x.shape[place]
-    start, stop = max(0, -low), size + min(0, high)
-    x = trace.slice(x, place, start, stop) if (start, stop) != (0, size) else x
-
-    def fill(count: int) -> View:
-        return trace.expand(value, (*x.shape[:place], count, *x.shape[place + 1 :]))
-
-    before, after = [fill(low)] if low > 0 else [], [fill(high)] if high > 0 else []
-    return trace.concat([*before, x, *after], place)
 
 
 @primitive("dynamic_slice")
