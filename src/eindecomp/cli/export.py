@@ -22,8 +22,7 @@ def export(
     to: Annotated[
         Target,
         typer.Option(
-            help="DTensor's placements, JAX's partition specs, the placement file of AutoParallel, "
-            "or the tp_plan of Hugging Face"
+            help="DTensor's placements, JAX's partition specs, or the tp_plan of Hugging Face"
         ),
     ],
     fewest_dims: Annotated[

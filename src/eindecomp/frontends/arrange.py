@@ -7,8 +7,14 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError, GraphError
-from eindecomp.frontends.formulas import as_formula, classes_of, formula, reindexed, rewired
-from eindecomp.frontends.numbers import typed_number
+from eindecomp.frontends.formulas import (
+    as_formula,
+    classes_of,
+    formula,
+    reindexed,
+    rewired,
+    typed_number,
+)
 from eindecomp.frontends.record import whole
 from eindecomp.frontends.views import Factor, View, common_factors, size_of
 from eindecomp.graph.ops import Fill, Reshape, Slice

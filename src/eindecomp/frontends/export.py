@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from eindecomp.frontends.autoparallel import autoparallel_file
-from eindecomp.frontends.coarse import as_planned, coarsest
-from eindecomp.frontends.layouts import layouts_of
+from eindecomp.frontends.layouts import as_planned, coarsest, layouts_of
 from eindecomp.frontends.names import qualified
-from eindecomp.frontends.partition_specs import partition_spec
-from eindecomp.frontends.placed_plan import placed_plan
+from eindecomp.frontends.placements import partition_spec, placed_plan
 from eindecomp.frontends.tensor_parallel import tp_plan
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.placed_plan import PlacedPlan
-    from eindecomp.frontends.placements import Places
+    from eindecomp.frontends.placements import PlacedPlan, Places
     from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
 
-Target = Literal["dtensor", "jax", "autoparallel", "tp-plan"]
+Target = Literal["dtensor", "jax", "tp-plan"]
 
 
 def exported(plan: Plan, to: Target, *, fewest: bool = False) -> dict[str, Any]:
@@ -26,14 +22,11 @@ def exported(plan: Plan, to: Target, *, fewest: bool = False) -> dict[str, Any]:
 
     With `fewest`, DTensor's placements are those on the mesh of the fewest dimensions.
     """
-    on = coarsest(plan) if fewest else as_planned(plan)
     match to:
         case "dtensor":
-            return _dtensor(placed_plan(plan, on))
+            return _dtensor(placed_plan(plan, coarsest(plan) if fewest else as_planned(plan)))
         case "jax":
             return _jax(plan)
-        case "autoparallel":
-            return autoparallel_file(placed_plan(plan, on))
         case "tp-plan":
             return tp_plan(plan)
 

@@ -6,17 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.arrange import settled
-from eindecomp.frontends.attention_names import name_attention
-from eindecomp.frontends.label_names import distinct
+from eindecomp.frontends.record import distinct
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import EinSum, Gather, Input, Reshape, ScatterAdd, relabel
+from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.lang.scalar import Arg
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from eindecomp.frontends.record import Record
     from eindecomp.frontends.views import View
+    from eindecomp.graph.patterns.terms import Read
     from eindecomp.graph.vertex import Vertex
 
 
@@ -94,3 +95,22 @@ def _labels_of(vertex: Vertex) -> Iterator[str]:
             yield from (label for group in before for label in group)
         case _:
             yield from vertex.op.output
+
+
+def name_attention(record: Record) -> None:
+    """Suggest names for the dimensions of every attention of a graph."""
+    for found in find_attention(record.graph):
+        part = found.parts[0]
+        names = dict.fromkeys(found.queries, "s") | {part.key: "t"}
+        names |= dict.fromkeys((*found.inner, *found.values), "d")
+        heads = dict.fromkeys(found.batch, "h") | dict.fromkeys(found.groups, "g")
+        for read in (found.q, part.k, part.v):
+            _vote(record, read, names.items(), 2)
+            _vote(record, read, heads.items(), 1)
+
+
+def _vote(record: Record, read: Read, names: Iterable[tuple[str, str]], strength: int) -> None:
+    classes = dict(zip(read.labels, record.dims(read.name), strict=True))
+    for label, name in names:
+        if label in classes:
+            record.names.vote(classes[label], name, strength)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import ExpressionError
-from eindecomp.frontends.numbers import typed_number
 from eindecomp.frontends.views import Factor, View, size_of
 from eindecomp.graph.evaluate import compute
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import INT64, Kind, concrete, kind
-from eindecomp.lang.scalar import Arg, Const, call, replace_args, used_args
+from eindecomp.lang.monoid import BUILTIN
+from eindecomp.lang.scalar import Arg, Const, Expr, call, replace_args, used_args
 from eindecomp.lang.scalar import size_of as nodes_of
-from eindecomp.lang.scalar_types import result_type
+from eindecomp.lang.scalar_types import kind_of_number, result_type
 from eindecomp.lang.simplify import simplify
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.lang.scalar import Expr
 
     Array = np.ndarray[Any, Any]
+    from eindecomp.lang.scalar import Number
 
 MOST_EVALUATED = 2**20
 """How many elements are computed at most to find a plainer formula for them."""
@@ -244,3 +245,38 @@ def rewired(array: View, made: View, place: Mapping[int, Dim]) -> View:
         for dim in array.dims
     )
     return View(made.vertex, dims, made.dtype, made.number)
+
+
+def cast_number(value: Number, dtype: DType) -> Number:
+    """A number as a type of a kind holds it: an int for integers, and so on."""
+    match kind(dtype):
+        case Kind.BOOL:
+            return bool(value)
+        case Kind.INT:
+            return int(value.real) if isinstance(value, complex) else int(value)
+        case Kind.FLOAT:
+            return float(value.real) if isinstance(value, complex) else float(value)
+        case Kind.COMPLEX:
+            return complex(value)
+
+
+def weak_number(value: Number, dtype: DType) -> Const:
+    """A number in an expression that other operands give a type."""
+    return Const(cast_number(value, dtype))
+
+
+def typed_number(value: Number, dtype: DType) -> Expr:
+    """A number in an expression, of just this type."""
+    number = weak_number(value, dtype)
+    own = concrete(kind_of_number(number.value))
+    return number if own == dtype else call(dtype.name, number)
+
+
+def neutral(agg: str, dtype: DType) -> Number:
+    """The number of a type that changes no aggregate.
+
+    >>> import numpy as np
+    >>> neutral("max", np.dtype("int8")), neutral("min", np.dtype("float32"))
+    (-128, inf)
+    """
+    return BUILTIN[agg].identity_for([dtype])[0].item()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError, GraphError
 from eindecomp.frontends.arrange import merged, split, without_axis
-from eindecomp.frontends.formulas import folded, formula
-from eindecomp.frontends.numbers import typed_number
+from eindecomp.frontends.formulas import folded, formula, typed_number
 from eindecomp.frontends.views import Factor, View, common_factors, has_axis, size_of
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.lang.dtypes import Kind, kind

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import PlanError
-from eindecomp.frontends.layouts import has_window
+from eindecomp.frontends.layouts import as_planned, has_window, layouts_of, vertex_cuts, widened
+from eindecomp.frontends.names import qualified
+from eindecomp.graph.ops import ScatterAdd
+from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.cut import is_plain, pieces_by
 from eindecomp.layout.pieces import CEIL, piece_ends
 
@@ -29,6 +32,12 @@ if TYPE_CHECKING:
     from eindecomp.layout.mesh import Mesh
 
     Ints = NDArray[np.int64]
+    from collections.abc import Mapping
+
+    from eindecomp.frontends.layouts import Coarse
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Axes
+    from eindecomp.planner.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +52,6 @@ class Sharded:
             return f"Shard({self.dim})"
         return f"_StridedShard({self.dim}, split_factor={self.split_factor})"
 
-    @property
-    def short(self) -> str:
-        """As DTensor abbreviates it."""
-        return (
-            f"S({self.dim})" if self.split_factor == 1 else f"_S({self.dim}, {self.split_factor})"
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Replicated:
@@ -57,11 +59,6 @@ class Replicated:
 
     def __str__(self) -> str:
         return "Replicate()"
-
-    @property
-    def short(self) -> str:
-        """As DTensor abbreviates it."""
-        return "R"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +69,6 @@ class Pending:
 
     def __str__(self) -> str:
         return f"Partial({self.reduce_op!r})"
-
-    @property
-    def short(self) -> str:
-        """As DTensor abbreviates it."""
-        return f"P({self.reduce_op})"
 
 
 Placed = Sharded | Replicated | Pending
@@ -158,3 +150,92 @@ def _chunk(indices: Ints, count: int) -> list[Ints]:
     """As `torch.chunk`, with empty chunks where indices run out."""
     step = max(-(-len(indices) // count), 1)
     return [indices[k * step : (k + 1) * step] for k in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPlan:
+    """Where tensors lie, and how vertices read their operands and make their results."""
+
+    plan: Plan
+    mesh: Mesh
+    """The plan's mesh, or one that has several of its axes as one."""
+    layouts: Mapping[str, tuple[Places, ...]]
+    """Of every input and result: where it lies, then the layouts it is copied to."""
+    operands: Mapping[str, tuple[Places | None, ...]]
+    """How each vertex wants its operands, None for one whose elements are never read."""
+    made: Mapping[str, Places]
+    """The result of each vertex as it is computed, before partial results are reduced.
+
+    Those of an aggregation that DTensor does not know are not there.
+    """
+
+    @property
+    def weights(self) -> dict[str, Places]:
+        """Where inputs lie, by the names that the framework has for them."""
+        return {qualified(each.name): self.layouts[each.name][0] for each in self.plan.graph.inputs}
+
+
+def placed_plan(plan: Plan, on: Coarse | None = None) -> PlacedPlan:
+    """The placements of a plan; one that DTensor cannot express is refused with the reason."""
+    graph = plan.graph
+    on = as_planned(plan) if on is None else on
+
+    def places(name: str, cut: Cut) -> Places:
+        return placed(on.mesh, on.cut(cut), graph[name].shape, name)
+
+    layouts = {
+        name: tuple(places(name, cut) for cut in cuts) for name, cuts in layouts_of(plan).items()
+    }
+    operands: dict[str, tuple[Places | None, ...]] = {}
+    made: dict[str, Places] = {}
+    for name, cuts in vertex_cuts(plan).items():
+        pairs = zip(graph[name].inputs, cuts.reads, strict=True)
+        operands[name] = tuple(
+            None if cut is None else places(source, widened(cut, graph[source].shape))
+            for source, cut in pairs
+        )
+        reduce_op = reduce_op_of(graph[name]) if cuts.summed else ""
+        if reduce_op is not None:
+            made[name] = as_made(places(name, cuts.made), on.axes(cuts.summed), reduce_op)
+    return PlacedPlan(plan, on.mesh, layouts, operands, made)
+
+
+def as_made(tile: Places, summed: Axes, reduce_op: str) -> Places:
+    """The placements of a tile, with partial results along the axes that are summed."""
+    return tuple(Pending(reduce_op) if axis in summed else own for axis, own in enumerate(tile))
+
+
+def reduce_op_of(vertex: Vertex) -> str | None:
+    """DTensor's word for the aggregation of a vertex, None where it has none."""
+    match vertex.op:
+        case EinSum(agg=agg) if agg is not None and agg.finish is None and agg.width == 1:
+            return REDUCE_OPS.get(agg.name)
+        case ScatterAdd():
+            return "sum"
+        case _:
+            return None
+
+
+Spec = tuple[tuple[str, ...] | None, ...]
+
+
+def partition_spec(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> Spec:
+    """For each dimension of a tensor the axes that cut it, outermost first; None for none.
+
+    >>> from eindecomp.layout.cut import Span
+    >>> from eindecomp.layout.mesh import Mesh
+    >>> mesh = Mesh.of_axes({"x": 2, "y": 4})
+    >>> partition_spec(mesh, (Span((1, 0), 8, 1, 0, 8), Span((), 3, 1, 0, 3)), (8, 3), "X")
+    (('y', 'x'), None)
+    """
+    check_plain(cut, shape, tensor)
+    for dim, span in enumerate(cut):
+        parts = pieces_by(mesh, span.axes)
+        if span.units % parts:
+            blocks = f" in blocks of {span.scale}" if span.scale > 1 else ""
+            raise PlanError(
+                f"JAX cuts into equal parts only, and dimension {dim} of {tensor} has "
+                f"{span.stop} elements{blocks}, which {parts} does not divide: plan with "
+                "pieces='even'"
+            )
+    return tuple(tuple(mesh.names[a] for a in span.axes) or None for span in cut)

@@ -15,9 +15,8 @@ import numpy as np
 
 from eindecomp.frontends import arrange, moves, views
 from eindecomp.frontends.finish import finished
-from eindecomp.frontends.formulas import as_formula, constant, formula
+from eindecomp.frontends.formulas import as_formula, cast_number, constant, formula, typed_number
 from eindecomp.frontends.join import Read, joined
-from eindecomp.frontends.numbers import cast_number, typed_number
 from eindecomp.frontends.record import Record
 from eindecomp.graph.checks import join_of
 from eindecomp.lang import dtypes

@@ -379,9 +379,9 @@ class Plan:
             platform: The devices to compile for, such as `"cpu"`.
             **kwargs: Its keyword arguments, such as `mask=mask`.
         """
-        verify = from_above("frontends.jax.verify")
+        verify = from_above("frontends.jax.shardings")
         if fn is None:
-            return verify.verify(self, platform)
+            return verify.verify_program(self, platform)
         return verify.verify_function(self, fn, args, kwargs)
 
     def save(self, path: str | Path) -> None:

@@ -17,7 +17,7 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp.engines.jax.hlo import count_collectives
-from eindecomp.frontends.jax.verify import compare
+from eindecomp.frontends.jax.shardings import compare
 from eindecomp.models.llama import CONFIGS, prefill_graph
 from eindecomp.tra.program.make import program_of
 

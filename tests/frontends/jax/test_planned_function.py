@@ -70,12 +70,7 @@ def test_what_xla_moves_otherwise_is_told_by_vertex():
     assert "vertex" in str(found)
 
 
-def grouped(x, w):
-    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=4)
-
-
 ALONE = {
-    "grouped convolution": (grouped, (4, 16, 8, 8), (32, 4, 3, 3)),
     "sort": (jnp.sort, (64, 64)),
     "top_k": (lambda x: jax.lax.top_k(x, 4), (64, 64)),
     "top_k of a product": (lambda x, w: jax.lax.top_k(x @ w, 4), (64, 64), (64, 64)),

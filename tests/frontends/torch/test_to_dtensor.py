@@ -16,8 +16,6 @@ import torch
 from local_ranks import all_ranks, blocks_of
 from random_graphs import random_graph
 from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.distributed.tensor._op_schema import _pretty_print_spec
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -27,9 +25,9 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 import eindecomp as ed
 from eindecomp.frontends.layouts import layouts_of
-from eindecomp.frontends.local_results import of_any_number
 from eindecomp.frontends.placements import placed
-from eindecomp.frontends.torch.dtensor import torch_placement
+from eindecomp.frontends.tensor_parallel import of_any_number
+from eindecomp.frontends.torch.placing import torch_placement
 from eindecomp.layout.cut import Span
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import box_on
@@ -190,23 +188,6 @@ def test_tensors_are_distributed():
             found.distribute({"W3": torch.ones(2)})
         with pytest.raises(ed.InputError, match=r"W1 has the shape \(128, 32\) in the plan"):
             found.distribute({"W1": torch.ones(32, 128)})
-
-
-def test_autoparallel_reads_the_placements_as_pytorch_writes_them():
-    plan = ed.plan(ed.parse(MLP), 8, inputs="sharded")
-    found = plan.to_dtensor()
-    file = found.autoparallel()
-    assert file["mesh_shape"] == [2, 2, 2]
-    assert file["mesh_dim_names"] == ["axis0", "axis1", "axis2"]
-    with all_ranks((2, 2, 2)) as ranks:
-        for name, node in file["placements"].items():
-            made = found.partials.get(name, found.placements[name])
-            assert node["output"] == _pretty_print_spec(DTensorSpec(ranks, made))
-            if name in found.operands:
-                wanted = [DTensorSpec(ranks, own) for own in found.operands[name]]
-                assert node["inputs"] == [_pretty_print_spec(spec) for spec in wanted]
-            else:
-                assert node["inputs"] == [node["output"]]
 
 
 def test_a_megatron_plan_is_a_tp_plan():

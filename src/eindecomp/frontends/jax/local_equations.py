@@ -1,8 +1,8 @@
 """Equations that each device computes of its own parts, where XLA would move more than is planned.
 
-XLA's partitioner has no rule for `top_k` along other dimensions, nor for the groups of a
-convolution: where the plan cuts only such dimensions, devices need nothing of each other. On CPUs
-it reduces partial products to all devices of which each keeps its part: they are scattered instead.
+XLA's partitioner has no rule for `top_k` along other dimensions: where the plan cuts only those,
+devices need nothing of each other. On CPUs it reduces partial products to all devices, of which
+each keeps its part: they are scattered instead.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def computed_locally(
     if spec is None or PartitionSpec.UNCONSTRAINED in spec:
         return None
     result = _cuts(spec, eqn.outvars[0].aval)
-    found = _local(eqn, result, wanted, mesh)
+    found = _local(eqn, result, wanted)
     if found is None or not _divides(mesh, found.result, eqn.outvars[0].aval):
         return None
     for own, var in zip(found.operands, eqn.invars, strict=True):
@@ -74,9 +74,7 @@ def computed_locally(
     )
 
 
-def _local(
-    eqn: Any, result: Cuts, wanted: Sequence[PartitionSpec | None], mesh: Mesh
-) -> _Local | None:
+def _local(eqn: Any, result: Cuts, wanted: Sequence[PartitionSpec | None]) -> _Local | None:
     params = dict(eqn.primitive.get_bind_params(eqn.params))
     match eqn.primitive.name:
         case "sort" | "top_k":
@@ -84,8 +82,6 @@ def _local(
             own[params.get("dimension", params.get("axis", -1))] = ()  # each device cuts it then
             found = _Local([tuple(own)] * len(eqn.invars), tuple(own), params)
             return found if any(own) else None
-        case "conv_general_dilated" if any(result) and params["feature_group_count"] > 1:
-            return _of_groups(params, result, mesh)
         case "dot_general" | "reduce_sum" if all(each is not None for each in wanted):
             pairs = zip(wanted, eqn.invars, strict=True)
             operands = [_cuts(own or (), var.aval) for own, var in pairs]
@@ -110,21 +106,6 @@ def _divides(mesh: Mesh, cuts: Cuts, aval: Any) -> bool:
 
 def _axes(given: str | Axes | None) -> Axes:
     return () if given is None else (given,) if isinstance(given, str) else tuple(given)
-
-
-def _of_groups(params: Mapping[str, Any], result: Cuts, mesh: Mesh) -> _Local | None:
-    """A convolution of groups whose result is cut along batches or groups only."""
-    numbers, groups = params["dimension_numbers"], int(params["feature_group_count"])
-    batch, features, *places = (int(place) for place in numbers.out_spec)
-    here = prod(mesh.shape[axis] for axis in result[features])
-    if any(result[place] for place in places) or groups % here or params["batch_group_count"] != 1:
-        return None
-    image: list[Axes] = [()] * len(result)
-    image[numbers.lhs_spec[0]], image[numbers.lhs_spec[1]] = result[batch], result[features]
-    kernel: list[Axes] = [()] * len(result)
-    kernel[numbers.rhs_spec[0]] = result[features]
-    own = {**params, "feature_group_count": groups // here}
-    return _Local([tuple(image), tuple(kernel)], result, own)
 
 
 def _product(params: Mapping[str, Any], operands: Sequence[Cuts], result: Cuts) -> _Local | None:

@@ -8,22 +8,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 from jax.core import Tracer
+from jax.extend.core import Literal
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from eindecomp.engines.jax.hlo import SCOPE, count_collectives
 from eindecomp.errors import PlanError
 from eindecomp.frontends.jax.arguments import arguments_of
-from eindecomp.frontends.jax.constrained import evaluate_jaxpr
-from eindecomp.frontends.jax.importing import ReadFunction, read_function
+from eindecomp.frontends.jax.importing import EquationViews, ReadFunction, read_function
 from eindecomp.frontends.jax.local_equations import computed_locally
-from eindecomp.frontends.jax.reader import Read
+from eindecomp.frontends.jax.primitives import inner_jaxpr
 from eindecomp.planner.comparison import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.frontends.jax.reader import Way
+    from eindecomp.frontends.jax.importing import Way
     from eindecomp.frontends.views import Dim, View
 
 
@@ -123,7 +124,7 @@ def _compiled(read: ReadFunction, of: PlannedFunction) -> _Compiled:
     places = _Constraints(read, specs, wanted, mesh)
 
     def run(*arrays: Any) -> list[Any]:
-        return evaluate_jaxpr(read.jaxpr, arrays, places)
+        return places.run(read.jaxpr, arrays, (0,))
 
     return _Compiled(read, inputs, jax.jit(run, in_shardings=inputs, out_shardings=outputs))
 
@@ -137,9 +138,53 @@ class _Constraints:
     operands: Mapping[str, Mapping[str, PartitionSpec]]
     mesh: Mesh
 
-    def bind(self, way: Way, eqn: Any, values: Sequence[Any]) -> list[Any]:
+    def run(self, jaxpr: Any, arrays: Sequence[Any], way: Way) -> list[Any]:
+        """The results of a jaxpr; the way to it and its equations is the one of `Reader`."""
+        inner = getattr(jaxpr, "jaxpr", jaxpr)
+        known: dict[Any, Any] = dict(
+            zip(inner.constvars, getattr(jaxpr, "consts", ()), strict=True)
+        )
+        known.update(zip(inner.invars, arrays, strict=True))
+
+        def value_of(atom: Any) -> Any:
+            return atom.val if isinstance(atom, Literal) else known[atom]
+
+        for place, eqn in enumerate(inner.eqns):
+            values = [value_of(atom) for atom in eqn.invars]
+            results = self._results((*way, place), eqn, values)
+            known.update(zip(eqn.outvars, results, strict=True))
+        return [value_of(atom) for atom in inner.outvars]
+
+    def _results(self, way: Way, eqn: Any, values: list[Any]) -> list[Any]:
+        inner = inner_jaxpr(eqn)
+        if inner is not None:
+            return self.run(inner, values, (*way, 0))
+        if eqn.primitive.name == "scan":
+            return self._scan(way, eqn, values)
+        return self._bind(way, eqn, values)
+
+    def _scan(self, way: Way, eqn: Any, values: list[Any]) -> list[Any]:
+        """A scan step by step, as it is imported."""
+        p = eqn.params
+        consts, carried, length = int(p["num_consts"]), int(p["num_carry"]), int(p["length"])
+        fixed, state = values[:consts], values[consts : consts + carried]
+        given = values[consts + carried :]
+        made: dict[int, list[Any]] = {}
+        for call, step in enumerate(reversed(range(length)) if p["reverse"] else range(length)):
+            here = [array[step] for array in given]
+            results = self.run(p["jaxpr"], [*fixed, *state, *here], (*way, call))
+            state, made[step] = results[:carried], results[carried:]
+        kept = [
+            jnp.stack([made[step][k] for step in range(length)])
+            if length
+            else jnp.zeros(var.aval.shape, var.aval.dtype)
+            for k, var in enumerate(eqn.outvars[carried:])
+        ]
+        return [*state, *kept]
+
+    def _bind(self, way: Way, eqn: Any, values: Sequence[Any]) -> list[Any]:
         """The results of an equation, constrained."""
-        here = self.read.equations.get(way, Read((), ()))
+        here = self.read.equations.get(way, EquationViews((), ()))
         names = [self.read.names.get(view.vertex, "") for view in here.results]
         known = next((name for name in names if name in self.specs), "")
         wanted = self.operands.get(known, {})

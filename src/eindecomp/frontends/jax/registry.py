@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from eindecomp.errors import GraphError
 from eindecomp.frontends.views import View
@@ -46,47 +46,22 @@ def primitive(*names: str, elementwise: bool = False) -> Callable[[Rule], Rule]:
     return register
 
 
-class Result(Protocol):
-    """The shape and the type of a result, as JAX found them."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        ...
-
-    @property
-    def dtype(self) -> Any:
-        """Its type."""
-        ...
-
-
-class Inlines(Protocol):
-    """What reads a jaxpr inside another."""
-
-    trace: Trace
-    pieces: dict[View, tuple[int, tuple[View, ...]]]
-    """What arrays were concatenated from, and along which dimension."""
-
-    def inline(self, jaxpr: Any, arrays: Sequence[View]) -> list[View]:
-        """The results of a jaxpr."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Equation:
     """An equation of a jaxpr, for a rule: its parameters, its results, and the trace to add to."""
 
     name: str
     params: Mapping[str, Any]
-    results: tuple[Result, ...]
+    results: tuple[Any, ...]
+    """The shape and the type of each result, as JAX found them."""
     place: str
     """Where in the user's source it comes from."""
-    reader: Inlines
-
-    @property
-    def trace(self) -> Trace:
-        """The trace that operations are added to."""
-        return self.reader.trace
+    trace: Trace
+    """What operations are added to."""
+    inline: Callable[[Any, Sequence[View]], list[View]]
+    """The results of a jaxpr inside this one."""
+    pieces: dict[View, tuple[int, tuple[View, ...]]]
+    """What arrays were concatenated from, and along which dimension."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,10 +76,6 @@ class Equation:
     def map(self, join: str | Expr, *arrays: View) -> View:
         """A function of elements, of the type that JAX gives the result."""
         return self.trace.map(join, *arrays, dtype=self.dtype)
-
-    def inline(self, jaxpr: Any, arrays: Sequence[View]) -> list[View]:
-        """The results of a jaxpr inside this one."""
-        return self.reader.inline(jaxpr, arrays)
 
     def refuse(self, reason: str) -> NoReturn:
         """Say that this equation is not imported, where it is, and why."""

@@ -8,6 +8,7 @@ Where an operator has no rule, its operands are gathered, and that is noted.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from operator import getitem
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,24 +18,27 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.experimental import implicit_replication
 from torch.utils import _pytree
 
-from eindecomp.errors import InputError, PlanError, RunError
+from eindecomp.errors import InputError, RunError
 from eindecomp.frontends.names import input_name
-from eindecomp.frontends.torch.flat_rows import FlatRows
-from eindecomp.frontends.torch.given import Given, moved
 from eindecomp.frontends.torch.importing import import_module
 from eindecomp.frontends.torch.interpreter import IGNORED, INLINED
-from eindecomp.frontends.torch.operation import torch_type
-from eindecomp.frontends.torch.run_operator import run_operator
+from eindecomp.frontends.torch.placing import Given, moved, torch_placements
+from eindecomp.frontends.torch.run_operator import FlatRows, run_operator
 from eindecomp.frontends.torch.weights import first_names, named_tensors
 from eindecomp.frontends.torch.wishes import Wanted, Wish, wishes_of
 from eindecomp.frontends.views import View
+from eindecomp.kernels.torch.dtypes import torch_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eindecomp.frontends.placements import Places
-    from eindecomp.frontends.torch.dtensor import DTensorPlan, Placements
+    import torch
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from eindecomp.frontends.placements import PlacedPlan
     from eindecomp.frontends.torch.importing import Imported
+    from eindecomp.frontends.torch.placing import Placements
+    from eindecomp.graph.graph import Graph
 
 Listener = Callable[[Wish | None, fx.Node, str], None]
 """Is told after each operator: its wish, its node, and why it was run otherwise, if it was."""
@@ -50,22 +54,20 @@ class Applied:
 
     def __init__(
         self,
-        plan: DTensorPlan,
+        placed: PlacedPlan,
+        mesh: DeviceMesh,
         imported: Imported,
         weights: Mapping[str, torch.Tensor],
-        device: str | None = None,
+        device: torch.device,
     ) -> None:
-        mesh = plan.device_mesh
-        if mesh is None:
-            raise PlanError("to apply a plan, say over which device_mesh: to_dtensor(mesh)")
-        self.plan, self.mesh, self.imported = plan, mesh, imported
-        self.device = torch.device(device or mesh.device_type)
+        self.placed, self.mesh, self.imported, self.device = placed, mesh, imported, device
         self.listener: Listener | None = None
-        self._wishes = wishes_of(imported, plan.placed)
-        self._as_torch: dict[int, Placements | None] = {}
-        self._names = {node: str(node.target) for node in imported.made}
-        self._elsewhere = {node for node in imported.made if _names_device(node)}
-        """The operators that name a device, which may be another than this one."""
+        self._wishes = wishes_of(imported, placed)
+        self._placements = cache(partial(torch_placements, mesh=mesh))
+        for node in imported.made:  # some name a device, which may be another than this one
+            node.args, node.kwargs = _pytree.tree_map_only(
+                torch.device, lambda _: device, (node.args, node.kwargs)
+            )
         self._copies: dict[tuple[int, Placements], tuple[DTensor, DTensor]] = {}
         """Tensors with their copies in a second layout, by the tensor's identity and the layout."""
         self._is_trainable = any(value.requires_grad for value in weights.values())
@@ -84,9 +86,8 @@ class Applied:
             found = [self._ended(value) for value in found]
         self._copies.clear()
         if torch.is_grad_enabled():
-            found = [
-                self._without_gradient(each, _pytree.tree_leaves((args, kwargs))) for each in found
-            ]
+            given = _pytree.tree_leaves((args, kwargs))
+            found = [self._without_gradient(each, given) for each in found]
         spec = self.imported.program.module_call_graph[0].signature
         return found if spec is None else _pytree.tree_unflatten(found, spec.out_spec)
 
@@ -100,9 +101,9 @@ class Applied:
         return cast("Any", _NoGradient.apply)(value, torch.zeros((), requires_grad=True))
 
     def _given(self, name: str, value: torch.Tensor) -> Given:
-        known = self.plan.placements
-        home = known.get(name, (Replicate(),) * self.mesh.ndim)
-        return Given(value, self.mesh, home, name not in self.plan.plan.given)
+        layouts = self.placed.layouts.get(name)
+        home = (Replicate(),) * self.mesh.ndim if layouts is None else self._placements(layouts[0])
+        return Given(value, self.mesh, home, name not in self.placed.plan.given)
 
     def _settle(self, name: str, given: Given) -> None:
         """Take a weight's shards in all layouts that it is read in, and let go of the rest."""
@@ -162,7 +163,7 @@ class Applied:
         raise RunError("the exported graph has no output")
 
     def _call(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
-        name = self._names[node]
+        name = str(node.target)
         if name.rpartition(".")[0] in IGNORED:
             return None
         if name in INLINED:
@@ -175,7 +176,10 @@ class Applied:
         args, kwargs = fx.map_arg(
             (node.args, node.kwargs), lambda each: self._operand(node, each, values[each], wish)
         )
-        found, why = self._computed(node, args, kwargs)
+        if node.target is getitem:
+            found, why = args[0][args[1]], ""
+        else:
+            found, why = run_operator(node, args, kwargs, self.mesh)
         if wish is not None and wish.results:
             found = self._at_home(found, wish)
         self._tell(wish, node, why)
@@ -202,18 +206,7 @@ class Applied:
 
     def _is_copy(self, wanted: Wanted) -> bool:
         """Whether a tensor is wanted in a layout that the plan copies it to, for all readers."""
-        return wanted.places in self.plan.placed.layouts.get(wanted.view.vertex, ())[1:]
-
-    def _computed(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[Any, str]:
-        """What an operator returns, and why it was not run by DTensor's rules, if so."""
-        if node in self._elsewhere:
-            args, kwargs = _pytree.tree_map_only(torch.device, self._here, (args, kwargs))
-        if node.target is getitem:
-            return args[0][args[1]], ""
-        return run_operator(node, self._names[node], args, kwargs, self.mesh)
-
-    def _here(self, _named: torch.device) -> torch.device:
-        return self.device
+        return wanted.places in self.placed.layouts.get(wanted.view.vertex, ())[1:]
 
     def _at_home(self, found: Any, wish: Wish) -> Any:
         """The results of an operator where the plan leaves them."""
@@ -228,12 +221,14 @@ class Applied:
         if wanted is None:
             return value
         if isinstance(value, FlatRows):
-            places = self._placements(wanted.of_vertex)
-            return value if places is None else FlatRows(moved(value.unmerged, places))
+            places = wanted.of_vertex
+            if places is None:
+                return value
+            return FlatRows(moved(value.unmerged, self._placements(places)))
         places = self._of_array(wanted)
         if places is None or not isinstance(value, DTensor):
             return value
-        if len(self.plan.placed.layouts.get(wanted.view.vertex, ())) < 2:
+        if len(self.placed.layouts.get(wanted.view.vertex, ())) < 2:
             return moved(value, places)
         key = id(value), places
         if key not in self._copies:  # the tensor is kept too, so that its identity stays its own
@@ -241,13 +236,8 @@ class Applied:
         return self._copies[key][1]
 
     def _of_array(self, wanted: Wanted) -> Placements | None:
-        """Where an array is wanted; looked up by identity, as wishes last as long as this does."""
-        if id(wanted) not in self._as_torch:
-            self._as_torch[id(wanted)] = self._placements(wanted.of_array)
-        return self._as_torch[id(wanted)]
-
-    def _placements(self, places: Places | None) -> Placements | None:
-        return None if places is None else self.plan.torch_placements(places)
+        """Where an array is wanted, if that can be said."""
+        return None if wanted.of_array is None else self._placements(wanted.of_array)
 
     def _ended(self, value: Any) -> Any:
         """What the module returns, with nothing pending."""
@@ -280,13 +270,9 @@ class _NoGradient(torch.autograd.Function):
         )
 
 
-def _names_device(node: fx.Node) -> bool:
-    leaves = _pytree.tree_leaves((node.args, node.kwargs))
-    return any(isinstance(each, torch.device) for each in leaves)
-
-
 def apply(
-    plan: DTensorPlan,
+    placed: PlacedPlan,
+    mesh: DeviceMesh,
     module: nn.Module,
     example_inputs: object = None,
     example_kwargs: Mapping[str, Any] | None = None,
@@ -298,7 +284,7 @@ def apply(
     The example is the one that the graph was imported with; without it, one is made of the graph's
     inputs, which are given by the names of the module's arguments.
     """
-    imported = _imported(plan, module, example_inputs, example_kwargs)
+    imported = _imported(placed.plan.graph, module, example_inputs, example_kwargs)
     first = dict.fromkeys(input_name(name) for name in first_names(module).values())
     tensors = {input_name(name): tensor for name, tensor in named_tensors(module)}
     inputs = {vertex.name for vertex in imported.graph.inputs}
@@ -309,14 +295,13 @@ def apply(
         bare := [name for name, tensor in weights.items() if tensor.device.type == "meta"]
     ):
         raise InputError(f"{bare[0]!r} has no values: it is on the meta device")
-    return Applied(plan, imported, weights, device)
+    return Applied(placed, mesh, imported, weights, torch.device(device or mesh.device_type))
 
 
 def _imported(
-    plan: DTensorPlan, module: nn.Module, example: object, kwargs: Mapping[str, Any] | None
+    graph: Graph, module: nn.Module, example: object, kwargs: Mapping[str, Any] | None
 ) -> Imported:
-    """The module imported again; it must be the one that was planned."""
-    graph = plan.plan.graph
+    """The module imported again; it must be the one whose graph was planned."""
     if example is None and kwargs is None:
         weights = {input_name(name) for name, _ in named_tensors(module)}
         kwargs = {

@@ -6,23 +6,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 from torch.distributed.tensor.placement_types import (
-    Placement,
-    _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
+    Placement,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
 )
 
 from eindecomp.errors import PlanError
-from eindecomp.frontends.autoparallel import autoparallel_file
-from eindecomp.frontends.coarse import coarsest, of_shape
+from eindecomp.frontends.layouts import coarsest, of_shape, vertex_cuts
 from eindecomp.frontends.names import check_given, qualified
-from eindecomp.frontends.placed_plan import PlacedPlan, placed_plan
-from eindecomp.frontends.placements import Pending, Replicated, Sharded
+from eindecomp.frontends.placements import Pending, PlacedPlan, placed_plan
 from eindecomp.frontends.tensor_parallel import styles_of, tp_plan
-from eindecomp.frontends.torch.make_mesh import make_mesh
-from eindecomp.frontends.torch.module_plan import module_plan
+from eindecomp.frontends.torch.applying import apply
+from eindecomp.frontends.torch.placing import torch_placements
 from eindecomp.frontends.torch.rehearse import Rehearsal
+from eindecomp.layout.cut import used_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,14 +31,16 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor.parallel import ParallelStyle
+    from torch.distributed.tensor.placement_types import Placement
 
-    from eindecomp.frontends.placements import Placed, Places
+    from eindecomp.frontends.layouts import Coarse
+    from eindecomp.frontends.placements import Places
+    from eindecomp.frontends.tensor_parallel import Style
     from eindecomp.frontends.torch.applying import Applied
+    from eindecomp.frontends.torch.placing import Placements
+    from eindecomp.layout.cut import Axes
     from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
-
-Placements = tuple[Placement, ...]
-"""One placement for each dimension of the device mesh."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,7 @@ class DTensorPlan:
 
     def torch_placements(self, places: Places) -> Placements:
         """Placements on the device mesh, which may have dimensions of size 1 besides."""
-        found = iter([torch_placement(own) for own in places])
-        if self.device_mesh is None:
-            return tuple(found)
-        return tuple(Replicate() if size == 1 else next(found) for size in self.device_mesh.shape)
+        return torch_placements(places, self.device_mesh)
 
     def distribute(self, tensors: Mapping[str, Tensor]) -> dict[str, DTensor]:
         """Distribute tensors, by their names in the graph or their qualified names."""
@@ -141,9 +141,9 @@ class DTensorPlan:
 
         The example is the one that it was imported with.
         """
-        from eindecomp.frontends.torch.applying import apply  # which needs this module
-
-        return apply(self, module, example_inputs, example_kwargs)
+        if self.device_mesh is None:
+            raise PlanError("to apply a plan, say over which device_mesh: to_dtensor(mesh)")
+        return apply(self.placed, self.device_mesh, module, example_inputs, example_kwargs)
 
     def tp_plan(
         self,
@@ -178,10 +178,6 @@ class DTensorPlan:
     ) -> Rehearsal | None:
         return None if module is None else Rehearsal(self.plan, module, example, kwargs)
 
-    def autoparallel(self) -> dict[str, Any]:
-        """The placement file of PyTorch AutoParallel, as JSON values."""
-        return autoparallel_file(self.placed)
-
 
 def to_dtensor(plan: Plan, device_mesh: DeviceMesh | None = None) -> DTensorPlan:
     """The placements of a plan, on a device mesh of its shape if one is given.
@@ -197,14 +193,45 @@ def _dims(mesh: Mesh) -> dict[str, int]:
     return dict(zip(mesh.names, mesh.sizes, strict=True))
 
 
-def torch_placement(own: Placed) -> Placement:
-    """A placement as PyTorch has it."""
-    match own:
-        case Sharded(dim, 1):
-            return Shard(dim)
-        case Sharded(dim, factor):
-            return _StridedShard(dim, split_factor=factor)
-        case Replicated():
-            return Replicate()
-        case Pending(reduce_op):
-            return Partial(reduce_op)
+def make_mesh(plan: Plan, on: Coarse, device_type: str) -> DeviceMesh:
+    """A device mesh of the process group's ranks, in order.
+
+    Dimensions along which a sum is needed everywhere are flattened as well, without which DTensor
+    would all-reduce along one after the other.
+    """
+    names = on.mesh.names or ("axis0",)
+    ranks = torch.arange(plan.devices).reshape(on.mesh.sizes or (1,))
+    mesh = DeviceMesh(device_type, ranks, mesh_dim_names=names)
+    for axes in _summed_everywhere(plan, on):
+        inner = mesh[tuple(names[axis] for axis in axes)]
+        inner._flatten("_".join(names[axis] for axis in axes))  # pyright: ignore[reportPrivateUsage] - nothing else does
+    return mesh
+
+
+def _summed_everywhere(plan: Plan, on: Coarse) -> list[Axes]:
+    """Sets of several axes along which partial results are reduced and then replicated."""
+    found: dict[Axes, None] = {}
+    for own in map(on.vertex, vertex_cuts(plan).values()):
+        kept = used_axes(own.home)
+        axes = tuple(sorted(axis for axis in own.summed if not kept >> axis & 1))
+        if len(axes) > 1:
+            found[axes] = None
+    return list(found)
+
+
+def module_plan(styles: Mapping[str, Style]) -> dict[str, ParallelStyle]:
+    """The style of each module that is cut, with the layouts of its input and its result."""
+    return {
+        layer: _parallel_style(style)
+        for layer, style in styles.items()
+        if style.kind != "replicate"
+    }
+
+
+def _parallel_style(style: Style) -> ParallelStyle:
+    kind = RowwiseParallel if style.kind == "rowwise" else ColwiseParallel
+    return kind(input_layouts=_layout(style.takes_whole), output_layouts=_layout(style.gives_whole))
+
+
+def _layout(whole: bool) -> Placement:
+    return Replicate() if whole else Shard(-1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import sys
 import warnings
 from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +19,12 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends.torch.decompose import changes
-from eindecomp.frontends.torch.place import is_of_torch
 from eindecomp.frontends.torch.weights import named_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from torch import fx
     from torch.export import ExportedProgram
 
 
@@ -33,7 +34,7 @@ def exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         args, kwargs = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with _set_otherwise(module), _without_dumps():
+        with set_otherwise(_settings(module)), _without_dumps():
             try:
                 program = torch.export.export(module, args, kwargs, strict=False)
             except Exception as error:
@@ -56,9 +57,9 @@ def _drop_unread(program: ExportedProgram) -> None:
 
 
 @contextmanager
-def _set_otherwise(module: nn.Module) -> Generator[None]:
-    """Set what the module's graph must do without, and set it back."""
-    changed = [(owner, name, getattr(owner, name), new) for owner, name, new in _settings(module)]
+def set_otherwise(settings: Iterable[tuple[Any, str, Any]]) -> Generator[None]:
+    """Give attributes of objects other values for a while."""
+    changed = [(owner, name, getattr(owner, name), new) for owner, name, new in settings]
     try:
         for owner, name, _, new in changed:
             setattr(owner, name, new)
@@ -123,3 +124,88 @@ def _place(module: nn.Module, error: Exception) -> str:
             within = f" in module {path}" if path else ""
             where = f"{within} (at {code.co_filename}:{line})"
     return where
+
+
+_LINE = re.compile(r'File "([^"]+)", line (\d+), in (.+)\n?(.*)')
+_TORCH = str(Path(torch.__file__).parent)
+
+
+def is_of_torch(file: str) -> bool:
+    """Whether a file belongs to torch rather than to the user."""
+    return file.startswith(_TORCH)
+
+
+def module_path(node: fx.Node) -> str:
+    """The qualified name of the module that a node belongs to."""
+    stack: dict[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
+    return next((path for path, _ in reversed([*stack.values()]) if path), "")
+
+
+def place_of(node: fx.Node) -> str:
+    """The innermost line of the user's code that made a node, and its module."""
+    found = _LINE.findall(node.meta.get("stack_trace") or "")
+    lines = [line for line in found if not is_of_torch(line[0])] or found
+    where = "in the exported graph"
+    if lines:
+        file, number, function, code = lines[-1]
+        where = f"in {file}, line {number}, in {function}: {code.strip()}"
+    path = module_path(node)
+    return f"  {where}" + (f"\n  in module {path}" if path else "")
+
+
+def decomposed(node: fx.Node) -> tuple[fx.GraphModule, list[int]] | None:
+    """A graph that computes a node, and which of its flat arguments the placeholders stand for.
+
+    None if torch knows no simpler operators for it.
+    """
+    rule = _rule(node.target)
+    if rule is None:
+        return None
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+    flat, spec = _pytree.tree_flatten((args, kwargs), is_leaf=lambda x: x is None)
+    tensors = [k for k, value in enumerate(flat) if isinstance(value, torch.Tensor)]
+    modes = [mode for k in tensors if (mode := getattr(flat[k], "fake_mode", None)) is not None]
+
+    def run(*given: torch.Tensor) -> Any:
+        own = list(flat)
+        for k, tensor in zip(tensors, given, strict=True):
+            own[k] = tensor
+        args, kwargs = _pytree.tree_unflatten(own, spec)
+        return rule(*args, **kwargs)
+
+    given = [flat[k] for k in tensors]
+    mode = modes[0] if modes else torch.no_grad()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Kernels of mkldnn would stand for whole layers.
+        with mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+            try:
+                made = make_fx(run)(*given)
+            except (RuntimeError, ValueError, TypeError):  # rules of torch that do not go through
+                return None
+    if any(each.target is node.target for each in made.graph.nodes):
+        return None
+    return made, tensors
+
+
+def changes(node: fx.Node) -> bool:
+    """Whether a node changes a tensor in place."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable and str(node.target) != "aten.detach_.default"
+
+
+def _rule(target: Any) -> Callable[..., Any] | None:
+    """What defines an operator by others."""
+    from torch import _decomp
+
+    table: Any = _decomp.decomposition_table  # pyright: ignore[reportUnknownVariableType]
+    if target in table:
+        return table[target]
+    if not isinstance(target, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
+        return None
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd  # pyright: ignore
+    has = torch._C._dispatch_has_kernel_for_dispatch_key  # pyright: ignore
+    known = composite in target.py_kernels or has(target.name(), composite)
+    return target.decompose if known else None

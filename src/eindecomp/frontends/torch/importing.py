@@ -18,9 +18,14 @@ from eindecomp.frontends.names import input_name
 from eindecomp.frontends.torch import operators  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
 from eindecomp.frontends.torch.exporting import exported
 from eindecomp.frontends.torch.interpreter import Interpreter
-from eindecomp.frontends.torch.operation import own_type
-from eindecomp.frontends.torch.rebuild import rebuilt_buffers
-from eindecomp.frontends.torch.weights import CONSTANTS, first_names, named_tensors, to_numpy
+from eindecomp.frontends.torch.registry import own_type
+from eindecomp.frontends.torch.weights import (
+    CONSTANTS,
+    first_names,
+    named_tensors,
+    rebuilt_buffers,
+    to_numpy,
+)
 from eindecomp.frontends.trace import Trace
 from eindecomp.frontends.views import View
 

@@ -10,10 +10,14 @@ from torch import fx
 
 from eindecomp.errors import EinDecompError, GraphError
 from eindecomp.frontends.names import input_name
-from eindecomp.frontends.torch.decompose import changes, decomposed
-from eindecomp.frontends.torch.operation import Meta, Operation, own_type
-from eindecomp.frontends.torch.place import module_path, place_of
-from eindecomp.frontends.torch.registry import call_operator, find_operator
+from eindecomp.frontends.torch.exporting import changes, decomposed, module_path, place_of
+from eindecomp.frontends.torch.registry import (
+    Meta,
+    Operation,
+    call_operator,
+    find_operator,
+    own_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -106,6 +110,8 @@ class Interpreter:
         self, node: fx.Node, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         name = str(target)
+        if self._within is node:
+            self.trace.begin(_stem(node, name))
         function = find_operator(name.replace("_.", ".") if changes(node) else name)
         if function is None:
             found = decomposed(node)
@@ -116,8 +122,6 @@ class Interpreter:
             names = [each.name for each in graph.graph.nodes if each.op == "placeholder"]
             pairs = dict(zip(names, (given[k] for k in leaves), strict=True))
             return self.run(graph.graph, pairs, graph)
-        if self._within is node:
-            self.trace.begin(_stem(node, name))
         op = Operation(name, self.trace, _metas(node))
         return call_operator(function, op, target._schema, args, kwargs)
 
@@ -137,7 +141,9 @@ class Interpreter:
         return self.run(module.graph, dict(zip(names, args[at + 1 :], strict=True)), module)
 
     def _python(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Arithmetic of sizes."""
+        """Arithmetic of sizes, and tuples of several results."""
+        if isinstance(node.target, type) and issubclass(node.target, tuple):
+            return args[0] if len(args) == 1 else args
         if callable(node.target) and all(isinstance(arg, int | float) for arg in args):
             return node.target(*args, **kwargs)
         raise GraphError(f"{node.target} is not imported\n{place_of(node)}")

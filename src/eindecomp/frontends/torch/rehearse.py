@@ -7,7 +7,6 @@ or takes it for something else. Then an operator has another result than the pla
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,17 +14,21 @@ import torch
 from torch import nn
 
 from eindecomp.errors import GraphError, PlanError
-from eindecomp.frontends.local_results import NOBODY
-from eindecomp.frontends.torch.exporting import exported
+from eindecomp.frontends.tensor_parallel import NOBODY
+from eindecomp.frontends.torch.exporting import exported, set_otherwise
 from eindecomp.frontends.torch.importing import import_module
 from eindecomp.frontends.torch.weights import named_tensors
 from eindecomp.frontends.views import View
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from eindecomp.frontends.local_results import Followed, Modules, Part
+    from eindecomp.frontends.tensor_parallel import Followed, Modules, Part
     from eindecomp.planner.plan import Plan
+
+
+_LOGGER = logging.getLogger("torch._subclasses.fake_tensor")
+"""It tells of operators that fail on tensors without elements."""
 
 
 class Rehearsal:
@@ -46,7 +49,7 @@ class Rehearsal:
                 self._cut(local.get_submodule(name), dim)
         args, kwargs = self.imported.arguments
         try:
-            with _without_log():
+            with set_otherwise([(_LOGGER, "disabled", True)]):
                 program = exported(local, args, kwargs)
         except GraphError as error:
             return self._inside(local, error, found)
@@ -87,17 +90,6 @@ class Rehearsal:
                 return inside
             name = name.rpartition(".")[0] if "." in name else None
         raise PlanError(f"the module cannot run on parts of its layers: {error}") from error
-
-
-@contextmanager
-def _without_log() -> Generator[None]:
-    """Without what torch logs of operators that fail on tensors without elements."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
 
 
 def _without_values(module: nn.Module) -> nn.Module:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils import _pytree
-
-from eindecomp.frontends.torch import local_attention
-from eindecomp.frontends.torch.flat_rows import FlatRows, with_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from torch import fx
     from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor.placement_types import Placement
 
 
 def run_operator(
-    node: fx.Node, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], mesh: DeviceMesh
+    node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], mesh: DeviceMesh
 ) -> tuple[Any, str]:
     """What an operator returns, and why its operands were gathered, if they were."""
+    name = str(node.target)
     if (rows := with_rows(name, args)) is not None:
         return rows, ""
     if any(isinstance(arg, FlatRows) for arg in args):
         args = [arg.made() if isinstance(arg, FlatRows) else arg for arg in args]
-    if name == local_attention.NAME:
-        found = local_attention.local_attention(args, kwargs)
-        if found is not None:
-            return found, ""
+    if name == _ATTENTION and (found := _local_attention(args, kwargs)) is not None:
+        return found, ""
     target: Any = node.target
     try:
         found = target(*args, **kwargs)
@@ -66,3 +66,91 @@ def _misshapen(node: fx.Node, found: Any) -> str:
         if isinstance(each, DTensor) and each.shape != meta.shape:
             return f"its rule makes a shape of {tuple(each.shape)}, not {tuple(meta.shape)}"
     return ""
+
+
+_VIEWS = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")
+
+
+@dataclass(frozen=True, slots=True)
+class FlatRows:
+    """A matrix whose rows are all but the last dimension of a tensor."""
+
+    unmerged: torch.Tensor
+
+    def made(self) -> torch.Tensor:
+        """The matrix itself, for whoever needs it so."""
+        return self.unmerged.reshape(-1, self.unmerged.shape[-1])
+
+
+def with_rows(name: str, args: Sequence[Any]) -> FlatRows | torch.Tensor | None:
+    """What an operator yields where rows stay unmerged; None where it is not about rows."""
+    match name, args:
+        case "aten.addmm.default", (bias, FlatRows(rows), weight):
+            return FlatRows(torch.matmul(rows, weight) + bias)
+        case "aten.mm.default", (FlatRows(rows), weight):
+            return FlatRows(torch.matmul(rows, weight))
+        case _, (FlatRows(rows), shape) if name in _VIEWS:
+            return rows.reshape(shape)
+        case _, (DTensor() as rows, shape) if name in _VIEWS and _merges(rows, shape):
+            return FlatRows(rows)
+        case _:
+            return None
+
+
+def _merges(tensor: DTensor, shape: Sequence[int]) -> bool:
+    """Whether all dimensions but the last become one, of which an inner one is sharded."""
+    if tensor.ndim < 3:
+        return False
+    sizes = [tensor.size(dim) for dim in range(tensor.ndim)]
+    outer, last = sizes[:-1], sizes[-1]
+    inner = range(1, len(outer))
+    merges = list(shape) in ([-1, last], [prod(outer), last])
+    return merges and any(each.is_shard(dim) for each in tensor.placements for dim in inner)
+
+
+_ATTENTION = "aten.scaled_dot_product_attention.default"
+_BATCH, _HEADS, _QUERIES = 0, 1, 2
+
+
+def _local_attention(args: Sequence[Any], kwargs: Mapping[str, Any]) -> DTensor | None:
+    """Scaled dot-product attention of DTensors; None where the operands are others."""
+    query, key, value, *more = args
+    names = ("attn_mask", "dropout_p", "is_causal")
+    given: dict[str, Any] = dict(zip(names, more, strict=False)) | dict(kwargs)
+    if not isinstance(query, DTensor) or query.ndim != 4 or given.get("dropout_p"):
+        return None
+    mesh, causal = query.device_mesh, bool(given.get("is_causal"))
+    own = tuple(_kept(each, causal) for each in query.placements)
+    others = tuple(Replicate() if each == Shard(_QUERIES) else each for each in own)
+    local = query.redistribute(placements=own).to_local()
+    pair: list[Any] = [_local(each, mesh, others) for each in (key, value)]
+    if given.get("attn_mask") is not None:
+        given["attn_mask"] = _local(given["attn_mask"], mesh, own)
+    found = scaled_dot_product_attention(local, *pair, **given)
+    shape = torch.Size((*query.shape[:3], value.shape[3]))
+    stride = torch.empty(shape, device="meta").stride()
+    return DTensor.from_local(found, mesh, own, run_check=False, shape=shape, stride=stride)
+
+
+def _kept(place: Placement, causal: bool) -> Placement:
+    """How queries may lie: whole, or cut along what is independent.
+
+    With a causal mask that is not given, a query's place among all must be known.
+    """
+    dims = (_BATCH, _HEADS) if causal else (_BATCH, _HEADS, _QUERIES)
+    return place if type(place) is Shard and place.dim in dims else Replicate()
+
+
+def _local(tensor: Any, mesh: DeviceMesh, places: Sequence[Placement]) -> torch.Tensor:
+    """A device's part of a tensor, which is whole along dimensions that it has only one of."""
+    if not isinstance(tensor, DTensor):
+        whole = (Replicate(),) * mesh.ndim
+        tensor = DTensor.from_local(tensor, mesh, whole, run_check=False)
+    lacking = 4 - tensor.ndim
+    wanted = tuple(
+        Shard(each.dim - lacking)
+        if isinstance(each, Shard) and each.dim >= lacking and tensor.shape[each.dim - lacking] > 1
+        else Replicate()
+        for each in places
+    )
+    return tensor.redistribute(placements=wanted).to_local()

@@ -1,8 +1,8 @@
 """`plan.verify_torch()`: what DTensor moves under a plan's placements beside what was planned.
 
-The program of the plan is carried out by one device of a pretended group, on tensors without
-elements: nothing is computed and nothing is sent, but DTensor issues its collectives, and these are
-counted.
+One device of a pretended group asks DTensor for every move of the plan's program, with tensors that
+have no elements: nothing is computed and nothing is sent, but DTensor issues its collectives, and
+these are counted.
 """
 
 from __future__ import annotations
@@ -11,40 +11,48 @@ import logging
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 
 from eindecomp.errors import PlanError
-from eindecomp.frontends.coarse import coarsest, of_shape
-from eindecomp.frontends.torch.carry_out import Running
+from eindecomp.frontends.layouts import coarsest, of_shape, vertex_cuts, widened
+from eindecomp.frontends.placements import Replicated, Sharded, as_made, placed, reduce_op_of
 from eindecomp.frontends.torch.collectives import Recorder, row_of
-from eindecomp.frontends.torch.make_mesh import make_mesh
-from eindecomp.frontends.torch.reasons import reason
-from eindecomp.graph.work import state_types
+from eindecomp.frontends.torch.dtensor import make_mesh
+from eindecomp.frontends.torch.exporting import set_otherwise
+from eindecomp.frontends.torch.placing import torch_placements
+from eindecomp.graph.work import state_bytes, state_types
 from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.layout.boxes import shape_of
+from eindecomp.layout.cut import pieces_by
 from eindecomp.layout.tiling import box_on
 from eindecomp.planner.comparison import Verification
+from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from torch import Tensor
     from torch.distributed.device_mesh import DeviceMesh
 
-    from eindecomp.frontends.coarse import Coarse
+    from eindecomp.frontends.layouts import Coarse, VertexCuts
+    from eindecomp.frontends.placements import Placed, Places
     from eindecomp.frontends.torch.collectives import Collective
+    from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.comparison import Verified
     from eindecomp.planner.plan import Plan
+    from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Step
 
+NO_EXCHANGE = "gloo has no all-to-all: the tensor is gathered"
 _LOGGERS = ("torch.distributed.tensor._redistribute", "torch.distributed.tensor._collective_utils")
+"""They advise to flatten meshes, which changes no bytes."""
 
 
 def verify_torch(
@@ -54,23 +62,30 @@ def verify_torch(
 
     `shape` is that of the device mesh: by default the fewest dimensions that the plan allows.
     """
-    on = _mesh_of(plan, shape)
-    with pretended_mesh(plan, device, shape) as mesh:
-        return _verified(plan, mesh, on)
-
-
-def _mesh_of(plan: Plan, shape: Sequence[int] | None) -> Coarse:
-    return coarsest(plan) if shape is None else of_shape(plan, shape)
+    with pretended_mesh(plan, device, shape) as (mesh, on):
+        cuts = {name: on.vertex(own) for name, own in vertex_cuts(plan).items()}
+        moves = Redistributions(plan, program_of(plan), cuts, mesh, on)
+        steps = _moves(moves)
+    rows: list[Verified] = []
+    for vertex in moves.program.bytes_by_vertex:
+        own = [step for step in steps if step.vertex == vertex]
+        collectives = [each for step in own for each in step.collectives]
+        reasons = [step.reason for step in own]
+        rows.append(row_of(vertex, sum(step.planned for step in own), collectives, reasons))
+    return Verification(tuple(rows), dict(zip(on.mesh.names, on.mesh.sizes, strict=True)))
 
 
 @contextmanager
-def pretended_mesh(plan: Plan, device: str, shape: Sequence[int] | None) -> Generator[DeviceMesh]:
-    """A device mesh for a plan, of devices that are not there."""
+def pretended_mesh(
+    plan: Plan, device: str, shape: Sequence[int] | None
+) -> Generator[tuple[DeviceMesh, Coarse]]:
+    """A device mesh for a plan, of devices that are not there, and its axes as the plan's."""
     if device not in ("cuda", "cpu"):
         raise PlanError(f"the device is 'cuda' or 'cpu', not {device!r}")
-    on = _mesh_of(plan, shape)
-    with pretended_group(plan.devices), _quiet():
-        yield make_mesh(plan, on, device)
+    on = coarsest(plan) if shape is None else of_shape(plan, shape)
+    quiet = [(logging.getLogger(name), "disabled", True) for name in _LOGGERS]
+    with pretended_group(plan.devices), set_otherwise(quiet):
+        yield make_mesh(plan, on, device), on
 
 
 @contextmanager
@@ -90,20 +105,6 @@ def pretended_group(devices: int) -> Generator[None]:
         sys.excepthook = told
 
 
-@contextmanager
-def _quiet() -> Generator[None]:
-    """Without DTensor's advice to flatten meshes, which changes no bytes."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, was in zip(loggers, before, strict=True):
-            logger.disabled = was
-
-
 @dataclass(frozen=True, slots=True)
 class _Moved:
     """What one step moves: as planned, and by DTensor."""
@@ -115,65 +116,158 @@ class _Moved:
     """Why DTensor moves more or less, where it does."""
 
 
-def _verified(plan: Plan, mesh: DeviceMesh, on: Coarse) -> Verification:
-    running = Running(plan, mesh, _WithoutElements(plan, on.mesh), on)
-    steps = _moves(running)
-    rows: list[Verified] = []
-    for vertex in running.program.bytes_by_vertex:
-        own = [step for step in steps if step.vertex == vertex]
-        collectives = [each for step in own for each in step.collectives]
-        reasons = [step.reason for step in own]
-        rows.append(row_of(vertex, sum(step.planned for step in own), collectives, reasons))
-    return Verification(tuple(rows), dict(zip(on.mesh.names, on.mesh.sizes, strict=True)))
-
-
-def _moves(running: Running) -> list[_Moved]:
+def _moves(moves: Redistributions) -> list[_Moved]:
     """The steps in which something moves, by the plan or by DTensor."""
     found: list[_Moved] = []
     with Recorder() as recorder:
-        for step in running.steps():
+        for step in moves.program.steps:
+            if not isinstance(step, Compute | Move | ReduceScatter | AllGather):
+                continue
+            moves.ask_for(step)
             collectives = recorder.take()
-            planned = running.program.moved_by(step)
+            planned = moves.program.moved_by(step)
             if isinstance(step, AllGather):  # DTensor did it together with the reduction
                 last = found.pop()
                 planned, collectives = planned + last.planned, last.collectives
             if planned or collectives:
                 differs = planned != sum(each.nbytes for each in collectives)
-                why = reason(running, step, planned, collectives) if differs else ""
-                found.append(_Moved(_vertex_of(step), planned, collectives, why))
+                why = reason(moves, step, planned, collectives) if differs else ""
+                found.append(_Moved(step.vertex, planned, collectives, why))
     return found
 
 
-def _vertex_of(step: Step) -> str:
-    match step:
-        case Compute() | Move() | ReduceScatter() | AllGather():
-            return step.vertex
-        case _:
-            raise AssertionError(f"{step} moves nothing")
-
-
 @dataclass(frozen=True, slots=True)
-class _WithoutElements:
-    """Makes tensors that have a shape and a type only: those of the first device."""
+class Redistributions:
+    """The moves of a program as DTensor's, of tensors that have shapes and no elements."""
 
     plan: Plan
-    mesh: Mesh
+    program: Program
+    cuts: Mapping[str, VertexCuts]
+    """Those of each vertex, by the device mesh."""
+    mesh: DeviceMesh
+    on: Coarse
+    """The mesh of the plan's axes that the device mesh is."""
 
-    def load(self, tensor: str, cut: Cut) -> Tensor:
-        return self._empty(cut, self.plan.graph[tensor].dtype)
+    def ask_for(self, step: Step) -> None:
+        """Let DTensor do what a step moves; an all-gather belongs to the reduction before it."""
+        match step:
+            case Move() | Compute():
+                for tensor, held, wanted in self.ends(step):
+                    vertex = self.plan.graph[tensor]
+                    shape = shape_of(box_on(self.on.mesh, widened(held, vertex.shape), 0))
+                    ways = (self._placed(tensor, held), self._placed(tensor, wanted))
+                    self._redistribute(vertex.shape, shape, vertex.dtype, ways)
+            case ReduceScatter():
+                [(tensor, _, home)] = self.ends(step)
+                self._reduce(self.plan.graph[tensor], self._placed(tensor, home))
+            case _:
+                pass
 
-    def part(self, block: Tensor, held: Cut, wanted: Cut) -> Tensor:
-        return block if held == wanted else block.new_empty(shape_of(box_on(self.mesh, wanted, 0)))
+    def ends(self, step: Step) -> list[tuple[str, Cut, Cut]]:
+        """The tensors that a step moves, each with its cut before and after."""
+        buffers = self.program.buffers
+        match step:
+            case Move() | ReduceScatter():
+                pairs = [(buffers[step.source], buffers[step.into].tiling.cut)]
+            case AllGather():
+                pairs = [(buffers[step.buffer], buffers[step.buffer].tiling.cut)]
+            case Compute():
+                pairs = [(buffers[read.buffer], read.cut) for read in step.reads if read]
+            case _:
+                pairs = []
+        return [
+            (held.tensor, self.on.cut(held.tiling.cut), self.on.cut(wanted))
+            for held, wanted in pairs
+        ]
 
-    def compute(self, step: Compute, operands: Sequence[object], made: Cut) -> list[Tensor]:
-        del operands
-        vertex = self.plan.graph[step.vertex]
-        types = state_types(self.plan.graph, vertex) if step.is_partial else (vertex.dtype,)
-        return [self._empty(made, each) for each in types]
+    def _reduce(self, vertex: Vertex, home: Places) -> None:
+        """Let DTensor bring partial results home."""
+        own = self.cuts[vertex.name]
+        tile = self._placed(vertex.name, own.made)
+        types = state_types(self.plan.graph, vertex)
+        shape = shape_of(box_on(self.on.mesh, own.made, 0))
+        if (reduce_op := reduce_op_of(vertex)) is not None:
+            # What is scattered first is not summed in full by everyone.
+            whole = tuple(axis for axis in own.summed if isinstance(home[axis], Replicated))
+            ways = (as_made(tile, own.summed, reduce_op), as_made(home, whole, reduce_op), home)
+            self._redistribute(vertex.shape, shape, types[0], ways)
+            return
+        # DTensor knows no such partial results: they lie side by side in a dimension of their own.
+        members = prod(self.on.mesh.sizes[axis] for axis in own.summed)
+        ways = (_stacked(tile, own, Sharded(0)), _stacked(tile, own, Replicated()))
+        for each in types:
+            self._redistribute((members, *vertex.shape), (1, *shape), each, ways)
+        self._redistribute(vertex.shape, shape, vertex.dtype, (tile, home))
 
-    def combine(self, vertex: str, states: Sequence[Tensor]) -> Tensor:
-        return states[0][0].to(torch_type(self.plan.graph[vertex].dtype))
+    def _placed(self, tensor: str, cut: Cut) -> Places:
+        shape = self.plan.graph[tensor].shape
+        return placed(self.on.mesh, widened(cut, shape), shape, tensor)
 
-    def _empty(self, cut: Cut, dtype: DType) -> Tensor:
-        shape = shape_of(box_on(self.mesh, cut, 0))
-        return torch.empty(shape, dtype=torch_type(dtype), device="meta")
+    def _redistribute(
+        self, shape: Sequence[int], local: Sequence[int], dtype: DType, ways: Sequence[Places]
+    ) -> None:
+        """Ask for a tensor, of which this device has a block, in one layout after another."""
+        first, *rest = [torch_placements(places, self.mesh) for places in ways]
+        tensor = DTensor.from_local(
+            torch.empty(tuple(local), dtype=torch_type(dtype), device="meta"),
+            self.mesh,
+            first,
+            run_check=False,
+            shape=torch.Size(shape),
+            stride=torch.empty(tuple(shape), device="meta").stride(),
+        )
+        for places in rest:
+            tensor = tensor.redistribute(placements=places)
+
+
+def _stacked(tile: Places, own: VertexCuts, along: Placed) -> Places:
+    """The placements of partial results that lie side by side in a dimension of their own."""
+    return tuple(
+        along
+        if axis in own.summed
+        else Sharded(each.dim + 1, each.split_factor)
+        if isinstance(each, Sharded)
+        else each
+        for axis, each in enumerate(tile)
+    )
+
+
+def reason(
+    moves: Redistributions, step: Step, planned: int, collectives: Sequence[Collective]
+) -> str:
+    """Why the collectives of a step do not move what was planned."""
+    reduces = isinstance(step, ReduceScatter | AllGather)
+    if reduces and reduce_op_of(moves.plan.graph[step.vertex]) is None:
+        return "DTensor cannot reduce by this aggregation: partial results are gathered"
+    found = list(dict.fromkeys(_causes(moves, step, collectives)))
+    return ", ".join(found) or _told(step, planned, collectives)
+
+
+def _causes(moves: Redistributions, step: Step, collectives: Sequence[Collective]) -> Iterator[str]:
+    graph, mesh = moves.plan.graph, moves.on.mesh
+    cuts = [(tensor, cut) for tensor, *ends in moves.ends(step) for cut in ends]
+    for tensor, cut in cuts:
+        if widened(cut, graph[tensor].shape) != cut:
+            yield f"a part of {tensor} is wanted that no placement can say: more of it is fetched"
+    kinds = {each.kind for each in collectives}
+    if any(each.is_fallback for each in collectives):
+        yield NO_EXCHANGE
+    if any(list(span.axes) != sorted(span.axes) for _, cut in cuts for span in cut):
+        yield "axes are not in mesh order: strided shards are gathered one axis after another"
+    if any(span.units % pieces_by(mesh, span.axes) for _, cut in cuts for span in cut):
+        yield "uneven pieces are padded"
+    if isinstance(step, ReduceScatter | AllGather) and "all-reduce" in kinds:
+        vertex = graph[step.vertex]
+        if state_bytes(graph, vertex) != vertex.dtype.itemsize:
+            yield f"partial results are all-reduced as they are, the plan gathers {vertex.dtype}"
+        else:
+            yield "partial results are all-reduced, one dimension of the mesh after another"
+
+
+def _told(step: Step, planned: int, collectives: Sequence[Collective]) -> str:
+    """What DTensor does instead, where there is no more to say."""
+    how = " and ".join(dict.fromkeys(str(each) for each in collectives)) or "nothing"
+    what = (
+        str(step.pattern) if isinstance(step, Move) else "reduction" if planned else "local block"
+    )
+    return f"planned as {what}, DTensor goes by {how}"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.frontends.placements import placed_plan
 from eindecomp.frontends.torch.applying import Applied, apply
 from eindecomp.frontends.torch.collectives import Recorder, row_of
-from eindecomp.frontends.torch.dtensor import to_dtensor
-from eindecomp.frontends.torch.reasons import NO_EXCHANGE
-from eindecomp.frontends.torch.verify import pretended_mesh
+from eindecomp.frontends.torch.verify import NO_EXCHANGE, pretended_mesh
 from eindecomp.frontends.torch.wishes import imported_names
 from eindecomp.frontends.views import View
 from eindecomp.planner.comparison import Verification
@@ -39,10 +38,9 @@ def verify_module(
     shape: Sequence[int] | None,
 ) -> Verification:
     """Count what the module moves under the plan's placements, operator by operator."""
-    with pretended_mesh(plan, device, shape) as mesh:
-        applied = apply(
-            to_dtensor(plan, mesh), module, example_inputs, example_kwargs, device="meta"
-        )
+    with pretended_mesh(plan, device, shape) as (mesh, on):
+        placed = placed_plan(plan, on)
+        applied = apply(placed, mesh, module, example_inputs, example_kwargs, device="meta")
         rows = _Rows(plan, applied)
         with Recorder() as recorder:
 
@@ -52,8 +50,7 @@ def verify_module(
             applied.listener = listen
             args, kwargs = applied.imported.arguments
             applied(*args, **kwargs)
-    names = (mesh.mesh_dim_names or (), mesh.shape)
-    return Verification(rows.ended(), dict(zip(*names, strict=True)))
+    return Verification(rows.ended(), dict(zip(on.mesh.names, on.mesh.sizes, strict=True)))
 
 
 class _Rows:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import fx
 
-from eindecomp.frontends.placements import Replicated, Sharded
-from eindecomp.frontends.torch.seen_through import seen_through
+from eindecomp.frontends.placements import Pending, Replicated, Sharded
 from eindecomp.frontends.views import View
 from eindecomp.graph.ops import Reshape
 from eindecomp.lang.einsum import EinSum
@@ -19,9 +18,9 @@ from eindecomp.lang.scalar import Arg
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eindecomp.frontends.placed_plan import PlacedPlan
-    from eindecomp.frontends.placements import Placed, Places
+    from eindecomp.frontends.placements import Placed, PlacedPlan, Places
     from eindecomp.frontends.torch.importing import Imported
+    from eindecomp.frontends.views import View
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
@@ -196,3 +195,31 @@ def _home(view: object, placed: PlacedPlan, made: tuple[str, ...]) -> Wanted | N
 
 def _views(value: Any) -> tuple[Any, ...]:
     return (*cast("Sequence[Any]", value),) if isinstance(value, tuple | list) else (value,)
+
+
+def seen_through(view: View, places: Places) -> Places | None:
+    """Where an array lies whose vertex lies so; None where no placement says it.
+
+    An axis inside a dimension of several cannot be cut alone: that is not one chunk.
+
+    >>> from eindecomp.frontends.views import Factor, View
+    >>> import numpy as np
+    >>> view = View("X", ((Factor(4, 1),), (Factor(2, 0), Factor(3, 2))), np.dtype("float32"))
+    >>> seen_through(view, (Sharded(0), Sharded(1)))
+    (Sharded(dim=1, split_factor=1), Sharded(dim=0, split_factor=1))
+    """
+    at: dict[int, int] = {}
+    for place, dim in enumerate(view.dims):
+        for k, factor in enumerate(dim):
+            if factor.axis is not None and k == 0:
+                at[factor.axis] = place
+    found: list[Placed] = []
+    for own in places:
+        match own:
+            case Sharded(axis, factor):
+                if axis not in at:
+                    return None
+                found.append(Sharded(at[axis], factor))
+            case Replicated() | Pending():
+                found.append(own)
+    return tuple(found)

@@ -7,15 +7,11 @@ from typing import Any
 
 _THEMES = (
     "elementwise",
-    "groups",
     "contractions",
-    "reductions",
+    "aggregations",
     "shapes",
-    "ranges",
     "lookups",
     "scatters",
-    "windows",
-    "running",
     "control",
 )
 

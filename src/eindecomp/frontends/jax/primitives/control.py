@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.jax.primitives.ranges import stacked
 from eindecomp.frontends.jax.registry import Equation, primitive
+from eindecomp.frontends.operations import stacked
 from eindecomp.lang.scalar import Arg, call
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _scan(op: Equation, *arrays: View) -> list[View]:
         results = op.inline(p["jaxpr"], [*fixed, *state, *here])
         state, made[step] = results[:carried], results[carried:]
     kept = [
-        stacked(op, [made[step][k] for step in steps])
+        stacked(op.trace, [made[step][k] for step in steps], 0)
         if length
         else op.trace.number(0, result.dtype, result.shape)
         for k, result in enumerate(op.results[carried:])

@@ -7,7 +7,7 @@ from math import inf, log
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.frontends.jax.registry import Equation, Rule, primitive
-from eindecomp.frontends.operations.accurate import expm1, log1p
+from eindecomp.frontends.operations import COMPLEX, EXACT, REST, ROUND_EVEN, UNARY, log1p
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, call
 
@@ -16,36 +16,17 @@ if TYPE_CHECKING:
     from eindecomp.lang.scalar import Expr
 
 
-def _floor(x: str) -> str:
-    """Rounding down; beyond 2**52 every float is whole, and at infinity `//` is not a number."""
-    return f"where(abs({x}) < 4503599627370496.0, ({x}) // 1, {x})"
-
-
 _LARGER_TRUTH = "(y != y and x == x)"
 _FORMULAS = {
+    **UNARY,
+    **EXACT,
     "add": "x + y",
     "add_any": "x + y",
     "sub": "x - y",
     "mul": "x * y",
     "pow": "x ** y",
-    "neg": "-x",
-    "abs": "abs(x)",
     "sign": "sign(x)",
-    "square": "x * x",
-    "exp": "exp(x)",
-    "exp2": f"exp(x * {log(2)!r})",
-    "log": "log(x)",
-    "log1p": log1p("x"),
-    "expm1": expm1("x"),
-    "sqrt": "sqrt(x)",
-    "rsqrt": "rsqrt(x)",
     "cbrt": "sign(x) * abs(x) ** (1 / 3)",
-    "sin": "sin(x)",
-    "cos": "cos(x)",
-    "tan": "sin(x) / cos(x)",
-    "tanh": "tanh(x)",
-    "sinh": "tanh(x) * (exp(x) + exp(-x)) / 2",
-    "cosh": "(exp(x) + exp(-x)) / 2",
     "asinh": (
         f"sign(x) * where(abs(x) > 1e9, log(abs(x)) + {log(2)!r}, "
         f"{log1p('abs(x) + x * x / (1 + sqrt(x * x + 1))')})"
@@ -53,22 +34,9 @@ _FORMULAS = {
     "acosh": f"where(x > 1e9, log(x) + {log(2)!r}, log(x + sqrt(x - 1) * sqrt(x + 1)))",
     "atanh": f"({log1p('2 * x / (1 - x)')}) / 2",
     "logistic": "sigmoid(x)",
-    "erf": "erf(x)",
-    "erfc": "1 - erf(x)",
-    "floor": _floor("x"),
-    "ceil": f"-({_floor('-x')})",
     "is_finite": f"abs(x) < {inf}",
     "clamp": "min(max(y, x), z)",
-    "real": "real(x)",
-    "imag": "imag(x)",
-    "conj": "conj(x)",
-    "complex": "x + y * complex(0.0, 1.0)",
-    "eq": "x == y",
-    "ne": "x != y",
-    "lt": "x < y",
-    "le": "x <= y",
-    "gt": "x > y",
-    "ge": "x >= y",
+    "complex": COMPLEX,
     # The total order: not a number is the largest, and -0.0 less than 0.0.
     "eq_to": "(x == y and (x != 0 or 1 / x == 1 / y)) or (x != x and y != y)",
     "lt_to": f"x < y or {_LARGER_TRUTH} or (x == 0 and y == 0 and 1 / x < 1 / y)",
@@ -93,22 +61,14 @@ def _is_unsigned(array: View) -> bool:
     return array.dtype.kind == "u"
 
 
-@primitive("max", elementwise=True)
-def _max(op: Equation, x: View, y: View) -> View:
-    return _extreme(op, "max(x, y)", x, y, -inf)
-
-
-@primitive("min", elementwise=True)
-def _min(op: Equation, x: View, y: View) -> View:
-    return _extreme(op, "min(x, y)", x, y, inf)
-
-
-def _extreme(op: Equation, join: str, x: View, y: View, neutral: float) -> View:
+@primitive("max", "min", elementwise=True)
+def _extreme(op: Equation, x: View, y: View) -> View:
     """The larger or smaller one; softmax takes the maximum of -∞ and a maximum, which is that."""
+    neutral = -inf if op.name == "max" else inf
     for array, other in ((x, y), (y, x)):
         if array.number == neutral and other.shape == op.shape:
             return other
-    return op.map(join, x, y)
+    return op.map(f"{op.name}(x, y)", x, y)
 
 
 _INEXACT = "(x < 0) != (y < 0) and x % y != 0"
@@ -136,8 +96,7 @@ def _div(op: Equation, x: View, y: View) -> View:
 @primitive("rem", elementwise=True)
 def _rem(op: Equation, x: View, y: View) -> View:
     if not _is(x, Kind.INT):
-        rest = "abs(x) % abs(y)"  # the sign is the dividend's
-        return op.map(f"where(x < 0, -({rest}), {rest})", x, y)
+        return op.map(REST, x, y)
     rest = "x % y" if _is_unsigned(x) else f"where({_INEXACT}, x % y - y, x % y)"
     by_zero = y.number is None or y.number == 0
     return op.map(f"where(y == 0, x, {rest})" if by_zero else rest, x, y)
@@ -152,34 +111,18 @@ def _integer_pow(op: Equation, x: View) -> View:
 
 @primitive("round", elementwise=True)
 def _round(op: Equation, x: View) -> View:
-    to_even = int(op.params["rounding_method"]) == 1
-    trace = op.trace
-    size = trace.map("abs(x)", x)
-    whole = trace.map(_floor("x"), size)
-    is_even = "y % 2 == 0" if to_even else "false"
-    up = f"x - y > 0.5 or (x - y == 0.5 and not ({is_even}))"
-    return op.map(f"sign(z) * (y + where({up}, 1, 0))", size, whole, x)
+    if int(op.params["rounding_method"]) == 1:
+        return op.map(ROUND_EVEN, x)
+    size = op.trace.map("abs(x)", x)
+    whole = op.trace.map(EXACT["floor"], size)
+    return op.map("sign(z) * where(x - y >= 0.5, y + 1, y)", size, whole, x)
 
 
-@primitive("and", elementwise=True)
-def _and(op: Equation, x: View, y: View) -> View:
-    return _logical(op, "x and y", x, y)
-
-
-@primitive("or", elementwise=True)
-def _or(op: Equation, x: View, y: View) -> View:
-    return _logical(op, "x or y", x, y)
-
-
-@primitive("xor", elementwise=True)
-def _xor(op: Equation, x: View, y: View) -> View:
-    return _logical(op, "x != y", x, y)
-
-
-def _logical(op: Equation, join: str, x: View, y: View) -> View:
+@primitive("and", "or", "xor", elementwise=True)
+def _logical(op: Equation, x: View, y: View) -> View:
     if not _is(x, Kind.BOOL):
         op.refuse(f"bits of integers cannot be expressed, only truth values; it has {x.dtype}")
-    return op.map(join, x, y)
+    return op.map("x != y" if op.name == "xor" else f"x {op.name} y", x, y)
 
 
 @primitive("not", elementwise=True)

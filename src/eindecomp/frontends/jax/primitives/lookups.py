@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.jax.primitives.indices import Axis, arranged, columns, counts_along
-from eindecomp.frontends.jax.primitives.ranges import clamped
+from eindecomp.frontends.jax.primitives.shapes import clamped
 from eindecomp.frontends.jax.registry import Equation, primitive
+from eindecomp.frontends.operations import counts_along, flat_index
 
 if TYPE_CHECKING:
+    from eindecomp.frontends.jax.registry import Equation
     from eindecomp.frontends.views import View
 
 
@@ -81,7 +82,10 @@ def _gather(op: Equation, x: View, indices: View) -> View:
         if dim not in looked_up and dim not in shared and size < x.shape[dim]:
             lookup.slice(dim, 0, size)
     if len(starts) > 1 and all(sizes[dim] == 1 for dim in starts):
-        starts = {min(starts): _linear(lookup, starts)}
+        dims = sorted(starts)
+        lengths = [lookup.array.shape[lookup.axes.index(Axis(False, dim))] for dim in dims]
+        lookup.merge(dims)
+        starts = {dims[0]: flat_index(op.trace, [starts[dim] for dim in dims], lengths)}
     for dim, index in starts.items():
         lookup.take(dim, index, sizes[dim])
     axes = [lookup.known_as(axis) for axis in lookup.axes]
@@ -112,25 +116,12 @@ def _note_start(lookup: _Lookup, starts: dict[int, View], dim: int, index: View,
             op.refuse(f"index {at} is out of range for a dimension of {whole}")
         lookup.slice(dim, min(max(at, 0), last), size)
         return
-    along = counts_along(op, index) if size == 1 else None
+    along = counts_along(op.trace, index) if size == 1 else None
     if along is not None and index.shape[along] <= whole and along not in lookup.shared.values():
         lookup.slice(dim, 0, index.shape[along])
         lookup.shared[dim] = along
         return
     starts[dim] = clamped(op, index, last) if clip else index
-
-
-def _linear(lookup: _Lookup, starts: dict[int, View]) -> View:
-    """One index of dimensions that are merged, from an index of each."""
-    trace = lookup.op.trace
-    dims = sorted(starts)
-    sizes = {d: lookup.array.shape[lookup.axes.index(Axis(False, d))] for d in dims}
-    found = trace.cast(starts[dims[0]], "int64")
-    for dim in dims[1:]:
-        size = trace.number(sizes[dim], "int64")
-        found = trace.map("x * y + z", found, size, trace.cast(starts[dim], "int64"))
-    lookup.merge(dims)
-    return found
 
 
 def _vote(op: Equation, x: View, indices: View, dims: list[int]) -> None:
@@ -140,3 +131,32 @@ def _vote(op: Equation, x: View, indices: View, dims: list[int]) -> None:
         own = ["b", "s"] if len(indices.dims) == 3 else ["s"] if len(indices.dims) == 2 else []
         if own:
             op.trace.vote(indices, [*own, None])
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Axis:
+    """A dimension by what it is: of the operand, or of the indices."""
+
+    of_indices: bool
+    place: int
+
+
+def columns(op: Equation, indices: View) -> list[View]:
+    """The array of indices along its last dimension, as whose parts it was put together if so."""
+    last = len(indices.dims) - 1
+    place, parts = op.pieces.get(indices, (None, ()))
+    if place == last and all(part.shape[last] == 1 for part in parts):
+        return [op.trace.squeeze(part, [last]) for part in parts]
+    return [op.trace.index(indices, last, k) for k in range(indices.shape[last])]
+
+
+def arranged(op: Equation, array: View, axes: list[Axis], wanted: list[Axis]) -> View:
+    """An array with dimensions in the order wanted, without others, which are of size 1."""
+    gone = [k for k, axis in enumerate(axes) if axis not in wanted]
+    array = op.trace.squeeze(array, gone)
+    left = [axis for axis in axes if axis in wanted]
+    for axis in wanted:
+        if axis not in left:
+            left.append(axis)
+            array = op.trace.unsqueeze(array, len(array.dims))
+    return op.trace.transpose(array, [left.index(axis) for axis in wanted])

@@ -7,12 +7,12 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.jax.primitives.indices import Axis, arranged, columns, counts_along
-from eindecomp.frontends.jax.primitives.ranges import clamped, put
+from eindecomp.frontends.formulas import neutral
+from eindecomp.frontends.jax.primitives.lookups import Axis, arranged, columns
+from eindecomp.frontends.jax.primitives.shapes import clamped, put
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Read
-from eindecomp.frontends.numbers import neutral
-from eindecomp.frontends.operations.groups import combined_at
+from eindecomp.frontends.operations import combined_at, counts_along, flat_index
 
 if TYPE_CHECKING:
     from eindecomp.frontends.views import View
@@ -109,19 +109,15 @@ def _put_rows(
     """Rows, each at an index."""
     trace = op.trace
     for dim, index in list(starts.items()):
-        along = counts_along(op, index)
+        along = counts_along(op.trace, index)
         whole = along is not None and index.shape[along] == x.shape[dim]
         if along is not None and whole and along not in shared.values() and len(starts) > 1:
             shared[dim] = along
             del starts[dim]
     dims = sorted(starts)
     size = prod(x.shape[d] for d in dims)
-    index = trace.number(0, "int64", ())
-    for d in dims:
-        own = clamped(op, starts[d], x.shape[d] - 1) if _is_clip(op) else starts[d]
-        own = trace.cast(own, "int64")
-        length = trace.number(x.shape[d], "int64")
-        index = own if d == dims[0] else trace.map("x * y + z", index, length, own)
+    own = [clamped(op, starts[d], x.shape[d] - 1) if _is_clip(op) else starts[d] for d in dims]
+    index = flat_index(trace, own, [x.shape[d] for d in dims])
     batch = list(range(len(index.dims)))
     kept = {j: d for d, j in shared.items()}
     rows = Axis(False, dims[0])

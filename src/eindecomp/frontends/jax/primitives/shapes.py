@@ -5,6 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.registry import Equation, primitive
+from eindecomp.frontends.operations import (
+    cut_apart,
+    padded,
+    placed,
+    reversed_along,
+    stacked,
+    strided,
+)
 
 if TYPE_CHECKING:
     from eindecomp.frontends.views import View
@@ -12,15 +20,9 @@ if TYPE_CHECKING:
 
 @primitive("broadcast_in_dim")
 def _broadcast_in_dim(op: Equation, x: View, *_: View) -> View:
-    return placed(op, x, [int(place) for place in op.params["broadcast_dimensions"]], op.shape)
-
-
-def placed(op: Equation, x: View, places: list[int], shape: tuple[int, ...]) -> View:
-    """An array whose dimensions are at these places of a shape, repeated along all others."""
-    for place in range(len(shape)):
-        if place not in places:
-            x = op.trace.unsqueeze(x, place)
-    return op.trace.expand(x, shape)
+    return placed(
+        op.trace, x, [int(place) for place in op.params["broadcast_dimensions"]], op.shape
+    )
 
 
 @primitive("reshape")
@@ -48,9 +50,127 @@ def _expand_dims(op: Equation, x: View) -> View:
 @primitive("iota")
 def _iota(op: Equation, *_: View) -> View:
     place = int(op.params["dimension"])
-    return placed(op, op.trace.iota(op.shape[place], op.dtype), [place], op.shape)
+    return placed(op.trace, op.trace.iota(op.shape[place], op.dtype), [place], op.shape)
 
 
 @primitive("empty", "empty2")
 def _empty(op: Equation, *_: View) -> View:
     return op.trace.number(0, op.dtype, op.shape)
+
+
+@primitive("slice")
+def _slice(op: Equation, x: View) -> View:
+    starts, stops = op.params["start_indices"], op.params["limit_indices"]
+    steps = op.params["strides"] or (1,) * len(starts)
+    for place, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
+        x = strided(op.trace, x, place, int(start), int(stop), int(step))
+    return x
+
+
+@primitive("rev")
+def _rev(op: Equation, x: View) -> View:
+    return reversed_along(op.trace, x, [int(place) for place in op.params["dimensions"]])
+
+
+@primitive("concatenate")
+def _concatenate(op: Equation, *arrays: View) -> View:
+    place = int(op.params["dimension"])
+    filled = [array for array in arrays if array.shape[place]]
+    made = op.trace.concat(filled or arrays[:1], place)
+    op.pieces[made] = (place, tuple(filled))
+    return made
+
+
+@primitive("split")
+def _split(op: Equation, x: View) -> list[View]:
+    return cut_apart(op.trace, x, int(op.params["axis"]), [int(n) for n in op.params["sizes"]])
+
+
+@primitive("stack")
+def _stack(op: Equation, *arrays: View) -> View:
+    return stacked(op.trace, arrays, int(op.params.get("axis", 0)))
+
+
+@primitive("tile")
+def _tile(op: Equation, x: View) -> View:
+    shape = [n for pair in zip(op.params["reps"], x.shape, strict=True) for n in pair]
+    wide = [n if k % 2 else 1 for k, n in enumerate(shape)]
+    return op.trace.reshape(op.trace.expand(op.trace.reshape(x, wide), shape), op.shape)
+
+
+@primitive("pad")
+def _pad(op: Equation, x: View, value: View) -> View:
+    for place, (low, high, between) in enumerate(op.params["padding_config"]):
+        x = padded(op.trace, x, value, place, int(low), int(high), int(between))
+    return x
+
+
+@primitive("dynamic_slice")
+def _dynamic_slice(op: Equation, x: View, *starts: View) -> View:
+    for place, (start, size) in enumerate(zip(starts, op.params["slice_sizes"], strict=True)):
+        last = x.shape[place] - int(size)
+        if not last:
+            continue
+        if start.number is not None:
+            at = min(max(int(start.number.real), 0), last)
+            x = op.trace.slice(x, place, at, at + int(size))
+        else:
+            at = clamped(op, start, last)
+            x = op.trace.take(
+                x, place, op.trace.map("x + y", at, op.trace.iota(int(size), "int64"))
+            )
+    return x
+
+
+def clamped(op: Equation, index: View, last: int) -> View:
+    """An index that is 0 at least and `last` at most."""
+    low, high = op.trace.number(0, "int64"), op.trace.number(last, "int64")
+    return op.trace.map("min(max(x, y), z)", op.trace.cast(index, "int64"), low, high)
+
+
+@primitive("dynamic_update_slice")
+def _dynamic_update_slice(op: Equation, x: View, update: View, *starts: View) -> View:
+    places = [k for k, size in enumerate(update.shape) if size != x.shape[k]]
+    return put(op, x, update, {place: starts[place] for place in places})
+
+
+def put(
+    op: Equation, x: View, update: View, starts: dict[int, View], *, clamp: bool = True
+) -> View:
+    """An array with a window of it, which starts at given indices, put in place of its own.
+
+    Starts are clamped so that the window fits, or else windows that do not fit are dropped.
+    """
+    if not starts:
+        return update
+    lasts = {place: x.shape[place] - update.shape[place] for place in starts}
+    if len(starts) == 1:
+        ((place, start),) = starts.items()
+        if start.number is not None:
+            at = int(start.number.real)
+            if not clamp and not 0 <= at <= lasts[place]:
+                return x
+            at = min(max(at, 0), lasts[place])
+            end = at + update.shape[place]
+            before = [op.trace.slice(x, place, 0, at)] if at else []
+            after = [op.trace.slice(x, place, end, x.shape[place])] if end < x.shape[place] else []
+            return op.trace.concat([*before, update, *after], place)
+    inside: View | None = None
+    for place, start in starts.items():
+        at = clamped(op, start, lasts[place]) if clamp else op.trace.cast(start, "int64")
+        offset = op.trace.map("x - y", op.trace.iota(x.shape[place], "int64"), at)
+        size = op.trace.number(update.shape[place], "int64")
+        within = op.trace.map("x >= 0 and x < y", offset, size)
+        if not clamp and update.shape[place] > 1:
+            fits = op.trace.map("x >= 0 and x <= y", at, op.trace.number(lasts[place], "int64"))
+            within = op.trace.map("x and y", within, fits)
+        within = op.trace.reshape(
+            within, [x.shape[k] if k == place else 1 for k in range(len(x.dims))]
+        )
+        inside = within if inside is None else op.trace.map("x and y", inside, within)
+        if update.shape[place] == 1:
+            continue
+        rows = op.trace.map("min(max(x, 0), y - 1)", offset, size)
+        update = op.trace.take(update, place, rows)
+    assert inside is not None  # noqa: S101 - there is a start
+    return op.map("where(x, y, z)", inside, update, x)

@@ -1,43 +1,26 @@
-"""The operators that are imported, a function each; importing this folder registers them."""
+"""The operators that are imported; importing this folder registers them.
+
+An operator that is not here is imported as torch itself defines it by others, where it does.
+"""
 
 from eindecomp.frontends.torch.operators import (
-    activations,
-    arithmetic,
+    aggregations,
     attention,
-    comparisons,
-    complex_numbers,
-    convolution,
-    creation,
-    groups,
+    elementwise,
     indexing,
-    losses,
     normalization,
-    pooling,
     products,
-    reductions,
-    rounding,
-    scattering,
     shapes,
-    sorting,
+    windows,
 )
 
 __all__ = [
-    "activations",
-    "arithmetic",
+    "aggregations",
     "attention",
-    "comparisons",
-    "complex_numbers",
-    "convolution",
-    "creation",
-    "groups",
+    "elementwise",
     "indexing",
-    "losses",
     "normalization",
-    "pooling",
     "products",
-    "reductions",
-    "rounding",
-    "scattering",
     "shapes",
-    "sorting",
+    "windows",
 ]

@@ -1,66 +1,25 @@
-"""Softmax and attention, as the patterns of graphs know them."""
+"""Attention, as the patterns of graphs know it."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import inf, prod, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eindecomp.frontends.formulas import evaluated
 from eindecomp.frontends.join import Read
-from eindecomp.frontends.torch.operators.written import number
-from eindecomp.frontends.torch.registry import operator
+from eindecomp.frontends.torch.operators.normalization import softmax_of
+from eindecomp.frontends.torch.registry import number, operator
 from eindecomp.lang.dtypes import BOOL
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.torch.operation import Operation
+    from eindecomp.frontends.torch.registry import Operation
     from eindecomp.frontends.views import View
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.scalar import Expr
 
 MOST_TOLD = 2**24
 """Of how many elements a mask is computed at most, to tell whether every query sees a key."""
-
-
-def softmax_of(op: Operation, x: View, place: int, dtype: object) -> View:
-    """A softmax along a dimension, computed in float32 if x is of low precision."""
-    wide = op.wide(x)
-    most = op.trace.reduce(wide, [place], "max", keep=True)
-    powers = op.trace.map("exp(x - y)", wide, most)
-    summed = op.trace.reduce(powers, [place], "sum", keep=True)
-    return op.trace.map("x / y", powers, summed, dtype=dtype)
-
-
-@operator("aten._safe_softmax")
-def safe_softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
-    """Exponentials over their sum, and zeros where all of x is -inf."""
-    seen = op.trace.reduce(x, [dim % len(x.dims)], "max", keep=True) if x.dims else x
-    return op.trace.map("where(x > -inf, y, 0)", seen, softmax(op, x, dim), dtype=op.dtype)
-
-
-@operator("aten.softmax", "aten._softmax")
-def softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
-    """Exponentials over their sum."""
-    if not x.dims:
-        return op.trace.number(1, op.dtype)
-    return softmax_of(op, op.trace.cast(x, op.dtype), dim % len(x.dims), op.dtype)
-
-
-def log_sum_exp(op: Operation, x: View, place: int) -> tuple[View, View, View]:
-    """A tensor, its maximum, and the logarithm of its sum of exponentials less that."""
-    wide = op.wide(x)
-    most = op.trace.reduce(wide, [place], "max", keep=True)
-    powers = op.trace.map("exp(x - y)", wide, most)
-    return wide, most, op.trace.map("log(x)", op.trace.reduce(powers, [place], "sum", keep=True))
-
-
-@operator("aten.log_softmax", "aten._log_softmax")
-def log_softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
-    """The logarithm of a softmax."""
-    if not x.dims:
-        return op.trace.number(0, op.dtype)
-    parts = log_sum_exp(op, op.trace.cast(x, op.dtype), dim % len(x.dims))
-    return op.trace.map("x - y - z", *parts, dtype=op.dtype)
 
 
 @operator("aten.scaled_dot_product_attention")

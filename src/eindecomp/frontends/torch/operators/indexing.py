@@ -1,18 +1,28 @@
-"""Looking elements up by their indices."""
+"""Looking elements up by their indices, and writing or aggregating them at indices."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.join import Read
+from eindecomp.frontends.operations import (
+    combined_at,
+    counts_along,
+    ends_of,
+    flat_index,
+    group_of,
+)
+from eindecomp.frontends.torch.operators.shapes import bounds
 from eindecomp.frontends.torch.registry import operator
-from eindecomp.lang.dtypes import BOOL
-from eindecomp.lang.scalar import Arg
+from eindecomp.lang.dtypes import BOOL, Kind, kind
+from eindecomp.lang.scalar import Arg, Call, Const
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.frontends.torch.operation import Operation
+    from eindecomp.frontends.torch.registry import Number, Operation
     from eindecomp.frontends.views import View
 
 
@@ -23,15 +33,6 @@ def embedding(op: Operation, weight: View, indices: View, **_: Any) -> View:
     if len(indices.dims) == 2:
         op.trace.vote(indices, ("b", "s"))
     return op.trace.take(weight, 0, indices)
-
-
-@operator("aten.index_select")
-def index_select(op: Operation, x: View, dim: int, index: View) -> View:
-    """What lies at some indices along a dimension."""
-    if not x.dims:
-        return x
-    row = index if index.dims else op.trace.unsqueeze(index, 0)
-    return op.trace.take(x, dim % len(x.dims), row)
 
 
 @operator("aten.gather")
@@ -48,14 +49,6 @@ def gather(op: Operation, x: View, dim: int, index: View, **_: Any) -> View:
 def from_end(op: Operation, index: View, size: int) -> View:
     """Indices that count from the end if they are negative."""
     return op.trace.map(f"where(x < 0, x + {size}, x)", op.trace.cast(index, "int64"))
-
-
-def flat_index(op: Operation, indices: Sequence[View], sizes: Sequence[int]) -> View:
-    """One index in the place of several, of dimensions that are merged."""
-    found = from_end(op, indices[0], sizes[0])
-    for index, size in zip(indices[1:], sizes[1:], strict=True):
-        found = op.trace.map(f"x * {size} + y", found, from_end(op, index, size))
-    return found
 
 
 @operator("aten.index.Tensor", "aten._unsafe_index.Tensor")
@@ -97,11 +90,8 @@ def _looked_up(op: Operation, x: View, at: dict[int, View], rest: Sequence[int],
         return op.trace.expand(op.trace.einsum(reads, output, None, None), shape)
     sizes = [x.shape[k] for k in others]
     table = op.trace.transpose(x, [*others, *kept])
-    count = 1
-    for size in sizes:
-        count *= size
-    table = op.trace.reshape(table, (count, *(x.shape[k] for k in kept)))
-    index = flat_index(op, [at[k] for k in others], sizes)
+    table = op.trace.reshape(table, (prod(sizes), *(x.shape[k] for k in kept)))
+    index = flat_index(op.trace, [at[k] for k in others], sizes)
     shared = [(1 + kept.index(k), dim) for k, dim in along.items()]
     found = op.trace.take_along(table, 0, index, shared)
     new = [k for k in range(rank) if k not in along.values()]
@@ -113,17 +103,238 @@ def _aligned(op: Operation, x: View, at: dict[int, View]) -> dict[int, int]:
     """Dimensions of x that are read in order along a dimension of the indices, and which."""
     found: dict[int, int] = {}
     for k, index in at.items():
-        match op.trace.formula(index):
-            case Arg(dim) if index.shape[dim] == x.shape[k] and dim not in found.values():
-                found[k] = dim
-            case _:
-                continue
+        dim = counts_along(op.trace, index)
+        if dim is not None and index.shape[dim] == x.shape[k] and dim not in found.values():
+            found[k] = dim
     return found
 
 
-@operator("aten.one_hot")
-def one_hot(op: Operation, x: View, **_: Any) -> View:
-    """1 at the class, 0 elsewhere."""
-    classes = op.trace.iota(op.shape[-1], "int64")
-    wide = op.trace.unsqueeze(x, len(x.dims))
-    return op.trace.map("x == y", wide, classes, dtype=op.dtype)
+def summed_at(op: Operation, x: View, place: int, index: View, source: View) -> View:
+    """Elements summed at indices along a dimension, in a tensor of the shape of x."""
+    for k, size in enumerate(index.shape):
+        source = op.trace.slice(source, k, 0, size)
+    every = [(k, k) for k in range(len(x.dims))]
+    kept = [k for k in range(len(x.dims)) if k != place]
+    found = op.trace.scatter_add(source, index, place, x.shape[place], every, kept)
+    return padded_beside(op, x, place, found, 0)
+
+
+def padded_beside(op: Operation, x: View, place: int, found: View, value: Number) -> View:
+    """A tensor made as large as x by a number, where indices reach only a part of it."""
+    for k in range(len(x.dims)):
+        lacking = x.shape[k] - found.shape[k]
+        if k != place and lacking > 0:
+            shape = (*found.shape[:k], lacking, *found.shape[k + 1 :])
+            found = op.trace.concat([found, op.trace.number(value, found.dtype, shape)], k)
+    return found
+
+
+@operator("aten.scatter_add")
+def scatter_add(op: Operation, x: View, dim: int, index: View, src: View) -> View:
+    """Elements added at indices along a dimension."""
+    place = dim % len(x.dims)
+    return op.trace.map("x + y", x, summed_at(op, x, place, index, src), dtype=op.dtype)
+
+
+@operator("aten.scatter")
+def scatter(
+    op: Operation,
+    x: View,
+    dim: int,
+    index: View,
+    src: View | None = None,
+    value: Number | None = None,
+) -> View:
+    """Elements written at indices along a dimension; each place is written at most once."""
+    place = dim % len(x.dims)
+    ones = op.trace.number(1, "int64", index.shape)
+    count = summed_at(op, x, place, index, ones)
+    new = op.array(value or 0, op.dtype) if src is None else summed_at(op, x, place, index, src)
+    return op.trace.map("where(y > 0, z, x)", x, count, new, dtype=op.dtype)
+
+
+def _written(op: Operation, x: View, place: int, index: View, found: View) -> View:
+    """Rows in the place of those of x at indices."""
+    ones = op.trace.number(1, "int64", index.shape)
+    count = op.trace.scatter_add(ones, index, 0, x.shape[place], [(0, 0)])
+    for _ in range(len(x.dims) - 1 - place):
+        count = op.trace.unsqueeze(count, len(count.dims))
+    return op.trace.map("where(y > 0, z, x)", x, count, found, dtype=op.dtype)
+
+
+@operator("aten.index_put", "aten._unsafe_index_put")
+def index_put(
+    op: Operation,
+    x: View,
+    indices: Sequence[View | None],
+    values: View,
+    accumulate: bool = False,
+) -> View:
+    """Elements written, or added, at indices of several dimensions at once."""
+    at = [k for k, i in enumerate(indices) if i is not None]
+    given = [i for i in indices if i is not None]
+    if given[0].dtype == BOOL:
+        return _put_where(op, x, given, values, accumulate, at)
+    first = [*at, *(k for k in range(len(x.dims)) if k not in at)]
+    x = op.trace.transpose(x, first)
+    sizes, rest = x.shape[: len(at)], x.shape[len(at) :]
+    ends = [from_end(op, own, size) for own, size in zip(given, sizes, strict=True)]
+    index = flat_index(op.trace, ends, sizes)
+    adjacent = at == [*range(at[0], at[0] + len(at))]
+    before = at[0] if adjacent else 0  # dimensions that values have before those of the indices
+    rows = op.trace.expand(values, (*rest[:before], *index.shape, *rest[before:]))
+    after = before + len(index.shape)
+    order = [*range(before, after), *range(before), *range(after, len(rows.dims))]
+    rows = op.trace.transpose(rows, order)
+    table = op.trace.reshape(x, (prod(sizes), *rest))
+    count = prod(index.shape)
+    source = op.trace.cast(op.trace.reshape(rows, (count, *rest)), op.dtype)
+    flat = op.trace.reshape(index, (count,))
+    found = op.trace.scatter_add(source, flat, 0, prod(sizes), [(0, 0)])
+    if accumulate:
+        made = op.trace.map("x + y", table, found, dtype=op.dtype)
+    else:
+        made = _written(op, table, 0, flat, found)
+    return op.trace.transpose(
+        op.trace.reshape(made, x.shape), [first.index(k) for k in range(len(first))]
+    )
+
+
+def _put_where(
+    op: Operation, x: View, masks: Sequence[View], values: View, accumulate: bool, at: list[int]
+) -> View:
+    if len(masks) > 1 or at != [0] or prod(values.shape) != 1 or accumulate:
+        raise op.refuse("with a mask is imported for one number that is written where it holds")
+    mask = masks[0]
+    for _ in range(len(x.dims) - len(mask.dims)):
+        mask = op.trace.unsqueeze(mask, len(mask.dims))
+    value = op.trace.reshape(values, ())
+    return op.trace.map("where(y, z, x)", x, mask, value, dtype=op.dtype)
+
+
+@operator("aten.slice_scatter")
+def slice_scatter(
+    op: Operation,
+    x: View,
+    src: View,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> View:
+    """A range along a dimension written over."""
+    place = dim % len(x.dims)
+    low, high = bounds(x, place, start, end)
+    if step != 1:
+        every = op.trace.iota(len(range(low, high, step)), "int64", low, step)
+        rows = op.trace.cast(src, op.dtype)
+        found = op.trace.scatter_add(rows, every, place, x.shape[place], [(place, 0)])
+        return _written(op, x, place, every, found)
+    shape = (*x.shape[:place], high - low, *x.shape[place + 1 :])
+    parts = [
+        op.trace.slice(x, place, 0, low),
+        op.trace.expand(op.trace.cast(src, op.dtype), shape),
+        op.trace.slice(x, place, high, x.shape[place]),
+    ]
+    return op.trace.concat([part for part in parts if part.shape[place]], place)
+
+
+@operator("aten.masked_scatter", "aten.nonzero", "aten.masked_select", "aten.unique")
+def refused(op: Operation, **_: Any) -> View:
+    """What no graph of fixed shapes computes."""
+    raise op.refuse("moves elements to places that depend on the data")
+
+
+_JOINS = {"sum": "x + y", "prod": "x * y", "amax": "max(x, y)", "amin": "min(x, y)"}
+
+
+@operator("aten.scatter_reduce")
+def scatter_reduce(
+    op: Operation, x: View, dim: int, index: View, src: View, reduce: str, include_self: bool = True
+) -> View:
+    """Elements aggregated at indices along a dimension, together with what is there or not."""
+    place = dim % len(x.dims)
+    count = summed_at(op, x, place, index, op.trace.number(1, "int64", index.shape))
+    if reduce in ("sum", "mean"):
+        made = summed_at(op, x, place, index, src)
+    else:
+        made = _extreme(op, x, place, index, src, reduce.removeprefix("a"))
+    if reduce == "mean":
+        if kind(op.dtype) is Kind.INT:
+            raise op.refuse("is imported for means of fractions, not of whole numbers")
+        mean = "(x + y) / (z + 1)" if include_self else "where(z > 0, y / z, x)"
+        return op.trace.map(mean, x, made, count, dtype=op.dtype)
+    if include_self:
+        return op.trace.map(_JOINS[reduce], x, made, dtype=op.dtype)
+    return op.trace.map("where(z > 0, y, x)", x, made, count, dtype=op.dtype)
+
+
+def _extreme(op: Operation, x: View, place: int, index: View, src: View, agg: str) -> View:
+    every = tuple(range(len(x.dims)))
+    for k, size in enumerate(index.shape):
+        src = op.trace.slice(src, k, 0, size)
+    output = [len(every) if k == place else k for k in every]
+    made = combined_at(op.trace, src, Read(index, every), x.shape[place], output, agg)
+    return padded_beside(op, x, place, made, neutral(agg, x.dtype))
+
+
+@operator("aten.embedding_bag", "aten._embedding_bag", "aten._embedding_bag_forward_only")
+def embedding_bag(
+    op: Operation,
+    weight: View,
+    indices: View,
+    offsets: View,
+    mode: int = 0,
+    per_sample_weights: View | None = None,
+    padding_idx: int | None = None,
+    **_: Any,
+) -> list[View]:
+    """Sums, means or the largest of rows of a table, bag by bag; an empty bag is 0."""
+    trace, agg = op.trace, "max" if mode == 2 else "sum"
+    rows = trace.take(weight, 0, indices)
+    if per_sample_weights is not None:
+        rows = trace.map("x * y", rows, trace.unsqueeze(per_sample_weights, 1))
+    ones = trace.number(1, "int64", indices.shape)
+    if padding_idx is not None and padding_idx >= 0:
+        ones = trace.map(f"int64(x != {padding_idx})", indices)
+        nothing = trace.number(neutral(agg, rows.dtype), rows.dtype)
+        rows = trace.map("where(y > 0, x, z)", rows, trace.unsqueeze(ones, 1), nothing)
+    made = trace.cast(_by_bag(op, rows, offsets, agg), op.dtype)
+    if mode == 0:
+        return [made]
+    count = trace.unsqueeze(_by_bag(op, ones, offsets, "sum"), 1)
+    finish = "x / max(y, 1)" if mode == 1 else "where(y > 0, x, 0)"
+    return [trace.map(finish, made, count, dtype=op.dtype)]
+
+
+def _by_bag(op: Operation, rows: View, offsets: View, agg: str) -> View:
+    """Rows aggregated by the bags that begin at offsets, simply where all are of one size."""
+    trace, bags, size = op.trace, op.shape[0], rows.shape[0] // op.shape[0]
+    match trace.formula(offsets):
+        case Call("mul", (Arg(0), Const(step))) if step == size and bags * size == rows.shape[0]:
+            apart = trace.reshape(rows, (bags, size, *rows.shape[1:]))
+            return trace.reduce(apart, [1], agg)
+        case _:
+            bag = group_of(trace, trace.slice(offsets, 0, 1, bags), rows.shape[0])
+    if agg == "sum":
+        return trace.scatter_add(rows, bag, 0, bags, [(0, 0)])
+    return combined_at(trace, rows, Read(bag, (0,)), bags, (2, 1), agg)
+
+
+@operator("aten.repeat_interleave.Tensor")
+def repeated_places(op: Operation, repeats: View, **_: Any) -> View:
+    """Every place as often as is given for it."""
+    return group_of(op.trace, ends_of(op.trace, repeats), op.shape[0])
+
+
+@operator("aten.histc")
+def histc(op: Operation, x: View, bins: int = 100, min_: Number = 0, max_: Number = 0) -> View:
+    """How many elements are in each of equal ranges; the last one has its end too."""
+    if min_ == max_:
+        raise op.refuse("is imported where min and max are given: the data would decide them")
+    low, span = float(min_.real), float(max_.real) - float(min_.real)
+    place = f"min((x - ({low!r})) * {bins!r} / ({span!r}) // 1, {bins - 1})"
+    inside = f"x >= {low!r} and x <= {low + span!r}"
+    rank = len(x.dims)
+    reads = [Read(x, tuple(range(rank))), Read(op.trace.iota(bins, "int64"), (rank,))]
+    return op.trace.einsum(reads, (rank,), f"int64({inside} and {place} == y)", "sum", op.dtype)

@@ -6,34 +6,67 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.frontends.torch.operators.reductions import mean_of, variance_of
-from eindecomp.frontends.torch.operators.written import number
-from eindecomp.frontends.torch.registry import operator
+from eindecomp.frontends.torch.operators.aggregations import mean_of, variance_of
+from eindecomp.frontends.torch.registry import number, operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.frontends.torch.operation import Operation
+    from eindecomp.frontends.torch.registry import Operation
     from eindecomp.frontends.views import View
+
+
+def _exponentials(op: Operation, x: View, place: int) -> tuple[View, View, View, View]:
+    """A tensor, its maximum along a dimension, exponentials of it less that, and their sum."""
+    wide = op.wide(x)
+    most = op.trace.reduce(wide, [place], "max", keep=True)
+    powers = op.trace.map("exp(x - y)", wide, most)
+    return wide, most, powers, op.trace.reduce(powers, [place], "sum", keep=True)
+
+
+def softmax_of(op: Operation, x: View, place: int, dtype: object) -> View:
+    """A softmax along a dimension, computed in float32 if x is of low precision."""
+    _, _, powers, summed = _exponentials(op, x, place)
+    return op.trace.map("x / y", powers, summed, dtype=dtype)
+
+
+@operator("aten.softmax", "aten._softmax")
+def softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
+    """Exponentials over their sum."""
+    if not x.dims:
+        return op.trace.number(1, op.dtype)
+    return softmax_of(op, op.trace.cast(x, op.dtype), dim % len(x.dims), op.dtype)
+
+
+@operator("aten.log_softmax", "aten._log_softmax")
+def log_softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
+    """The logarithm of a softmax."""
+    if not x.dims:
+        return op.trace.number(0, op.dtype)
+    wide, most, _, summed = _exponentials(op, op.trace.cast(x, op.dtype), dim % len(x.dims))
+    logs = op.trace.map("log(x)", summed)
+    return op.trace.map("x - y - z", wide, most, logs, dtype=op.dtype)
 
 
 def _scaled(op: Operation, found: View, weight: View | None, bias: View | None) -> View:
     """What is normalized times a weight plus a bias, in the type of the result."""
-    if weight is not None and bias is not None:
-        return op.trace.map("x * y + z", found, op.wide(weight), op.wide(bias), dtype=op.dtype)
-    if weight is not None:
-        return op.trace.map("x * y", found, op.wide(weight), dtype=op.dtype)
-    if bias is not None:
-        return op.trace.map("x + y", found, op.wide(bias), dtype=op.dtype)
-    return op.trace.cast(found, op.dtype)
+    given = [op.wide(each) for each in (weight, bias) if each is not None]
+    if not given:
+        return op.trace.cast(found, op.dtype)
+    join = "x * y + z" if len(given) == 2 else "x * y" if weight is not None else "x + y"
+    return op.trace.map(join, found, *given, dtype=op.dtype)
 
 
-def _standardized(op: Operation, x: View, at: Sequence[int], eps: float) -> tuple[View, View, View]:
-    """A tensor of mean 0 and variance 1, its mean, and one over its deviation."""
+def _standardized(op: Operation, x: View, at: Sequence[int], eps: float) -> View:
+    """A tensor of mean 0 and variance 1."""
     wide = op.wide(x)
     variance, mean = variance_of(op, wide, at, True)
+    return _by_statistics(op, wide, mean, variance, eps)
+
+
+def _by_statistics(op: Operation, x: View, mean: View, variance: View, eps: float) -> View:
     scale = op.trace.map(f"rsqrt(x + {number(eps)})", variance)
-    return op.trace.map("(x - y) * z", wide, mean, scale), mean, scale
+    return op.trace.map("(x - y) * z", x, mean, scale)
 
 
 @operator("aten.layer_norm")
@@ -48,22 +81,7 @@ def layer_norm(
 ) -> View:
     """Normalized over the last dimensions."""
     at = [len(x.dims) - 1 - k for k in range(len(normalized_shape))]
-    return _scaled(op, _standardized(op, x, at, eps)[0], weight, bias)
-
-
-@operator("aten.native_layer_norm")
-def native_layer_norm(
-    op: Operation,
-    x: View,
-    normalized_shape: Sequence[int],
-    weight: View | None,
-    bias: View | None,
-    eps: float,
-) -> list[View]:
-    """Normalized over the last dimensions, with the mean and one over the deviation."""
-    at = [len(x.dims) - 1 - k for k in range(len(normalized_shape))]
-    found, mean, scale = _standardized(op, x, at, eps)
-    return [_scaled(op, found, weight, bias), mean, scale]
+    return _scaled(op, _standardized(op, x, at, eps), weight, bias)
 
 
 @operator("aten.rms_norm")
@@ -103,48 +121,9 @@ def group_norm(
     """Normalized over groups of channels and all that comes after."""
     batch, channels, *rest = x.shape
     groups = op.trace.reshape(x, (batch, num_groups, channels // num_groups, *rest))
-    found = _standardized(op, groups, range(2, len(groups.dims)), eps)[0]
+    found = _standardized(op, groups, range(2, len(groups.dims)), eps)
     whole = op.trace.reshape(found, x.shape)
     return _scaled(op, whole, _per_channel(op, x, weight), _per_channel(op, x, bias))
-
-
-@operator("aten.instance_norm")
-def instance_norm(
-    op: Operation,
-    x: View,
-    weight: View | None,
-    bias: View | None,
-    running_mean: View | None,
-    running_var: View | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    **_: Any,
-) -> View:
-    """Normalized over all that comes after the channels."""
-    del momentum
-    if not use_input_stats:
-        return _known(op, x, weight, bias, running_mean, running_var, eps)
-    found = _standardized(op, x, range(2, len(x.dims)), eps)[0]
-    return _scaled(op, found, _per_channel(op, x, weight), _per_channel(op, x, bias))
-
-
-def _known(
-    op: Operation,
-    x: View,
-    weight: View | None,
-    bias: View | None,
-    mean: View | None,
-    variance: View | None,
-    eps: float,
-) -> View:
-    """Normalized by a mean and a variance that are known."""
-    means, variances = _per_channel(op, x, mean), _per_channel(op, x, variance)
-    if means is None or variances is None:
-        raise op.refuse("needs running statistics, which the module does not keep")
-    scale = op.trace.map(f"rsqrt(x + {number(eps)})", variances)
-    found = op.trace.map("(x - y) * z", op.wide(x), means, scale)
-    return _scaled(op, found, _per_channel(op, x, weight), _per_channel(op, x, bias))
 
 
 @operator("aten.batch_norm")
@@ -160,32 +139,16 @@ def batch_norm(
     eps: float,
     **_: Any,
 ) -> View:
-    """Normalized by running statistics."""
+    """Normalized by running statistics, or by those of the batch where none are kept."""
     del momentum
-    if training and running_mean is not None:
+    mean, variance = _per_channel(op, x, running_mean), _per_channel(op, x, running_var)
+    if training and mean is not None:
         raise op.refuse(
             "changes running statistics, which a graph cannot; put the module in evaluation mode: "
             "module.eval()"
         )
-    if training:
-        at = [k for k in range(len(x.dims)) if k != 1]
-        found = _standardized(op, x, at, eps)[0]
-        return _scaled(op, found, _per_channel(op, x, weight), _per_channel(op, x, bias))
-    return _known(op, x, weight, bias, running_mean, running_var, eps)
-
-
-@operator("aten._native_batch_norm_legit_no_training")
-def native_batch_norm(
-    op: Operation,
-    x: View,
-    weight: View | None,
-    bias: View | None,
-    running_mean: View,
-    running_var: View,
-    eps: float,
-    **_: Any,
-) -> list[View]:
-    """Normalized by running statistics; there are no others to return."""
-    found = _known(op, x, weight, bias, running_mean, running_var, eps)
-    none = op.trace.number(0, "float32", (0,))
-    return [found, none, none]
+    if mean is None or variance is None:
+        found = _standardized(op, x, [k for k in range(len(x.dims)) if k != 1], eps)
+    else:
+        found = _by_statistics(op, op.wide(x), mean, variance, eps)
+    return _scaled(op, found, _per_channel(op, x, weight), _per_channel(op, x, bias))

@@ -1,17 +1,85 @@
-"""The same elements in other shapes and places."""
+"""Tensors from nothing, and the same elements in other shapes, places and types."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from eindecomp.frontends.join import Read
+from eindecomp.frontends.operations import cut_apart, padded, placed, reversed_along, stacked
 from eindecomp.frontends.torch.registry import operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.frontends.torch.operation import Number, Operation
+    from eindecomp.frontends.torch.registry import Number, Operand, Operation
     from eindecomp.frontends.views import View
+
+
+@operator(
+    "aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero", "aten.empty", "aten.empty_like",
+    "aten.new_empty", "aten.empty_strided", "aten.ones", "aten.ones_like", "aten.new_ones",
+)  # fmt: skip
+def zeros_or_ones(op: Operation, **_: Any) -> View:
+    """Zeros, or ones."""
+    return op.trace.number(int("ones" in op.name), op.dtype, op.shape)
+
+
+@operator("aten.full", "aten.full_like", "aten.new_full")
+def full(op: Operation, fill_value: Number, **_: Any) -> View:
+    """One number."""
+    return op.trace.number(fill_value, op.dtype, op.shape)
+
+
+@operator("aten.scalar_tensor")
+def scalar_tensor(op: Operation, s: Number, **_: Any) -> View:
+    """One number."""
+    return op.trace.number(s, op.dtype, op.shape)
+
+
+@operator("aten.fill")
+def fill(op: Operation, value: Operand, **_: Any) -> View:
+    """One number in the place of all."""
+    return op.trace.expand(op.array(value, op.dtype), op.shape)
+
+
+@operator("aten.copy")
+def copied(op: Operation, src: View, **_: Any) -> View:
+    """What is written over another tensor."""
+    return fill(op, src)
+
+
+@operator("aten.arange")
+def arange(op: Operation, end: Number, start: Number = 0, step: Number = 1, **_: Any) -> View:
+    """Numbers in steps; how many is known."""
+    del end
+    return op.trace.iota(op.shape[0], op.dtype, start, step)
+
+
+@operator(
+    "aten.to", "aten._to_copy", "aten.type_as", "aten._autocast_to_reduced_precision",
+    "aten._autocast_to_full_precision",
+)  # fmt: skip
+def converted(op: Operation, x: View, **_: Any) -> View:
+    """The same values in another type."""
+    return op.trace.cast(x, op.dtype)
+
+
+@operator("prims.convert_element_type")
+def converted_primitive(op: Operation, a: View, **_: Any) -> View:
+    """The same values in another type."""
+    return op.trace.cast(a, op.dtype)
+
+
+@operator(
+    "aten.detach", "aten.detach_", "aten.alias", "aten.clone", "aten.contiguous", "aten.lift",
+    "aten.lift_fresh", "aten.lift_fresh_copy", "aten.view_copy", "aten.cpu", "aten.cuda",
+    "aten.resolve_conj", "aten.resolve_neg", "aten.requires_grad_",
+)  # fmt: skip
+def same(op: Operation, x: View, **_: Any) -> View:
+    """The same."""
+    del op
+    return x
 
 
 @operator(
@@ -29,42 +97,25 @@ def expand(op: Operation, x: View, **_: Any) -> View:
     return op.trace.expand(x, op.shape)
 
 
+@operator("prims.broadcast_in_dim")
+def broadcast_in_dim(op: Operation, a: View, broadcast_dimensions: Sequence[int], **_: Any) -> View:
+    """Repeated up to a shape of which its dimensions are some."""
+    return placed(op.trace, a, broadcast_dimensions, op.shape)
+
+
 @operator("aten.permute")
 def permute(op: Operation, x: View, dims: Sequence[int]) -> View:
     """Dimensions in another order."""
     return op.trace.transpose(x, [dim % len(x.dims) for dim in dims])
 
 
-@operator("aten.transpose", "aten.swapaxes", "aten.swapdims")
-def transpose(op: Operation, x: View, **dims: int) -> View:
+@operator("aten.transpose", "aten.t")
+def transpose(op: Operation, x: View, dim0: int = 0, dim1: int = 1) -> View:
     """Two dimensions in each other's place."""
-    if not x.dims:
-        return x
-    first, second = (dim % len(x.dims) for dim in dims.values())
-    order = [*range(len(x.dims))]
-    order[first], order[second] = second, first
-    return op.trace.transpose(x, order)
-
-
-@operator("aten.t", "aten.numpy_T", "aten.mT", "aten.matrix_H")
-def transposed(op: Operation, x: View) -> View:
-    """A matrix transposed."""
     if len(x.dims) < 2:
         return x
-    if op.name.startswith("aten.numpy_T"):
-        return op.trace.transpose(x, [*reversed(range(len(x.dims)))])
-    last = len(x.dims)
-    return op.trace.transpose(x, [*range(last - 2), last - 1, last - 2])
-
-
-@operator("aten.movedim", "aten.moveaxis")
-def movedim(op: Operation, x: View, source: Any, destination: Any) -> View:
-    """Dimensions moved to other places."""
-    given = [[d] if isinstance(d, int) else [*d] for d in (source, destination)]
-    rank = len(x.dims)
-    fro, to = ([d % rank for d in each] for each in given)
-    rest = iter(k for k in range(rank) if k not in fro)
-    order = [fro[to.index(k)] if k in to else next(rest) for k in range(rank)]
+    order = [*range(len(x.dims))]
+    order[dim0], order[dim1] = order[dim1], order[dim0]
     return op.trace.transpose(x, order)
 
 
@@ -91,12 +142,8 @@ def select(op: Operation, x: View, dim: int, index: int) -> View:
 
 def bounds(x: View, place: int, start: int | None, end: int | None) -> tuple[int, int]:
     """A range as torch reads it: from the end if negative, and cut to size."""
-    size = x.shape[place]
-    found = [
-        default if given is None else min(max(given + size if given < 0 else given, 0), size)
-        for given, default in ((start, 0), (end, size))
-    ]
-    return found[0], max(found)
+    low, high, _ = slice(start, end).indices(x.shape[place])
+    return low, max(low, high)
 
 
 @operator("aten.slice.Tensor")
@@ -110,16 +157,7 @@ def slice_(
 ) -> View:
     """A range along a dimension."""
     place = dim % len(x.dims)
-    low, high = bounds(x, place, start, end)
-    return op.trace.slice(x, place, low, high, step)
-
-
-@operator("aten.narrow")
-def narrow(op: Operation, x: View, dim: int, start: int, length: int) -> View:
-    """A range along a dimension."""
-    place = dim % len(x.dims)
-    low = start % x.shape[place] if start < 0 else start
-    return op.trace.slice(x, place, low, low + length)
+    return op.trace.slice(x, place, *bounds(x, place, start, end), step)
 
 
 @operator(
@@ -129,22 +167,10 @@ def narrow(op: Operation, x: View, dim: int, start: int, length: int) -> View:
 def split(op: Operation, x: View, dim: int = 0, **_: Any) -> list[View]:
     """Parts one after another; their sizes are known."""
     place = dim % len(x.dims)
-    found: list[View] = []
-    start = 0
-    for meta in op.results:
-        found.append(op.trace.slice(x, place, start, start + meta.shape[place]))
-        start += meta.shape[place]
-    return found
+    return cut_apart(op.trace, x, place, [meta.shape[place] for meta in op.results])
 
 
-@operator("aten.unbind")
-def unbind(op: Operation, x: View, dim: int = 0) -> list[View]:
-    """All that lies along a dimension, one by one."""
-    place = dim % len(x.dims)
-    return [op.trace.index(x, place, k) for k in range(x.shape[place])]
-
-
-@operator("aten.cat", "aten.concat")
+@operator("aten.cat")
 def cat(op: Operation, tensors: Sequence[View], dim: int = 0) -> View:
     """One after another."""
     place = dim % len(op.shape)
@@ -155,44 +181,14 @@ def cat(op: Operation, tensors: Sequence[View], dim: int = 0) -> View:
 @operator("aten.stack")
 def stack(op: Operation, tensors: Sequence[View], dim: int = 0) -> View:
     """One after another along a new dimension."""
-    place = dim % len(op.shape)
-    return op.trace.concat(
-        [op.trace.unsqueeze(op.trace.cast(t, op.dtype), place) for t in tensors], place
-    )
-
-
-@operator("aten.repeat", "aten.tile")
-def repeat(op: Operation, x: View, repeats: Sequence[int] = (), dims: Sequence[int] = ()) -> View:
-    """The whole again and again along every dimension."""
-    times = [*(repeats or dims)]
-    times = [*(1,) * (len(x.dims) - len(times)), *times]
-    shape = [*(1,) * (len(times) - len(x.dims)), *x.shape]
-    apart = op.trace.reshape(x, [size for n in shape for size in (1, n)])
-    pairs = zip(times, shape, strict=True)
-    many = op.trace.expand(apart, [size for pair in pairs for size in pair])
-    return op.trace.reshape(many, op.shape)
-
-
-@operator("aten.repeat_interleave.self_int")
-def repeat_interleave(
-    op: Operation, x: View, repeats: int, dim: int | None = None, **_: Any
-) -> View:
-    """Every element again and again."""
-    if dim is None:
-        x, dim = op.trace.reshape(x, (prod(x.shape),)), 0
-    place = dim % len(x.dims)
-    wide = op.trace.unsqueeze(x, place + 1)
-    shape = (*x.shape[: place + 1], repeats, *x.shape[place + 1 :])
-    return op.trace.reshape(op.trace.expand(wide, shape), op.shape)
+    parts = [op.trace.cast(tensor, op.dtype) for tensor in tensors]
+    return stacked(op.trace, parts, dim % len(op.shape))
 
 
 @operator("aten.flip")
 def flip(op: Operation, x: View, dims: Sequence[int]) -> View:
     """Backwards along dimensions."""
-    for dim in dims if x.dims else ():
-        place = dim % len(x.dims)
-        x = op.trace.slice(x, place, x.shape[place] - 1, -1, -1)
-    return x
+    return reversed_along(op.trace, x, [dim % len(x.dims) for dim in dims if x.dims])
 
 
 @operator("aten.roll")
@@ -205,49 +201,31 @@ def roll(op: Operation, x: View, shifts: Sequence[int], dims: Sequence[int] = ()
         place = dim % len(x.dims)
         size = x.shape[place]
         if at := -shift % size:
-            ends = [op.trace.slice(x, place, at, size), op.trace.slice(x, place, 0, at)]
-            x = op.trace.concat(ends, place)
+            x = op.trace.concat([*reversed(cut_apart(op.trace, x, place, [at, size - at]))], place)
     return x
 
 
-@operator("aten.constant_pad_nd")
-def pad_constant(op: Operation, x: View, pad: Sequence[int], value: Number = 0) -> View:
-    """A number all around, or less at the ends."""
-    for k, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
-        place = len(x.dims) - 1 - k
-        low, high = max(-before, 0), x.shape[place] - max(-after, 0)
-        parts = [op.trace.slice(x, place, low, high)]
-        for n, at in ((before, 0), (after, len(parts) + (before > 0))):
-            if n > 0:
-                shape = (*x.shape[:place], n, *x.shape[place + 1 :])
-                parts.insert(at, op.trace.number(value, x.dtype, shape))
-        x = op.trace.concat(parts, place)
-    return x
-
-
-_REFLECTED = {
+_AROUND = {
     "reflect": "abs(({n} - 1) - abs(({n} - 1) - abs(x - {before})))",
     "replicate": "min(max(x - {before}, 0), {n} - 1)",
     "circular": "(x - {before}) % {n}",
 }
+"""The index of the element that lies at each place of a padded dimension."""
 
 
-@operator("aten.pad")
+@operator("aten.pad", "aten.constant_pad_nd")
 def pad(
-    op: Operation,
-    x: View,
-    pad: Sequence[int],
-    mode: str = "constant",
-    value: Number | None = None,
+    op: Operation, x: View, pad: Sequence[int], mode: str = "constant", value: Number | None = None
 ) -> View:
-    """Numbers or the tensor's own elements all around."""
-    if mode == "constant":
-        return pad_constant(op, x, pad, value or 0)
+    """Numbers or the tensor's own elements all around, or less at the ends."""
     for k, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         place = len(x.dims) - 1 - k
+        if mode == "constant":
+            x = padded(op.trace, x, op.array(value or 0, x.dtype), place, before, after)
+            continue
         n = x.shape[place]
         places = op.trace.iota(before + n + after, "int64")
-        index = op.trace.map(_REFLECTED[mode].format(n=n, before=f"({before})"), places)
+        index = op.trace.map(_AROUND[mode].format(n=n, before=f"({before})"), places)
         x = op.trace.take(x, place, index)
     return x
 
@@ -255,34 +233,10 @@ def pad(
 @operator("aten.diagonal")
 def diagonal(op: Operation, x: View, offset: int = 0, dim1: int = 0, dim2: int = 1) -> View:
     """The elements at equal indices of two dimensions, which become the last one."""
-    from eindecomp.frontends.join import Read
-
     first, second = dim1 % len(x.dims), dim2 % len(x.dims)
-    size = op.shape[-1]
-    x = op.trace.slice(x, first, max(-offset, 0), max(-offset, 0) + size)
-    x = op.trace.slice(x, second, max(offset, 0), max(offset, 0) + size)
+    for place, start in ((first, max(-offset, 0)), (second, max(offset, 0))):
+        x = op.trace.slice(x, place, start, start + op.shape[-1])
     symbols = [*range(len(x.dims))]
     symbols[second] = first
     output = [k for k in range(len(x.dims)) if k not in (first, second)]
     return op.trace.einsum([Read(x, tuple(symbols))], [*output, first], None, None)
-
-
-@operator("aten.diff")
-def diff(
-    op: Operation,
-    x: View,
-    n: int = 1,
-    dim: int = -1,
-    prepend: View | None = None,
-    append: View | None = None,
-) -> View:
-    """Differences of neighbours."""
-    place = dim % len(x.dims)
-    parts = [op.trace.cast(p, x.dtype) for p in (prepend, x, append) if p is not None]
-    x = op.trace.concat(parts, place) if len(parts) > 1 else x
-    join = "x != y" if x.dtype.name == "bool" else "x - y"
-    for _ in range(n):
-        size = x.shape[place]
-        after, before = op.trace.slice(x, place, 1, size), op.trace.slice(x, place, 0, size - 1)
-        x = op.trace.map(join, after, before)
-    return x

@@ -1,1 +1,0 @@
-"""Operations that several frameworks have, written once on a `Trace`."""
