@@ -36,7 +36,7 @@ def records(command: list[str]) -> list[Record]:
 
 def ranks_of(transport: str) -> tuple[Any, Callable[[], object]]:
     """This rank among others, and what returns when all of them are here."""
-    from eindecomp.engines.spmd.transport import connect
+    from eindecomp.engines.spmd.job import connect
 
     found = connect(transport)
     return found, lambda: found.total(np.zeros(1, np.int64))

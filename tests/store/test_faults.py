@@ -154,7 +154,7 @@ def test_writers_that_leave_something_else_are_found(bad, tmp_path):
 # Where files are written; everything else asks one of these to. The last two write to folders of
 # their own that nobody reads later.
 WRITING = {
-    "store/whole_file.py", "engines/safetensors_file.py", "engines/allocated.py",
+    "store/whole_file.py", "engines/safetensors_file.py",
     "engines/step_folders.py", "engines/write_outputs.py", "kernels/cache.py",
     "models/synthetic.py",  # within `replacing`
     "cli/arrays.py",  # a member of an archive that is written whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.extras import extra
+from eindecomp.errors import extra
 from eindecomp.experiments.price import OURS
 from eindecomp.experiments.show import by_table, grouped
 from eindecomp.store.whole_file import replacing

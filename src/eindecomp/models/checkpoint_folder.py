@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.engines.extras import extra
 from eindecomp.engines.ranks import Alone, at_first
 from eindecomp.engines.step_folders import MANIFEST, StepFolders, step_number
-from eindecomp.errors import InputError, PlanError, RunError, quote
+from eindecomp.errors import InputError, PlanError, RunError, extra, quote
 from eindecomp.layout.boxes import volume
 from eindecomp.models.checkpoint import (
     Checkpoint,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import eindecomp as ed
-from eindecomp.engines.spmd.pace import Pace
+from eindecomp.engines.spmd.watched_steps import Pace
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Load
 

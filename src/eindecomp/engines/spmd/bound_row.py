@@ -7,24 +7,20 @@ that ends it. Groups of ranks are asked for in the order of the program, which i
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
-from eindecomp.engines.spmd.direct import (
-    DirectExchange,
-    block_reads,
-    is_worth_it,
-)
 from eindecomp.engines.spmd.exchange import (
     BlockExchange,
     BlockGather,
+    MappedExchange,
     blocks_of,
     exchange_of,
     gather_of,
+    mapped_blocks,
 )
-from eindecomp.engines.spmd.rank_memory import Room
-from eindecomp.engines.spmd.reductions import bind_reduction
-from eindecomp.engines.spmd.row_places import BoundStep, RowPlaces, ending, read_in_place
-from eindecomp.engines.spmd.tile_call import TileCall
+from eindecomp.engines.spmd.rank_memory import BoundStep, RowPlaces, ending, read_in_place
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.scalar import used_scalars
 from eindecomp.layout.boxes import meet, shape_of, shares, volume, within
@@ -42,35 +38,26 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.engines.spmd.rank_arrays import RankArrays
-    from eindecomp.engines.spmd.rank_memory import RankMemory
-    from eindecomp.engines.spmd.transport import Group, Transport
+    from eindecomp.engines.spmd.protocols import Group, RankArrays
+    from eindecomp.engines.spmd.rank_memory import Do, RankMemory
+    from eindecomp.kernels.library import TileKernel
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.row import DeviceRow, DeviceStep
 
     Array = Any
-    Do = Callable[[RankMemory], None]
     Loader = Callable[[RankMemory, int, Box], None]
-    Communication = BlockExchange | BlockGather | DirectExchange
+    Communication = BlockExchange | BlockGather | MappedExchange
 
 
-def bind_row(
-    program: Program,
-    row: DeviceRow,
-    transport: Transport,
-    arrays: RankArrays,
-    load: Loader,
-    *,
-    deterministic: bool = True,
-) -> list[BoundStep]:
+def bind_row(program: Program, row: DeviceRow, arrays: RankArrays, load: Loader) -> list[BoundStep]:
     """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
     neighbours = arrays.neighbours()
     shared = read_in_place(program) if len(neighbours) > 1 else frozenset[int]()
-    places = RowPlaces(program, row.device, transport, arrays, shared)
-    binder = _Binder(places, load, neighbours, deterministic)
+    places = RowPlaces(program, row.device, arrays, shared)
+    binder = _Binder(places, load, neighbours)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
 
 
@@ -80,7 +67,6 @@ class _Binder:
     load: Loader
     neighbours: Mapping[int, int]
     """The processes of the ranks whose memory can be read."""
-    deterministic: bool
     views: set[int] = field(default_factory=set[int])
     """The buffers of which the rank has a view of another."""
 
@@ -98,7 +84,7 @@ class _Binder:
             case Move():
                 return self._move(number, step, own)
             case ReduceScatter():
-                return bind_reduction(self.places, number, step, own, self.deterministic)
+                return self._reduce(number, step, own)
             case AllGather():
                 return self._all_gather(number, step)
             case Free():
@@ -112,8 +98,12 @@ class _Binder:
         assert isinstance(op, Fill)  # noqa: S101
         into, room, box = step.into, self.places.room(step.into), own.box
         if room.kept is not None and not used_scalars(op.value):
-            library.fill(op, room.kept[0], box, {}, {})
-            return lambda memory: _hold(memory, into, room)
+            library.fill(op, room.kept[0], box, {}, {})  # once and for all
+
+            def hold(memory: RankMemory) -> None:
+                memory.make(into, room)
+
+            return hold
 
         def generate(memory: RankMemory) -> None:
             [out] = memory.make(into, room)
@@ -207,36 +197,21 @@ class _Binder:
         self, number: int, step: Move, own: DeviceStep, group: Group | None = None
     ) -> Communication:
         held, wanted = self.places.box(step.source), own.box
-        if group is None or not isinstance(step.pattern, Gathered):
-            direct = None if group is None else self._direct(step, own, group)
-            return direct or exchange_of(group, own.exchange, held, wanted, number)
-        shared = meet(held, wanted)
-        mine = tuple(slice(0, 0) for _ in held) if shared is None else within(shared, held)
+        if group is None:
+            return exchange_of(None, own.exchange, held, wanted, number)
         source, mesh = self.places.program.buffers[step.source], self.places.program.mesh
-        boxes = [meet(source.box(mesh, rank), wanted) for rank in group.ranks]
-        return gather_of(group, mine, blocks_of(boxes, wanted))
-
-    def _direct(self, step: Move, own: DeviceStep, group: Group) -> DirectExchange | None:
-        """An all-to-all by reading out of the memory of ranks on this machine, if that is faster.
-
-        All members find the same answer.
-        """
-        processes = [self.neighbours.get(rank) for rank in group.ranks]
-        source, into = (self.places.program.buffers[k] for k in (step.source, step.into))
-        held = [source.box(self.places.program.mesh, rank) for rank in group.ranks]
-        wanted = [into.box(self.places.program.mesh, rank) for rank in group.ranks]
-        reachable = [process for process in processes if process is not None]
-        shared = step.source in self.places.shared
-        if len(reachable) < len(processes) or not is_worth_it(
-            held, wanted, into.item, shared=shared
-        ):
-            return None
-        place = group.ranks.index(self.places.rank)
-        reads = block_reads(held, own.box, place, reachable, into.item)
-        kept = [
-            (within(each.box, held[place]), within(each.box, own.box)) for each in own.exchange.kept
-        ]
-        return DirectExchange(group, reads, tuple(kept))
+        boxes = [source.box(mesh, rank) for rank in group.ranks]
+        if isinstance(step.pattern, Gathered):
+            shared = meet(held, wanted)
+            mine = tuple(slice(0, 0) for _ in held) if shared is None else within(shared, held)
+            return gather_of(group, mine, blocks_of([meet(box, wanted) for box in boxes], wanted))
+        is_near = all(rank in self.neighbours for rank in group.ranks)
+        if not is_near or step.source not in self.places.shared:
+            return exchange_of(group, own.exchange, held, wanted, number)
+        processes = [self.neighbours[rank] for rank in group.ranks]
+        reads = mapped_blocks(boxes, wanted, group.ranks.index(self.places.rank), processes)
+        kept = [(within(each.box, held), within(each.box, wanted)) for each in own.exchange.kept]
+        return MappedExchange(group, reads, tuple(kept))
 
     def _all_gather(self, number: int, step: AllGather) -> BoundStep:
         buffer, box = step.buffer, self.places.box(step.buffer)
@@ -250,7 +225,125 @@ class _Binder:
 
         return BoundStep(begin, ending(number, coming * self.places.program.buffers[buffer].item))
 
+    def _reduce(self, number: int, step: ReduceScatter, own: DeviceStep) -> BoundStep:
+        """Members exchange blocks of their partial results; each combines those of its own.
 
-def _hold(memory: RankMemory, buffer: int, room: Room) -> None:
-    """Hold what was filled once and for all."""
-    memory.make(buffer, room)
+        It does so in the order of the plan, so that every run and every engine rounds alike.
+        """
+        partial, home = step.source, step.into
+        arrays, types = self.places.arrays, self.places.program.buffers[partial].types
+        room, item = self.places.room(home), self.places.program.buffers[partial].item
+        exchange, shape = self._parts(number, step, own)
+        combine = self._combine(step, own)
+        finish = ending(number, own.exchange.elements_in * item)
+
+        def begin(memory: RankMemory) -> None:
+            memory.make(home, room)
+            stacks = [arrays.library.empty(shape, of) for of in types]
+            memory.grow(sum([stack.nbytes for stack in stacks]))
+            memory.parts[number] = stacks
+            memory.started[number] = [
+                exchange.start(arrays, array, stack)
+                for array, stack in zip(memory.arrays(partial), stacks, strict=True)
+            ]
+
+        def end(memory: RankMemory) -> None:
+            finish(memory)
+            stacks = memory.parts.pop(number)
+            combine(memory, stacks)
+            memory.bytes_held -= sum([stack.nbytes for stack in stacks])
+
+        return BoundStep(begin, end)
+
+    def _parts(
+        self, number: int, step: ReduceScatter, own: DeviceStep
+    ) -> tuple[BlockExchange, tuple[int, ...]]:
+        """How the partial results of others come, and the shape of the array that they come to.
+
+        They lie there one behind another.
+        """
+        group, box = self.places.group(step.axes), own.box
+        others = [rank for rank in group.ranks if rank != self.places.rank]
+        sides = tuple((0, high - low) for low, high in box) if volume(box) else ()
+        places: list[Box | None] = [
+            ((others.index(rank), others.index(rank) + 1), *sides)
+            if rank in others and volume(box)
+            else None
+            for rank in group.ranks
+        ]
+        whole: Box = ((0, len(others)), *sides)
+        sends = {transfer.peer: transfer.box for transfer in own.exchange.sends}
+        out = blocks_of([sends.get(rank) for rank in group.ranks], self.places.box(step.source))
+        exchange = BlockExchange(group, group.ranks, out, blocks_of(places, whole), (), number)
+        return exchange, shape_of(whole)
+
+    def _combine(
+        self, step: ReduceScatter, own: DeviceStep
+    ) -> Callable[[RankMemory, Sequence[Array]], None]:
+        """What makes the rank's block of the result of its own part and those of others."""
+        if not volume(own.box):
+            return _combine_nothing
+        graph, partial, home = self.places.program.graph, step.source, step.into
+        kernel = self.places.library.kernel(graph, graph[step.vertex])
+        here = within(own.box, self.places.box(partial))
+        there = within(own.box, self.places.box(home))
+        others = [rank for rank in own.members if rank != self.places.rank]
+        order = [None if r == self.places.rank else others.index(r) for r in own.members]
+
+        def combine(memory: RankMemory, stacks: Sequence[Array]) -> None:
+            # What was sent is of no more use: the sum may be made in it.
+            mine = tuple([array[here] for array in memory.arrays(partial)])
+            states = [mine if k is None else tuple([s[k, ...] for s in stacks]) for k in order]
+            for state in states[1:]:
+                kernel.combine(states[0], state)
+            kernel.finish(states[0], memory.array(home)[there])
+
+        return combine
+
+
+class TileCall:
+    """Computes a tile, or the state of its share of an aggregation.
+
+    A rank computes the same tile in every run, mostly in the very arrays of the run before: a
+    kernel then need not look at them again.
+    """
+
+    __slots__ = ("_arrays", "_is_partial", "_kernel", "_ready")
+
+    def __init__(self, kernel: TileKernel, is_partial: bool) -> None:
+        self._kernel, self._is_partial = kernel, is_partial
+        self._arrays: list[Callable[[], Array | None]] = []
+        self._ready: Callable[[], None] | None = None
+        """What computes the tile in these arrays, which live no longer for it."""
+
+    def __call__(
+        self, operands: Sequence[Array | None], outputs: Sequence[Array], scalars: Sequence[object]
+    ) -> None:
+        """Compute it into the outputs."""
+        arrays = (*operands, *outputs)
+        if self._known(arrays):
+            if self._ready is not None:
+                self._ready()
+                return
+            self._ready = self._kernel.ready(operands, outputs, partial=self._is_partial)
+        else:
+            self._ready = None
+            self._arrays = [_nothing if array is None else ref(array) for array in arrays]
+        if self._is_partial:
+            self._kernel.partial(operands, outputs, scalars)
+        else:
+            self._kernel.whole(operands, outputs[0], scalars)
+
+    def _known(self, arrays: Sequence[Array | None]) -> bool:
+        """Whether these are the arrays of the run before."""
+        known = self._arrays
+        return len(known) == len(arrays) and all(map(is_, [each() for each in known], arrays))
+
+
+def _combine_nothing(memory: RankMemory, stacks: Sequence[Array]) -> None:
+    """What there is to do for an empty block."""
+    del memory, stacks
+
+
+def _nothing() -> None:
+    """An operand that is not read."""

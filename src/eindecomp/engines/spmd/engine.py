@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.ranks import agree
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.space import check_space, is_little, needed_space
-from eindecomp.engines.spmd.agreement import check_same_plan
 from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import exchange_of
-from eindecomp.engines.spmd.outputs import write_outputs
-from eindecomp.engines.spmd.rank_arrays import arrays_on
+from eindecomp.engines.spmd.job import (
+    WatchedRanks,
+    arrays_on,
+    check_same_plan,
+    connect,
+    write_outputs,
+)
 from eindecomp.engines.spmd.rank_memory import RankMemory
 from eindecomp.engines.spmd.run_checkpoints import (
     RunCheckpoints,
@@ -31,11 +34,9 @@ from eindecomp.engines.spmd.run_checkpoints import (
     in_segments,
     loads_of,
 )
-from eindecomp.engines.spmd.step_names import in_words, named
-from eindecomp.engines.spmd.transport import connect
 from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
-from eindecomp.engines.spmd.watched_ranks import WatchedRanks
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.spmd.watched_steps import Pace, in_words, named
+from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.engine import Listener
-    from eindecomp.engines.spmd.row_places import BoundStep, Do
+    from eindecomp.engines.spmd.rank_memory import BoundStep, Do
+    from eindecomp.engines.spmd.watched_steps import Call
     from eindecomp.layout.boxes import Box
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.overlap import Action
@@ -73,11 +75,10 @@ class SpmdEngine:
     Who waits for a rank that does nothing for `timeout` seconds ends the job. `outputs` are files
     to which ranks write results, each its own block: {"Z": "z.zarr"}, or "Z=z.npy". With a folder
     `checkpoint`, ranks write what they hold as soon as a tensor of `checkpoint_at` is computed, and
-    a rerun of the same plan on the same inputs begins there: ["H3", "H7"], or "H3,H7". Unless
-    `deterministic`, sums of partial results may be rounded otherwise from run to run, where that is
-    faster. With a `device` tiles are torch's tensors there, computed by its kernels: "cuda" is the
-    GPU of each rank's own, between which NCCL moves them, and "cpu" the host. By default they are
-    NumPy's arrays.
+    a rerun of the same plan on the same inputs begins there: ["H3", "H7"], or "H3,H7". With a
+    `device` tiles are torch's tensors there, computed by its kernels: "cuda" is the GPU of each
+    rank's own, between which NCCL moves them, and "cpu" the host. By default they are NumPy's
+    arrays.
     """
 
     name = NAME
@@ -90,11 +91,9 @@ class SpmdEngine:
         outputs: Mapping[str, str | Path] | str | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_at: Sequence[str] | str = (),
-        deterministic: bool = True,
         device: str | None = None,
     ) -> None:
         self.overlap = _yes_or_no("overlap", overlap)
-        self.deterministic = _yes_or_no("deterministic", deterministic)
         self.timeout = _seconds(timeout)
         if (checkpoint is None) != (not checkpoint_at):
             raise InputError("checkpoint is a folder, and checkpoint_at says when to write to it")
@@ -135,8 +134,8 @@ class SpmdProgram:
         written = [(name, str(path)) for name, path in self._outputs.items()]
         written += [(str(cut), str(engine.checkpoint)) for cut in self._cuts]
         with self._watch.waiting("the comparison of all ranks' plans"):
-            asked = f"overlap {overlap}, deterministic {engine.deterministic}, files {written}"
-            check_same_plan(program, transport, f"{asked}, arrays {engine.arrays.kind}")
+            asked = f"overlap {overlap}, files {written}, arrays {engine.arrays.kind}"
+            check_same_plan(program, transport, asked)
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._arrays = arrays = engine.arrays
@@ -144,10 +143,9 @@ class SpmdProgram:
             self._check_space()
         self._sources = arrays.sources()
         with self._watch.waiting("the making of groups"):
-            ways = program, self.row, transport, arrays, self._load
-            bound = bind_row(*ways, deterministic=engine.deterministic)
+            bound = bind_row(program, self.row, arrays, self._load)
         calls = _calls(overlapped(program) if overlap else None, bound)
-        self._pace = arrays.pace(self._watch)
+        self._pace = None if arrays.mark() is None else Pace(self._watch, arrays.mark)
         if self._pace is not None:
             calls = self._pace.paced(calls, program)
         self._segments = in_segments(calls, self._cuts)
@@ -364,18 +362,16 @@ def _receiving(program: Program) -> list[tuple[int, int]]:
     ]
 
 
-def _calls(
-    actions: Sequence[Action] | None, bound: Sequence[BoundStep]
-) -> list[tuple[int, Do, bool]]:
+def _calls(actions: Sequence[Action] | None, bound: Sequence[BoundStep]) -> list[Call]:
     """What is done in which step, and whether others may have to be waited for."""
-    found: list[tuple[int, Do, bool]] = []
+    calls: list[Call] = []
     for action in map(Whole, range(len(bound))) if actions is None else actions:
         step = bound[action.step]
         if not isinstance(action, End):
-            found.append((action.step, step.begin, False))
+            calls.append((action.step, step.begin, False))
         if not isinstance(action, Begin) and step.end is not None:
-            found.append((action.step, step.end, True))
-    return found
+            calls.append((action.step, step.end, True))
+    return calls
 
 
 def _yes_or_no(name: str, given: object) -> bool:

@@ -1,23 +1,27 @@
 """What one rank sends and receives in a step: which collective it is, and in which memory.
 
 Blocks that lie in one piece are sent from and received into the tiles themselves; others go
-through memory of their own. What a rank has of its own stays on it.
+through memory of their own, or are read where they lie by ranks of the same machine. What a rank
+has of its own stays on it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.spmd.direct import pieces_of
-from eindecomp.layout.boxes import shape_of, volume, within
+import numpy as np
+
+from eindecomp.engines.spmd.host_arrays import MemoryFile, file_of, mapped, shared_array
+from eindecomp.layout.boxes import meet, shape_of, volume, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eindecomp.engines.spmd.rank_arrays import RankArrays
-    from eindecomp.engines.spmd.transport import Carrier, Group, Pending, Span
+    from eindecomp.engines.spmd.protocols import Carrier, Group, Pending, RankArrays, Span
+    from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.exchange import Exchange
 
@@ -71,10 +75,14 @@ def _in_place(
 ) -> tuple[Span, ...] | None:
     found: list[Span] = []
     for each, count in zip(where, counts, strict=True):
-        pieces = pieces_of(shape, each, 1) if count and shape else None
-        if pieces is not None and len(pieces.starts) > 1:
-            return None
-        found.append((0 if pieces is None else int(pieces.starts[0]), count))
+        start, is_inner_whole = 0, True
+        for k in reversed(range(len(shape) if count else 0)):
+            length = each[k].stop - each[k].start
+            if length > 1 and not is_inner_whole:
+                return None
+            is_inner_whole = is_inner_whole and length == shape[k]
+            start += each[k].start * prod(shape[k + 1 :])
+        found.append((start, count))
     return tuple(found)
 
 
@@ -92,7 +100,7 @@ class BlockExchange:
 
     def start(self, arrays: RankArrays, source: Array, target: Array) -> Started:
         """Begin with it."""
-        copy, words = arrays.library.copy, arrays.words
+        copy = arrays.library.copy
         out_spans, going = self.out.spans(source, arrays), source
         if out_spans is None:
             out_spans, going = self.out.apart, arrays.flat(sum(self.out.counts), source)
@@ -100,10 +108,7 @@ class BlockExchange:
         into_spans, coming = self.into.spans(target, arrays), target
         if into_spans is None:
             into_spans, coming = self.into.apart, arrays.flat(sum(self.into.counts), target)
-        each = arrays.words_in[source.itemsize]
-        if each > 1:
-            out_spans, into_spans = _in_words(out_spans, each), _in_words(into_spans, each)
-        spans = words(going), out_spans, words(coming), into_spans
+        spans = going.reshape(-1), out_spans, coming.reshape(-1), into_spans
         pending = self._begin(arrays.carrier, *spans)
         for here, there in self.kept:
             copy(target[there], source[here])
@@ -155,9 +160,13 @@ class BlockGather:
 
     def start(self, arrays: RankArrays, source: Array, target: Array) -> Started:
         """Begin with it."""
-        copy, words = arrays.library.copy, arrays.words
-        own = None if self.own is None else words(arrays.in_one_piece(source[self.own]))
-        finish = None
+        copy, own, finish = arrays.library.copy, None, None
+        if self.own is not None:
+            own = source[self.own]
+            if not arrays.is_in_one_piece(own):
+                own = arrays.flat(prod(own.shape), own).reshape(own.shape)
+                copy(own, source[self.own])
+            own = own.reshape(-1)
         if self.together is not None and arrays.is_in_one_piece(target):
             coming = target.reshape(-1)[self.together]
         else:
@@ -165,10 +174,7 @@ class BlockGather:
             finish = (self.into, target, coming, copy)
             if own is None:
                 self.into.copy(target, coming, copy, into_flat=True)
-        counts, each = self.into.counts, arrays.words_in[target.itemsize]
-        if each > 1:
-            counts = [each * count for count in counts]
-        return Started(self.group.all_gather(own, words(coming), counts), finish)
+        return Started(self.group.all_gather(own, coming, self.into.counts), finish)
 
 
 def gather_of(group: Group, own: Where | None, into: Blocks) -> BlockGather:
@@ -206,5 +212,92 @@ def _together(spans: Sequence[Span]) -> slice | None:
     return slice(filled[0][0], sum(filled[-1])) if filled else slice(0, 0)
 
 
-def _in_words(spans: Sequence[Span], each: int) -> list[Span]:
-    return [(each * at, each * count) for at, count in spans]
+# Blocks that are read where they lie
+
+
+@dataclass(frozen=True, slots=True)
+class MappedBlock:
+    """A block of a peer's array, and where it belongs in this rank's."""
+
+    process: int
+    member: int
+    """Which member of the group the peer is."""
+    shape: tuple[int, ...]
+    """That of the peer's array."""
+    wanted: Where
+    """Where in it the block is."""
+    place: Where
+    """Where in this rank's array it belongs."""
+
+
+def mapped_blocks(
+    held: Sequence[Box], wanted: Box, own: int, processes: Sequence[int]
+) -> tuple[MappedBlock, ...]:
+    """What a member reads of the boxes of all; `own` is which of them it is itself."""
+    common = [None if k == own else meet(box, wanted) for k, box in enumerate(held)]
+    return tuple(
+        MappedBlock(processes[k], k, shape_of(held[k]), within(box, held[k]), within(box, wanted))
+        for k, box in enumerate(common)
+        if box is not None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MappedExchange:
+    """An all-to-all by which every member of a group reads what it wants of the others.
+
+    Members tell each other in which memory files their arrays are, read, and wait until all have
+    read.
+    """
+
+    group: Group
+    reads: tuple[MappedBlock, ...]
+    kept: tuple[tuple[Where, Where], ...]
+    maps: dict[int, tuple[int, Array]] = field(default_factory=dict[int, "tuple[int, Array]"])
+    """Of each member the array that was mapped last, and the serial number of its file."""
+
+    def start(self, arrays: RankArrays, source: Array, target: Array) -> MappedReads:
+        """Tell the others where the source is."""
+        copy = arrays.library.copy
+        file = file_of(source) if arrays.is_in_one_piece(source) else None
+        shared = source
+        if file is None:  # it was made elsewhere, as from a checkpoint
+            shared = shared_array(source.shape, source.dtype)
+            copy(shared, source)
+            file = file_of(shared)
+        files = np.zeros((len(self.group.ranks), 2), np.int64)
+        pending = self.group.all_gather(np.array(file), files.reshape(-1), [2] * len(files))
+        for here, there in self.kept:
+            copy(target[there], source[here])
+        return MappedReads(self, pending, files, target, shared, copy)
+
+    def theirs(self, read: MappedBlock, file: MemoryFile, dtype: DType) -> Array:
+        """The array of a peer."""
+        serial, array = self.maps.get(read.member, (0, None))
+        if array is None or serial != file.serial:
+            array = mapped(read.process, file, read.shape, dtype)
+            self.maps[read.member] = file.serial, array
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class MappedReads:
+    """Reading that can begin when all have told where their arrays are."""
+
+    exchange: MappedExchange
+    pending: Pending
+    files: Array
+    target: Array
+    source: Array
+    """Held until all have read it."""
+    copy: Copy
+
+    def finish(self) -> None:
+        """Read, and wait for all others to have read."""
+        self.pending.wait()
+        for each in self.exchange.reads:
+            file = MemoryFile(*self.files[each.member].tolist())
+            theirs = self.exchange.theirs(each, file, self.target.dtype)
+            self.copy(self.target[each.place], theirs[each.wanted])
+        done = np.zeros(len(self.files), np.uint8)
+        self.exchange.group.all_gather(done[:1].copy(), done, [1] * len(done)).wait()

@@ -13,15 +13,19 @@ from eindecomp.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.spmd.transport import Part, Span
-    from eindecomp.lang.dtypes import DType
+    from eindecomp.engines.spmd.protocols import Part, Span
 
     Array = np.ndarray[Any, Any]
 
-_UNITS = {1: MPI.BYTE, 2: MPI.INT16_T, 4: MPI.INT32_T, 8: MPI.INT64_T}
-"""What is counted: MPI's counts are of 32 bits, which reaches further in words than in bytes."""
-_NUMBERS = {np.dtype("float32"): MPI.FLOAT, np.dtype("float64"): MPI.DOUBLE}
-"""What it can add."""
+_UNITS = {
+    1: (np.uint8, MPI.BYTE),
+    2: (np.int16, MPI.INT16_T),
+    4: (np.int32, MPI.INT32_T),
+    8: (np.int64, MPI.INT64_T),
+    16: (np.complex128, MPI.C_DOUBLE_COMPLEX),
+}
+"""Elements travel as bits, since MPI does not know all types. They are counted in elements: its
+counts are of 32 bits, which reaches further so than in bytes."""
 _WATCH = 1
 """The tag of what watching threads tell each other."""
 
@@ -62,11 +66,6 @@ class MpiTransport:
         coming = [self._world.Irecv(_all_of(array), peer, tag) for peer, array in receives]
         going = [self._world.Isend(_all_of(array), peer, tag) for peer, array in sends]
         return Requests([*coming, *going])
-
-    def sums(self, dtype: DType, *, equal: bool) -> bool:
-        """Whether groups add numbers of a type by themselves."""
-        del equal
-        return dtype in _NUMBERS
 
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
@@ -138,31 +137,17 @@ class MpiGroup:
 
     def all_gather(self, own: Array | None, into: Array, counts: Sequence[int]) -> Requests:
         """Every member's elements one after another into a flat array."""
-        unit = _UNITS[into.itemsize]
-        given = MPI.IN_PLACE if own is None else [own, own.size, unit]
-        into_spec = [into, list(counts), _starts(counts), unit]
-        return Requests([self._comm.Iallgatherv(given, into_spec)])
+        given = MPI.IN_PLACE if own is None else _all_of(own)
+        bits, unit = _bits(into)
+        return Requests(
+            [self._comm.Iallgatherv(given, [bits, list(counts), _starts(counts), unit])]
+        )
 
     def all_to_all(
         self, out: Array, out_spans: Sequence[Span], into: Array, into_spans: Sequence[Span]
     ) -> Requests:
         """To each member the span of `out` that is its own, from each into that of `into`."""
-        unit = _UNITS[out.itemsize]
-        return Requests(
-            [
-                self._comm.Ialltoallv(
-                    [out, [n for _, n in out_spans], [at for at, _ in out_spans], unit],
-                    [into, [n for _, n in into_spans], [at for at, _ in into_spans], unit],
-                )
-            ]
-        )
-
-    def reduce_scatter(self, out: Array, into: Array, counts: Sequence[int]) -> Requests:
-        """The sum of all members' arrays: of each member its own part."""
-        unit = _NUMBERS[out.dtype]
-        given = [out, out.size, unit]
-        request = self._comm.Ireduce_scatter(given, [into, into.size, unit], list(counts), MPI.SUM)
-        return Requests([request])
+        return Requests([self._comm.Ialltoallv(_spans(out, out_spans), _spans(into, into_spans))])
 
 
 class Requests:
@@ -195,5 +180,17 @@ def _starts(counts: Sequence[int]) -> list[int]:
     return found
 
 
+def _bits(array: Array) -> tuple[Array, MPI.Datatype]:
+    """A flat array as MPI sees it, and the type of its elements."""
+    plain, unit = _UNITS[array.itemsize]
+    return array.view(plain), unit
+
+
 def _all_of(array: Array) -> list[Any]:
-    return [array, array.size, _UNITS[array.itemsize]]
+    bits, unit = _bits(array)
+    return [bits, bits.size, unit]
+
+
+def _spans(array: Array, spans: Sequence[Span]) -> list[Any]:
+    bits, unit = _bits(array)
+    return [bits, [count for _, count in spans], [start for start, _ in spans], unit]

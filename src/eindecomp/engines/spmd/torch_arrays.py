@@ -1,16 +1,28 @@
-"""Tiles that are torch's tensors, on the device of each rank."""
+"""Tiles that are torch's tensors, on the device of each rank, and NCCL, which moves them.
+
+NCCL knows no tags: what two ranks send each other is matched by the order in which both begin with
+it, which is that of the program. What a rank sends and receives in a step is begun as one, so that
+no rank waits for another to begin.
+"""
 
 from __future__ import annotations
 
+import os
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from eindecomp.engines.blocks import block_of
 from eindecomp.engines.ranks import agree
-from eindecomp.engines.spmd.nccl import NcclCarrier, check_own_gpus
-from eindecomp.engines.spmd.pace import Pace
-from eindecomp.engines.spmd.torch_ranks import TorchTransport
+from eindecomp.engines.spmd.torch_transport import (
+    TorchGroup,
+    TorchTransport,
+    Works,
+    as_bytes,
+    dist,
+    own_group,
+)
+from eindecomp.engines.tensor import block_of
 from eindecomp.engines.torch.devices import device_of
 from eindecomp.engines.torch.given import as_given
 from eindecomp.errors import InputError
@@ -18,17 +30,20 @@ from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.layout.boxes import shape_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eindecomp.engines.ranks import Ranks
-    from eindecomp.engines.spmd.transport import Carrier, Transport
-    from eindecomp.engines.spmd.watch import Watch
+    from eindecomp.engines.spmd.protocols import Carrier, Part, Transport
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
+
+_LONGEST = timedelta(days=1)
+"""How long NCCL waits: it is for the watch to end a job that cannot go on."""
 
 
 class TorchArrays:
     """Torch's tensors on one device; they travel as bytes."""
 
-    words_in = {size: size for size in (1, 2, 4, 8, 16)}  # noqa: RUF012 - nobody writes to it
     stored = staticmethod(as_given)
 
     def __init__(self, device: torch.device, carrier: Carrier) -> None:
@@ -58,16 +73,6 @@ class TorchArrays:
         return array.is_contiguous()
 
     @staticmethod
-    def in_one_piece(array: torch.Tensor) -> torch.Tensor:
-        """A tensor that does so: itself, or a copy."""
-        return array.contiguous()
-
-    @staticmethod
-    def words(array: torch.Tensor) -> torch.Tensor:
-        """A tensor in one piece as its bytes: NCCL has no integers of two."""
-        return array.reshape(-1).view(torch.uint8)
-
-    @staticmethod
     def flat(count: int, like: torch.Tensor) -> torch.Tensor:
         """A new flat tensor of another's type, with anything in it."""
         return like.new_empty(count)
@@ -85,11 +90,10 @@ class TorchArrays:
         if self._device.type == "cuda":
             torch.cuda.current_stream(self._device).synchronize()
 
-    def pace(self, watch: Watch) -> Pace | None:
-        """What tells how far the GPU has come; the CPU is never behind."""
-        return Pace(watch, self._mark) if self._device.type == "cuda" else None
-
-    def _mark(self) -> torch.Event:
+    def mark(self) -> torch.Event | None:
+        """A mark at the end of the GPU's queue; the CPU is never behind."""
+        if self._device.type != "cuda":
+            return None
         return torch.cuda.current_stream(self._device).record_event()
 
 
@@ -105,6 +109,65 @@ class _Fresh:
 
     def give(self, array: torch.Tensor) -> None:
         """Let go of it."""
+
+
+class NcclCarrier:
+    """All ranks of a job, each with a GPU of its own; they make it together."""
+
+    gathers_in_place = True
+
+    def __init__(self, rank: int, size: int, device: torch.device) -> None:
+        if not dist.is_nccl_available():
+            raise InputError("this torch was built without NCCL, which moves tensors between GPUs")
+        # Groups then run in the order in which ranks begin with them, which is the same for all.
+        os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
+        torch.cuda.set_device(device)
+        self.rank, self._device = rank, device
+        self._groups: dict[tuple[tuple[int, ...], ...], TorchGroup] = {}
+        self._everybody = self.group((tuple(range(size)),)).group
+
+    def group(self, groups: Sequence[tuple[int, ...]]) -> TorchGroup:
+        """This rank's group; all are made by all, in one order, and only once."""
+        key = tuple(groups)
+        if key not in self._groups:
+            made, ranks = own_group(groups, self.rank, "nccl", _LONGEST)
+            # It connects its members when they first use it, all of them.
+            dist.all_reduce(torch.zeros(1, device=self._device), group=made)
+            torch.cuda.synchronize(self._device)
+            self._groups[key] = TorchGroup(self, made, ranks)
+        return self._groups[key]
+
+    def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Works:
+        """Flat tensors from rank to rank, begun as one."""
+        del tag
+        operations = [(dist.irecv, *part) for part in receives]
+        operations += [(dist.isend, *part) for part in sends]
+        begun: list[Any] = [
+            dist.P2POp(what, as_bytes(array), peer, self._everybody)
+            for what, peer, array in operations
+            if len(array)
+        ]
+        arrays = [array for _, _, array in operations]
+        return Works(dist.batch_isend_irecv(begun) if begun else [], arrays)
+
+    def all_to_all(
+        self, group: TorchGroup, out: Sequence[torch.Tensor], into: Sequence[torch.Tensor]
+    ) -> Works:
+        """A flat tensor to each member of a group and one from each."""
+        arrays = [as_bytes(each) for each in into], [as_bytes(each) for each in out]
+        return Works([dist.all_to_all(*arrays, group.group, True)], arrays)
+
+
+def check_own_gpus(gpus: Sequence[bytes]) -> None:
+    """Refuse two ranks on one GPU; `gpus` names that of each."""
+    first: dict[bytes, int] = {}
+    for rank, gpu in enumerate(gpus):
+        other = first.setdefault(gpu, rank)
+        if other != rank:
+            raise InputError(
+                f"ranks {other} and {rank} are on one GPU ({gpu.decode()}): NCCL wants one GPU a "
+                "rank; device='cuda' gives each its own"
+            )
 
 
 _NCCL: dict[tuple[bytes, ...], NcclCarrier] = {}

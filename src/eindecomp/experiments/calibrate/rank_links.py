@@ -17,9 +17,8 @@ import numpy as np
 
 from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import exchange_of
-from eindecomp.engines.spmd.host_arrays import HostArrays
+from eindecomp.engines.spmd.host_arrays import HostArrays, shared_array
 from eindecomp.engines.spmd.rank_memory import RankMemory
-from eindecomp.engines.spmd.shared_arrays import shared_array
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
 from eindecomp.experiments.calibrate.clock import seconds_each
@@ -37,8 +36,8 @@ from eindecomp.tra.program.steps import Move, ReduceScatter
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from eindecomp.engines.spmd.bound_row import Do
-    from eindecomp.engines.spmd.transport import Transport
+    from eindecomp.engines.spmd.protocols import Transport
+    from eindecomp.engines.spmd.rank_memory import Do
     from eindecomp.experiments.calibrate.clock import Clock, Way
     from eindecomp.planner.costs.transfer import Collective
     from eindecomp.planner.plan import Plan
@@ -177,7 +176,7 @@ class RankLinks:
         ]
         row, arrays = program.on(self.rank), self._arrays
         with self._watch.waiting("the making of groups"):
-            bound = bind_row(program, row, self.transport, arrays, _load_nothing)[number]
+            bound = bind_row(program, row, arrays, _load_nothing)[number]
         assert bound.end is not None  # noqa: S101 - every rank receives
         buffers, steps = program.buffers, len(program.steps)
         sources = arrays.sources()

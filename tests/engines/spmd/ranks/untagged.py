@@ -13,9 +13,9 @@ import torch
 from torch import distributed
 
 from eindecomp.engines.spmd import torch_arrays
-from eindecomp.engines.spmd.nccl import NcclCarrier
-from eindecomp.engines.spmd.torch_groups import TorchGroup, Works, own_group
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
+from eindecomp.engines.spmd.torch_arrays import NcclCarrier
+from eindecomp.engines.spmd.torch_transport import TorchGroup, Works, as_bytes, own_group
 
 
 class Untagged(NcclCarrier):
@@ -36,7 +36,7 @@ class Untagged(NcclCarrier):
         self, group: TorchGroup, out: Sequence[torch.Tensor], into: Sequence[torch.Tensor]
     ) -> Works:
         begun = [
-            distributed.P2POp(what, array, peer, group.group)
+            distributed.P2POp(what, as_bytes(array), peer, group.group)
             for what, arrays in ((distributed.irecv, into), (distributed.isend, out))
             for peer, array in zip(group.ranks, arrays, strict=True)
             if len(array)

@@ -1,4 +1,8 @@
-"""Ranks over torch.distributed with gloo: `torchrun --nproc-per-node 8 script.py`."""
+"""Ranks over torch.distributed: `torchrun --nproc-per-node 8 script.py`.
+
+Gloo carries arrays in the host's memory, and what ranks have to say. Groups are of whatever backend
+carries their arrays: those between GPUs are in `torch_arrays`.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +11,30 @@ import signal
 import socket
 import struct
 from contextlib import suppress
+from itertools import accumulate
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+import torch.distributed
 
-from eindecomp.engines.spmd.processes import GONE, look_at
-from eindecomp.engines.spmd.torch_groups import (
-    ALL_GATHER,
-    TorchGroup,
-    Works,
-    as_bytes,
-    dist,
-    own_group,
-)
+from eindecomp.engines.spmd.watch import GONE, look_at
 from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
-    from eindecomp.engines.spmd.transport import Part
-    from eindecomp.lang.dtypes import DType
+    from eindecomp.engines.spmd.protocols import Part, Span
 
-    Array = np.ndarray[Any, Any]
+    Array = Any
+    """NumPy's, or torch's tensor."""
 
+dist: Any = torch.distributed  # whose types say less than its documentation
+
+# Torch has had two names for it, of which it warns of the older one.
+ALL_GATHER: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _GOING = 2.0  # seconds after its connections within which a process is gone
 _FIRST_TAG = 1 << 20
@@ -96,10 +99,6 @@ class TorchTransport:
         )
         return self.exchange(sends, receives, tag)
 
-    def sums(self, dtype: DType, *, equal: bool) -> bool:
-        """Whether groups add numbers of a type by themselves: only in parts of one size."""
-        return equal and dtype in (np.dtype("float32"), np.dtype("float64"))
-
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
         sizes = torch.zeros(self.size, dtype=torch.int64)
@@ -109,8 +108,8 @@ class TorchTransport:
         padded[: len(own)] = torch.from_numpy(np.frombuffer(own, np.uint8).copy())
         found = torch.empty(self.size * longest, dtype=torch.uint8)
         ALL_GATHER(found, padded, self._everybody)
-        rows: Array = found.numpy().reshape(self.size, longest)
-        counts: Array = sizes.numpy()
+        rows: np.ndarray[Any, Any] = found.numpy().reshape(self.size, longest)
+        counts: np.ndarray[Any, Any] = sizes.numpy()
         return [row[:n].tobytes() for row, n in zip(rows, counts, strict=True)]
 
     def share_bytes(self, own: bytes | None) -> bytes:
@@ -194,3 +193,90 @@ def _own_process() -> bytes:
 
 def _process(text: bytes) -> tuple[str, int]:
     return text[8:].decode(), struct.unpack("q", text[:8])[0]
+
+
+# Groups
+
+
+class Backend(Protocol):
+    """What differs from backend to backend."""
+
+    @property
+    def rank(self) -> int:
+        """Which rank this process is."""
+        ...
+
+    @property
+    def gathers_in_place(self) -> bool:
+        """Whether a member's part of an all-gather may be in its place already."""
+        ...
+
+    def all_to_all(self, group: TorchGroup, out: Sequence[Array], into: Sequence[Array]) -> Works:
+        """A flat array to each member and one from each; none where there is nothing in it."""
+        ...
+
+
+class TorchGroup:
+    """A process group."""
+
+    def __init__(self, backend: Backend, group: Any, ranks: tuple[int, ...]) -> None:
+        self._backend, self.group, self.ranks = backend, group, ranks
+        self._place = ranks.index(backend.rank)
+
+    def all_gather(self, own: Array | None, into: Array, counts: Sequence[int]) -> Works:
+        """Every member's elements one after another into a flat array."""
+        start, count = sum(counts[: self._place]), counts[self._place]
+        mine = _part(into, (start, count))
+        if len(set(counts)) == 1 and (own is not None or self._backend.gathers_in_place):
+            parts = as_bytes(into), as_bytes(mine if own is None else own)
+            return Works([ALL_GATHER(*parts, self.group, True)], parts)
+        # Backends gather parts of one size only.
+        if own is not None:
+            mine[...] = own
+        spans = list(zip(accumulate(counts, initial=0), counts, strict=False))
+        nothing = spans[self._place] = (start, 0)
+        sent = [nothing if k == self._place else (start, count) for k in range(len(counts))]
+        return self.all_to_all(into, sent, into, spans)
+
+    def all_to_all(
+        self, out: Array, out_spans: Sequence[Span], into: Array, into_spans: Sequence[Span]
+    ) -> Works:
+        """To each member the span of `out` that is its own, from each into that of `into`."""
+        parts = [_part(out, span) for span in out_spans], [_part(into, span) for span in into_spans]
+        return self._backend.all_to_all(self, *parts)
+
+
+class Works:
+    """What torch has under way, and with it the arrays that it reads and writes."""
+
+    __slots__ = ("_arrays", "_works")
+
+    def __init__(self, works: list[Any], arrays: Sequence[Array] = ()) -> None:
+        self._works, self._arrays = works, arrays
+
+    def wait(self) -> None:
+        """Wait for all of it; on a GPU, only the GPU does."""
+        for work in self._works:
+            work.wait()
+        self._arrays = ()
+
+
+def own_group(
+    groups: Sequence[tuple[int, ...]], rank: int, backend: str, timeout: timedelta | None = None
+) -> tuple[Any, tuple[int, ...]]:
+    """A rank's group of several, and its members; all are made by all ranks, in one order."""
+    made = [dist.new_group(list(ranks), timeout, backend) for ranks in groups]
+    [place] = [k for k, ranks in enumerate(groups) if rank in ranks]
+    return made[place], groups[place]
+
+
+def as_bytes(array: Array) -> torch.Tensor:
+    """A flat array as its bytes, which every backend carries."""
+    if isinstance(array, torch.Tensor):
+        return array.view(torch.uint8)
+    return torch.from_numpy(array.view(np.uint8))
+
+
+def _part(array: Array, span: Span) -> Array:
+    start, count = span
+    return array[start : start + count]

@@ -1,32 +1,33 @@
-"""What ranks need to reach each other, and finding out how this process was started.
+"""What ranks need to reach each other (`Transport`), and what their tiles are (`RankArrays`).
 
 A transport moves flat arrays, never objects. Everything that is started is waited for by whoever
-has its `Pending`; collectives of one group are started in the same order by all its members.
+has its `Pending`; collectives of one group are started in the same order by all its members. A
+kernel library makes, computes and copies arrays; what else a rank has to know of them is here: how
+they lie, how they travel, and when a device has done with them.
 """
 
 from __future__ import annotations
 
-import os
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eindecomp.engines.spmd.watch import watch_of
-from eindecomp.errors import InputError, needing_extras, not_installed
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
+    from eindecomp.layout.boxes import Box
 
     Counts = np.ndarray[Any, Any]
     Array = Any
-    """Of whatever kind it moves."""
+    """Of whatever kind is moved and computed."""
     Part = tuple[int, Array]
     """Another rank, and a flat array that goes to it or comes from it."""
 
-NAMES = ("mpi", "torch")
+Span = tuple[int, int]
+"""Where in a flat array elements begin, and how many they are."""
 
 
 class Pending(Protocol):
@@ -53,25 +54,10 @@ class Group(Protocol):
         ...
 
     def all_to_all(
-        self,
-        out: Array,
-        out_spans: Sequence[Span],
-        into: Array,
-        into_spans: Sequence[Span],
+        self, out: Array, out_spans: Sequence[Span], into: Array, into_spans: Sequence[Span]
     ) -> Pending:
         """To each member the span of `out` that is its own, from each into that of `into`."""
         ...
-
-    def reduce_scatter(self, out: Array, into: Array, counts: Sequence[int]) -> Pending:
-        """The sum of all members' arrays, added in any order: of each member its own part.
-
-        Only where the transport `sums`.
-        """
-        ...
-
-
-Span = tuple[int, int]
-"""Where in a flat array elements begin, and how many they are."""
 
 
 class Carrier(Protocol):
@@ -83,10 +69,6 @@ class Carrier(Protocol):
 
     def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Pending:
         """Flat arrays from rank to rank."""
-        ...
-
-    def sums(self, dtype: DType, *, equal: bool) -> bool:
-        """Whether groups add numbers of a type by themselves; `equal`: in parts of one size."""
         ...
 
 
@@ -141,40 +123,76 @@ class Transport(Carrier, Protocol):
         ...
 
 
-def connect(name: str = "auto") -> Transport:
-    """The transport of a name, or by which this job was started; it is made once."""
-    if name == "auto":
-        name = _started_by()
-    if name not in NAMES:
-        raise InputError(f"transport is auto, {' or '.join(NAMES)}, not {name!r}")
-    if name not in _CONNECTED:
-        _CONNECTED[name] = _connect(name)
-        # From now on others hear of this rank, also while it plans before it runs anything.
-        watch_of(_CONNECTED[name])
-    return _CONNECTED[name]
+class ArraySource(Protocol):
+    """Where arrays come from, and where those go that are of no more use."""
+
+    def make(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """An array with anything in it."""
+        ...
+
+    def give(self, array: Array) -> None:
+        """Take an array that nobody reads any more."""
+        ...
 
 
-_CONNECTED: dict[str, Transport] = {}
+class Mark(Protocol):
+    """A place in the queue of a device that runs behind the host."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has come there."""
+        ...
 
 
-def _connect(name: str) -> Transport:
-    if name == "mpi":
-        if find_spec("mpi4py") is None:
-            raise InputError(f"{not_installed('mpi4py')}, and an MPI such as Open MPI")
-        from eindecomp.engines.spmd.mpi import MpiTransport
+class RankArrays(Protocol):
+    """One kind of array, on one rank."""
 
-        return MpiTransport()
-    with needing_extras():
-        from eindecomp.engines.spmd.torch_ranks import TorchTransport
+    @property
+    def kind(self) -> str:
+        """What ranks have to agree on."""
+        ...
 
-    return TorchTransport()
+    @property
+    def library(self) -> KernelLibrary:
+        """What computes them."""
+        ...
 
+    @property
+    def carrier(self) -> Carrier:
+        """What moves them from rank to rank."""
+        ...
 
-def _started_by() -> str:
-    """Which launcher started this process, as far as its environment tells."""
-    if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
-        return "torch"
-    by_mpi = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
-    if any(name in os.environ for name in by_mpi) or find_spec("mpi4py") is not None:
-        return "mpi"
-    return "torch"
+    def stored(self, given: Any, vertex: Vertex) -> Any:
+        """What was given for an input, checked, and left where it is."""
+        ...
+
+    def block(self, given: Any, box: Box, *, copy: bool) -> Array:
+        """A block of what was given, in one piece; without `copy` it may share its memory."""
+        ...
+
+    def taken(self, block: Array) -> Array:
+        """A block of a tensor, which may have been made of arrays of another kind."""
+        ...
+
+    def is_in_one_piece(self, array: Array) -> bool:
+        """Whether an array lies row by row, without gaps."""
+        ...
+
+    def flat(self, count: int, like: Array) -> Array:
+        """A new flat array of another's type, with anything in it."""
+        ...
+
+    def sources(self) -> tuple[ArraySource, ArraySource]:
+        """Where tiles come from, and where those that other ranks read where they are."""
+        ...
+
+    def neighbours(self) -> Mapping[int, int]:
+        """The processes of the ranks that can read this rank's shared arrays where they are."""
+        ...
+
+    def settle(self) -> None:
+        """Wait for the device to have done all that it was told to."""
+        ...
+
+    def mark(self) -> Mark | None:
+        """A mark at the end of the device's queue; None if it never runs behind the host."""
+        ...
