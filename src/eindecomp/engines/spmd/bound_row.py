@@ -13,17 +13,17 @@ from weakref import ref
 
 from eindecomp.engines.spmd.exchange import (
     BlockExchange,
-    BlockGather,
+    MappedBlock,
     MappedExchange,
     blocks_of,
     exchange_of,
-    gather_of,
-    mapped_blocks,
 )
 from eindecomp.engines.spmd.rank_memory import BoundStep, RowPlaces, ending, read_in_place
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.scalar import used_scalars
-from eindecomp.layout.boxes import meet, shape_of, shares, volume, within
+from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.layout.cut import bits_of
+from eindecomp.layout.tiling import group_along
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.patterns import Exchanged, Gathered
@@ -40,7 +40,7 @@ from eindecomp.tra.program.steps import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.engines.spmd.protocols import Group, RankArrays
+    from eindecomp.engines.spmd.protocols import RankArrays
     from eindecomp.engines.spmd.rank_memory import Do, RankMemory
     from eindecomp.kernels.library import TileKernel
     from eindecomp.layout.boxes import Box
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     Array = Any
     Loader = Callable[[RankMemory, int, Box], None]
-    Communication = BlockExchange | BlockGather | MappedExchange
+    Communication = BlockExchange | MappedExchange
 
 
 def bind_row(program: Program, row: DeviceRow, arrays: RankArrays, load: Loader) -> list[BoundStep]:
@@ -86,7 +86,7 @@ class _Binder:
             case ReduceScatter():
                 return self._reduce(number, step, own)
             case AllGather():
-                return self._all_gather(number, step)
+                return self._all_gather(number, step, own)
             case Free():
                 return BoundStep(self._free(step))
 
@@ -151,10 +151,9 @@ class _Binder:
     # What it does with others
 
     def _move(self, number: int, step: Move, own: DeviceStep) -> BoundStep:
-        source, into = step.source, step.into
-        group, moved = self._group_of(step), own.exchange
+        source, into, moved = step.source, step.into, own.exchange
         is_here = is_view(self.places.program, self.places.program.buffers[into], self.places.rank)
-        if group is None and is_here and volume(own.box):
+        if is_here and volume(own.box) and not isinstance(step.pattern, Gathered | Exchanged):
             # The rank has all that it wants; others may lack some of it.
             self.views.add(into)
             where = within(own.box, self.places.box(source))
@@ -164,15 +163,14 @@ class _Binder:
                 memory.held[into] = (memory.array(source)[where],)
                 self._start(memory, number, exchange, source, into)
 
-            return BoundStep(begin, ending(number, 0) if moved.sends else None)
-        exchange, room = self._exchange(number, step, own, group), self.places.room(into)
+            return BoundStep(begin, ending(number) if moved.sends else None)
+        exchange, room = self._exchange(number, step, own), self.places.room(into)
 
         def make_and_begin(memory: RankMemory) -> None:
             memory.make(into, room)
             self._start(memory, number, exchange, source, into)
 
-        coming = moved.elements_in * self.places.program.buffers[into].item
-        return BoundStep(make_and_begin, ending(number, coming))
+        return BoundStep(make_and_begin, ending(number))
 
     def _start(
         self,
@@ -185,45 +183,38 @@ class _Binder:
         arrays = memory.array(source), memory.array(into)
         memory.started[number] = [exchange.start(self.places.arrays, *arrays)]
 
-    def _group_of(self, step: Move) -> Group | None:
-        """The ranks among which a move is a collective; None if it is none."""
-        match step.pattern:
-            case Gathered(axes) | Exchanged(axes):
-                return self.places.group(sum(1 << axis for axis in axes))
-            case _:
-                return None
+    def _exchange(self, number: int, step: Move, own: DeviceStep) -> Communication:
+        """How blocks travel; in an all-to-all of ranks of one machine they are read where they lie.
 
-    def _exchange(
-        self, number: int, step: Move, own: DeviceStep, group: Group | None = None
-    ) -> Communication:
-        held, wanted = self.places.box(step.source), own.box
-        if group is None:
-            return exchange_of(None, own.exchange, held, wanted, number)
+        All ranks of the all-to-all find the same answer.
+        """
+        held, wanted, moved = self.places.box(step.source), own.box, own.exchange
         source, mesh = self.places.program.buffers[step.source], self.places.program.mesh
-        boxes = [source.box(mesh, rank) for rank in group.ranks]
-        if isinstance(step.pattern, Gathered):
-            shared = meet(held, wanted)
-            mine = tuple(slice(0, 0) for _ in held) if shared is None else within(shared, held)
-            return gather_of(group, mine, blocks_of([meet(box, wanted) for box in boxes], wanted))
-        is_near = all(rank in self.neighbours for rank in group.ranks)
-        if not is_near or step.source not in self.places.shared:
-            return exchange_of(group, own.exchange, held, wanted, number)
-        processes = [self.neighbours[rank] for rank in group.ranks]
-        reads = mapped_blocks(boxes, wanted, group.ranks.index(self.places.rank), processes)
-        kept = [(within(each.box, held), within(each.box, wanted)) for each in own.exchange.kept]
-        return MappedExchange(group, reads, tuple(kept))
+        group: tuple[int, ...] = ()
+        if isinstance(step.pattern, Gathered | Exchanged):
+            group = group_along(mesh, bits_of(step.pattern.axes), self.places.rank)
+        can_read = isinstance(step.pattern, Exchanged) and self.neighbours.keys() >= {*group}
+        if not can_read or step.source not in self.places.shared:
+            return exchange_of(moved, held, wanted, number, group)
+        reads: list[MappedBlock] = []
+        for peer, box in ((each.peer, each.box) for each in moved.receives):
+            theirs = source.box(mesh, peer)
+            where = within(box, theirs), within(box, wanted)
+            reads.append(MappedBlock(peer, self.neighbours[peer], shape_of(theirs), *where))
+        kept = [(within(each.box, held), within(each.box, wanted)) for each in moved.kept]
+        readers = tuple(each.peer for each in moved.sends)
+        return MappedExchange(tuple(reads), readers, tuple(kept), number)
 
-    def _all_gather(self, number: int, step: AllGather) -> BoundStep:
+    def _all_gather(self, number: int, step: AllGather, own: DeviceStep) -> BoundStep:
         buffer, box = step.buffer, self.places.box(step.buffer)
-        group = self.places.group(step.axes)
-        gather = gather_of(group, None, blocks_of(shares(box, len(group.ranks)), box))
-        counts = dict(zip(group.ranks, gather.into.counts, strict=True))
-        coming = sum(counts.values()) - counts[self.places.rank]
+        # The rank's own share is in its place.
+        group = group_along(self.places.program.mesh, step.axes, self.places.rank)
+        exchange = exchange_of(replace(own.exchange, kept=()), box, box, number, group)
 
         def begin(memory: RankMemory) -> None:
-            self._start(memory, number, gather, buffer, buffer)
+            self._start(memory, number, exchange, buffer, buffer)
 
-        return BoundStep(begin, ending(number, coming * self.places.program.buffers[buffer].item))
+        return BoundStep(begin, ending(number))
 
     def _reduce(self, number: int, step: ReduceScatter, own: DeviceStep) -> BoundStep:
         """Members exchange blocks of their partial results; each combines those of its own.
@@ -232,10 +223,10 @@ class _Binder:
         """
         partial, home = step.source, step.into
         arrays, types = self.places.arrays, self.places.program.buffers[partial].types
-        room, item = self.places.room(home), self.places.program.buffers[partial].item
+        room = self.places.room(home)
         exchange, shape = self._parts(number, step, own)
         combine = self._combine(step, own)
-        finish = ending(number, own.exchange.elements_in * item)
+        finish = ending(number)
 
         def begin(memory: RankMemory) -> None:
             memory.make(home, room)
@@ -262,20 +253,16 @@ class _Binder:
 
         They lie there one behind another.
         """
-        group, box = self.places.group(step.axes), own.box
-        others = [rank for rank in group.ranks if rank != self.places.rank]
-        sides = tuple((0, high - low) for low, high in box) if volume(box) else ()
-        places: list[Box | None] = [
-            ((others.index(rank), others.index(rank) + 1), *sides)
-            if rank in others and volume(box)
-            else None
-            for rank in group.ranks
+        others = tuple(rank for rank in own.members if rank != self.places.rank)
+        sides = tuple((0, high - low) for low, high in own.box) if volume(own.box) else ()
+        parts: list[Box | None] = [
+            ((k, k + 1), *sides) if volume(own.box) else None for k in range(len(others))
         ]
         whole: Box = ((0, len(others)), *sides)
         sends = {transfer.peer: transfer.box for transfer in own.exchange.sends}
-        out = blocks_of([sends.get(rank) for rank in group.ranks], self.places.box(step.source))
-        exchange = BlockExchange(group, group.ranks, out, blocks_of(places, whole), (), number)
-        return exchange, shape_of(whole)
+        out = blocks_of([sends.get(rank) for rank in others], self.places.box(step.source))
+        into = blocks_of(parts, whole)
+        return BlockExchange(others, out, into, (), number, own.members), shape_of(whole)
 
     def _combine(
         self, step: ReduceScatter, own: DeviceStep

@@ -34,8 +34,8 @@ from eindecomp.engines.spmd.run_checkpoints import (
     in_segments,
     loads_of,
 )
+from eindecomp.engines.spmd.step_names import in_words, named
 from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
-from eindecomp.engines.spmd.watched_steps import Pace, in_words, named
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import InputError
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.spmd.rank_memory import BoundStep, Do
-    from eindecomp.engines.spmd.watched_steps import Call
     from eindecomp.layout.boxes import Box
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.overlap import Action
@@ -62,6 +61,8 @@ if TYPE_CHECKING:
     """Of the kind that the engine's tiles are."""
     RankBlocks = dict[Tiling, Array]
     """For each layout of a tensor this rank's block of it."""
+    Call = tuple[int, Do, bool]
+    """A step, what is done in it, and whether others may have to be waited for."""
 
 NAME = "spmd"
 _WORKING = (Compute, Generate, ReduceScatter)
@@ -142,12 +143,9 @@ class SpmdProgram:
         with self._watch.waiting("the comparison of all ranks' memory"):
             self._check_space()
         self._sources = arrays.sources()
-        with self._watch.waiting("the making of groups"):
+        with self._watch.waiting("the binding of steps"):
             bound = bind_row(program, self.row, arrays, self._load)
         calls = _calls(overlapped(program) if overlap else None, bound)
-        self._pace = None if arrays.mark() is None else Pace(self._watch, arrays.mark)
-        if self._pace is not None:
-            calls = self._pace.paced(calls, program)
         self._segments = in_segments(calls, self._cuts)
         self._receiving = _receiving(program)
         self._tasks = program.devices * sum(isinstance(step, _WORKING) for step in program.steps)
@@ -186,7 +184,7 @@ class SpmdProgram:
         tiling, block = next(iter(held.items()))
         here, box = tiling.box(mesh, rank), wanted.box(mesh, rank)
         moved = moves(mesh, tiling, wanted, rank)
-        exchange = exchange_of(None, moved, here, box, len(self.program.steps))
+        exchange = exchange_of(moved, here, box, len(self.program.steps))
         arrays = self._arrays
         found = arrays.library.empty(shape_of(box), dtype)
         exchange.start(arrays, arrays.taken(block), found).finish()
@@ -240,8 +238,6 @@ class SpmdProgram:
                 watch.waits = True
                 stats = self._stats(memory, perf_counter() - start, placed)
         except BaseException as error:
-            if self._pace is not None:
-                self._pace.forget()
             told = named(error, watch.step, program, self.row, self.transport)
             watch.failed(str(told))
             if isinstance(error, Exception) and told is not error:
@@ -259,7 +255,7 @@ class SpmdProgram:
         self, memory: RankMemory, record: RunRecord | None, kept: RunCheckpoints | None
     ) -> None:
         """All steps, or those behind the last checkpoint of the same run."""
-        watch, first = self._watch, 0
+        watch, settle, first = self._watch, self._arrays.settle, 0
         if kept is not None:
             first, wanted = kept.restore(memory)
             for number, into in loads_of(self.program):
@@ -268,10 +264,12 @@ class SpmdProgram:
         for segment, calls in enumerate(self._segments[first:], first):
             for step, do, waits in calls:
                 watch.step, watch.waits = step, waits
-                if record is None:
-                    do(memory)
-                else:
+                if record is not None:
                     self._do_and_tell(record, memory, step, do, waits)
+                    continue
+                do(memory)
+                if waits:  # on a GPU, that it waits for others is seen to take time here
+                    settle()
             if kept is not None and segment < len(self._cuts):
                 self._catch_up(self._cuts[segment])
                 kept.save(memory, segment)
@@ -279,9 +277,7 @@ class SpmdProgram:
     def _catch_up(self, step: int) -> None:
         """Wait at a step for the device to have come as far as this rank."""
         self._watch.step, self._watch.waits = step, False
-        if self._pace is not None:
-            self._pace.follow()
-            self._arrays.settle()
+        self._arrays.settle()
 
     def _run_checkpoints(self, memory: RankMemory) -> RunCheckpoints | None:
         if self._checkpoint is None:
@@ -334,14 +330,17 @@ class SpmdProgram:
         counts = np.zeros(len(names), np.int64)
         for step, place in self._receiving:
             counts[place] += received[step]
-        total = self.transport.total(counts).tolist()
-        most = self.transport.most(np.array([memory.peak, round(1e9 * seconds)])).tolist()
+        told = self.transport.gather_counts(
+            np.array([memory.peak, round(1e9 * seconds), *counts], np.int64)
+        )
+        peak, slowest = told[:, :2].max(0).tolist()
+        total = told[:, 2:].sum(0).tolist()
         return Stats(
-            most[1] / 1e9,
+            slowest / 1e9,
             program.operations,
             sum(total),
             dict(zip(names, total, strict=True)),
-            most[0],
+            peak,
             self._tasks,
             program.devices,
             placed,

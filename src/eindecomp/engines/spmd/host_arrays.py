@@ -80,9 +80,6 @@ class HostArrays:
     def settle(self) -> None:
         """Nothing is ever left to do."""
 
-    def mark(self) -> None:
-        """The host is never behind itself."""
-
 
 # Arrays in memory files
 

@@ -116,7 +116,7 @@ class WatchedRanks:
     def share_bytes(self, own: bytes | None) -> bytes:
         """What rank 0 has to say."""
         with self._watch.waiting("what rank 0 shares with all"):
-            return self._transport.share_bytes(own)
+            return self._transport.gather_bytes(own or b"")[0]
 
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""

@@ -1,17 +1,16 @@
 """What ranks need to reach each other (`Transport`), and what their tiles are (`RankArrays`).
 
 A transport moves flat arrays, never objects. Everything that is started is waited for by whoever
-has its `Pending`; collectives of one group are started in the same order by all its members. A
-kernel library makes, computes and copies arrays; what else a rank has to know of them is here: how
-they lie, how they travel, and when a device has done with them.
+has its `Pending`. A kernel library makes, computes and copies arrays; what else a rank has to know
+of them is here: how they lie, how they travel, and when a device has done with them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import numpy as np
 
@@ -21,13 +20,24 @@ if TYPE_CHECKING:
     from eindecomp.layout.boxes import Box
 
     Counts = np.ndarray[Any, Any]
-    Array = Any
-    """Of whatever kind is moved and computed."""
-    Part = tuple[int, Array]
-    """Another rank, and a flat array that goes to it or comes from it."""
+
+Array = Any
+"""Of whatever kind is moved and computed."""
 
 Span = tuple[int, int]
 """Where in a flat array elements begin, and how many they are."""
+
+
+class PeerSpans(NamedTuple):
+    """A flat array, and which part of it goes to each other rank or comes from it."""
+
+    array: Array
+    spans: Mapping[int, Span]
+
+    def parts(self) -> list[tuple[int, Array]]:
+        """The ranks, each with its part; those that have none of it are left out."""
+        found = ((rank, start, count) for rank, (start, count) in self.spans.items())
+        return [(rank, self.array[at : at + count]) for rank, at, count in found if count]
 
 
 class Pending(Protocol):
@@ -38,37 +48,17 @@ class Pending(Protocol):
         ...
 
 
-class Group(Protocol):
-    """Ranks that take part in collectives, in the order of their numbers."""
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """Its members, this rank among them."""
-        ...
-
-    def all_gather(self, own: Array | None, into: Array, counts: Sequence[int]) -> Pending:
-        """Every member's elements one after another into a flat array: so many of each.
-
-        Without `own`, this rank's elements are in their place there already.
-        """
-        ...
-
-    def all_to_all(
-        self, out: Array, out_spans: Sequence[Span], into: Array, into_spans: Sequence[Span]
-    ) -> Pending:
-        """To each member the span of `out` that is its own, from each into that of `into`."""
-        ...
-
-
 class Carrier(Protocol):
     """What moves arrays of one kind from rank to rank."""
 
-    def group(self, groups: Sequence[tuple[int, ...]]) -> Group:
-        """This rank's group of several that together are all ranks; every rank asks for it."""
-        ...
+    def exchange(
+        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
+    ) -> Pending:
+        """Elements to other ranks and from them; nothing else is under way with this tag.
 
-    def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Pending:
-        """Flat arrays from rank to rank."""
+        If all ranks of a `group` exchange among each other in this step, that is it. All ranks
+        begin their exchanges in the order of the program.
+        """
         ...
 
 
@@ -94,16 +84,8 @@ class Transport(Carrier, Protocol):
         """What every rank has to say, by rank."""
         ...
 
-    def share_bytes(self, own: bytes | None) -> bytes:
-        """What rank 0 has to say."""
-        ...
-
-    def total(self, counts: Counts) -> Counts:
-        """The sum over all ranks of integers."""
-        ...
-
-    def most(self, counts: Counts) -> Counts:
-        """The largest of all ranks, element by element, of integers."""
+    def gather_counts(self, own: Counts) -> Counts:
+        """The integers of every rank, as many of each: a row for each rank."""
         ...
 
     def post(self, state: bytes) -> None:
@@ -132,14 +114,6 @@ class ArraySource(Protocol):
 
     def give(self, array: Array) -> None:
         """Take an array that nobody reads any more."""
-        ...
-
-
-class Mark(Protocol):
-    """A place in the queue of a device that runs behind the host."""
-
-    def synchronize(self) -> None:
-        """Wait until the device has come there."""
         ...
 
 
@@ -191,8 +165,4 @@ class RankArrays(Protocol):
 
     def settle(self) -> None:
         """Wait for the device to have done all that it was told to."""
-        ...
-
-    def mark(self) -> Mark | None:
-        """A mark at the end of the device's queue; None if it never runs behind the host."""
         ...

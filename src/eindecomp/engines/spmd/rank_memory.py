@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eindecomp.engines.spare import LARGE
 from eindecomp.engines.tensor import Tensor
 from eindecomp.layout.boxes import shape_of
-from eindecomp.layout.tiling import group_along
 from eindecomp.tra.program.buffers import Role
 from eindecomp.tra.program.patterns import Exchanged
 from eindecomp.tra.program.steps import Move
@@ -22,7 +21,7 @@ from eindecomp.tra.program.steps import Move
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from eindecomp.engines.spmd.protocols import ArraySource, Group, RankArrays
+    from eindecomp.engines.spmd.protocols import ArraySource, RankArrays
     from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
@@ -39,8 +38,8 @@ SMALL, _LITTLE = 1 << 16, 1 << 24
 class Finishing(Protocol):
     """Communication that was started."""
 
-    def finish(self) -> None:
-        """Wait for it, and put what came in place."""
+    def finish(self) -> int:
+        """Wait for it, and put what came in place; the bytes that came."""
         ...
 
 
@@ -139,20 +138,19 @@ class BoundStep:
     end: Do | None = None
 
 
-def ending(number: int, coming: int) -> Do:
-    """What waits for the communication of a step, by which so many bytes come."""
+def ending(number: int) -> Do:
+    """What waits for the communication of a step, and counts the bytes that came by it."""
 
     def end(memory: RankMemory) -> None:
         for started in memory.started.pop(number):
-            started.finish()
-        memory.received[number] += coming
+            memory.received[number] += started.finish()
 
     return end
 
 
 @dataclass(slots=True)
 class RowPlaces:
-    """Where a rank has its blocks, and with whom it shares them."""
+    """Where a rank has its blocks."""
 
     program: Program
     rank: int
@@ -182,12 +180,6 @@ class RowPlaces:
             self.left -= room.nbytes
             room.kept = tuple(self.library.empty(shape, dtype) for shape, dtype in shapes)
         return room
-
-    def group(self, axes: int) -> Group:
-        """The ranks that differ from this one along some axes only."""
-        mesh = self.program.mesh
-        groups = {group_along(mesh, axes, device): None for device in range(mesh.devices)}
-        return self.arrays.carrier.group(tuple(groups))
 
 
 def read_in_place(program: Program) -> frozenset[int]:

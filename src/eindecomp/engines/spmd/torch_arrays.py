@@ -7,21 +7,13 @@ no rank waits for another to begin.
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from eindecomp.engines.ranks import agree
-from eindecomp.engines.spmd.torch_transport import (
-    TorchGroup,
-    TorchTransport,
-    Works,
-    as_bytes,
-    dist,
-    own_group,
-)
+from eindecomp.engines.spmd.torch_transport import TorchTransport, Works, as_bytes, dist
 from eindecomp.engines.tensor import block_of
 from eindecomp.engines.torch.devices import device_of
 from eindecomp.engines.torch.given import as_given
@@ -33,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.ranks import Ranks
-    from eindecomp.engines.spmd.protocols import Carrier, Part, Transport
+    from eindecomp.engines.spmd.protocols import Carrier, PeerSpans, Transport
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
 
@@ -90,12 +82,6 @@ class TorchArrays:
         if self._device.type == "cuda":
             torch.cuda.current_stream(self._device).synchronize()
 
-    def mark(self) -> torch.Event | None:
-        """A mark at the end of the GPU's queue; the CPU is never behind."""
-        if self._device.type != "cuda":
-            return None
-        return torch.cuda.current_stream(self._device).record_event()
-
 
 class _Fresh:
     """New tensors whenever one is asked for."""
@@ -114,48 +100,28 @@ class _Fresh:
 class NcclCarrier:
     """All ranks of a job, each with a GPU of its own; they make it together."""
 
-    gathers_in_place = True
-
-    def __init__(self, rank: int, size: int, device: torch.device) -> None:
+    def __init__(self, size: int, device: torch.device) -> None:
         if not dist.is_nccl_available():
             raise InputError("this torch was built without NCCL, which moves tensors between GPUs")
-        # Groups then run in the order in which ranks begin with them, which is the same for all.
-        os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
         torch.cuda.set_device(device)
-        self.rank, self._device = rank, device
-        self._groups: dict[tuple[tuple[int, ...], ...], TorchGroup] = {}
-        self._everybody = self.group((tuple(range(size)),)).group
+        self._everybody = dist.new_group(list(range(size)), _LONGEST, "nccl")
+        # It connects its members when they first use it, all of them.
+        dist.all_reduce(torch.zeros(1, device=device), group=self._everybody)
+        torch.cuda.synchronize(device)
 
-    def group(self, groups: Sequence[tuple[int, ...]]) -> TorchGroup:
-        """This rank's group; all are made by all, in one order, and only once."""
-        key = tuple(groups)
-        if key not in self._groups:
-            made, ranks = own_group(groups, self.rank, "nccl", _LONGEST)
-            # It connects its members when they first use it, all of them.
-            dist.all_reduce(torch.zeros(1, device=self._device), group=made)
-            torch.cuda.synchronize(self._device)
-            self._groups[key] = TorchGroup(self, made, ranks)
-        return self._groups[key]
-
-    def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Works:
-        """Flat tensors from rank to rank, begun as one."""
-        del tag
-        operations = [(dist.irecv, *part) for part in receives]
-        operations += [(dist.isend, *part) for part in sends]
+    def exchange(
+        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
+    ) -> Works:
+        """Elements to other ranks and from them, begun as one."""
+        del tag, group
+        operations = [(dist.irecv, *each) for each in receives.parts()]
+        operations += [(dist.isend, *each) for each in sends.parts()]
         begun: list[Any] = [
             dist.P2POp(what, as_bytes(array), peer, self._everybody)
             for what, peer, array in operations
-            if len(array)
         ]
         arrays = [array for _, _, array in operations]
         return Works(dist.batch_isend_irecv(begun) if begun else [], arrays)
-
-    def all_to_all(
-        self, group: TorchGroup, out: Sequence[torch.Tensor], into: Sequence[torch.Tensor]
-    ) -> Works:
-        """A flat tensor to each member of a group and one from each."""
-        arrays = [as_bytes(each) for each in into], [as_bytes(each) for each in out]
-        return Works([dist.all_to_all(*arrays, group.group, True)], arrays)
 
 
 def check_own_gpus(gpus: Sequence[bytes]) -> None:
@@ -186,7 +152,7 @@ def torch_arrays(given: object, transport: Transport, ranks: Ranks) -> TorchArra
         return TorchArrays(device, transport)
     if found not in _NCCL:
         check_own_gpus(found)
-        _NCCL[found] = NcclCarrier(transport.rank, transport.size, device)
+        _NCCL[found] = NcclCarrier(transport.size, device)
     return TorchArrays(device, _NCCL[found])
 
 
