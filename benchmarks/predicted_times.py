@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import eindecomp as ed
 from eindecomp.cli.arrays import random_inputs
 from eindecomp.engines.engine import find_engine
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
 from eindecomp.experiments.calibrate.clock import Clock
 from eindecomp.experiments.calibrate.links import measured
 from eindecomp.experiments.calibrate.rank_links import RankLinks

@@ -1,9 +1,8 @@
 """A complete engine: devices that share nothing take turns. docs/write-an-engine.md explains it."""
 
-from eindecomp.engines.blocks import place_in_blocks, tensor_of_blocks
 from eindecomp.engines.device import Device, HeldBlock
-from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.record import RunRecord
+from eindecomp.engines.tensor import place_in_blocks, placing_bytes, tensor_of_blocks
 from eindecomp.kernels.library import library_of
 from eindecomp.tra.program import steps
 from eindecomp.tra.program.make import program_of

@@ -49,7 +49,7 @@ class Tuned:
     def agrees(self, transport: Any, wanted: Array) -> bool:
         """Whether all ranks compute their blocks of a result; they ask together."""
         wrong = apart(self.compute(), self.grid.mine(wanted)) > _ROUNDING
-        return not transport.total(np.array([wrong], np.int64))[0]
+        return not transport.gather_counts(np.array([wrong], np.int64)).sum()
 
 
 def fastest(transport: Any, ready: Callable[[], object], x: Mapping[str, Array]) -> Tuned:
@@ -87,7 +87,7 @@ def _nanoseconds(transport: Any, ready: Callable[[], object], setting: Tuned) ->
     start = perf_counter()
     setting.compute()
     ready()
-    return int(transport.total(np.array([1e9 * (perf_counter() - start)], np.int64))[0])
+    return int(transport.gather_counts(np.array([1e9 * (perf_counter() - start)], np.int64)).sum())
 
 
 def _library(transport: Any) -> Library:

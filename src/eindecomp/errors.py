@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -254,6 +255,12 @@ class needing_extras:  # noqa: N801 - used as a statement: `with needing_extras(
             raise not_installed(name) from None
 
 
+def extra(package: str) -> Any:
+    """A package of one of our extras, such as `zarr`, imported."""
+    with needing_extras():
+        return import_module(package)
+
+
 def _lacking(error: ModuleNotFoundError) -> str | None:
     """The package of an extra that could not be imported, if that is what is wrong."""
     name = (error.name or "").partition(".")[0]
@@ -266,8 +273,8 @@ def not_installed(package: str) -> InputError:
     >>> print(not_installed("mpi4py"))
     mpi4py is not installed: pip install 'eindecomp[mpi]'
     """
-    extra = EXTRAS[package.partition(".")[0]]
-    how = f"'eindecomp[{extra}]'" if extra else package
+    offered = EXTRAS[package.partition(".")[0]]
+    how = f"'eindecomp[{offered}]'" if offered else package
     return InputError(f"{package} is not installed: pip install {how}")
 
 

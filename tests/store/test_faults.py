@@ -153,7 +153,7 @@ def test_writers_that_leave_something_else_are_found(bad, tmp_path):
 # Where files are written; everything else asks one of these to. The last one writes to a folder of
 # its own that nobody reads later.
 WRITING = {
-    "store/whole_file.py", "engines/safetensors_file.py", "engines/allocated.py",
+    "store/whole_file.py", "engines/safetensors_file.py",
     "engines/step_folders.py", "engines/write_outputs.py", "kernels/cache.py",
     "cli/arrays.py",  # a member of an archive that is written whole
     "cli/engine.py",  # to nowhere

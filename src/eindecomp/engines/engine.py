@@ -35,7 +35,7 @@ class Prepared(Protocol):
     """A plan made ready on an engine's devices.
 
     It may also have `bind(inputs)`, which takes placed tensors by name and returns what runs on the
-    other inputs alone; for others that is `engines.bound.BoundProgram`. And `go_on(state, read)`,
+    other inputs alone; for others that is `executable.BoundProgram`. And `go_on(state, read)`,
     which runs again on tied inputs that are all given up and are what the last run made; where they
     are not, or nothing is gained by knowing it, it does nothing and returns None.
     """

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from eindecomp.engines.bound import BoundProgram
-from eindecomp.engines.remembered import Remembered
 from eindecomp.engines.stored_inputs import open_stored
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.tensor import Remembered, Tensor
 from eindecomp.errors import InputError, suggest
 from eindecomp.graph.arrays import check_inputs, to_scalar, to_stored
 
@@ -61,7 +60,7 @@ class Executable:
         self._taken = Remembered(len(inputs))
         """The tensors of this engine that were taken for inputs: they fit."""
         self._tied = {place: tie[name] for place, name in enumerate(inputs) if name in tie}
-        """By an input's place the result that it is in the next run."""
+        """For each input position, the output that becomes it in the next run."""
         self._tied_names = [name for name in inputs if name in tie]
         self._others = {name: vertex for name, vertex in inputs.items() if name not in tie}
 
@@ -280,3 +279,34 @@ class Executable:
         bound = "" if self._whole is None else f", called with {', '.join(self._inputs)}"
         state = ", closed" if self._closed else ""
         return f"<Executable of {self.plan!r} on {self.engine.name!r}{bound}{state}>"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundProgram:
+    """Runs a prepared plan on what was bound and what is given, where an engine has no own way."""
+
+    prepared: Prepared
+    inputs: Mapping[str, Any]
+    """All inputs of `prepared` in their order, None for those that each run is given."""
+
+    @property
+    def schedule(self) -> Any:
+        """That of the last run, where memory is limited."""
+        return getattr(self.prepared, "schedule", None)
+
+    def place(self, name: str, given: Any) -> Tensor:
+        """Put one of the other inputs on the devices."""
+        return self.prepared.place(name, given)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        donated: Collection[str],
+        on_event: Listener | None,
+    ) -> Result:
+        """Compute the outputs from the other inputs."""
+        return self.prepared.run({**self.inputs, **inputs}, scalars, donated, on_event)
+
+    def close(self) -> None:
+        """Nothing is held beside what was bound: whoever prepared the plan closes that."""

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.extras import extra
 from eindecomp.engines.whole_folder import flush, naming
-from eindecomp.errors import InputError, quote, shorten
+from eindecomp.errors import InputError, extra, quote, shorten
 from eindecomp.lang.dtypes import dtype as dtype_of
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX, open_memmap
 
-from eindecomp.engines.extras import extra
 from eindecomp.engines.safetensors_file import open_tensor
-from eindecomp.errors import InputError, quote
+from eindecomp.errors import InputError, extra, quote
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

@@ -6,6 +6,9 @@ name when all have: a file is there when all of it is.
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.format import open_memmap, write_array
 
-from eindecomp.engines.allocated import allocate
-from eindecomp.engines.extras import extra
-from eindecomp.errors import InputError, suggest
+from eindecomp.errors import InputError, extra, suggest
 from eindecomp.lang.dtypes import BFLOAT16
 from eindecomp.layout.boxes import shape_of
+from eindecomp.planner.costs.byte_sizes import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 _KINDS = (".npy", ".zarr")
 _ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")
+_CANNOT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+"""What a file system says that cannot set room aside."""
+_AT_ONCE = 1 << 20  # bytes
 
 
 def check_outputs(graph: Graph, given: GivenOutputs) -> dict[str, Path]:
@@ -114,7 +119,37 @@ def create_file(
             write_array(opened, np.zeros(shape, stored), allow_pickle=False)
     else:
         open_memmap(part, "w+", stored, shape)
-        allocate(part)
+        _allocate(part)
+
+
+def _allocate(path: Path) -> None:
+    """Set aside the room that a file has by its size; where there is none, remove the file.
+
+    A process that writes to a mapped file where the disk has no room is killed.
+    """
+    size = path.stat().st_size
+    try:
+        with path.open("r+b") as opened:
+            try:
+                os.posix_fallocate(opened.fileno(), 0, size)
+            except OSError as error:
+                if error.errno not in _CANNOT:
+                    raise
+                _write_pages(opened.fileno(), size)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        free = shutil.disk_usage(path.parent).free
+        why = f"{error.strerror}: it takes {show_bytes(size)}, {show_bytes(free)} are free"
+        raise OSError(error.errno, why, str(path)) from error
+
+
+def _write_pages(descriptor: int, size: int) -> None:
+    """Write what a file holds to its place again, so that its pages are there."""
+    for start in range(0, size, _AT_ONCE):
+        held = os.pread(descriptor, min(_AT_ONCE, size - start), start)
+        os.pwrite(descriptor, held, start)
 
 
 def write_block(part: Path, kind: str, box: Box, block: Array) -> None:

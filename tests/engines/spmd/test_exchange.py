@@ -1,16 +1,16 @@
-"""Blocks of arrays as flat spans, and as pieces of another process's memory."""
+"""Blocks of arrays as flat spans, and arrays that another process can map."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+import os
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eindecomp.engines.spmd.direct import pieces_of
 from eindecomp.engines.spmd.exchange import blocks_of
-from eindecomp.engines.spmd.host_arrays import HostArrays
+from eindecomp.engines.spmd.host_arrays import HostArrays, SharedSpare, file_of, mapped
 
 ARRAY = np.arange(4 * 6, dtype=np.float32).reshape(4, 6)
 HELD = ((10, 14), (0, 6))
@@ -35,28 +35,6 @@ def test_blocks_are_copied_and_put_back():
     np.testing.assert_array_equal(back, ARRAY)
 
 
-def test_elements_travel_as_bits():
-    for dtype in ("bool", "int8", "float16", "float32", "float64", "complex64", "complex128"):
-        array = np.ones((2, 3), dtype)
-        assert HostArrays.words(array).tobytes() == array.tobytes()
-        assert HostArrays.words(array).dtype.kind in "iu"
-
-
-@given(st.data(), st.lists(st.integers(1, 6), min_size=1, max_size=4))
-def test_pieces_are_the_elements_of_a_block_in_order(data, shape):
-    where = []
-    for size in shape:
-        low = data.draw(st.integers(0, size - 1))
-        where.append(slice(low, data.draw(st.integers(low + 1, size))))
-    array = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
-    found = pieces_of(shape, tuple(where), 8)
-    flat = array.tobytes()
-    parts = b"".join(flat[start : start + found.length] for start in found.starts)
-    assert parts == array[tuple(where)].tobytes()
-    assert all(one + found.length != other for one, other in pairwise(found.starts))
-    assert found.cut(8).length == 8
-
-
 @given(st.data(), st.lists(st.integers(1, 4), min_size=0, max_size=4))
 def test_blocks_lie_in_one_piece_where_their_arrays_say_so(data, shape):
     array = np.arange(np.prod(shape, dtype=int)).reshape(shape)
@@ -69,3 +47,17 @@ def test_blocks_lie_in_one_piece_where_their_arrays_say_so(data, shape):
     assert (blocks.spans(array, HostArrays) is not None) == block.flags.c_contiguous
     for start, count in blocks.spans(array, HostArrays) or ():
         np.testing.assert_array_equal(array.reshape(-1)[start : start + count], block.reshape(-1))
+
+
+def test_a_shared_array_is_read_where_it_is_and_made_again_of_the_same_memory():
+    spare, dtype = SharedSpare(), np.dtype(np.float32)
+    array = spare.make((512, 1024), dtype)
+    array[...] = 3
+    file = file_of(array)
+    np.testing.assert_array_equal(mapped(os.getpid(), file, (512, 1024), dtype), array)
+    assert file_of(array.copy()) is None
+    spare.give(array)
+    assert spare.make((512, 1024), dtype) is array
+    del array, spare
+    with pytest.raises(FileNotFoundError):
+        mapped(os.getpid(), file, (1,), dtype)

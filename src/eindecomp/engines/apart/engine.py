@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.blocks import block_of, cut_into_blocks, tensor_of_blocks
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.events import TensorFreed
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.space import check_space, needed_space
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.tensor import Tensor, block_of, cut_into_blocks, tensor_of_blocks
 from eindecomp.kernels.library import library_of
 from eindecomp.layout.boxes import shape_of, volume, within
 from eindecomp.layout.tiling import Tiling, uncut
@@ -36,9 +35,9 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    from eindecomp.engines.blocks import Blocks
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.result import Result
+    from eindecomp.engines.tensor import Blocks
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.device_row import DeviceStep
     from eindecomp.tra.program.program import Program

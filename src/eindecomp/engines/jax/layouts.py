@@ -15,8 +15,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
-from eindecomp.engines.blocks import block_of
 from eindecomp.engines.jax.copies import lying
+from eindecomp.engines.tensor import block_of
 from eindecomp.layout.boxes import shape_of, volume
 from eindecomp.layout.cut import is_plain, pieces_by
 

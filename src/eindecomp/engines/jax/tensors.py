@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from eindecomp.engines.jax.compiled import ForDevices, compiled_move
-from eindecomp.engines.placing import placing_bytes
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.errors import InputError
 from eindecomp.graph.arrays import to_stored
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from eindecomp.engines.blocks import block_of
+from eindecomp.engines.tensor import block_of
 from eindecomp.errors import InputError
 
 if TYPE_CHECKING:

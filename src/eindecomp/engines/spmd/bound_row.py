@@ -7,27 +7,23 @@ that ends it. Groups of ranks are asked for in the order of the program, which i
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
-from eindecomp.engines.spmd.direct import (
-    DirectExchange,
-    block_reads,
-    is_worth_it,
-)
 from eindecomp.engines.spmd.exchange import (
     BlockExchange,
-    BlockGather,
+    MappedBlock,
+    MappedExchange,
     blocks_of,
     exchange_of,
-    gather_of,
 )
-from eindecomp.engines.spmd.rank_memory import Room
-from eindecomp.engines.spmd.reductions import bind_reduction
-from eindecomp.engines.spmd.row_places import BoundStep, RowPlaces, ending, read_in_place
-from eindecomp.engines.spmd.tile_call import TileCall
+from eindecomp.engines.spmd.rank_memory import BoundStep, RowPlaces, ending, read_in_place
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.scalar import used_scalars
-from eindecomp.layout.boxes import meet, shape_of, shares, volume, within
+from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.layout.cut import bits_of
+from eindecomp.layout.tiling import group_along
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.patterns import Exchanged, Gathered
 from eindecomp.tra.program.steps import (
@@ -42,35 +38,26 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.engines.spmd.rank_arrays import RankArrays
-    from eindecomp.engines.spmd.rank_memory import RankMemory
-    from eindecomp.engines.spmd.transport import Group, Transport
+    from eindecomp.engines.spmd.protocols import RankArrays
+    from eindecomp.engines.spmd.rank_memory import Do, RankMemory
+    from eindecomp.kernels.library import TileKernel
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
     from eindecomp.tra.program.program import Program
 
     Array = Any
-    Do = Callable[[RankMemory], None]
     Loader = Callable[[RankMemory, int, Box], None]
-    Communication = BlockExchange | BlockGather | DirectExchange
+    Communication = BlockExchange | MappedExchange
 
 
-def bind_row(
-    program: Program,
-    row: DeviceRow,
-    transport: Transport,
-    arrays: RankArrays,
-    load: Loader,
-    *,
-    deterministic: bool = True,
-) -> list[BoundStep]:
+def bind_row(program: Program, row: DeviceRow, arrays: RankArrays, load: Loader) -> list[BoundStep]:
     """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
     neighbours = arrays.neighbours()
     shared = read_in_place(program) if len(neighbours) > 1 else frozenset[int]()
-    places = RowPlaces(program, row.device, transport, arrays, shared)
-    binder = _Binder(places, load, neighbours, deterministic)
+    places = RowPlaces(program, row.device, arrays, shared)
+    binder = _Binder(places, load, neighbours)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
 
 
@@ -80,7 +67,6 @@ class _Binder:
     load: Loader
     neighbours: Mapping[int, int]
     """The processes of the ranks whose memory can be read."""
-    deterministic: bool
     views: set[int] = field(default_factory=set[int])
     """The buffers of which the rank has a view of another."""
 
@@ -98,9 +84,9 @@ class _Binder:
             case Move():
                 return self._move(number, step, own)
             case ReduceScatter():
-                return bind_reduction(self.places, number, step, own, self.deterministic)
+                return self._reduce(number, step, own)
             case AllGather():
-                return self._all_gather(number, step)
+                return self._all_gather(number, step, own)
             case Free():
                 return BoundStep(self._free(step))
 
@@ -112,8 +98,12 @@ class _Binder:
         assert isinstance(op, Fill)  # noqa: S101
         into, room, box = step.into, self.places.room(step.into), own.box
         if room.kept is not None and not used_scalars(op.value):
-            library.fill(op, room.kept[0], box, {}, {})
-            return lambda memory: _hold(memory, into, room)
+            library.fill(op, room.kept[0], box, {}, {})  # once and for all
+
+            def hold(memory: RankMemory) -> None:
+                memory.make(into, room)
+
+            return hold
 
         def generate(memory: RankMemory) -> None:
             [out] = memory.make(into, room)
@@ -161,10 +151,9 @@ class _Binder:
     # What it does with others
 
     def _move(self, number: int, step: Move, own: DeviceStep) -> BoundStep:
-        source, into = step.source, step.into
-        group, moved = self._group_of(step), own.exchange
+        source, into, moved = step.source, step.into, own.exchange
         is_here = is_view(self.places.program, self.places.program.buffers[into], self.places.rank)
-        if group is None and is_here and volume(own.box):
+        if is_here and volume(own.box) and not isinstance(step.pattern, Gathered | Exchanged):
             # The rank has all that it wants; others may lack some of it.
             self.views.add(into)
             where = within(own.box, self.places.box(source))
@@ -174,15 +163,14 @@ class _Binder:
                 memory.held[into] = (memory.array(source)[where],)
                 self._start(memory, number, exchange, source, into)
 
-            return BoundStep(begin, ending(number, 0) if moved.sends else None)
-        exchange, room = self._exchange(number, step, own, group), self.places.room(into)
+            return BoundStep(begin, ending(number) if moved.sends else None)
+        exchange, room = self._exchange(number, step, own), self.places.room(into)
 
         def make_and_begin(memory: RankMemory) -> None:
             memory.make(into, room)
             self._start(memory, number, exchange, source, into)
 
-        coming = moved.elements_in * self.places.program.buffers[into].item
-        return BoundStep(make_and_begin, ending(number, coming))
+        return BoundStep(make_and_begin, ending(number))
 
     def _start(
         self,
@@ -195,62 +183,154 @@ class _Binder:
         arrays = memory.array(source), memory.array(into)
         memory.started[number] = [exchange.start(self.places.arrays, *arrays)]
 
-    def _group_of(self, step: Move) -> Group | None:
-        """The ranks among which a move is a collective; None if it is none."""
-        match step.pattern:
-            case Gathered(axes) | Exchanged(axes):
-                return self.places.group(sum(1 << axis for axis in axes))
-            case _:
-                return None
+    def _exchange(self, number: int, step: Move, own: DeviceStep) -> Communication:
+        """How blocks travel; in an all-to-all of ranks of one machine they are read where they lie.
 
-    def _exchange(
-        self, number: int, step: Move, own: DeviceStep, group: Group | None = None
-    ) -> Communication:
-        held, wanted = self.places.box(step.source), own.box
-        if group is None or not isinstance(step.pattern, Gathered):
-            direct = None if group is None else self._direct(step, own, group)
-            return direct or exchange_of(group, own.exchange, held, wanted, number)
-        shared = meet(held, wanted)
-        mine = tuple(slice(0, 0) for _ in held) if shared is None else within(shared, held)
-        source, mesh = self.places.program.buffers[step.source], self.places.program.mesh
-        boxes = [meet(source.box(mesh, rank), wanted) for rank in group.ranks]
-        return gather_of(group, mine, blocks_of(boxes, wanted))
-
-    def _direct(self, step: Move, own: DeviceStep, group: Group) -> DirectExchange | None:
-        """An all-to-all by reading out of the memory of ranks on this machine, if that is faster.
-
-        All members find the same answer.
+        All ranks of the all-to-all find the same answer.
         """
-        processes = [self.neighbours.get(rank) for rank in group.ranks]
-        source, into = (self.places.program.buffers[k] for k in (step.source, step.into))
-        held = [source.box(self.places.program.mesh, rank) for rank in group.ranks]
-        wanted = [into.box(self.places.program.mesh, rank) for rank in group.ranks]
-        reachable = [process for process in processes if process is not None]
-        shared = step.source in self.places.shared
-        if len(reachable) < len(processes) or not is_worth_it(
-            held, wanted, into.item, shared=shared
-        ):
-            return None
-        place = group.ranks.index(self.places.rank)
-        reads = block_reads(held, own.box, place, reachable, into.item)
-        kept = [
-            (within(each.box, held[place]), within(each.box, own.box)) for each in own.exchange.kept
-        ]
-        return DirectExchange(group, reads, tuple(kept))
+        held, wanted, moved = self.places.box(step.source), own.box, own.exchange
+        source, mesh = self.places.program.buffers[step.source], self.places.program.mesh
+        group: tuple[int, ...] = ()
+        if isinstance(step.pattern, Gathered | Exchanged):
+            group = group_along(mesh, bits_of(step.pattern.axes), self.places.rank)
+        can_read = isinstance(step.pattern, Exchanged) and self.neighbours.keys() >= {*group}
+        if not can_read or step.source not in self.places.shared:
+            return exchange_of(moved, held, wanted, number, group)
+        reads: list[MappedBlock] = []
+        for peer, box in ((each.peer, each.box) for each in moved.receives):
+            theirs = source.box(mesh, peer)
+            where = within(box, theirs), within(box, wanted)
+            reads.append(MappedBlock(peer, self.neighbours[peer], shape_of(theirs), *where))
+        kept = [(within(each.box, held), within(each.box, wanted)) for each in moved.kept]
+        readers = tuple(each.peer for each in moved.sends)
+        return MappedExchange(tuple(reads), readers, tuple(kept), number)
 
-    def _all_gather(self, number: int, step: AllGather) -> BoundStep:
+    def _all_gather(self, number: int, step: AllGather, own: DeviceStep) -> BoundStep:
         buffer, box = step.buffer, self.places.box(step.buffer)
-        group = self.places.group(step.axes)
-        gather = gather_of(group, None, blocks_of(shares(box, len(group.ranks)), box))
-        counts = dict(zip(group.ranks, gather.into.counts, strict=True))
-        coming = sum(counts.values()) - counts[self.places.rank]
+        # The rank's own share is in its place.
+        group = group_along(self.places.program.mesh, step.axes, self.places.rank)
+        exchange = exchange_of(replace(own.exchange, kept=()), box, box, number, group)
 
         def begin(memory: RankMemory) -> None:
-            self._start(memory, number, gather, buffer, buffer)
+            self._start(memory, number, exchange, buffer, buffer)
 
-        return BoundStep(begin, ending(number, coming * self.places.program.buffers[buffer].item))
+        return BoundStep(begin, ending(number))
+
+    def _reduce(self, number: int, step: ReduceScatter, own: DeviceStep) -> BoundStep:
+        """Members exchange blocks of their partial results; each combines those of its own.
+
+        It does so in the order of the plan, so that every run and every engine rounds alike.
+        """
+        partial, home = step.source, step.into
+        arrays, types = self.places.arrays, self.places.program.buffers[partial].types
+        room = self.places.room(home)
+        exchange, shape = self._parts(number, step, own)
+        combine = self._combine(step, own)
+        finish = ending(number)
+
+        def begin(memory: RankMemory) -> None:
+            memory.make(home, room)
+            stacks = [arrays.library.empty(shape, of) for of in types]
+            memory.grow(sum([stack.nbytes for stack in stacks]))
+            memory.parts[number] = stacks
+            memory.started[number] = [
+                exchange.start(arrays, array, stack)
+                for array, stack in zip(memory.arrays(partial), stacks, strict=True)
+            ]
+
+        def end(memory: RankMemory) -> None:
+            finish(memory)
+            stacks = memory.parts.pop(number)
+            combine(memory, stacks)
+            memory.bytes_held -= sum([stack.nbytes for stack in stacks])
+
+        return BoundStep(begin, end)
+
+    def _parts(
+        self, number: int, step: ReduceScatter, own: DeviceStep
+    ) -> tuple[BlockExchange, tuple[int, ...]]:
+        """How the partial results of others come, and the shape of the array that they come to.
+
+        They lie there one behind another.
+        """
+        others = tuple(rank for rank in own.members if rank != self.places.rank)
+        sides = tuple((0, high - low) for low, high in own.box) if volume(own.box) else ()
+        parts: list[Box | None] = [
+            ((k, k + 1), *sides) if volume(own.box) else None for k in range(len(others))
+        ]
+        whole: Box = ((0, len(others)), *sides)
+        sends = {transfer.peer: transfer.box for transfer in own.exchange.sends}
+        out = blocks_of([sends.get(rank) for rank in others], self.places.box(step.source))
+        into = blocks_of(parts, whole)
+        return BlockExchange(others, out, into, (), number, own.members), shape_of(whole)
+
+    def _combine(
+        self, step: ReduceScatter, own: DeviceStep
+    ) -> Callable[[RankMemory, Sequence[Array]], None]:
+        """What makes the rank's block of the result of its own part and those of others."""
+        if not volume(own.box):
+            return _combine_nothing
+        graph, partial, home = self.places.program.graph, step.source, step.into
+        kernel = self.places.library.kernel(graph, graph[step.vertex])
+        here = within(own.box, self.places.box(partial))
+        there = within(own.box, self.places.box(home))
+        others = [rank for rank in own.members if rank != self.places.rank]
+        order = [None if r == self.places.rank else others.index(r) for r in own.members]
+
+        def combine(memory: RankMemory, stacks: Sequence[Array]) -> None:
+            # What was sent is of no more use: the sum may be made in it.
+            mine = tuple([array[here] for array in memory.arrays(partial)])
+            states = [mine if k is None else tuple([s[k, ...] for s in stacks]) for k in order]
+            for state in states[1:]:
+                kernel.combine(states[0], state)
+            kernel.finish(states[0], memory.array(home)[there])
+
+        return combine
 
 
-def _hold(memory: RankMemory, buffer: int, room: Room) -> None:
-    """Hold what was filled once and for all."""
-    memory.make(buffer, room)
+class TileCall:
+    """Computes a tile, or the state of its share of an aggregation.
+
+    A rank computes the same tile in every run, mostly in the very arrays of the run before: a
+    kernel then need not look at them again.
+    """
+
+    __slots__ = ("_arrays", "_is_partial", "_kernel", "_ready")
+
+    def __init__(self, kernel: TileKernel, is_partial: bool) -> None:
+        self._kernel, self._is_partial = kernel, is_partial
+        self._arrays: list[Callable[[], Array | None]] = []
+        self._ready: Callable[[], None] | None = None
+        """What computes the tile in these arrays, which live no longer for it."""
+
+    def __call__(
+        self, operands: Sequence[Array | None], outputs: Sequence[Array], scalars: Sequence[object]
+    ) -> None:
+        """Compute it into the outputs."""
+        arrays = (*operands, *outputs)
+        if self._known(arrays):
+            if self._ready is not None:
+                self._ready()
+                return
+            self._ready = self._kernel.ready(operands, outputs, partial=self._is_partial)
+        else:
+            self._ready = None
+            self._arrays = [_nothing if array is None else ref(array) for array in arrays]
+        if self._is_partial:
+            self._kernel.partial(operands, outputs, scalars)
+        else:
+            self._kernel.whole(operands, outputs[0], scalars)
+
+    def _known(self, arrays: Sequence[Array | None]) -> bool:
+        """Whether these are the arrays of the run before."""
+        known = self._arrays
+        return len(known) == len(arrays) and all(map(is_, [each() for each in known], arrays))
+
+
+def _combine_nothing(memory: RankMemory, stacks: Sequence[Array]) -> None:
+    """What there is to do for an empty block."""
+    del memory, stacks
+
+
+def _nothing() -> None:
+    """An operand that is not read."""

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.ranks import agree
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.space import check_space, is_little, needed_space
-from eindecomp.engines.spmd.agreement import check_same_plan
 from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import exchange_of
-from eindecomp.engines.spmd.outputs import write_outputs
-from eindecomp.engines.spmd.rank_arrays import arrays_on
+from eindecomp.engines.spmd.job import (
+    WatchedRanks,
+    arrays_on,
+    check_same_plan,
+    connect,
+    write_outputs,
+)
 from eindecomp.engines.spmd.rank_memory import RankMemory
 from eindecomp.engines.spmd.run_checkpoints import (
     RunCheckpoints,
@@ -32,10 +35,8 @@ from eindecomp.engines.spmd.run_checkpoints import (
     loads_of,
 )
 from eindecomp.engines.spmd.step_names import in_words, named
-from eindecomp.engines.spmd.transport import connect
 from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
-from eindecomp.engines.spmd.watched_ranks import WatchedRanks
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.engine import Listener
-    from eindecomp.engines.spmd.row_places import BoundStep, Do
+    from eindecomp.engines.spmd.rank_memory import BoundStep, Do
     from eindecomp.layout.boxes import Box
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.overlap import Action
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     """Of the kind that the engine's tiles are."""
     RankBlocks = dict[Tiling, Array]
     """For each layout of a tensor this rank's block of it."""
+    Call = tuple[int, Do, bool]
+    """A step, what is done in it, and whether others may have to be waited for."""
 
 NAME = "spmd"
 _WORKING = (Compute, Generate, ReduceScatter)
@@ -73,11 +76,10 @@ class SpmdEngine:
     Who waits for a rank that does nothing for `timeout` seconds ends the job. `outputs` are files
     to which ranks write results, each its own block: {"Z": "z.zarr"}, or "Z=z.npy". With a folder
     `checkpoint`, ranks write what they hold as soon as a tensor of `checkpoint_at` is computed, and
-    a rerun of the same plan on the same inputs begins there: ["H3", "H7"], or "H3,H7". Unless
-    `deterministic`, sums of partial results may be rounded otherwise from run to run, where that is
-    faster. With a `device` tiles are torch's tensors there, computed by its kernels: "cuda" is the
-    GPU of each rank's own, between which NCCL moves them, and "cpu" the host. By default they are
-    NumPy's arrays.
+    a rerun of the same plan on the same inputs begins there: ["H3", "H7"], or "H3,H7". With a
+    `device` tiles are torch's tensors there, computed by its kernels: "cuda" is the GPU of each
+    rank's own, between which NCCL moves them, and "cpu" the host. By default they are NumPy's
+    arrays.
     """
 
     name = NAME
@@ -90,11 +92,9 @@ class SpmdEngine:
         outputs: Mapping[str, str | Path] | str | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_at: Sequence[str] | str = (),
-        deterministic: bool = True,
         device: str | None = None,
     ) -> None:
         self.overlap = _yes_or_no("overlap", overlap)
-        self.deterministic = _yes_or_no("deterministic", deterministic)
         self.timeout = _seconds(timeout)
         if (checkpoint is None) != (not checkpoint_at):
             raise InputError("checkpoint is a folder, and checkpoint_at says when to write to it")
@@ -135,21 +135,17 @@ class SpmdProgram:
         written = [(name, str(path)) for name, path in self._outputs.items()]
         written += [(str(cut), str(engine.checkpoint)) for cut in self._cuts]
         with self._watch.waiting("the comparison of all ranks' plans"):
-            asked = f"overlap {overlap}, deterministic {engine.deterministic}, files {written}"
-            check_same_plan(program, transport, f"{asked}, arrays {engine.arrays.kind}")
+            asked = f"overlap {overlap}, files {written}, arrays {engine.arrays.kind}"
+            check_same_plan(program, transport, asked)
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._arrays = arrays = engine.arrays
         with self._watch.waiting("the comparison of all ranks' memory"):
             self._check_space()
         self._sources = arrays.sources()
-        with self._watch.waiting("the making of groups"):
-            ways = program, self.row, transport, arrays, self._load
-            bound = bind_row(*ways, deterministic=engine.deterministic)
+        with self._watch.waiting("the binding of steps"):
+            bound = bind_row(program, self.row, arrays, self._load)
         calls = _calls(overlapped(program) if overlap else None, bound)
-        self._pace = arrays.pace(self._watch)
-        if self._pace is not None:
-            calls = self._pace.paced(calls, program)
         self._segments = in_segments(calls, self._cuts)
         self._receiving = _receiving(program)
         self._tasks = program.devices * sum(isinstance(step, _WORKING) for step in program.steps)
@@ -188,7 +184,7 @@ class SpmdProgram:
         tiling, block = next(iter(held.items()))
         here, box = tiling.box(mesh, rank), wanted.box(mesh, rank)
         moved = moves(mesh, tiling, wanted, rank)
-        exchange = exchange_of(None, moved, here, box, len(self.program.steps))
+        exchange = exchange_of(moved, here, box, len(self.program.steps))
         arrays = self._arrays
         found = arrays.library.empty(shape_of(box), dtype)
         exchange.start(arrays, arrays.taken(block), found).finish()
@@ -242,8 +238,6 @@ class SpmdProgram:
                 watch.waits = True
                 stats = self._stats(memory, perf_counter() - start, placed)
         except BaseException as error:
-            if self._pace is not None:
-                self._pace.forget()
             told = named(error, watch.step, program, self.row, self.transport)
             watch.failed(str(told))
             if isinstance(error, Exception) and told is not error:
@@ -261,7 +255,7 @@ class SpmdProgram:
         self, memory: RankMemory, record: RunRecord | None, kept: RunCheckpoints | None
     ) -> None:
         """All steps, or those behind the last checkpoint of the same run."""
-        watch, first = self._watch, 0
+        watch, settle, first = self._watch, self._arrays.settle, 0
         if kept is not None:
             first, wanted = kept.restore(memory)
             for number, into in loads_of(self.program):
@@ -270,10 +264,12 @@ class SpmdProgram:
         for segment, calls in enumerate(self._segments[first:], first):
             for step, do, waits in calls:
                 watch.step, watch.waits = step, waits
-                if record is None:
-                    do(memory)
-                else:
+                if record is not None:
                     self._do_and_tell(record, memory, step, do, waits)
+                    continue
+                do(memory)
+                if waits:  # on a GPU, that it waits for others is seen to take time here
+                    settle()
             if kept is not None and segment < len(self._cuts):
                 self._catch_up(self._cuts[segment])
                 kept.save(memory, segment)
@@ -281,9 +277,7 @@ class SpmdProgram:
     def _catch_up(self, step: int) -> None:
         """Wait at a step for the device to have come as far as this rank."""
         self._watch.step, self._watch.waits = step, False
-        if self._pace is not None:
-            self._pace.follow()
-            self._arrays.settle()
+        self._arrays.settle()
 
     def _run_checkpoints(self, memory: RankMemory) -> RunCheckpoints | None:
         if self._checkpoint is None:
@@ -336,14 +330,17 @@ class SpmdProgram:
         counts = np.zeros(len(names), np.int64)
         for step, place in self._receiving:
             counts[place] += received[step]
-        total = self.transport.total(counts).tolist()
-        most = self.transport.most(np.array([memory.peak, round(1e9 * seconds)])).tolist()
+        told = self.transport.gather_counts(
+            np.array([memory.peak, round(1e9 * seconds), *counts], np.int64)
+        )
+        peak, slowest = told[:, :2].max(0).tolist()
+        total = told[:, 2:].sum(0).tolist()
         return Stats(
-            most[1] / 1e9,
+            slowest / 1e9,
             program.operations,
             sum(total),
             dict(zip(names, total, strict=True)),
-            most[0],
+            peak,
             self._tasks,
             program.devices,
             placed,
@@ -364,18 +361,16 @@ def _receiving(program: Program) -> list[tuple[int, int]]:
     ]
 
 
-def _calls(
-    actions: Sequence[Action] | None, bound: Sequence[BoundStep]
-) -> list[tuple[int, Do, bool]]:
+def _calls(actions: Sequence[Action] | None, bound: Sequence[BoundStep]) -> list[Call]:
     """What is done in which step, and whether others may have to be waited for."""
-    found: list[tuple[int, Do, bool]] = []
+    calls: list[Call] = []
     for action in map(Whole, range(len(bound))) if actions is None else actions:
         step = bound[action.step]
         if not isinstance(action, End):
-            found.append((action.step, step.begin, False))
+            calls.append((action.step, step.begin, False))
         if not isinstance(action, Begin) and step.end is not None:
-            found.append((action.step, step.end, True))
-    return found
+            calls.append((action.step, step.end, True))
+    return calls
 
 
 def _yes_or_no(name: str, given: object) -> bool:

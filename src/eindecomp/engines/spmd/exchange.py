@@ -1,23 +1,28 @@
-"""What one rank sends and receives in a step: which collective it is, and in which memory.
+"""What one rank sends and receives in a step, and in which memory.
 
 Blocks that lie in one piece are sent from and received into the tiles themselves; others go
-through memory of their own. What a rank has of its own stays on it.
+through memory of their own, or are read where they lie by ranks of the same machine. What a rank
+has of its own stays on it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.spmd.direct import pieces_of
+import numpy as np
+
+from eindecomp.engines.spmd.host_arrays import MemoryFile, file_of, mapped, shared_array
+from eindecomp.engines.spmd.protocols import PeerSpans
 from eindecomp.layout.boxes import shape_of, volume, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eindecomp.engines.spmd.rank_arrays import RankArrays
-    from eindecomp.engines.spmd.transport import Carrier, Group, Pending, Span
+    from eindecomp.engines.spmd.protocols import Pending, RankArrays, Span
+    from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.device_row import Exchange
 
@@ -36,6 +41,8 @@ class Blocks:
     """Elements of each; nothing moves where there are none."""
     apart: tuple[Span, ...]
     """Where they are in memory of their own, one after another."""
+    size: int
+    """The elements of that memory."""
     in_place: tuple[Span, ...] | None
     """Where they are in an array in one piece; None if some do not lie in one piece there."""
 
@@ -45,7 +52,8 @@ class Blocks:
 
     def copy(self, array: Array, flat: Array, copy: Copy, *, into_flat: bool) -> None:
         """Copy the blocks of an array to memory of their own, or back."""
-        for where, shape, (start, count) in zip(self.where, self.shapes, self.apart, strict=True):
+        by_span = dict(zip(self.apart, zip(self.where, self.shapes, strict=True), strict=True))
+        for (start, count), (where, shape) in by_span.items():
             if count:
                 own, other = array[where], flat[start : start + count].reshape(shape)
                 copy(*((other, own) if into_flat else (own, other)))
@@ -56,12 +64,15 @@ def blocks_of(boxes: Sequence[Box | None], held: Box) -> Blocks:
     known = [None if box is None or not volume(box) else box for box in boxes]
     where = tuple(() if box is None else within(box, held) for box in known)
     counts = tuple(0 if box is None else volume(box) for box in known)
-    ends = list(accumulate(counts, initial=0))
+    # What several peers get, as in an all-gather, is put in one place.
+    each = dict(zip(known, counts, strict=True))
+    starts = dict(zip(each, accumulate(each.values(), initial=0), strict=False))
     return Blocks(
         where,
         tuple(() if box is None else shape_of(box) for box in known),
         counts,
-        tuple(zip(ends, counts, strict=False)),
+        tuple((starts[box], count) for box, count in zip(known, counts, strict=True)),
+        sum(each.values()),
         _in_place(shape_of(held), where, counts),
     )
 
@@ -71,110 +82,66 @@ def _in_place(
 ) -> tuple[Span, ...] | None:
     found: list[Span] = []
     for each, count in zip(where, counts, strict=True):
-        pieces = pieces_of(shape, each, 1) if count and shape else None
-        if pieces is not None and len(pieces.starts) > 1:
-            return None
-        found.append((0 if pieces is None else int(pieces.starts[0]), count))
+        start, is_inner_whole = 0, True
+        for k in reversed(range(len(shape) if count else 0)):
+            length = each[k].stop - each[k].start
+            if length > 1 and not is_inner_whole:
+                return None
+            is_inner_whole = is_inner_whole and length == shape[k]
+            start += each[k].start * prod(shape[k + 1 :])
+        found.append((start, count))
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockExchange:
-    """Blocks to peers and from them: an all-to-all of a group, or from rank to rank."""
+    """Blocks to peers and from them, which travel at once."""
 
-    group: Group | None
     peers: tuple[int, ...]
     out: Blocks
     into: Blocks
     kept: tuple[tuple[Where, Where], ...]
     """What the rank has already: where in its source, and where in its target."""
     tag: int
+    group: tuple[int, ...]
+    """The ranks among which all of this is, this one too; none if there is no such group."""
 
     def start(self, arrays: RankArrays, source: Array, target: Array) -> Started:
         """Begin with it."""
-        copy, words = arrays.library.copy, arrays.words
+        copy = arrays.library.copy
         out_spans, going = self.out.spans(source, arrays), source
         if out_spans is None:
-            out_spans, going = self.out.apart, arrays.flat(sum(self.out.counts), source)
+            out_spans, going = self.out.apart, arrays.flat(self.out.size, source)
             self.out.copy(source, going, copy, into_flat=True)
         into_spans, coming = self.into.spans(target, arrays), target
         if into_spans is None:
-            into_spans, coming = self.into.apart, arrays.flat(sum(self.into.counts), target)
-        each = arrays.words_in[source.itemsize]
-        if each > 1:
-            out_spans, into_spans = _in_words(out_spans, each), _in_words(into_spans, each)
-        spans = words(going), out_spans, words(coming), into_spans
-        pending = self._begin(arrays.carrier, *spans)
+            into_spans, coming = self.into.apart, arrays.flat(self.into.size, target)
+        pending = None
+        if self.peers or self.group:
+            sends = PeerSpans(going.reshape(-1), dict(zip(self.peers, out_spans, strict=True)))
+            receives = PeerSpans(coming.reshape(-1), dict(zip(self.peers, into_spans, strict=True)))
+            pending = arrays.carrier.exchange(sends, receives, self.tag, self.group)
         for here, there in self.kept:
             copy(target[there], source[here])
-        return Started(pending, None if coming is target else (self.into, target, coming, copy))
-
-    def _begin(
-        self,
-        carrier: Carrier,
-        out: Array,
-        out_spans: Sequence[Span],
-        into: Array,
-        into_spans: Sequence[Span],
-    ) -> Pending | None:
-        if self.group is not None:
-            return self.group.all_to_all(out, out_spans, into, into_spans)
-        sends = _parts(self.peers, out, out_spans)
-        receives = _parts(self.peers, into, into_spans)
-        return carrier.exchange(sends, receives, self.tag) if sends or receives else None
+        staged = None if coming is target else (self.into, target, coming, copy)
+        return Started(pending, sum(self.into.counts) * target.itemsize, staged)
 
 
 def exchange_of(
-    group: Group | None, moved: Exchange, held: Box, wanted: Box, tag: int
+    moved: Exchange, held: Box, wanted: Box, tag: int, group: tuple[int, ...] = ()
 ) -> BlockExchange:
     """What a rank that holds a box and wants another sends and receives."""
     sends = {transfer.peer: transfer.box for transfer in moved.sends}
     receives = {transfer.peer: transfer.box for transfer in moved.receives}
-    peers = group.ranks if group is not None else tuple(sorted({*sends, *receives}))
+    peers = tuple(sorted({*sends, *receives}))
     return BlockExchange(
-        group,
         peers,
         blocks_of([sends.get(peer) for peer in peers], held),
         blocks_of([receives.get(peer) for peer in peers], wanted),
         tuple((within(each.box, held), within(each.box, wanted)) for each in moved.kept),
         tag,
+        group,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class BlockGather:
-    """An all-gather: every member of a group gets the same block of each."""
-
-    group: Group
-    own: Where | None
-    """The block of the rank's source that all get; None where it is in the target already."""
-    into: Blocks
-    """What comes from each member, this rank among them."""
-    together: slice | None
-    """Where in the flat target that is, if all of it lies in one piece."""
-
-    def start(self, arrays: RankArrays, source: Array, target: Array) -> Started:
-        """Begin with it."""
-        copy, words = arrays.library.copy, arrays.words
-        own = None if self.own is None else words(arrays.in_one_piece(source[self.own]))
-        finish = None
-        if self.together is not None and arrays.is_in_one_piece(target):
-            coming = target.reshape(-1)[self.together]
-        else:
-            coming = arrays.flat(sum(self.into.counts), target)
-            finish = (self.into, target, coming, copy)
-            if own is None:
-                self.into.copy(target, coming, copy, into_flat=True)
-        counts, each = self.into.counts, arrays.words_in[target.itemsize]
-        if each > 1:
-            counts = [each * count for count in counts]
-        return Started(self.group.all_gather(own, words(coming), counts), finish)
-
-
-def gather_of(group: Group, own: Where | None, into: Blocks) -> BlockGather:
-    """An all-gather of blocks that come to `into`."""
-    together = None if into.in_place is None else _together(into.in_place)
-    return BlockGather(group, own, into, together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,29 +149,106 @@ class Started:
     """Communication that is under way."""
 
     pending: Pending | None
+    coming: int
+    """Bytes that come from others."""
     staged: tuple[Blocks, Array, Array, Copy] | None
     """What came into memory of its own, and where it belongs."""
 
-    def finish(self) -> None:
-        """Wait for it, and put what came in place."""
+    def finish(self) -> int:
+        """Wait for it, and put what came in place; the bytes that came."""
         if self.pending is not None:
             self.pending.wait()
         if self.staged is not None:
             blocks, target, flat, copy = self.staged
             blocks.copy(target, flat, copy, into_flat=False)
+        return self.coming
 
 
-def _parts(peers: Sequence[int], flat: Array, spans: Sequence[Span]) -> list[tuple[int, Array]]:
-    return [(peer, flat[at : at + n]) for peer, (at, n) in zip(peers, spans, strict=True) if n]
+# Blocks that are read where they lie
 
 
-def _together(spans: Sequence[Span]) -> slice | None:
-    """Where spans are that follow each other without a gap."""
-    filled = [span for span in spans if span[1]]
-    if any(at + count != then for (at, count), (then, _) in pairwise(filled)):
-        return None
-    return slice(filled[0][0], sum(filled[-1])) if filled else slice(0, 0)
+@dataclass(frozen=True, slots=True)
+class MappedBlock:
+    """A block of a peer's array, and where it belongs in this rank's."""
+
+    peer: int
+    process: int
+    shape: tuple[int, ...]
+    """That of the peer's array."""
+    wanted: Where
+    """Where in it the block is."""
+    place: Where
+    """Where in this rank's array it belongs."""
 
 
-def _in_words(spans: Sequence[Span], each: int) -> list[Span]:
-    return [(each * at, each * count) for at, count in spans]
+@dataclass(frozen=True, slots=True)
+class MappedExchange:
+    """An exchange by which ranks of one machine read what they want of each other.
+
+    They tell each other in which memory files their arrays are, read, and wait until those who read
+    of them have done so.
+    """
+
+    reads: tuple[MappedBlock, ...]
+    readers: tuple[int, ...]
+    """The ranks that read of this one."""
+    kept: tuple[tuple[Where, Where], ...]
+    tag: int
+    maps: dict[int, tuple[int, Array]] = field(default_factory=dict[int, "tuple[int, Array]"])
+    """Of each peer the array that was mapped last, and the serial number of its file."""
+
+    def start(self, arrays: RankArrays, source: Array, target: Array) -> MappedReads:
+        """Tell the others where the source is."""
+        copy = arrays.library.copy
+        file = file_of(source) if arrays.is_in_one_piece(source) else None
+        shared = source
+        if file is None:  # it was made elsewhere, as from a checkpoint
+            shared = shared_array(source.shape, source.dtype)
+            copy(shared, source)
+            file = file_of(shared)
+        files = np.zeros((len(self.reads), 2), np.int64)
+        pending = self.tell(arrays, np.array(file), files)
+        for here, there in self.kept:
+            copy(target[there], source[here])
+        return MappedReads(self, arrays, pending, files, target, shared)
+
+    def tell(self, arrays: RankArrays, own: Array, told: Array, *, back: bool = False) -> Pending:
+        """Tell readers some numbers; a row comes from each who is read of. Or `back` to those."""
+        read_of, size = [each.peer for each in self.reads], len(own)
+        to, of = (read_of, self.readers) if back else (self.readers, read_of)
+        sends = PeerSpans(own, dict.fromkeys(to, (0, size)))
+        spans = {peer: (size * k, size) for k, peer in enumerate(of)}
+        return arrays.carrier.exchange(sends, PeerSpans(told.reshape(-1), spans), self.tag)
+
+    def theirs(self, read: MappedBlock, file: MemoryFile, dtype: DType) -> Array:
+        """The array of a peer."""
+        serial, array = self.maps.get(read.peer, (0, None))
+        if array is None or serial != file.serial:
+            array = mapped(read.process, file, read.shape, dtype)
+            self.maps[read.peer] = file.serial, array
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class MappedReads:
+    """Reading that can begin when peers have told where their arrays are."""
+
+    exchange: MappedExchange
+    arrays: RankArrays
+    pending: Pending
+    files: Array
+    target: Array
+    source: Array
+    """Held until all have read it."""
+
+    def finish(self) -> int:
+        """Read, and wait for those who read of this rank; the bytes that were read."""
+        self.pending.wait()
+        came = 0
+        for each, told in zip(self.exchange.reads, self.files, strict=True):
+            theirs = self.exchange.theirs(each, MemoryFile(*told.tolist()), self.target.dtype)
+            self.arrays.library.copy(self.target[each.place], theirs[each.wanted])
+            came += theirs[each.wanted].nbytes
+        done = np.zeros((len(self.exchange.readers), 1), np.uint8)
+        self.exchange.tell(self.arrays, np.zeros(1, np.uint8), done, back=True).wait()
+        return came

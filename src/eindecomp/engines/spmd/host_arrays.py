@@ -1,38 +1,43 @@
-"""Tiles that are NumPy's arrays, in the memory of the host."""
+"""Tiles that are NumPy's arrays, in memory that ranks of the same machine can map.
+
+An all-to-all of blocks that do not lie in one piece would copy each three times: into one piece,
+across, and into place. So what is computed to be sent all-to-all is made in memory files, as Linux
+calls memory that has a descriptor but no name. A rank that is told which file holds an array, and
+of which process, reads its elements as if they were its own, which is one copy.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import mmap
+import os
+import socket
+from itertools import count
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import finalize
 
 import numpy as np
 
-from eindecomp.engines.blocks import as_numpy, block_of
 from eindecomp.engines.spare import Spare
-from eindecomp.engines.spmd.direct import neighbours_of
-from eindecomp.engines.spmd.shared_arrays import SharedSpare
+from eindecomp.engines.tensor import as_numpy, block_of
 from eindecomp.graph.arrays import to_stored
+from eindecomp.kernels.address import address
 from eindecomp.kernels.library import library_of
 
 if TYPE_CHECKING:
-    from eindecomp.engines.spmd.transport import Transport
-    from eindecomp.engines.spmd.watch import Watch
+    from collections.abc import Sequence
+
+    from eindecomp.engines.spmd.protocols import Transport
+    from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
 
     Array = np.ndarray[Any, Any]
 
-_WORDS = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64, 16: np.int64}
-"""Elements travel as bits, since no transport knows all types."""
-
 
 class HostArrays:
-    """NumPy's arrays, which ranks of one machine can read where they are.
-
-    >>> HostArrays.words(np.ones((2, 2), np.float16)).tolist()
-    [15360, 15360, 15360, 15360]
-    """
+    """NumPy's arrays, which ranks of one machine can read where they are."""
 
     kind = "numpy"
-    words_in = dict.fromkeys(_WORDS, 1) | {16: 2}
     stored = staticmethod(to_stored)
 
     def __init__(self, transport: Transport) -> None:
@@ -57,31 +62,118 @@ class HostArrays:
         return array.flags.c_contiguous
 
     @staticmethod
-    def in_one_piece(array: Array) -> Array:
-        """An array that does so: itself, or a copy."""
-        return np.ascontiguousarray(array)
-
-    @staticmethod
-    def words(array: Array) -> Array:
-        """An array in one piece as a flat one of integers, with the same bits."""
-        return array.reshape(-1).view(_WORDS[array.itemsize])
-
-    @staticmethod
     def flat(count: int, like: Array) -> Array:
         """A new flat array of another's type, with anything in it."""
         return np.empty(count, like.dtype)
 
     def sources(self) -> tuple[Spare, Spare]:
-        """Large arrays are used again, those in files of memory too."""
+        """Large arrays are used again, those in memory files too."""
         return Spare(), SharedSpare()
 
     def neighbours(self) -> dict[int, int]:
-        """The ranks of this machine, if the system lets them read each other's memory."""
-        return neighbours_of(self.carrier)
+        """The ranks of this machine, if the system lets them map each other's memory files."""
+        name = self.carrier.name
+        if name not in _NEIGHBOURS:
+            _NEIGHBOURS[name] = _find_neighbours(self.carrier)
+        return _NEIGHBOURS[name]
 
     def settle(self) -> None:
         """Nothing is ever left to do."""
 
-    def pace(self, watch: Watch) -> None:
-        """Nothing is ever left to do."""
-        del watch
+
+# Arrays in memory files
+
+
+class MemoryFile(NamedTuple):
+    """What other processes find an array by."""
+
+    descriptor: int
+    serial: int
+    """Descriptors are used again, serial numbers are not."""
+
+
+_SERIALS = count(1)
+_FILES: dict[int, MemoryFile] = {}
+"""By the address of the array."""
+
+
+def shared_array(shape: Sequence[int], dtype: DType) -> Array:
+    """A new array, of any contents, that others can map as long as it lives."""
+    size = max(prod(shape) * dtype.itemsize, 1)
+    descriptor = os.memfd_create("eindecomp")  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        os.ftruncate(descriptor, size)
+        array = np.ndarray(tuple(shape), dtype, mmap.mmap(descriptor, size))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    place = address(array)
+    _FILES[place] = MemoryFile(descriptor, next(_SERIALS))
+    finalize(array, _forget, place, descriptor)
+    return array
+
+
+def _forget(place: int, descriptor: int) -> None:
+    del _FILES[place]
+    os.close(descriptor)
+
+
+def file_of(array: Array) -> MemoryFile | None:
+    """What others find an array by; None if it is in no memory file."""
+    return _FILES.get(address(array))
+
+
+def mapped(process: int, file: MemoryFile, shape: Sequence[int], dtype: DType) -> Array:
+    """Another process's array, to be read."""
+    size = max(prod(shape) * dtype.itemsize, 1)
+    descriptor = os.open(f"/proc/{process}/fd/{file.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        memory = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
+    finally:
+        os.close(descriptor)
+    return np.ndarray(tuple(shape), dtype, memory)
+
+
+class SharedSpare(Spare):
+    """Shared arrays that are of no more use."""
+
+    def _new(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        return shared_array(shape, dtype)
+
+    def _is_own(self, array: Array) -> bool:
+        return file_of(array) is not None
+
+
+# Who can map whose files
+
+_NEIGHBOURS: dict[str, dict[int, int]] = {}
+
+
+def _find_neighbours(transport: Transport) -> dict[int, int]:
+    """Ranks tell each other who they are, and whether they can map what the others have."""
+    host, rank = socket.gethostname(), transport.rank
+    probe = shared_array((1,), np.dtype(np.int64)) if hasattr(os, "memfd_create") else None
+    file = None if probe is None else file_of(probe)
+    if probe is not None:
+        probe[0] = _mark(rank)
+    own = f"{os.getpid()} {-1 if file is None else file.descriptor} {host}"
+    told = [text.decode().split(" ", 2) for text in transport.gather_bytes(own.encode())]
+    here = {other: int(each[0]) for other, each in enumerate(told) if each[2] == host}
+    can_map = all(_can_map(process, int(told[k][1]), k) for k, process in here.items())
+    fine = transport.gather_bytes(b"yes" if can_map else b"no")  # by then all have looked
+    return here if all(fine[other] == b"yes" for other in here) else {}
+
+
+def _can_map(process: int, descriptor: int, rank: int) -> bool:
+    """Whether a rank's probe can be mapped, and is that of this rank."""
+    if descriptor < 0:
+        return False
+    try:
+        found = mapped(process, MemoryFile(descriptor, 0), (1,), np.dtype(np.int64))
+    except OSError:
+        return False
+    return int(found[0]) == _mark(rank)
+
+
+def _mark(rank: int) -> int:
+    return 0x45696E446563 + rank

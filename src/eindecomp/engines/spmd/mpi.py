@@ -13,15 +13,19 @@ from eindecomp.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.spmd.transport import Part, Span
-    from eindecomp.lang.dtypes import DType
+    from eindecomp.engines.spmd.protocols import PeerSpans
 
     Array = np.ndarray[Any, Any]
 
-_UNITS = {1: MPI.BYTE, 2: MPI.INT16_T, 4: MPI.INT32_T, 8: MPI.INT64_T}
-"""What is counted: MPI's counts are of 32 bits, which reaches further in words than in bytes."""
-_NUMBERS = {np.dtype("float32"): MPI.FLOAT, np.dtype("float64"): MPI.DOUBLE}
-"""What it can add."""
+_UNITS = {
+    1: (np.uint8, MPI.BYTE),
+    2: (np.int16, MPI.INT16_T),
+    4: (np.int32, MPI.INT32_T),
+    8: (np.int64, MPI.INT64_T),
+    16: (np.complex128, MPI.C_DOUBLE_COMPLEX),
+}
+"""Elements travel as bits, since MPI does not know all types. They are counted in elements: its
+counts are of 32 bits, which reaches further so than in bytes."""
 _WATCH = 1
 """The tag of what watching threads tell each other."""
 
@@ -36,7 +40,7 @@ class MpiTransport:
             raise InputError("engine 'spmd' needs an MPI that several threads may call")
         self._world = MPI.COMM_WORLD.Dup()
         self._watchers = MPI.COMM_WORLD.Dup()
-        self._groups: dict[tuple[tuple[int, ...], ...], MpiGroup] = {}
+        self._groups: dict[tuple[int, ...], MPI.Intracomm] = {}
         self._posted: dict[int, MPI.Request] = {}
 
     @property
@@ -49,24 +53,21 @@ class MpiTransport:
         """How many ranks there are."""
         return self._world.size
 
-    def group(self, groups: Sequence[tuple[int, ...]]) -> MpiGroup:
-        """This rank's group; communicators are made once."""
-        key = tuple(groups)
-        if key not in self._groups:
-            [(color, ranks)] = [each for each in enumerate(groups) if self.rank in each[1]]
-            self._groups[key] = MpiGroup(self._world.Split(color, self.rank), ranks)
-        return self._groups[key]
+    def exchange(
+        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
+    ) -> Requests:
+        """Elements to other ranks and from them; among a group, by one collective.
 
-    def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Requests:
-        """Flat arrays from rank to rank; receives are posted first."""
-        coming = [self._world.Irecv(_all_of(array), peer, tag) for peer, array in receives]
-        going = [self._world.Isend(_all_of(array), peer, tag) for peer, array in sends]
+        Open MPI's collective is the faster one where ranks share cores with other programs.
+        """
+        if group:
+            if group not in self._groups:
+                self._groups[group] = self._world.Create_group(self._world.group.Incl(group))
+            sides = _spans(sends, group), _spans(receives, group)
+            return Requests([self._groups[group].Ialltoallv(*sides)])
+        coming = [self._world.Irecv(_all_of(array), peer, tag) for peer, array in receives.parts()]
+        going = [self._world.Isend(_all_of(array), peer, tag) for peer, array in sends.parts()]
         return Requests([*coming, *going])
-
-    def sums(self, dtype: DType, *, equal: bool) -> bool:
-        """Whether groups add numbers of a type by themselves."""
-        del equal
-        return dtype in _NUMBERS
 
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
@@ -79,26 +80,10 @@ class MpiTransport:
         ends = np.cumsum(sizes)
         return [bytes(into[end - n : end]) for n, end in zip(sizes, ends, strict=True)]
 
-    def share_bytes(self, own: bytes | None) -> bytes:
-        """What rank 0 has to say."""
-        size = np.array([len(own or b"")])
-        _wait_idly(self._world.Ibcast(size))
-        text = np.empty(int(size[0]), np.uint8)
-        if own is not None:
-            text[:] = np.frombuffer(own, np.uint8)
-        self._world.Bcast([text, MPI.BYTE])
-        return text.tobytes()
-
-    def total(self, counts: Array) -> Array:
-        """The sum over all ranks of integers."""
-        found = np.empty_like(counts)
-        self._world.Allreduce(counts, found, MPI.SUM)
-        return found
-
-    def most(self, counts: Array) -> Array:
-        """The largest of all ranks, element by element, of integers."""
-        found = np.empty_like(counts)
-        self._world.Allreduce(counts, found, MPI.MAX)
+    def gather_counts(self, own: Array) -> Array:
+        """The integers of every rank."""
+        found = np.empty((self.size, own.size), own.dtype)
+        self._world.Allgather(own, found)
         return found
 
     def post(self, state: bytes) -> None:
@@ -127,42 +112,6 @@ class MpiTransport:
     def abort(self) -> None:
         """End all processes of the job."""
         MPI.COMM_WORLD.Abort(1)
-
-
-class MpiGroup:
-    """A communicator."""
-
-    def __init__(self, comm: MPI.Comm, ranks: tuple[int, ...]) -> None:
-        assert isinstance(comm, MPI.Intracomm)  # noqa: S101
-        self._comm, self.ranks = comm, ranks
-
-    def all_gather(self, own: Array | None, into: Array, counts: Sequence[int]) -> Requests:
-        """Every member's elements one after another into a flat array."""
-        unit = _UNITS[into.itemsize]
-        given = MPI.IN_PLACE if own is None else [own, own.size, unit]
-        into_spec = [into, list(counts), _starts(counts), unit]
-        return Requests([self._comm.Iallgatherv(given, into_spec)])
-
-    def all_to_all(
-        self, out: Array, out_spans: Sequence[Span], into: Array, into_spans: Sequence[Span]
-    ) -> Requests:
-        """To each member the span of `out` that is its own, from each into that of `into`."""
-        unit = _UNITS[out.itemsize]
-        return Requests(
-            [
-                self._comm.Ialltoallv(
-                    [out, [n for _, n in out_spans], [at for at, _ in out_spans], unit],
-                    [into, [n for _, n in into_spans], [at for at, _ in into_spans], unit],
-                )
-            ]
-        )
-
-    def reduce_scatter(self, out: Array, into: Array, counts: Sequence[int]) -> Requests:
-        """The sum of all members' arrays: of each member its own part."""
-        unit = _NUMBERS[out.dtype]
-        given = [out, out.size, unit]
-        request = self._comm.Ireduce_scatter(given, [into, into.size, unit], list(counts), MPI.SUM)
-        return Requests([request])
 
 
 class Requests:
@@ -195,5 +144,26 @@ def _starts(counts: Sequence[int]) -> list[int]:
     return found
 
 
+def _bits(array: Array) -> tuple[Array, MPI.Datatype]:
+    """A flat array as MPI sees it, and the type of its elements."""
+    plain, unit = _UNITS[array.itemsize]
+    return array.view(plain), unit
+
+
 def _all_of(array: Array) -> list[Any]:
-    return [array, array.size, _UNITS[array.itemsize]]
+    bits, unit = _bits(array)
+    return [bits, bits.size, unit]
+
+
+def _spans(side: PeerSpans, group: Sequence[int]) -> list[Any]:
+    """What a collective takes of an array, or brings to it.
+
+    It begins with the first element that travels: given one address to send from and to receive at,
+    Open MPI takes that for `MPI_IN_PLACE`.
+    """
+    spans = [side.spans.get(rank, (0, 0)) for rank in group]
+    used = [start for start, count in spans if count]
+    first = min(used, default=0)
+    bits, unit = _bits(side.array[first:] if used else np.empty(0, side.array.dtype))
+    starts = [start - first if count else 0 for start, count in spans]
+    return [bits, [count for _, count in spans], starts, unit]

@@ -1,30 +1,44 @@
-"""The arrays of one rank during a run: made when they are written, kept for the next run."""
+"""The arrays of one rank during a run, and where its row of a program has its blocks.
+
+Arrays are made when they are written, and kept for the next run.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.engines.spare import LARGE
 from eindecomp.engines.tensor import Tensor
+from eindecomp.layout.boxes import shape_of
+from eindecomp.tra.program.patterns import Exchanged
+from eindecomp.tra.program.steps import Move, Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from eindecomp.engines.spmd.rank_arrays import ArraySource
+    from eindecomp.engines.spmd.protocols import ArraySource, RankArrays
+    from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
+    from eindecomp.layout.boxes import Box
     from eindecomp.layout.tiling import Tiling
+    from eindecomp.tra.program.program import Program
 
     Array = Any
     Arrays = tuple[Array, ...]
+
+SMALL, _LITTLE = 1 << 16, 1 << 24
+"""Bytes of a buffer that is kept from run to run, and of all that are."""
 
 
 class Finishing(Protocol):
     """Communication that was started."""
 
-    def finish(self) -> None:
-        """Wait for it, and put what came in place."""
+    def finish(self) -> int:
+        """Wait for it, and put what came in place; the bytes that came."""
         ...
 
 
@@ -110,3 +124,76 @@ class RankMemory:
         arrays = self.held[buffer]
         assert arrays is not None  # noqa: S101
         return arrays
+
+
+Do = Callable[[RankMemory], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """What a rank does in a step: `begin`, and for communication what ends it."""
+
+    begin: Do
+    end: Do | None = None
+
+
+def ending(number: int) -> Do:
+    """What waits for the communication of a step, and counts the bytes that came by it."""
+
+    def end(memory: RankMemory) -> None:
+        for started in memory.started.pop(number):
+            memory.received[number] += started.finish()
+
+    return end
+
+
+@dataclass(slots=True)
+class RowPlaces:
+    """Where a rank has its blocks."""
+
+    program: Program
+    rank: int
+    arrays: RankArrays
+    shared: frozenset[int] = frozenset()
+    """The buffers that other ranks read where they are."""
+    left: int = _LITTLE
+    """Bytes that may be kept from run to run still."""
+
+    @property
+    def library(self) -> KernelLibrary:
+        """What computes tiles."""
+        return self.arrays.library
+
+    def box(self, buffer: int) -> Box:
+        """The rank's block of a buffer."""
+        return self.program.buffers[buffer].box(self.program.mesh, self.rank)
+
+    def room(self, buffer: int) -> Room:
+        """What arrays a buffer has; small ones are kept from run to run, unless they are given."""
+        shape = shape_of(self.box(buffer))
+        shapes = tuple((shape, dtype) for dtype in self.program.buffers[buffer].types)
+        room = Room(shapes, sum(prod(shape) * dtype.itemsize for _, dtype in shapes))
+        room.is_shared = buffer in self.shared
+        is_ours = buffer not in self.program.outputs.values()
+        if is_ours and not room.is_shared and room.nbytes <= min(SMALL, self.left):
+            self.left -= room.nbytes
+            room.kept = tuple(self.library.empty(shape, dtype) for shape, dtype in shapes)
+        return room
+
+
+def read_in_place(program: Program) -> frozenset[int]:
+    """The buffers that ranks of one machine had better read where they are.
+
+    That is what is sent all-to-all, unless it is given or little.
+    """
+    sources = {
+        step.source
+        for step in program.steps
+        if isinstance(step, Move) and isinstance(step.pattern, Exchanged)
+    }
+    return frozenset(
+        number
+        for number in sources
+        if (buffer := program.buffers[number]).role is not Role.GIVEN
+        and buffer.item * buffer.tiling.elements(program.mesh) > SMALL * program.devices
+    )

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.blocks import as_numpy
 from eindecomp.engines.ranks import agree
 from eindecomp.engines.safetensors_file import map_file, tensors_of
 from eindecomp.engines.step_folders import StepFolders, step_number
+from eindecomp.engines.tensor import as_numpy
 from eindecomp.engines.whole_folder import remove_at_once
 from eindecomp.errors import InputError, suggest
 from eindecomp.layout.boxes import shape_of
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.engines.ranks import Ranks
-    from eindecomp.engines.spmd.bound_row import Do
-    from eindecomp.engines.spmd.rank_memory import RankMemory
+    from eindecomp.engines.spmd.rank_memory import Do, RankMemory
     from eindecomp.engines.step_folders import Step
     from eindecomp.kernels.library import KernelLibrary
     from eindecomp.tra.program.program import Program

@@ -19,7 +19,7 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    from eindecomp.engines.spmd.transport import Transport
+    from eindecomp.engines.spmd.protocols import Transport
     from eindecomp.tra.program.device_row import DeviceRow
     from eindecomp.tra.program.program import Program
 

@@ -1,16 +1,20 @@
-"""Tiles that are torch's tensors, on the device of each rank."""
+"""Tiles that are torch's tensors, on the device of each rank, and NCCL, which moves them.
+
+NCCL knows no tags: what two ranks send each other is matched by the order in which both begin with
+it, which is that of the program. What a rank sends and receives in a step is begun as one, so that
+no rank waits for another to begin.
+"""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from eindecomp.engines.blocks import block_of
 from eindecomp.engines.ranks import agree
-from eindecomp.engines.spmd.nccl import NcclCarrier, check_own_gpus
-from eindecomp.engines.spmd.pace import Pace
-from eindecomp.engines.spmd.torch_ranks import TorchTransport
+from eindecomp.engines.spmd.torch_transport import TorchTransport, Works, as_bytes, dist
+from eindecomp.engines.tensor import block_of
 from eindecomp.engines.torch.devices import device_of
 from eindecomp.engines.torch.given import as_given
 from eindecomp.errors import InputError
@@ -18,17 +22,20 @@ from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.layout.boxes import shape_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eindecomp.engines.ranks import Ranks
-    from eindecomp.engines.spmd.transport import Carrier, Transport
-    from eindecomp.engines.spmd.watch import Watch
+    from eindecomp.engines.spmd.protocols import Carrier, PeerSpans, Transport
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
+
+_LONGEST = timedelta(days=1)
+"""How long NCCL waits: it is for the watch to end a job that cannot go on."""
 
 
 class TorchArrays:
     """Torch's tensors on one device; they travel as bytes."""
 
-    words_in = {size: size for size in (1, 2, 4, 8, 16)}  # noqa: RUF012 - nobody writes to it
     stored = staticmethod(as_given)
 
     def __init__(self, device: torch.device, carrier: Carrier) -> None:
@@ -58,16 +65,6 @@ class TorchArrays:
         return array.is_contiguous()
 
     @staticmethod
-    def in_one_piece(array: torch.Tensor) -> torch.Tensor:
-        """A tensor that does so: itself, or a copy."""
-        return array.contiguous()
-
-    @staticmethod
-    def words(array: torch.Tensor) -> torch.Tensor:
-        """A tensor in one piece as its bytes: NCCL has no integers of two."""
-        return array.reshape(-1).view(torch.uint8)
-
-    @staticmethod
     def flat(count: int, like: torch.Tensor) -> torch.Tensor:
         """A new flat tensor of another's type, with anything in it."""
         return like.new_empty(count)
@@ -85,13 +82,6 @@ class TorchArrays:
         if self._device.type == "cuda":
             torch.cuda.current_stream(self._device).synchronize()
 
-    def pace(self, watch: Watch) -> Pace | None:
-        """What tells how far the GPU has come; the CPU is never behind."""
-        return Pace(watch, self._mark) if self._device.type == "cuda" else None
-
-    def _mark(self) -> torch.Event:
-        return torch.cuda.current_stream(self._device).record_event()
-
 
 class _Fresh:
     """New tensors whenever one is asked for."""
@@ -105,6 +95,45 @@ class _Fresh:
 
     def give(self, array: torch.Tensor) -> None:
         """Let go of it."""
+
+
+class NcclCarrier:
+    """All ranks of a job, each with a GPU of its own; they make it together."""
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        if not dist.is_nccl_available():
+            raise InputError("this torch was built without NCCL, which moves tensors between GPUs")
+        torch.cuda.set_device(device)
+        self._everybody = dist.new_group(list(range(size)), _LONGEST, "nccl")
+        # It connects its members when they first use it, all of them.
+        dist.all_reduce(torch.zeros(1, device=device), group=self._everybody)
+        torch.cuda.synchronize(device)
+
+    def exchange(
+        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
+    ) -> Works:
+        """Elements to other ranks and from them, begun as one."""
+        del tag, group
+        operations = [(dist.irecv, *each) for each in receives.parts()]
+        operations += [(dist.isend, *each) for each in sends.parts()]
+        begun: list[Any] = [
+            dist.P2POp(what, as_bytes(array), peer, self._everybody)
+            for what, peer, array in operations
+        ]
+        arrays = [array for _, _, array in operations]
+        return Works(dist.batch_isend_irecv(begun) if begun else [], arrays)
+
+
+def check_own_gpus(gpus: Sequence[bytes]) -> None:
+    """Refuse two ranks on one GPU; `gpus` names that of each."""
+    first: dict[bytes, int] = {}
+    for rank, gpu in enumerate(gpus):
+        other = first.setdefault(gpu, rank)
+        if other != rank:
+            raise InputError(
+                f"ranks {other} and {rank} are on one GPU ({gpu.decode()}): NCCL wants one GPU a "
+                "rank; device='cuda' gives each its own"
+            )
 
 
 _NCCL: dict[tuple[bytes, ...], NcclCarrier] = {}
@@ -123,7 +152,7 @@ def torch_arrays(given: object, transport: Transport, ranks: Ranks) -> TorchArra
         return TorchArrays(device, transport)
     if found not in _NCCL:
         check_own_gpus(found)
-        _NCCL[found] = NcclCarrier(transport.rank, transport.size, device)
+        _NCCL[found] = NcclCarrier(transport.size, device)
     return TorchArrays(device, _NCCL[found])
 
 

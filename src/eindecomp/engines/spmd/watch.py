@@ -22,17 +22,16 @@ import os
 import signal
 import threading
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from socket import gethostname
 from time import monotonic, process_time
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.spmd.processes import RUNS, look_at
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from eindecomp.engines.spmd.transport import Transport
+    from eindecomp.engines.spmd.protocols import Transport
 
 _TICK = 0.5  # seconds between two messages
 _IDLE = 0.05  # of the time, what a process uses that does nothing but watch
@@ -41,6 +40,25 @@ _LONGEST = 600  # characters of what a failed rank has to say
 NOWHERE = -1
 USUAL = 20.0
 """Seconds after which who waits for a rank that does nothing ends the job."""
+RUNS, SLEEPS, STOPPED, GONE = "runs", "sleeps", "was stopped", "is gone"
+_STATES = {"R": RUNS, "T": STOPPED, "t": STOPPED, "Z": GONE, "X": GONE}
+
+
+def look_at(process: int) -> str:
+    """What its first thread does: it runs or waits for a processor, sleeps, was stopped, is gone.
+
+    >>> look_at(os.getpid())
+    'runs'
+    """
+    with suppress(OSError, IndexError):
+        status = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        return _STATES.get(status, SLEEPS)
+    with suppress(PermissionError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return GONE
+    return SLEEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +82,7 @@ class RankState:
 
     def to_bytes(self) -> bytes:
         """A text that `state_of` reads."""
-        return json.dumps(astuple(self)).encode()
+        return json.dumps(asdict(self)).encode()
 
     @property
     def place(self) -> tuple[int, int, bool]:
@@ -74,10 +92,7 @@ class RankState:
 
 def state_of(text: bytes) -> RankState:
     """The state that a rank has told."""
-    run, step, waits, processor, ended, failed, on_disk, runs, process, host = json.loads(text)
-    place = int(run), int(step), bool(waits)
-    told = float(processor), bool(ended), str(failed), bool(on_disk)
-    return RankState(*place, *told, bool(runs), int(process), str(host))
+    return RankState(**json.loads(text))
 
 
 @dataclass(slots=True)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.placing import placing_bytes
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.space import check_space
 from eindecomp.engines.spare import Spare
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.threads.alone import is_for_one, run_alone
 from eindecomp.engines.threads.estimate import BRIEF
 from eindecomp.engines.threads.job import Job

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import torch
 
-from eindecomp.engines.blocks import block_of
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.tensor import Tensor, block_of
 from eindecomp.engines.torch.arena_memory import Tenant
 from eindecomp.engines.torch.file_tiles import file_of, note_file
 from eindecomp.engines.torch.host_memory import SMALL, HostMemory, Pin, pinned

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from eindecomp.engines.available import available
+from eindecomp.engines.space import available
 from eindecomp.engines.torch.host_memory import typed
 
 if TYPE_CHECKING:

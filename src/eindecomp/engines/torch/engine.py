@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from eindecomp.engines.bound import BoundProgram
-from eindecomp.engines.placing import placing_bytes
+from eindecomp.engines.executable import BoundProgram
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.space import bytes_of, check_space, output_space
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.torch.arena_memory import ArenaMemory, leave_arena
 from eindecomp.engines.torch.attention_calls import unmade_tiles
 from eindecomp.engines.torch.blocks import NAME, Memories

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from eindecomp.engines.blocks import block_of
 from eindecomp.engines.record import naming
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.tensor import Tensor, block_of
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.cpu.moves import check_index as check_array
 from eindecomp.kernels.torch.library import TorchLibrary

@@ -7,8 +7,7 @@ from operator import attrgetter, call, is_
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
-from eindecomp.engines.remembered import Remembered
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.tensor import Remembered, Tensor
 from eindecomp.engines.torch.arena_memory import leave_arena
 from eindecomp.engines.torch.staged import is_small
 from eindecomp.layout.boxes import shape_of

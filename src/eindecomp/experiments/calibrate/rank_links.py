@@ -17,9 +17,8 @@ import numpy as np
 
 from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import exchange_of
-from eindecomp.engines.spmd.host_arrays import HostArrays
+from eindecomp.engines.spmd.host_arrays import HostArrays, shared_array
 from eindecomp.engines.spmd.rank_memory import RankMemory
-from eindecomp.engines.spmd.shared_arrays import shared_array
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
 from eindecomp.experiments.calibrate.clock import seconds_each
@@ -37,8 +36,8 @@ from eindecomp.tra.program.steps import Move, ReduceScatter
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from eindecomp.engines.spmd.bound_row import Do
-    from eindecomp.engines.spmd.transport import Transport
+    from eindecomp.engines.spmd.protocols import Transport
+    from eindecomp.engines.spmd.rank_memory import Do
     from eindecomp.experiments.calibrate.clock import Clock, Way
     from eindecomp.planner.costs.transfer import Collective
     from eindecomp.planner.plan import Plan
@@ -107,9 +106,8 @@ class RankLinks:
 
     def _slowest(self, seconds: float) -> float:
         """The most that any rank says, once all have said it."""
-        # Positive numbers are in the order of their bits.
-        bits = np.array([seconds]).view(np.int64)
-        return float(self.transport.most(bits).view(np.float64)[0])
+        told = self.transport.gather_counts(np.array([round(1e9 * seconds)]))
+        return float(told.max()) / 1e9
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -140,12 +138,16 @@ class RankLinks:
         return self._moving(plan, Move)
 
     def _all_to_all(self, axis: str, size: int) -> MovingStep:
-        """From rows to columns of a square, of which a rank lacks all but one of its squares."""
+        """From rows to columns of a square, of which a rank lacks all but one of its squares.
+
+        It is computed first, since what is computed is sent in another way than what is given.
+        """
         ways = self._ways(axis)
         side = ways * max(isqrt(size // _ITEM // (ways - 1)), 1)
         plan = self._plan(
-            axis, f"X[b,i: {side},j: {side}]", "Z[b,i,j] <- X[b,i,j] + 1", {"X": "i", "Z": "j"}
-        )
+            axis, f"X[b,i: {side},j: {side}]", "Y[b,i,j] <- X[b,i,j] + 1\nZ[b,i,j] <- Y[b,i,j] + 1",
+            {"X": "i", "Y": "i", "Z": "j"},
+        )  # fmt: skip
         return self._moving(plan, Move)
 
     def _reduce_scatter(self, axis: str, size: int) -> MovingStep:
@@ -176,15 +178,15 @@ class RankLinks:
             if isinstance(step, kind) and program.moved_by(step)
         ]
         row, arrays = program.on(self.rank), self._arrays
-        with self._watch.waiting("the making of groups"):
-            bound = bind_row(program, row, self.transport, arrays, _load_nothing)[number]
+        with self._watch.waiting("the binding of steps"):
+            bound = bind_row(program, row, arrays, _load_nothing)[number]
         assert bound.end is not None  # noqa: S101 - every rank receives
         buffers, steps = program.buffers, len(program.steps)
         sources = arrays.sources()
         memory = RankMemory({}, {}, [None] * len(buffers), sources, received=[0] * steps)
         source = buffers[step.source]
         shape = shape_of(source.box(program.mesh, self.rank))
-        # Plans mostly send what they computed, which the engine makes where others can read it.
+        # As the engine makes what is sent all-to-all: where others can read it.
         memory.held[step.source] = tuple(shared_array(shape, dtype) for dtype in source.types)
         for array in memory.arrays(step.source):
             array[...] = 1
@@ -198,7 +200,7 @@ class RankLinks:
         box = ((0, count),)
         to, source = group[(place + 1) % len(group)], group[place - 1]
         moved = exchange((Transfer(source, box),), (Transfer(to, box),))
-        ring = exchange_of(None, moved, box, box, 0)
+        ring = exchange_of(moved, box, box, 0)
         own, others = np.ones(count, np.float32), np.empty(count, np.float32)
         return Message(lambda: ring.start(self._arrays, own, others).finish(), _ITEM * count)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.extras import extra
-from eindecomp.errors import InputError, shorten
+from eindecomp.errors import InputError, extra, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

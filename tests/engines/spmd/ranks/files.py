@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
 
 TEXT = """
 input X[i: 10, j: 6], Y[j, k: 8]

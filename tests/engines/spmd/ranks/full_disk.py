@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
 
 
 def main() -> None:

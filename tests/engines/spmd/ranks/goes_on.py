@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
 
 GRAPH = """
 input T[n: 11, i: 6], index[r: 8] int64

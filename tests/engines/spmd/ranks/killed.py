@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from eindecomp.engines import step_folders
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "data_parallel.py"
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import eindecomp as ed
 from eindecomp.engines.events import BytesMoved, TaskFinished
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
 from eindecomp.models.paper_graphs import ffnn
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest

@@ -11,7 +11,7 @@ from agreement import agree, arrays_for
 
 import eindecomp as ed
 from eindecomp import models
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
 
 TEXT = """
 scalar a

@@ -13,7 +13,7 @@ import pytest
 
 import eindecomp as ed
 from eindecomp.engines.events import TaskStarted
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
 
 TEXT = """
 input X[i: 24, j: 20], W[j, k: 20]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import eindecomp as ed
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
 
 TEXT = """
 input X[i: 64, j: 64], W[j, k: 64]

@@ -1,11 +1,10 @@
-"""Every rank: the laws, with tensors carried as NCCL carries them, but by groups of gloo.
+"""Every rank: the laws, with tensors carried as NCCL carries them, but by gloo.
 
 Messages have no tags: what two ranks send each other is matched by the order in which they begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import laws
@@ -13,40 +12,19 @@ import torch
 from torch import distributed
 
 from eindecomp.engines.spmd import torch_arrays
-from eindecomp.engines.spmd.nccl import NcclCarrier
-from eindecomp.engines.spmd.torch_groups import TorchGroup, Works, own_group
-from eindecomp.engines.spmd.transport import connect
+from eindecomp.engines.spmd.job import connect
 
 
-class Untagged(NcclCarrier):
-    """NCCL's carrier on CPUs; gloo's own all-to-all takes parts of one size only."""
+class Untagged(torch_arrays.NcclCarrier):
+    """NCCL's carrier on CPUs."""
 
-    def __init__(self, rank: int, size: int) -> None:
-        self.rank = rank
-        self._groups = {}
-        self._everybody = self.group((tuple(range(size)),)).group
-
-    def group(self, groups: Sequence[tuple[int, ...]]) -> TorchGroup:
-        key = tuple(groups)
-        if key not in self._groups:
-            self._groups[key] = TorchGroup(self, *own_group(groups, self.rank, "gloo"))
-        return self._groups[key]
-
-    def all_to_all(
-        self, group: TorchGroup, out: Sequence[torch.Tensor], into: Sequence[torch.Tensor]
-    ) -> Works:
-        begun = [
-            distributed.P2POp(what, array, peer, group.group)
-            for what, arrays in ((distributed.irecv, into), (distributed.isend, out))
-            for peer, array in zip(group.ranks, arrays, strict=True)
-            if len(array)
-        ]
-        return Works(distributed.batch_isend_irecv(begun) if begun else [])
+    def __init__(self) -> None:
+        self._everybody = distributed.new_group(backend="gloo")
 
 
 def main() -> None:
-    transport = connect()
-    carrier = Untagged(transport.rank, transport.size)
+    connect()
+    carrier = Untagged()
     make = torch_arrays.TorchArrays
 
     def carried(device: torch.device, _: Any) -> torch_arrays.TorchArrays:

@@ -1,4 +1,8 @@
-"""Ranks over torch.distributed with gloo: `torchrun --nproc-per-node 8 script.py`."""
+"""Ranks over torch.distributed: `torchrun --nproc-per-node 8 script.py`.
+
+Gloo carries arrays in the host's memory, and what ranks have to say; what goes between GPUs is
+carried in `torch_arrays`.
+"""
 
 from __future__ import annotations
 
@@ -12,37 +16,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch.distributed
 
-from eindecomp.engines.spmd.processes import GONE, look_at
-from eindecomp.engines.spmd.torch_groups import (
-    ALL_GATHER,
-    TorchGroup,
-    Works,
-    as_bytes,
-    dist,
-    own_group,
-)
+from eindecomp.engines.spmd.watch import GONE, look_at
 from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.spmd.transport import Part
-    from eindecomp.lang.dtypes import DType
+    from eindecomp.engines.spmd.protocols import PeerSpans
 
-    Array = np.ndarray[Any, Any]
+    Array = Any
+    """NumPy's, or torch's tensor."""
 
+dist: Any = torch.distributed  # whose types say less than its documentation
+
+# Torch has had two names for it, of which it warns of the older one.
+ALL_GATHER: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _GOING = 2.0  # seconds after its connections within which a process is gone
-_FIRST_TAG = 1 << 20
-"""Above the numbers of steps: messages that a collective is made of are counted from here."""
 
 
 class TorchTransport:
     """All processes of a torchrun job, or the ranks of a process group that there is already."""
 
     name = "torch"
-    gathers_in_place = False
 
     def __init__(self) -> None:
         if not dist.is_available():
@@ -52,9 +50,6 @@ class TorchTransport:
         self._everybody = dist.new_group(backend="gloo")
         self.rank: int = dist.get_rank()
         self.size: int = dist.get_world_size()
-        self._groups: dict[tuple[tuple[int, ...], ...], TorchGroup] = {}
-        self._tags: dict[tuple[int, ...], int] = {}
-        """By the members of a group, the last tag of a collective that messages are made of."""
         store = dist.distributed_c10d._get_default_store()
         self._board = dist.PrefixStore("eindecomp", store)
         self._seen: dict[int, bytes] = {}
@@ -69,36 +64,17 @@ class TorchTransport:
         before = [host for host, _ in self._processes[: self.rank] if host == here]
         return int(os.environ.get("LOCAL_RANK", len(before)))
 
-    def group(self, groups: Sequence[tuple[int, ...]]) -> TorchGroup:
-        """This rank's group; all are made by all, in one order, and only once."""
-        key = tuple(groups)
-        if key not in self._groups:
-            self._groups[key] = TorchGroup(self, *own_group(groups, self.rank, "gloo"))
-        return self._groups[key]
-
-    def exchange(self, sends: Sequence[Part], receives: Sequence[Part], tag: int) -> Works:
-        """Flat arrays from rank to rank; receives are posted first."""
-        group = self._everybody
-        works: list[Any] = [
-            dist.irecv(as_bytes(array), peer, group, tag) for peer, array in receives if len(array)
+    def exchange(
+        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
+    ) -> Works:
+        """Elements to other ranks and from them: gloo has no collective of parts of any size."""
+        del group
+        everybody = self._everybody
+        coming = [
+            dist.irecv(as_bytes(array), peer, everybody, tag) for peer, array in receives.parts()
         ]
-        works += [
-            dist.isend(as_bytes(array), peer, group, tag) for peer, array in sends if len(array)
-        ]
-        return Works(works)
-
-    def all_to_all(self, group: TorchGroup, out: Sequence[Any], into: Sequence[Any]) -> Works:
-        """A flat array to each other member of a group and one from each."""
-        self._tags[group.ranks] = tag = self._tags.get(group.ranks, _FIRST_TAG) + 1
-        sends, receives = (
-            [part for part in zip(group.ranks, arrays, strict=True) if part[0] != self.rank]
-            for arrays in (out, into)
-        )
-        return self.exchange(sends, receives, tag)
-
-    def sums(self, dtype: DType, *, equal: bool) -> bool:
-        """Whether groups add numbers of a type by themselves: only in parts of one size."""
-        return equal and dtype in (np.dtype("float32"), np.dtype("float64"))
+        going = [dist.isend(as_bytes(array), peer, everybody, tag) for peer, array in sends.parts()]
+        return Works([*coming, *going])
 
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
@@ -109,32 +85,15 @@ class TorchTransport:
         padded[: len(own)] = torch.from_numpy(np.frombuffer(own, np.uint8).copy())
         found = torch.empty(self.size * longest, dtype=torch.uint8)
         ALL_GATHER(found, padded, self._everybody)
-        rows: Array = found.numpy().reshape(self.size, longest)
-        counts: Array = sizes.numpy()
+        rows: np.ndarray[Any, Any] = found.numpy().reshape(self.size, longest)
+        counts: np.ndarray[Any, Any] = sizes.numpy()
         return [row[:n].tobytes() for row, n in zip(rows, counts, strict=True)]
 
-    def share_bytes(self, own: bytes | None) -> bytes:
-        """What rank 0 has to say."""
-        size = torch.tensor([len(own or b"")])
-        dist.broadcast(size, 0, self._everybody)
-        text = torch.zeros(int(size), dtype=torch.uint8)
-        if own is not None:
-            text.numpy()[:] = np.frombuffer(own, np.uint8)
-        dist.broadcast(text, 0, self._everybody)
-        return text.numpy().tobytes()
-
-    def total(self, counts: Array) -> Array:
-        """The sum over all ranks of integers."""
-        return self._reduced(counts, dist.ReduceOp.SUM)
-
-    def most(self, counts: Array) -> Array:
-        """The largest of all ranks, element by element, of integers."""
-        return self._reduced(counts, dist.ReduceOp.MAX)
-
-    def _reduced(self, counts: Array, op: Any) -> Array:
-        found = torch.from_numpy(counts.copy())
-        dist.all_reduce(found, op, self._everybody)
-        return found.numpy()
+    def gather_counts(self, own: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The integers of every rank."""
+        found = torch.empty(self.size * own.size, dtype=torch.int64)
+        ALL_GATHER(found, torch.from_numpy(own.copy()), self._everybody)
+        return found.numpy().reshape(self.size, own.size)
 
     def post(self, state: bytes) -> None:
         """Tell all others, in the store by which the job was started."""
@@ -194,3 +153,25 @@ def _own_process() -> bytes:
 
 def _process(text: bytes) -> tuple[str, int]:
     return text[8:].decode(), struct.unpack("q", text[:8])[0]
+
+
+class Works:
+    """What torch has under way, and with it the arrays that it reads and writes."""
+
+    __slots__ = ("_arrays", "_works")
+
+    def __init__(self, works: list[Any], arrays: Sequence[Array] = ()) -> None:
+        self._works, self._arrays = works, arrays
+
+    def wait(self) -> None:
+        """Wait for all of it; on a GPU, only the GPU does."""
+        for work in self._works:
+            work.wait()
+        self._arrays = ()
+
+
+def as_bytes(array: Array) -> torch.Tensor:
+    """A flat array as its bytes, which every backend carries."""
+    if isinstance(array, torch.Tensor):
+        return array.view(torch.uint8)
+    return torch.from_numpy(array.view(np.uint8))
