@@ -18,6 +18,7 @@ from eindecomp.kernels.cores import cores
 from eindecomp.layout.mesh import Mesh, is_whole
 from eindecomp.layout.pieces import BALANCED, EVEN, PIECES, can_cut
 from eindecomp.layout.view import planned_views
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.costs.objectives import OBJECTIVES, Objective
 from eindecomp.planner.space.choices import parts_of_assignments
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 SOLVERS = ("auto", "exact", "tree", "linear")
 INPUTS = ("free", "sharded")
-_COUNTABLE = 2**61
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def check_countable(graph: Graph, mesh: Mesh) -> None:
         vertex = graph[name]
         tensors = [vertex, vertex, *(graph[source] for source in vertex.inputs)]
         total += sum(t.elements * t.dtype.itemsize for t in tensors) * mesh.devices * 2
-        if total >= _COUNTABLE:
+        if total >= budgets.LARGEST_COUNT:
             raise PlanError(f"{vertex}: too many bytes on {mesh.devices} devices to count")
 
 

@@ -1,4 +1,4 @@
-"""A bound on all plans from choosing all axes at once, raised with larger and larger tables.
+"""All axes at once: a bound on all plans, raised with larger and larger tables.
 
 Numbers of pieces do not say which pieces overlap, and how. Where sizes are uneven, or axes differ
 in size, that is most of what a plan pays. Here every vertex has all its assignments and every
@@ -36,7 +36,7 @@ class AllAxes:
             return None
         try:
             model = MovementModel.of(
-                search.graph, search.price, search.every_choice_once, search.rules,
+                search.graph, search.price, search.every_choice, search.rules,
                 deadline=search.deadline,
             )  # fmt: skip
         except UnsolvedError:

@@ -15,6 +15,7 @@ from eindecomp.layout.cut import Axes, boxes_key, pieces_by, span_of
 from eindecomp.layout.mesh import is_whole
 from eindecomp.layout.pieces import can_cut
 from eindecomp.layout.view import Dim, dim_parts, is_planned, view_of
+from eindecomp.planner import budgets
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from eindecomp.layout.mesh import Mesh
     from eindecomp.layout.view import View
 
-_LISTED = 5000  # the most assignments that are searched for one that a pin allows
-_MOST = 2000  # layouts that one pin may leave open
 
 Pin = Mapping[str, Mapping[str, int | str | Sequence[str]]]
 """For each tensor how many pieces, or which mesh axes, cut each of its labels."""
@@ -127,7 +126,7 @@ def loosely_cut(graph: Graph, mesh: Mesh, pinned: Mapping[str, tuple[Cut, ...]])
 
 def _can_be_cut(view: View, mesh: Mesh, cuts: tuple[Cut, ...]) -> bool:
     """Whether an assignment with the most pieces leads to one of the cuts."""
-    if ways(len(view.labels), len(mesh.sizes)) <= _LISTED:
+    if ways(len(view.labels), len(mesh.sizes)) <= budgets.LISTED_WAYS:
         rows = nestings(
             all_assignments(view.sizes, mesh),
             tuple(range(len(mesh.sizes))),
@@ -202,11 +201,14 @@ def _cuts(
     asked = [_asked(vertex, mesh, label, wanted.get(label, 1)) for label in vertex.labels]
     if not _can_be(mesh, asked):
         rows = []
-    elif len(rows := list(islice(_axes(mesh, asked, ()), _MOST + 1))) > _MOST:
-        rows = list(islice(_axes(mesh, asked, (), any_order=False), _MOST + 1))
+    elif (
+        len(rows := list(islice(_axes(mesh, asked, ()), budgets.PINNED_LAYOUTS + 1)))
+        > budgets.PINNED_LAYOUTS
+    ):
+        rows = list(islice(_axes(mesh, asked, (), any_order=False), budgets.PINNED_LAYOUTS + 1))
     if not rows:
         raise PlanError(f"pin: no axes of {_show(mesh)} cut {vertex} as {dict(wanted)}")
-    if len(rows) > _MOST:
+    if len(rows) > budgets.PINNED_LAYOUTS:
         raise PlanError(f"pin: too many ways to cut {vertex} as {dict(wanted)}: name the axes")
     return tuple(
         tuple(span_of(Dim(None, 0, n), axes) for n, axes in zip(vertex.shape, row, strict=True))
