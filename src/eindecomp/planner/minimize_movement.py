@@ -10,7 +10,7 @@ from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.layout.view import planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastSeconds
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.model.memory_limit import check_memory

@@ -16,7 +16,7 @@ from cases import ALL
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastSeconds
 from eindecomp.planner.costs.rates import Curve, highest
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.model.movement import MovementModel

@@ -12,7 +12,7 @@ from random_graphs import random_graph
 import eindecomp as ed
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner import budgets
-from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastSeconds
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.search.blocks import choose_block
 from eindecomp.planner.search.relaxation import Relaxed, relax

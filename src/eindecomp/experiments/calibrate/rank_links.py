@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.spmd.bound_row import Do
     from eindecomp.engines.spmd.transport import Transport
     from eindecomp.experiments.calibrate.clock import Clock, Way
-    from eindecomp.planner.costs.transfer import Collective
+    from eindecomp.planner.costs.machine import Collective
     from eindecomp.planner.plan import Plan
 
 _BESIDE = 4 << 20  # bytes that are received beside computing

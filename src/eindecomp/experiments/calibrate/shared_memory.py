@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eindecomp.planner.costs.transfer import Collective
+    from eindecomp.planner.costs.machine import Collective
 
 
 class SharedMemory:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import UnsolvedError
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.search import outcome_of
-from eindecomp.solve.bound.bounding import LEVELS, Bounding
+from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.solve.budgets import BUCKET_CELLS
 
 if TYPE_CHECKING:
     from eindecomp.planner.search.search import Outcome, Search
@@ -52,6 +53,6 @@ class AllAxes:
 
     def tighten(self, goal: float, deadline: float, levels: int | None = None) -> Outcome | None:
         """Raise the bound as far as goal, tables and time allow; the best plan found on the way."""
-        self.bounding.tighten(goal, deadline, len(LEVELS) if levels is None else levels)
+        self.bounding.tighten(goal, deadline, len(BUCKET_CELLS) if levels is None else levels)
         run = self.bounding.run
         return None if run.choice is None else outcome_of(self.model, run.solution(proved=False))

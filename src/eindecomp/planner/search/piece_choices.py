@@ -6,7 +6,6 @@ cut the label. Where all axes are alike, the whole mesh is one level.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate, combinations_with_replacement, pairwise
 from math import comb, prod
@@ -16,8 +15,9 @@ import numpy as np
 
 from eindecomp.errors import PlanError
 from eindecomp.layout.pieces import BALANCED, can_cut
+from eindecomp.layout.view import dim_parts
 from eindecomp.planner import budgets
-from eindecomp.planner.costs.least_bytes import PieceCount, PieceCounts
+from eindecomp.planner.costs.least_prices import PieceCount, PieceCounts
 from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.planner.space.viable import viable_parts
 
@@ -99,7 +99,7 @@ def _choices(
     vectors = np.array(rows, dtype=np.int64).reshape(len(rows), len(view.labels), len(levels))
     parts = vectors.prod(axis=2)
     reads = tuple(None if dims is None else _reads(view, dims, vectors) for dims in view.reads)
-    tile = _by_dimension(view, view.output, vectors)
+    tile = dim_parts(view, view.output, vectors)
     summed = vectors[:, list(view.aggregated)].prod(axis=1)
     copies = mesh.devices // parts.prod(axis=1)
     homes = _homes(view, mesh, levels, tile, bool((summed > 1).any()))
@@ -136,39 +136,16 @@ def pieces_of(mesh: Mesh, levels: Levels, groups: Iterable[Axes]) -> Vector:
     )
 
 
-def left_in(own: Choices, pieces: Collection[tuple[tuple[int, ...], ...]]) -> Choices | None:
+def left_in(own: Choices, pieces: Collection[Vector]) -> Choices | None:
     """The choices that leave a result in such numbers of pieces; None if there are none."""
     cuts: Any = own.homes
-    homes = np.array([tuple(side.levels for side in cut) in pieces for cut in cuts], dtype=bool)
-    rows = np.any((own.reduced >= 0) & homes[None], axis=1)
-    if not rows.any():
-        return None
-    return replace(
-        own,
-        assignments=tuple(
-            row for row, kept in zip(own.assignments, rows.tolist(), strict=True) if kept
-        ),
-        parts=own.parts[rows],
-        reads=tuple(None if r is None else replace(r, of=r.of[rows]) for r in own.reads),
-        homes=tuple(cut for cut, kept in zip(own.homes, homes.tolist(), strict=True) if kept),
-        reduced=own.reduced[rows][:, homes],
-        gathered=own.gathered[rows][:, homes],
-    )
-
-
-def _by_dimension(view: View, dims: Dims, vectors: Ints) -> Ints:
-    """The number of pieces of each dimension on each level, one row per vector."""
-    count, _, levels = vectors.shape
-    pieces = np.ones((count, len(dims), levels), dtype=np.int64)
-    for d, dim in enumerate(dims):
-        if (i := view.index(dim)) is not None:
-            pieces[:, d] = vectors[:, i]
-    return pieces
+    homes = [tuple(side.levels for side in cut) in pieces for cut in cuts]
+    return own.left_in(np.array(homes, dtype=bool))
 
 
 def _reads(view: View, dims: Dims, vectors: Ints) -> Any:
     index: dict[PieceCounts, int] = {}
-    rows: list[list[list[int]]] = _by_dimension(view, dims, vectors).tolist()
+    rows: list[list[list[int]]] = dim_parts(view, dims, vectors).tolist()
     of = [index.setdefault(_sides(dims, row), len(index)) for row in rows]
     make: Any = Reads
     return make(tuple(index), np.array(of, dtype=np.int64))

@@ -19,8 +19,7 @@ from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
 from eindecomp.layout.view import planned_views
 from eindecomp.planner import budgets
-from eindecomp.planner.costs.least_bytes import LeastBytes
-from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.least_memory import Limited, limited
 from eindecomp.planner.search.piece_choices import (
@@ -33,7 +32,8 @@ from eindecomp.planner.search.piece_choices import (
 )
 from eindecomp.planner.space.alike import Groups, interchangeable_labels
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.solve.bound.bounding import LEVELS, Bounding
+from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.solve.budgets import BUCKET_CELLS
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.tie_break import rank
 
@@ -229,7 +229,7 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
         bounding = Bounding.begin(problem, some, budgets.FOLDED_WORK)
     # What is left of folded layers is small enough for large tables.
     folded = "fold" in bounding.run.stages
-    bounding.tighten(inf, deadline, levels=len(LEVELS) if folded else 1)
+    bounding.tighten(inf, deadline, levels=len(BUCKET_CELLS) if folded else 1)
     return _relaxed(model, bounding, levels)
 
 

@@ -19,7 +19,6 @@ from eindecomp.planner import budgets
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
-    Reads,
     all_assignments,
     choices,
     nestings,
@@ -158,27 +157,8 @@ def _agreeing(own: Choices, cuts: Sequence[Cut]) -> NDArray[np.bool_]:
 
 def pinned_choices(own: Choices, cuts: Sequence[Cut]) -> Choices | None:
     """The choices that leave a result in one of the cuts; None if there are none."""
-    rows, homes = reaching(own, cuts), _agreeing(own, cuts)
-    if not rows.any():
-        return None
-    if rows.all() and homes.all():
-        return own
-    new_row, new_home = (np.cumsum(kept) - 1 for kept in (rows, homes))
-    return Choices(
-        own.view,
-        own.mesh,
-        tuple(row for row, kept in zip(own.assignments, rows.tolist(), strict=True) if kept),
-        own.parts[rows],
-        tuple(None if reads is None else Reads(reads.cuts, reads.of[rows]) for reads in own.reads),
-        tuple(home for home, kept in zip(own.homes, homes.tolist(), strict=True) if kept),
-        own.reduced[rows][:, homes],
-        own.gathered[rows][:, homes],
-        {
-            (int(new_row[a]), int(new_home[h])): places
-            for (a, h), places in own.places.items()
-            if rows[a] and homes[h]
-        },
-    )
+    homes = _agreeing(own, cuts)
+    return own if homes.all() else own.left_in(homes)
 
 
 def assignments_of(view: View, cuts: Sequence[Cut]) -> tuple[Assignment, ...]:

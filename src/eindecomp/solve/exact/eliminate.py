@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eindecomp.solve import budgets
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
@@ -24,15 +25,6 @@ from eindecomp.solve.problem.problem import Problem
 if TYPE_CHECKING:
     from eindecomp.solve.problem.cost_network import CostNetwork
 
-CELLS = 1 << 25  # the most cells of a table: 256 MiB, and 128 MiB for its argmin
-TOTAL_BYTES = 1 << 30  # the most bytes of all argmin tables, which back-tracking needs
-_LARGEST = np.log2(CELLS) + 1e-9
-WORK = 1 << 33  # the most cells summed over all eliminations
-QUICK_WORK = 1 << 31  # the same, if bounds and reductions can be tried instead
-_COMPILED_WORK = 1 << 27  # from here on, compiled loops save more time than loading them takes
-_AT_ONCE = 1 << 16  # joined tables of up to so many cells are built as a whole
-_COMPRESSED = 1 << 21  # from so many cells on, look for choices that are alike
-_SPARSE = 4  # ... if the joined table has so many times the cells of all its parts
 
 LeastOf = Callable[[list[Floats], tuple[int, ...]], tuple[Floats, NDArray[np.int32]]]
 
@@ -70,10 +62,10 @@ def work_allowed(problem: Problem) -> int:
 
     No other method is as good with tables over more than two variables, so those get more.
     """
-    return WORK if problem.factors else QUICK_WORK
+    return budgets.WORK if problem.factors else budgets.QUICK_WORK
 
 
-def eliminate(network: CostNetwork, deadline: float, work: int = WORK) -> Ints | None:
+def eliminate(network: CostNetwork, deadline: float, work: int = budgets.WORK) -> Ints | None:
     """The best choice; None if tables or work would exceed their caps, or time runs out."""
     projection = project(network, (), deadline, work)
     if projection is None:
@@ -85,7 +77,7 @@ def eliminate(network: CostNetwork, deadline: float, work: int = WORK) -> Ints |
 
 
 def project(
-    network: CostNetwork, keep: tuple[int, ...], deadline: float, work: int = WORK
+    network: CostNetwork, keep: tuple[int, ...], deadline: float, work: int = budgets.WORK
 ) -> Projection | None:
     """Eliminate all but `keep`; the projection's table has one axis per kept variable, in order."""
     network, single = without_single(network, keep)
@@ -138,7 +130,7 @@ def _least_over(
 ) -> tuple[tuple[int, ...], Floats, NDArray[np.int32]]:
     """The tables' sum minimised over `v`: its scope, its table, and the minimisers."""
     rest, parts, shape = _parts(v, tables)
-    if prod(shape) <= _AT_ONCE:
+    if prod(shape) <= budgets.JOINED_AT_ONCE:
         joined = np.broadcast_to(sum(parts), shape)
         return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
     parts, classes = _distinct(parts, shape)
@@ -166,7 +158,9 @@ def _distinct(
 ) -> tuple[list[Floats], list[Ints | None]]:
     """The parts with equivalent choices kept once, if looking for these can pay off."""
     # The search takes a few passes over the parts, and is wasted if one of them is the whole join.
-    wide = prod(shape) > max(_COMPRESSED, _SPARSE * sum(part.size for part in parts))
+    wide = prod(shape) > max(
+        budgets.COMPRESSED_CELLS, budgets.COMPRESSED_RATIO * sum(part.size for part in parts)
+    )
     return _compressed(parts, shape) if wide else (parts, [])
 
 
@@ -202,7 +196,7 @@ def _refined(of: Ints, keys: Ints) -> Ints:
 
 
 def _pick_least_of(work: float) -> LeastOf:
-    if work < _COMPILED_WORK:
+    if work < budgets.COMPILED_WORK:
         return _least_of_sum
     from eindecomp.solve.exact.least_of_sum import least_of_sum
 
@@ -253,11 +247,11 @@ def elimination_order(network: CostNetwork, keep: tuple[int, ...], most_work: in
         size, v = heapq.heappop(heap)
         if v in done or size != loads[v]:
             continue
-        if size - weight[v] > _LARGEST:
+        if size - weight[v] > np.log2(budgets.TABLE_CELLS) + budgets.ROUNDING:
             return None
         total += 2.0 ** (size - weight[v]) * argmin_type(network.sizes[v]).itemsize
         work += 2.0**size
-        if total > TOTAL_BYTES or work > most_work:
+        if total > budgets.ARGMIN_BYTES or work > most_work:
             return None
         done.add(v)
         order.append(v)

@@ -13,11 +13,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from eindecomp.solve import budgets
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arrays import Floats, Ints
-
-_SMALL = 1 << 20  # costs above which finite ones are not counted
-_SPARSE = 4  # a table is sparse if less than one in so many costs is finite
 
 Number = TypeVar("Number", np.float64, np.int32)
 
@@ -74,7 +72,9 @@ def _row_axis(parts: list[Floats], shape: tuple[int, ...]) -> int:
 
 def _is_sparse(part: Floats) -> bool:
     """Whether a table, small beside the joined one, is mostly ∞."""
-    return part.size <= _SMALL and bool(_SPARSE * np.count_nonzero(part < np.inf) < part.size)
+    return part.size <= budgets.COUNTED_CELLS and bool(
+        budgets.SPARSE_RATIO * np.count_nonzero(part < np.inf) < part.size
+    )
 
 
 def _added(parts: list[Floats], shape: tuple[int, ...]) -> Floats:
