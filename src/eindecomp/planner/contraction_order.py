@@ -17,8 +17,7 @@ from eindecomp.errors import EinDecompError, InfeasibleError, PlanError
 from eindecomp.layout.view import view_of
 from eindecomp.planner import budgets
 from eindecomp.planner.minimize_movement import minimize_movement, relaxed_bound
-from eindecomp.planner.options import check_countable
-from eindecomp.planner.plan import Orders, unproved
+from eindecomp.planner.options import Orders, check_countable, unproved
 from eindecomp.planner.search.contractions import Contractions
 from eindecomp.planner.space.restriction import WorkLimit
 from eindecomp.planner.space.viable import viable_parts
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.orders import Order
-    from eindecomp.planner.options import Options
-    from eindecomp.planner.plan import Chosen
+    from eindecomp.planner.options import Chosen, Options
 
 State = tuple["Order", ...]
 """An order for each contraction."""

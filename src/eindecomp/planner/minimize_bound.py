@@ -12,8 +12,8 @@ from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import paper_cost
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.model.bound import BoundModel
+from eindecomp.planner.options import Chosen, Deferred, unproved
 from eindecomp.planner.paper_algorithms import choose_linearly, choose_on_tree
-from eindecomp.planner.plan import Chosen, Deferred, unproved
 from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import relax
 from eindecomp.planner.search.search import Search

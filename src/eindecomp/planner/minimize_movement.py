@@ -14,7 +14,7 @@ from eindecomp.planner.costs.least_prices import LeastSeconds
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.model.memory_limit import check_memory
-from eindecomp.planner.plan import Chosen, unproved
+from eindecomp.planner.options import Chosen, unproved
 from eindecomp.planner.search.blocks import with_equal_layers
 from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.from_strategies import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, quote
-from eindecomp.planner.options import check_work
-from eindecomp.planner.plan import Orders
+from eindecomp.planner.options import Orders, check_work
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph

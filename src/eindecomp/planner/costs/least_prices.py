@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.planner.costs.machine import COLLECTIVES
+from eindecomp.planner.costs.machine import COLLECTIVES, FETCHES
 from eindecomp.planner.costs.price import PriceInBytes, infinite_where
 from eindecomp.planner.costs.rates import Curve, Line, steady
-from eindecomp.planner.costs.transfer import FETCHES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.costs.machine import Collective, Machine
     from eindecomp.planner.costs.seconds import PriceInSeconds
-    from eindecomp.planner.costs.transfer import Collective
     from eindecomp.planner.space.choices import Choices
 
     Ints = NDArray[np.int64]
