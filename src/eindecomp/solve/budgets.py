@@ -39,6 +39,7 @@ LATE_CELLS = 1 << 18  # of at most so many cells
 
 COMPARED_CELLS = 1 << 22  # variables with more to compare keep dominated choices
 CONTRACTED_GROWTH = 1 << 21  # table entries that contraction may add
+PRUNING_WORK = 100_000_000  # item entries that are looked at for redundant time steps
 
 # Prices on time steps (`bound/lagrangian.py`)
 

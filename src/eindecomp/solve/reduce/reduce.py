@@ -2,7 +2,8 @@
 
 Each round drops impossible choices and dominated ones (`drop_choices.py`) and contracts variables
 that a neighbour determines (`contract.py`): in compiled programs those are most, because an
-element-wise operation takes its operand's layout.
+element-wise operation takes its operand's layout. When that no longer helps, redundant time steps
+are dropped (`usage_steps.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from eindecomp.solve.problem.core import Core
 from eindecomp.solve.reduce.contract import determined_variables
 from eindecomp.solve.reduce.drop_choices import drop_dominated, make_arc_consistent
 from eindecomp.solve.reduce.substitute import Substitution, keep_choices, substitute
-from eindecomp.solve.reduce.usage_steps import compress_steps
+from eindecomp.solve.reduce.usage_steps import compress_steps, prune_steps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +56,14 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
             break
         core, pruned = _prune(core, steps)
         core, contracted = _contract(core, steps)
-        if not pruned and not contracted:
+        if pruned or contracted:
+            core = compress_steps(core)
+            continue
+        # With fewer steps, more choices are dominated.
+        steps_before = core.capacity.size
+        core = prune_steps(core)
+        if core.capacity.size == steps_before:
             break
-        core = compress_steps(core)
     return Reduced(core, tuple(steps))
 
 
