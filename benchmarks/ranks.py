@@ -33,7 +33,7 @@ from eindecomp.models.llama import Llama
 from eindecomp.models.optimizers import carried
 from eindecomp.models.paper_graphs import ffnn as ffnn_graph
 from eindecomp.models.synthetic import Synthetic
-from eindecomp.planner.costs.transfer import Collective
+from eindecomp.planner.costs.machine import Collective
 
 WHAT = ("chain", "collectives", "overhead", "classifier", "llama", "trouble")
 _TURNS = 3

@@ -21,7 +21,7 @@ from eindecomp.layout.overlaps import moved
 from eindecomp.layout.pieces import PIECES, can_cut, piece_ends
 from eindecomp.layout.tiling import box_on
 from eindecomp.layout.view import Dim
-from eindecomp.planner.costs.least_bytes import LeastBytes
+from eindecomp.planner.costs.least_prices import LeastBytes
 from eindecomp.planner.space.viable import most_pieces, viable
 
 SEEDS = st.integers(0, 2**32)
@@ -162,7 +162,7 @@ MESHES = st.sampled_from([(2, 2), (2, 3), (3, 2), (4,), (2, 2, 3)])
 @given(sizes=MESHES, shape=st.tuples(*[st.integers(1, 13)] * 2), pieces=RULES, data=st.data())
 def test_no_move_takes_less_than_the_relaxed_one(sizes, shape, pieces, data):
     """Whichever axes cut: what numbers of pieces alone tell is a lower bound."""
-    from eindecomp.planner.costs.least_bytes import PieceCount
+    from eindecomp.planner.costs.least_prices import PieceCount
 
     mesh = Mesh(tuple("abc"[: len(sizes)]), sizes, pieces)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import eindecomp as ed
-from eindecomp.planner import minimize_bound
+from eindecomp.planner import budgets
 
 CHAIN = ed.parse(
     "input A[i: 64, j: 64], B[j, k: 64], C[k, l: 64]\n"
@@ -29,7 +29,7 @@ def test_what_the_papers_objective_cannot_list_is_named():
 
 def test_a_trimmed_list_of_choices_claims_no_more_than_is_so(monkeypatch):
     whole = ed.plan(CHAIN, 64, "bound")
-    monkeypatch.setattr(minimize_bound, "MOST_CELLS", 20)
+    monkeypatch.setattr(budgets, "ALL_CELLS", 20)
     trimmed = ed.plan(CHAIN, 64, "bound")
     assert trimmed.bound <= whole.cost <= trimmed.cost
     with pytest.raises(ed.PlanError, match="no plan was proved optimal"):

@@ -190,10 +190,15 @@ def _reshape(op: Reshape) -> View:
 
 
 def dim_parts(view: View, dims: Dims, parts: Ints) -> Ints:
-    """The number of pieces of each dimension, one row per partition vector."""
-    ones = np.ones(len(parts), dtype=np.int64)
-    columns = [ones if (i := view.index(dim)) is None else parts[:, i] for dim in dims]
-    return np.stack(columns, axis=1) if columns else np.ones((len(parts), 0), dtype=np.int64)
+    """The number of pieces of each dimension, one row per partition vector.
+
+    Vectors may have numbers for several levels of a mesh, along a third axis.
+    """
+    pieces = np.ones((len(parts), len(dims), *parts.shape[2:]), dtype=np.int64)
+    for d, dim in enumerate(dims):
+        if (i := view.index(dim)) is not None:
+            pieces[:, d] = parts[:, i]
+    return pieces
 
 
 def tile_sides(dims: Dims, pieces: Ints) -> Ints:

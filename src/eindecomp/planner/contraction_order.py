@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, InfeasibleError, PlanError
 from eindecomp.layout.view import view_of
+from eindecomp.planner import budgets
 from eindecomp.planner.minimize_movement import minimize_movement, relaxed_bound
-from eindecomp.planner.options import check_countable
-from eindecomp.planner.plan import Orders, unproved
+from eindecomp.planner.options import Orders, check_countable, unproved
 from eindecomp.planner.search.contractions import Contractions
 from eindecomp.planner.space.restriction import WorkLimit
 from eindecomp.planner.space.viable import viable_parts
@@ -29,21 +29,10 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.orders import Order
-    from eindecomp.planner.options import Options
-    from eindecomp.planner.plan import Chosen
+    from eindecomp.planner.options import Chosen, Options
 
 State = tuple["Order", ...]
 """An order for each contraction."""
-
-MOST_PLANNED = 500  # the most vertices of a graph that is planned in several orders
-MOST_STATES = 3000  # the most combinations of orders that are all considered
-_FIRST = 0.8  # fraction of the time for the first plan, if there are others
-_LOOK = 0.25  # fraction of the time for each bound that says which plan is first
-_TIME = (10.0, 2.0)  # seconds for other orders, or so many times the first plan's
-_TIME_MERGED = (4.0, 0.5)  # the same where products that were written one by one are reordered
-_LEAST_LEFT, _RELAX = 1.0, 4.0  # no bound is begun with less time; and the least limit on its time
-_AT_ONCE = 1  # of the states that store the least, how many are planned before others are bounded
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -60,7 +49,7 @@ def minimize_with_order(graph: Graph, options: Options, work: float) -> Ordered:
 
     `graph` is the graph as written; that of the options is its usual rewritten form.
     """
-    if len(options.graph.vertices) > MOST_PLANNED:
+    if len(options.graph.vertices) > budgets.ORDERED_VERTICES:
         return Ordered(options.graph, minimize_movement(options))
     limit = inf if options.objective == "time" else work
     rules = options.rules
@@ -72,7 +61,7 @@ def minimize_with_order(graph: Graph, options: Options, work: float) -> Ordered:
     best = search.run()
     bound = min(min(search.bounds.values()), best.chosen.costs.total)
     best = replace(best, chosen=replace(best.chosen, bound=bound))
-    if options.solver == "exact" and bound < best.chosen.costs.total * (1 - _ROUNDING):
+    if options.solver == "exact" and bound < best.chosen.costs.total * (1 - budgets.SUM_ROUNDING):
         raise unproved(best.chosen.costs.total, bound)
     return best
 
@@ -108,20 +97,22 @@ class _OrderSearch:
         several = orders.different > 1
         limit = self.options.time_limit
         leading = self._leading(first) if several else first
-        share = limit * (_FIRST if several else 1)
+        share = limit * (budgets.FIRST_ORDER_SHARE if several else 1)
         left = max(share - (planning_time() - self.started), share / 2)
         self._plan(leading, self._options(leading, left))
         now = planning_time()
-        least, times = _TIME_MERGED if orders.merged else _TIME
-        left = max(self.started + limit - now, (1 - _FIRST) * limit)  # if the first overran
+        least, times = budgets.OTHER_MERGED_ORDERS if orders.merged else budgets.OTHER_ORDERS
+        left = max(
+            self.started + limit - now, (1 - budgets.FIRST_ORDER_SHARE) * limit
+        )  # if the first overran
         enough = max(least, times * (now - self.started))
         self.deadline = now + (left if self.best is None else min(left, enough))
-        complete = orders.complete and orders.different <= MOST_STATES
+        complete = orders.complete and orders.different <= budgets.ORDERS
         if not several or self.cost <= 0:  # nothing costs less than nothing
             complete = orders.complete
         elif complete:
             states = orders.states()
-            self._consider([first, *states[:_AT_ONCE]])
+            self._consider([first, states[0]])
             complete = self._consider(states)
         else:
             self._consider([first])
@@ -139,9 +130,9 @@ class _OrderSearch:
         Where a sum was written as one vertex, the usual order is but a guess, on which a search can
         spend all its time. What was written one by one is planned as written.
         """
-        if self.contractions.merged or self.contractions.different > MOST_STATES:
+        if self.contractions.merged or self.contractions.different > budgets.ORDERS:
             return first
-        limit = min(_RELAX, _LOOK * self.options.time_limit)
+        limit = min(budgets.BOUND_TIME, budgets.LOOK_SHARE * self.options.time_limit)
         promised = self._relaxed(first, self._options(first, limit))
         if promised <= 0:
             return first
@@ -187,10 +178,12 @@ class _OrderSearch:
         found: list[tuple[State, Options | None]] = []
         for state in states:
             left = self.deadline - planning_time()
-            scarce = left < (0 if self.best is None else _LEAST_LEFT)  # without any plan, go on
+            scarce = left < (
+                0 if self.best is None else budgets.LEAST_BOUND_TIME
+            )  # without any plan, go on
             if scarce or (found and planning_time() > until):
                 break
-            options = self._options(state, max(left, _RELAX))
+            options = self._options(state, max(left, budgets.BOUND_TIME))
             if options is not None:
                 self.bounds[state] = self._relaxed(state, options)
             found.append((state, options))
@@ -236,7 +229,7 @@ class _OrderSearch:
         """Whether a state is chosen if it costs no more than its bound: the usual one on a tie."""
         if self.best is None:
             return True
-        margin = _ROUNDING * abs(self.cost)
+        margin = budgets.SUM_ROUNDING * abs(self.cost)
         return bound < self.cost + (margin if state == self.usual else -margin)
 
     def _options(self, state: State, time_limit: float) -> Options | None:

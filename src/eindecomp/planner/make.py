@@ -11,6 +11,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
 from eindecomp.layout.pieces import BALANCED
 from eindecomp.layout.view import planned_views
+from eindecomp.planner import budgets
 from eindecomp.planner.contraction_order import Ordered, minimize_with_order
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.solve.run import Progress
-
-_AXES_TIME = 10.0  # seconds for the axes of a given decomposition
 
 
 def plan(
@@ -226,7 +225,7 @@ def cost(
         FixedParts(wanted, laid_out.devices),
         redundant=redundant,
     )
-    outcome = choose(search, Relaxed(0), _AXES_TIME)
+    outcome = choose(search, Relaxed(0), budgets.AXES_SECONDS)
     decisions = {name: outcome.decisions[name] for name in most}
     return decided_cost(graph, price, decisions, outcome.given)
 

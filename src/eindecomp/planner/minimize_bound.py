@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import PlanError
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import paper_cost
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.model.bound import BoundModel
-from eindecomp.planner.model.tables import MOST_CELLS
+from eindecomp.planner.options import Chosen, Deferred, unproved
 from eindecomp.planner.paper_algorithms import choose_linearly, choose_on_tree
-from eindecomp.planner.plan import Chosen, Deferred, unproved
 from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import relax
 from eindecomp.planner.search.search import Search
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from eindecomp.planner.search.search import Outcome
 
     Ints = NDArray[np.int64]
-
-_AXES_TIME = 10.0  # seconds for choosing axes, which this objective does not count
 
 
 def minimize_bound(options: Options) -> Chosen:
@@ -53,7 +51,7 @@ def minimize_bound(options: Options) -> Chosen:
         restrict if restricted else None,
         even=options.mesh.cuts_evenly,
     )
-    fitting = every.fitting(MOST_CELLS // 4)
+    fitting = every.fitting(budgets.ALL_CELLS // 4)
     half = options.time_limit / 2
     choice, bound, method = _choose(
         options, fitting, options.time_limit if fitting is every else half
@@ -101,4 +99,6 @@ def _axes(options: Options, vectors: Mapping[str, tuple[int, ...]]) -> Outcome:
         return np.array([vectors[vertex.name]]) if vertex.name in vectors else None
 
     search = Search(graph, PriceInBytes(mesh), rules, FixedParts(vectors, mesh.devices))
-    return choose(search, relax(graph, mesh, rules, rows_of, _AXES_TIME), _AXES_TIME)
+    return choose(
+        search, relax(graph, mesh, rules, rows_of, budgets.AXES_SECONDS), budgets.AXES_SECONDS
+    )

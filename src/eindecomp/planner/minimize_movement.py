@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.layout.view import planned_views
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastSeconds
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.model.memory_limit import check_memory
-from eindecomp.planner.plan import Chosen, unproved
-from eindecomp.planner.search.choose import SMALL, choose, is_enough, is_open
+from eindecomp.planner.options import Chosen, unproved
+from eindecomp.planner.search.blocks import with_equal_layers
+from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.from_strategies import (
     start_from_strategies,
     try_named_strategies,
     within_memory,
 )
-from eindecomp.planner.search.layers import with_equal_layers
 from eindecomp.planner.search.relaxation import Relaxed, relax
-from eindecomp.planner.search.search import Search
+from eindecomp.planner.search.search import Search, is_enough, is_open
 from eindecomp.planner.space.choices import parts_by_label
 from eindecomp.solve.clock import planning_time
 
@@ -30,16 +31,6 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.price import Price
     from eindecomp.planner.options import Options
     from eindecomp.planner.search.search import Outcome
-
-_SEARCH = 0.85  # fraction of the time for a search that named strategies may follow
-_SEARCH_LAYERS = 0.6  # the same in a large graph, where strategies take longer, too
-_LARGE = 1000  # the most vertices of a graph that is searched once more after layers chose alike
-_LEAST_TIME = 1.0  # seconds that a search from nothing needs at least
-_CLOSE = 0.025  # where bounds are seldom met, a plan this close to its bound ends the search
-_RELAX = 0.5  # fraction of the time for the relaxed problem
-_RELAX_LEVELS = 0.6  # the same on several levels, where it has more choices
-_ROUNDING = 1e-9
-_PROVED = 1e-8  # bounds on seconds are rounded down, by the relaxation and by the solver
 
 
 def minimize_movement(options: Options) -> Chosen:
@@ -60,7 +51,7 @@ def minimize_movement(options: Options) -> Chosen:
     relaxed = _relaxed(options, price)
     deadline = started + options.time_limit
     first: Outcome | None = None
-    if options.rules.tie and len(graph.vertices) > SMALL:
+    if options.rules.tie and len(graph.vertices) > budgets.SMALL_GRAPH:
         first = start_from_strategies(search, relaxed.bound, deadline)
     try:
         outcome = _chosen(search, relaxed, first, deadline)
@@ -71,7 +62,7 @@ def minimize_movement(options: Options) -> Chosen:
         outcome = try_named_strategies(search, outcome, deadline)
     decisions = {name: outcome.decisions[name] for name, _ in planned_views(graph)}
     costs = decided_cost(graph, price, decisions, outcome.given)
-    if options.solver == "exact" and outcome.bound < costs.total * (1 - _PROVED):
+    if options.solver == "exact" and outcome.bound < costs.total * (1 - budgets.ROUNDING):
         raise unproved(costs.total, outcome.bound)
     views = dict(planned_views(graph))
     parts = {
@@ -88,7 +79,7 @@ def _close(options: Options, price: Price) -> float:
     """
     has_curves = isinstance(price, PriceInSeconds) and bool(price.machine.transfers)
     is_loose = _has_levels(price) or has_curves
-    return _CLOSE if options.solver != "exact" and is_loose else 0.0
+    return budgets.CLOSE if options.solver != "exact" and is_loose else 0.0
 
 
 def _has_levels(price: Price) -> bool:
@@ -99,20 +90,24 @@ def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: f
     """The best choice of axes that is found in time, or the first one if that is better."""
     left = deadline - planning_time()
     if first is None:
-        part = _SEARCH if search.choosers <= SMALL else _SEARCH_LAYERS
+        part = (
+            budgets.SEARCH_SHARE
+            if search.choosers <= budgets.SMALL_GRAPH
+            else budgets.SEARCH_LAYERS_SHARE
+        )
         part = part if search.restriction is None else 1.0
-        tied = bool(search.rules.tie) and search.choosers > _LARGE
+        tied = bool(search.rules.tie) and search.choosers > budgets.LARGE_GRAPH
         search = with_equal_layers(search) if tied else search
         return choose(search, relaxed, max(part * left, 1.0))
-    if is_enough(search, first.cost, first.bound) or left < _LEAST_TIME:
+    if is_enough(search, first.cost, first.bound) or left < budgets.LEAST_SEARCH:
         return first
-    if search.choosers > _LARGE:
+    if search.choosers > budgets.LARGE_GRAPH:
         return replace(first, bound=relaxed.tightened(first.cost, deadline).bound)
     with suppress(UnsolvedError, PlanError):
         # A bound without the memory limit is one with it, and is found sooner.
         other = choose(replace(search, memory=None), relaxed, left)
         first = replace(first, bound=max(first.bound, other.bound))
-        hurried = replace(search, deadline=max(deadline, planning_time() + _LEAST_TIME))
+        hurried = replace(search, deadline=max(deadline, planning_time() + budgets.LEAST_SEARCH))
         fitting = other if search.memory is None else within_memory(hurried, other)
         if fitting is not None and fitting.rank < first.rank:
             return replace(fitting, bound=first.bound)
@@ -129,7 +124,9 @@ def _relaxed(options: Options, price: Price) -> Relaxed:
     seconds = LeastSeconds(price) if isinstance(price, PriceInSeconds) else None
     if seconds is None and options.objective != "bytes":
         return Relaxed(0)
-    limit = (_RELAX_LEVELS if _has_levels(price) else _RELAX) * options.time_limit
+    limit = (
+        budgets.RELAX_LEVELS_SHARE if _has_levels(price) else budgets.RELAX_SHARE
+    ) * options.time_limit
     relaxed = relax(
         options.graph, options.mesh, options.rules, options.vectors, limit,
         price=seconds, restriction=options.restriction, memory=options.memory,
@@ -146,4 +143,4 @@ def _least_compute(options: Options, price: PriceInSeconds) -> float:
         vertex = graph[name]
         items = tuple(graph[source].dtype.itemsize for source in vertex.inputs)
         total += price.least(vertex, view, items)
-    return total * (1 - _ROUNDING)
+    return total * (1 - budgets.SUM_ROUNDING)

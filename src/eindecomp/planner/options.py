@@ -1,12 +1,12 @@
-"""What `plan` and `cost` take, checked."""
+"""What `plan` and `cost` take, checked, and what planning chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from eindecomp.kernels.cores import cores
 from eindecomp.layout.mesh import Mesh, is_whole
 from eindecomp.layout.pieces import BALANCED, EVEN, PIECES, can_cut
 from eindecomp.layout.view import planned_views
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.costs.objectives import OBJECTIVES, Objective
 from eindecomp.planner.space.choices import parts_of_assignments
@@ -25,23 +26,24 @@ from eindecomp.planner.space.pin import assignments_of, loosely_cut
 from eindecomp.planner.space.viable import viable_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.view import View
+    from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.space.choices import Decision, Layouts
     from eindecomp.planner.space.layout_rules import LayoutRules
     from eindecomp.planner.space.restriction import Restriction
     from eindecomp.solve.run import Progress
 
     Ints = NDArray[np.int64]
 
+T = TypeVar("T")
 SOLVERS = ("auto", "exact", "tree", "linear")
 INPUTS = ("free", "sharded")
-_COUNTABLE = 2**61
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,61 @@ class Options:
             return None
         rows = assignments_of(view, self.rules.pinned[vertex.name])
         return np.unique(parts_of_assignments(rows, self.mesh, len(view.labels)), axis=0)
+
+
+class Deferred(Mapping[str, T]):
+    """Decisions or layouts that are made when they are first accessed.
+
+    The paper's objective does not need mesh axes, and choosing them takes longer than planning.
+    """
+
+    def __init__(self, decide: Callable[[], Mapping[str, T]]) -> None:
+        self._decide = decide
+
+    @cached_property
+    def _made(self) -> Mapping[str, T]:
+        return self._decide()
+
+    def __getitem__(self, name: str) -> T:
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What planning chooses: the part of a plan that the options do not give."""
+
+    parts: dict[str, dict[str, int]]
+    decisions: Mapping[str, Decision]
+    given: Mapping[str, Layouts]
+    costs: Cost
+    bound: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The contraction orders among which that of a plan was chosen."""
+
+    considered: int
+    """How many there are; the bound of the plan holds for all of them."""
+    complete: bool
+    """Whether these are all orders within the limit on work."""
+    most: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The most operations that fused vertices may take, where cutting them repeats some."""
+
+
+def unproved(cost: float, bound: float) -> PlanError:
+    """The error of solver "exact" where the best plan is not proved optimal."""
+    return PlanError(
+        f"no plan was proved optimal: the best one costs {cost}, the bound is {bound}; "
+        "solver='auto' returns it"
+    )
 
 
 def described_machine(
@@ -167,7 +224,7 @@ def check_countable(graph: Graph, mesh: Mesh) -> None:
         vertex = graph[name]
         tensors = [vertex, vertex, *(graph[source] for source in vertex.inputs)]
         total += sum(t.elements * t.dtype.itemsize for t in tensors) * mesh.devices * 2
-        if total >= _COUNTABLE:
+        if total >= budgets.LARGEST_COUNT:
             raise PlanError(f"{vertex}: too many bytes on {mesh.devices} devices to count")
 
 

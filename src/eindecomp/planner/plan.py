@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from eindecomp.above import from_above
-from eindecomp.errors import PlanError
 from eindecomp.planner.costs.cost import Cost, decided_cost
 from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.costs.price import PriceInBytes
@@ -26,66 +25,9 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.objectives import Objective
+    from eindecomp.planner.options import Orders
     from eindecomp.planner.space.choices import Decision, Layouts
     from eindecomp.planner.space.strategy import GivenStrategy, StrategyForm
-
-
-T = TypeVar("T")
-
-
-class Deferred(Mapping[str, T]):
-    """Decisions or layouts that are made when they are first accessed.
-
-    The paper's objective does not need mesh axes, and choosing them takes longer than planning.
-    """
-
-    def __init__(self, decide: Callable[[], Mapping[str, T]]) -> None:
-        self._decide = decide
-
-    @cached_property
-    def _made(self) -> Mapping[str, T]:
-        return self._decide()
-
-    def __getitem__(self, name: str) -> T:
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What planning chooses: the part of a plan that the options do not give."""
-
-    parts: dict[str, dict[str, int]]
-    decisions: Mapping[str, Decision]
-    given: Mapping[str, Layouts]
-    costs: Cost
-    bound: float
-    method: str
-
-
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """The contraction orders among which that of a plan was chosen."""
-
-    considered: int
-    """How many there are; the bound of the plan holds for all of them."""
-    complete: bool
-    """Whether these are all orders within the limit on work."""
-    most: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The most operations that fused vertices may take, where cutting them repeats some."""
-
-
-def unproved(cost: float, bound: float) -> PlanError:
-    """The error of solver "exact" where the best plan is not proved optimal."""
-    return PlanError(
-        f"no plan was proved optimal: the best one costs {cost}, the bound is {bound}; "
-        "solver='auto' returns it"
-    )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from numbers import Integral, Real
 import numpy as np
 
 from eindecomp.errors import InfeasibleError, ProblemError, UnsolvedError
+from eindecomp.solve import budgets
 from eindecomp.solve.bound.bounding import Bounding
 from eindecomp.solve.clock import planning_time, watch_compilation
 from eindecomp.solve.exact.eliminate import eliminate, work_allowed
@@ -34,8 +35,6 @@ from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.run import Lift, Progress, Run, Solution
 
 METHODS = ("auto", "exact", "search")
-
-_BOUND_SHARE = 0.4  # of the time: after it, no further bound is tried before searching
 
 
 def minimize(
@@ -104,7 +103,9 @@ def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
             raise _tables_too_large()
         if method == "auto":
             run.enter("split")
-            Bounding(run, network, unfold).tighten(np.inf, run.start + _BOUND_SHARE * time_limit)
+            Bounding(run, network, unfold).tighten(
+                np.inf, run.start + budgets.BOUND_SHARE * time_limit
+            )
             if run.bound == run.cost:
                 return run.solution(proved=True)
         if "fold" in run.stages:

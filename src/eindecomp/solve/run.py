@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import InfeasibleError, UnsolvedError
+from eindecomp.solve import budgets
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.problem.problem import Problem
@@ -16,7 +17,6 @@ from eindecomp.solve.problem.problem import Problem
 if TYPE_CHECKING:
     from eindecomp.solve.problem.arrays import Ints
 
-ROUNDING = 1e-9
 Lift = Callable[[Ints], Ints]  # from the choices of a smaller problem to those of the run's own
 
 
@@ -88,7 +88,7 @@ class Run:
             # The error of a sum of nonnegative costs is relative to the sum itself.
             relative = summed and self.problem.nonnegative
             scale = abs(self.cost) if relative else self.problem.magnitude
-            rounding = 0 if exact else ROUNDING * scale
+            rounding = 0 if exact else budgets.ROUNDING * scale
             bound = self.cost if exact else max(bound, self.cost - rounding)
             if self.problem.integral:
                 # Integers that float64 cannot hold are only optimal if the bound equals the cost.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.solve import budgets
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.exact.eliminate import eliminate, work_allowed
 from eindecomp.solve.exact.fold import fold_all
@@ -18,8 +19,6 @@ from eindecomp.solve.run import Run
 if TYPE_CHECKING:
     from eindecomp.solve.problem.arrays import Costs, Ints
     from eindecomp.solve.run import Solution
-
-_COARSEST = 1 << 8  # with fewer distinct values, a second cost would say too little
 
 
 def minimize_ranked(problem: Problem, second: Ints, *, time_limit: float = 60) -> Solution:
@@ -61,7 +60,7 @@ def rank(problem: Problem, second: Ints) -> Problem | None:
     room = int(EXACT / 4 / (problem.magnitude / unit + 1))
     digits = 0
     while (total := int(np.maximum.reduceat(spread >> digits, starts).sum())) >= room:
-        if room < _COARSEST:
+        if room < budgets.SECOND_COST_VALUES:
             return None
         digits += 1
     times = (total + 1, unit)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.layout.cut import Cut
     from eindecomp.planner.costs.cost import Cost
-    from eindecomp.planner.plan import Orders
+    from eindecomp.planner.options import Orders
     from eindecomp.planner.space.choices import Layouts
     from eindecomp.planner.space.pin import Pins
 

@@ -14,8 +14,7 @@ from eindecomp.layout.cut import span_of
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.pieces import PIECES, can_cut
 from eindecomp.layout.view import Dim
-from eindecomp.planner.costs.least_bytes import PieceCount
-from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastSeconds, PieceCount
 from eindecomp.planner.costs.seconds import PriceInSeconds
 
 

@@ -14,12 +14,12 @@ from random_graphs import random_graph
 import eindecomp as ed
 from cases import ALL
 from eindecomp.layout.mesh import Mesh
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastSeconds
 from eindecomp.planner.costs.rates import Curve, highest
 from eindecomp.planner.costs.seconds import PriceInSeconds
 from eindecomp.planner.model.movement import MovementModel
-from eindecomp.planner.search import relaxation as relaxing
 from eindecomp.planner.search.blocks import choose_block
 from eindecomp.planner.search.relaxation import relax
 from eindecomp.planner.search.search import Search, all_axes
@@ -109,7 +109,7 @@ def test_relaxing_never_passes_the_optimum(seed, machine):
 @pytest.mark.parametrize("machine", ["half hidden", "all"])
 @pytest.mark.parametrize("seed", range(4 if ALL else 2))
 def test_relaxing_on_several_levels_never_passes_the_optimum(seed, machine, loosest, monkeypatch):
-    monkeypatch.setattr(relaxing, "_LOOSEST", loosest)
+    monkeypatch.setattr(budgets, "SHARED_CELLS", loosest)
     search = setting(seed, (2, 2, 2), MACHINES[machine], "sharded" if seed % 4 < 2 else "free")
     least = choose_block(search, all_axes(search), {}).cost
     price = LeastSeconds(search.price)

@@ -11,9 +11,9 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp.layout.mesh import Mesh
-from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner import budgets
+from eindecomp.planner.costs.least_prices import LeastSeconds
 from eindecomp.planner.costs.seconds import PriceInSeconds
-from eindecomp.planner.search import relaxation as relaxing
 from eindecomp.planner.search.blocks import choose_block
 from eindecomp.planner.search.relaxation import Relaxed, relax
 from eindecomp.planner.search.search import Search, all_axes
@@ -107,8 +107,8 @@ TWO_LEVELS = ed.Machine(1e9, 1e9, {"a": 1e8, "b": 1e8, "c": 1e9}, {"a": 1e-7, "b
 @pytest.mark.parametrize("seed", range(8))
 def test_relaxing_seconds_on_two_levels_never_passes_the_optimum(seed, fine, loosest, monkeypatch):
     """With outer axes told apart or not; with second layouts, or readers that share fetches."""
-    monkeypatch.setattr(relaxing, "_FINE", fine)
-    monkeypatch.setattr(relaxing, "_LOOSEST", loosest)
+    monkeypatch.setattr(budgets, "FINE_VECTORS", fine)
+    monkeypatch.setattr(budgets, "SHARED_CELLS", loosest)
     graph = random_graph(seed, tree=seed % 2 == 0, most=3)
     sizes, rules = (2, 2, 2), LayoutRules("sharded" if seed % 4 < 2 else "free")
     price = PriceInSeconds(mesh_of(sizes), TWO_LEVELS)
@@ -152,7 +152,7 @@ def test_what_cannot_be_listed_has_a_plan_and_a_modest_bound(options):
 def test_leaving_vertices_out_never_passes_the_optimum(seed, inputs, monkeypatch):
     graph = random_graph(seed, tree=seed % 2 == 0)
     for most in (2, 4):
-        monkeypatch.setattr(relaxing, "_ROWS", (most,))
+        monkeypatch.setattr(budgets, "RELAXED_VECTORS", (most,))
         for sizes in ((2, 2), (4, 3), (2, 2, 2)):
             found = relaxed(graph, sizes, LayoutRules(inputs))
             assert found.bound <= brute_ordered(graph, sizes, inputs)

@@ -14,7 +14,7 @@ from simulate import simulate
 import eindecomp as ed
 from eindecomp.errors import PlanError
 from eindecomp.layout.mesh import Mesh
-from eindecomp.planner import minimize_movement
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.search.blocks import choose_block
@@ -108,8 +108,8 @@ def test_the_memory_of_all_that_are_alike_is_counted(memory):
 @pytest.mark.parametrize("devices", [4, 6])
 def test_large_graphs_start_from_layers_that_choose_alike(monkeypatch, devices, memory):
     graph = layers(6)
-    monkeypatch.setattr(minimize_movement, "SMALL", 5)
-    monkeypatch.setattr(minimize_movement, "_LARGE", 10)
+    monkeypatch.setattr(budgets, "SMALL_GRAPH", 5)
+    monkeypatch.setattr(budgets, "LARGE_GRAPH", 10)
     plan = ed.plan(graph, devices, memory=memory, rewrite=False, time_limit=60)
     assert plan.bound <= plan.cost
     assert simulate(plan).total == plan.cost

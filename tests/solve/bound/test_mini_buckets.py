@@ -106,8 +106,8 @@ def test_a_bound_that_runs_late_ends_with_smaller_tables(monkeypatch):
     plain, whole = Bounding.begin(_grid(6, 8), inf), Bounding.begin(_grid(6, 8), inf)
     whole.tighten(inf, inf)
     assert whole.solved
-    monkeypatch.setattr("eindecomp.solve.bound.bounding._LATE", 0)
-    monkeypatch.setattr("eindecomp.solve.bound.bounding._QUICK", 1 << 6)
+    monkeypatch.setattr("eindecomp.solve.budgets.LATE_SHARE", 0)
+    monkeypatch.setattr("eindecomp.solve.budgets.LATE_CELLS", 1 << 6)
     plain.tighten(inf, monotonic() + 600, levels=1)
     assert 0 < plain.value < whole.value <= plain.run.cost
 

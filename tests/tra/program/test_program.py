@@ -15,7 +15,7 @@ import eindecomp as ed
 from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.boxes import inside, meet, volume
 from eindecomp.layout.tiling import Tiling, box_on
-from eindecomp.tra.program.make import program_of, used_by
+from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -24,6 +24,7 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
     Role,
+    used_by,
 )
 
 DEVICES = st.sampled_from([1, 2, 3, 4, 6, 8, 12])

@@ -11,9 +11,9 @@ import eindecomp as ed
 from eindecomp.models.optimizers import carried
 from eindecomp.models.paper_graphs import ffnn
 from eindecomp.planner.space.strategy import applicable
-from eindecomp.tra.program.make import program_of, used_by
+from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
-from eindecomp.tra.program.steps import AllGather, Compute, Free, Move, ReduceScatter
+from eindecomp.tra.program.steps import AllGather, Compute, Free, Move, ReduceScatter, used_by
 
 CHAIN = """
 input X[i: 64, j: 64], V[j, k: 64], W[k, l: 64]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from eindecomp.experiments.calibrate.clock import Clock, Way
-    from eindecomp.planner.costs.transfer import Collective
+    from eindecomp.planner.costs.machine import Collective
 
     Curves = dict[str, dict[str, Curve]]
     from types import TracebackType

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.spmd.protocols import Transport
     from eindecomp.engines.spmd.rank_memory import Do
     from eindecomp.experiments.calibrate.clock import Clock, Way
-    from eindecomp.planner.costs.transfer import Collective
+    from eindecomp.planner.costs.machine import Collective
     from eindecomp.planner.plan import Plan
 
 _BESIDE = 4 << 20  # bytes that are received beside computing

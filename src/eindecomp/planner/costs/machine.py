@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from math import isfinite
 from numbers import Real
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from eindecomp.above import from_above
 from eindecomp.errors import PlanError, quote, suggest
 from eindecomp.layout.mesh import Mesh, check_axis_name
 from eindecomp.planner.costs.rates import SHAPES, STAND_INS, Curve
-from eindecomp.planner.costs.transfer import Collective
 
+Collective = Literal["all_gather", "all_to_all", "reduce_scatter", "point_to_point"]
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+FETCHES: tuple[Collective, ...] = ("all_gather", "all_to_all", "point_to_point")
+"""The collectives that a fetch can be."""
 ANY_AXIS = "*"
 """Stands for every axis that has no curve of its own."""
 

@@ -24,9 +24,9 @@ from eindecomp.graph.work import tile_operations
 from eindecomp.layout.cut import Cut, nests_outward, outer_cut
 from eindecomp.layout.overlaps import covers, overlaps_within, totals
 from eindecomp.layout.view import dim_parts, tile_sides
+from eindecomp.planner.costs.machine import FETCHES
 from eindecomp.planner.costs.price import held_elements, infinite_where
 from eindecomp.planner.costs.rates import best_rate, function_seconds, rate
-from eindecomp.planner.costs.transfer import FETCHES, fetched_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.mesh import Mesh
     from eindecomp.layout.view import View
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.costs.transfer import Collective
+    from eindecomp.planner.costs.machine import Collective, Machine
     from eindecomp.planner.space.choices import Choices
 
     Floats = NDArray[np.float64]
@@ -167,3 +166,27 @@ class PriceInSeconds:
             return curve.seconds(size)
         start = machine.task_overhead + machine.latency_of(name)
         return start * messages + size / machine.bandwidth_of(name)
+
+
+def fetched_by(
+    held: Sequence[Cut], needed: Sequence[Cut], axis: int
+) -> dict[Collective, NDArray[np.bool_]]:
+    """For each held and each needed cut, what fetching along an axis is.
+
+    An axis that cuts what is held and not what is needed gathers. One that cuts another dimension
+    than before exchanges. Anything else goes from device to device.
+    """
+    before = np.array([_cut_by(cut, axis) for cut in held], dtype=np.int64)[:, None]
+    after = np.array([_cut_by(cut, axis) for cut in needed], dtype=np.int64)[None]
+    gathers = (before >= 0) & (after < 0)
+    exchanges = (before >= 0) & (after >= 0) & (before != after)
+    return {
+        "all_gather": gathers,
+        "all_to_all": exchanges,
+        "point_to_point": ~(gathers | exchanges),
+    }
+
+
+def _cut_by(cut: Cut, axis: int) -> int:
+    """The dimension that an axis cuts, or -1."""
+    return next((d for d, span in enumerate(cut) if axis in span.axes), -1)

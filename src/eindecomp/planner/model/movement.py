@@ -20,6 +20,7 @@ import numpy as np
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.work import state_bytes
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.price import beyond, hidden
 from eindecomp.planner.model.reads import (
     Holder,
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from eindecomp.solve import Problem
 
     Ints = NDArray[np.int64]
-
-
-LARGEST = 1 << 23  # the most costs in a table over three variables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +103,7 @@ class MovementModel:
         pairs: bool = False,
         apart: bool = False,
         shared: bool = False,
-        loosest: int | None = None,
+        by_levels: bool = False,
         alike: Mapping[str, str] | None = None,
         deadline: float = inf,
     ) -> MovementModel:
@@ -114,9 +112,8 @@ class MovementModel:
         With `shared`, the problem is relaxed where a table would be too large: instead of keeping a
         second layout, each of n readers pays 1/n of what it fetches from home. No plan pays less.
         Nor does any plan pay less where a vertex's choices are None: then reading for it, and from
-        it, is free. With `loosest`, for seconds, tables may have that many costs; beyond, a reader
-        pays its share of the cheapest way, directly or by a second layout: a detour over faster
-        links may take less.
+        it, is free. With `by_levels`, for seconds, a reader pays its share of the cheapest way,
+        directly or by a second layout: a detour over faster links may take less.
 
         With `alike`, all vertices that have one name there share one choice.
         """
@@ -127,8 +124,8 @@ class MovementModel:
         sharers: dict[str, float] = {}
         relays: dict[str, tuple[Cut, ...]] = {}
         if shared:
-            sharers = sharers_of(graph, rules, own, second, loosest)
-            relays = {} if loosest is None else {n: c for n, c in second.items() if n in sharers}
+            sharers = sharers_of(graph, rules, own, second, by_levels=by_levels)
+            relays = {n: c for n, c in second.items() if n in sharers} if by_levels else {}
             second = {name: cuts for name, cuts in second.items() if name not in sharers}
         sites = {
             name: Site(
@@ -138,7 +135,7 @@ class MovementModel:
         }
         model = MovementModel(
             graph, price, rules, sites, second, sharers, relays, pairs, apart,
-            loosest is not None, alike, CostTables(deadline),
+            by_levels, alike, CostTables(deadline),
         )  # fmt: skip
         model._add_sites()
         return model
@@ -351,7 +348,7 @@ class MovementModel:
         key = (maker, fetch.holder.flags, *read, fetch.item, fetch.sharers, least)
         if name in self.second and not self.pairs:
             scope = (fetch.holder.variable, self.second[name], reader)
-            if prod(len(self.tables.unary[v]) for v in scope) > LARGEST:
+            if prod(len(self.tables.unary[v]) for v in scope) > budgets.TRIPLE_CELLS:
                 raise UnsolvedError(f"too many ways for {site.vertex} to read {self.graph[name]}")
             self.tables.table(scope, (*key, fetch.second_layouts), fetch.cheaper_table)
             return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from eindecomp.layout.view import is_planned, view_of
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.price import beyond, infinite_where
 
 if TYPE_CHECKING:
@@ -119,9 +120,6 @@ class InputRead:
         return np.minimum(from_home[:, None], np.concatenate([none, second])[None])
 
 
-SHARED = 1 << 20  # costs above which a relaxed problem divides fetches among readers
-
-
 def choices_of_all(
     graph: Graph,
     rules: LayoutRules,
@@ -164,7 +162,8 @@ def sharers_of(
     rules: LayoutRules,
     own: Mapping[str, Choices],
     second: Mapping[str, tuple[Cut, ...]],
-    loosest: int | None,
+    *,
+    by_levels: bool,
 ) -> dict[str, float]:
     """The tensors whose fetches are divided among readers: second layouts make too large tables.
 
@@ -174,16 +173,15 @@ def sharers_of(
     unseen = {name for vertex in left_out for name in vertex.inputs}
     most: dict[str, list[int]] = {}
     for name, choices, reads in _read(graph, rules, own):
-        ways = choices.assignments if loosest is None else reads.cuts
+        ways = reads.cuts if by_levels else choices.assignments
         most.setdefault(name, []).append(len(ways))
-    most_cells = SHARED if loosest is None else loosest
     sharers: dict[str, float] = {}
     for name, reading in most.items():
         maker = own[rules.tie.get(name, name)]
         held = len(maker.assignments if maker.is_settled else maker.homes)
         cells = held * (1 + len(second.get(name, ()))) * max(reading)
-        if name in unseen or (name in second and cells > most_cells):
-            sharers[name] = inf if name in unseen and loosest is not None else len(reading)
+        if name in unseen or (name in second and cells > budgets.SHARED_CELLS):
+            sharers[name] = inf if name in unseen and by_levels else len(reading)
     return sharers
 
 

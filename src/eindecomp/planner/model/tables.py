@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.price import added, infinite_where, multiplied
 from eindecomp.solve import Problem
 from eindecomp.solve.clock import planning_time
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     Costs = NDArray[Any]
     Scope = tuple[int, ...]
-
-MOST_CELLS = 1 << 26  # costs in all tables together: half a gigabyte
 
 
 @dataclass(slots=True)
@@ -86,8 +85,8 @@ class CostTables:
     def _make_room(self, scope: Scope) -> None:
         """Refuse a table for which there is no memory or no time."""
         self.cells += prod(len(self.unary[v]) for v in scope)
-        if self.cells > MOST_CELLS:
-            raise UnsolvedError(f"the cost tables have more than {MOST_CELLS} entries")
+        if self.cells > budgets.ALL_CELLS:
+            raise UnsolvedError(f"the cost tables have more than {budgets.ALL_CELLS} entries")
         if planning_time() > self.deadline:
             raise UnsolvedError("time is up")
 

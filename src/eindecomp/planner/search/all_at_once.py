@@ -1,4 +1,4 @@
-"""A bound on all plans from choosing all axes at once, raised with larger and larger tables.
+"""All axes at once: a bound on all plans, raised with larger and larger tables.
 
 Numbers of pieces do not say which pieces overlap, and how. Where sizes are uneven, or axes differ
 in size, that is most of what a plan pays. Here every vertex has all its assignments and every
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import UnsolvedError
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.search import outcome_of
-from eindecomp.solve.bound.bounding import LEVELS, Bounding
+from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.solve.budgets import BUCKET_CELLS
 
 if TYPE_CHECKING:
     from eindecomp.planner.search.search import Outcome, Search
@@ -36,7 +37,7 @@ class AllAxes:
             return None
         try:
             model = MovementModel.of(
-                search.graph, search.price, search.every_choice_once, search.rules,
+                search.graph, search.price, search.every_choice, search.rules,
                 deadline=search.deadline,
             )  # fmt: skip
         except UnsolvedError:
@@ -52,6 +53,6 @@ class AllAxes:
 
     def tighten(self, goal: float, deadline: float, levels: int | None = None) -> Outcome | None:
         """Raise the bound as far as goal, tables and time allow; the best plan found on the way."""
-        self.bounding.tighten(goal, deadline, len(LEVELS) if levels is None else levels)
+        self.bounding.tighten(goal, deadline, len(BUCKET_CELLS) if levels is None else levels)
         run = self.bounding.run
         return None if run.choice is None else outcome_of(self.model, run.solution(proved=False))

@@ -3,19 +3,22 @@
 All axes are one block where the tables allow it. Beyond that, a few axes are chosen at a time:
 first from coarse to fine, the outer axes on a mesh of their own and each following block inside
 what has been decided; then blocks are chosen again, with all others fixed, until nothing improves.
+With many equal layers, those choose alike first, and then apart: sooner than apart at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.layout.cut import bits_of
+from eindecomp.planner import budgets
 from eindecomp.planner.search.search import Outcome, Search, all_axes, solve
+from eindecomp.planner.space.alike import alike_vertices
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
@@ -35,13 +38,9 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.view import View
+    from eindecomp.planner.search.search import Outcome, Search
 
     Ints = NDArray[np.int64]
-
-BLOCK = 130  # the most assignments of one vertex that are considered together
-_GRACE = 20.0  # seconds beyond the deadline that a first plan may take
-_SEARCH, _LEAST_SEARCH = 0.05, 1.0  # fraction of the time, and seconds, for one block's search
-_SOME = 1 << 14  # the most vectors among which one is looked for
 
 
 def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
@@ -57,11 +56,11 @@ def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
             return _coarse_to_fine(search, size)
         except UnsolvedError:
             continue
-    late = max(search.deadline, planning_time() + _GRACE)
+    late = max(search.deadline, planning_time() + budgets.FIRST_PLAN_GRACE)
     try:
         return _coarse_to_fine(replace(search, deadline=late), 1)
     except UnsolvedError:
-        late = max(search.deadline, planning_time() + _GRACE)
+        late = max(search.deadline, planning_time() + budgets.FIRST_PLAN_GRACE)
         return _coarse_to_fine(replace(search, deadline=late), 1, pairs=True)
 
 
@@ -116,7 +115,9 @@ def improve_blocks(
             return Improved(outcome, is_settled=True)
         hurried = search
         if searched:
-            end = started + max(_SEARCH * (search.deadline - started), _LEAST_SEARCH)
+            end = started + max(
+                budgets.BLOCK_SHARE * (search.deadline - started), budgets.BLOCK_SECONDS
+            )
             hurried = replace(search, deadline=end)
         window = windows[turn % len(windows)]
         try:
@@ -131,27 +132,10 @@ def improve_blocks(
     return Improved(outcome, is_settled=True)
 
 
-def lighten(search: Search, outcome: Outcome) -> Outcome:
-    """Choose every axis again, once, so that devices read and hold less at the same cost."""
-    search = replace(search, ranks=True)
-    last = 0.0
-    for axis in all_axes(search):
-        started = planning_time()
-        if started + last > search.deadline:
-            break
-        try:
-            other = choose_block(search, (axis,), outcome.decisions)
-        except UnsolvedError:
-            break
-        last = planning_time() - started
-        outcome = min(outcome, other, key=lambda each: each.rank)
-    return outcome
-
-
 def block_sizes(search: Search) -> tuple[int, ...]:
     """How many axes can be chosen together, the largest number first."""
     most, size = max(search.most_labels, 2), 1
-    while ways(most, size + 1, any_order=search.any_order) <= BLOCK:
+    while ways(most, size + 1, any_order=search.any_order) <= budgets.BLOCK_WAYS:
         size += 1
     return tuple(range(min(size, max(len(search.mesh.sizes), 1)), 0, -1))
 
@@ -175,14 +159,11 @@ def choose_block(
 
     mesh = search.mesh
     moved = bits_of(block)
-    is_all = len(block) == len(mesh.sizes)
 
     def of(vertex: Vertex, view: View) -> Choices:
         before = base.get(vertex.name)
         current = unassigned(view) if before is None else before.assignment
         rows = search.assignments(vertex, view, current, block)
-        if is_all and before is None:
-            rows = search.without_copies(vertex, rows)
         settled = None
         if before is not None:
             settled = Settled(before.places, summed_axes(view, current) & ~moved)
@@ -197,7 +178,7 @@ def choose_block(
 def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
     """Any assignment into the most pieces, for a vertex to which earlier blocks left no choice."""
     mesh = search.mesh
-    parts = some_parts(view.sizes, mesh.sizes, _SOME, even=mesh.cuts_evenly)
+    parts = some_parts(view.sizes, mesh.sizes, budgets.SOME_VECTORS, even=mesh.cuts_evenly)
     if search.restriction is not None:
         parts = parts[search.restriction(vertex, view, parts, mesh)]
     if not len(parts):
@@ -213,3 +194,32 @@ def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
                 left[label] //= mesh.sizes[axis]
                 break
     return tuple(tuple(sorted(axes)) for axes in assignment)
+
+
+def with_equal_layers(search: Search) -> Search:
+    """The same search, in which vertices of equal layers choose alike."""
+    return replace(search, alike=alike_vertices(search.graph, search.rules, budgets.NEAR_STEPS))
+
+
+def improve_layers(search: Search, outcome: Outcome, goal: float) -> Outcome:
+    """Choose blocks of axes again: for all equal layers at once, then for those in the middle."""
+    known = [
+        alike_vertices(search.graph, search.rules, far)
+        for far in (budgets.NEAR_STEPS, budgets.FAR_STEPS)
+    ]
+    too_wide = len(search.mesh.sizes) + 1
+    for alike, any_order in product(known, (False, True)):
+        finer = replace(search, alike=alike, any_order=any_order)
+        for size in block_sizes(finer):
+            if size >= too_wide:
+                continue  # what was too wide already is no narrower with more to choose
+            improved = improve_blocks(finer, outcome, goal, size)
+            outcome = improved.outcome
+            if improved.is_settled:
+                break
+            too_wide = size
+    # A search takes a share of the time, whereas elimination is done at once.
+    for alike in known:
+        finer = replace(search, alike=alike, any_order=True)
+        outcome = improve_blocks(finer, outcome, goal, 1, searched=True).outcome
+    return outcome

@@ -1,59 +1,117 @@
-"""The order in which ways to choose axes are tried.
+"""`choose`: the stages of a search for axes, tried in the order of `STAGES`.
 
-Numbers of pieces from the relaxed problem are tried first, then blocks of axes, all with axes that
-nest in mesh order. A plan that meets the bound of the relaxed problem is optimal among plans with
-axes in any order. Where none does, any order is tried: blocks again, then regions of the graph,
-then all axes at once, until the cost meets the bound or time is up.
+Each stage finds a better plan or a higher bound, in a share of the time that is left, and the
+search ends as soon as a plan costs what the bound says. First come axes that nest in mesh order,
+for the numbers of pieces that the relaxed problem has found, then blocks of axes; then axes in any
+order, and all of them at once. A plan that meets the bound of the relaxed problem is optimal among
+plans with axes in any order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.planner import budgets
 from eindecomp.planner.search.all_at_once import AllAxes
 from eindecomp.planner.search.blocks import (
     block_sizes,
     choose_block,
     choose_by_blocks,
     improve,
-    lighten,
+    improve_layers,
+    with_equal_layers,
 )
-from eindecomp.planner.search.layers import improve_layers, with_equal_layers
-from eindecomp.planner.search.piece_choices import choose_by_pieces, pieces_chosen
-from eindecomp.planner.search.regions import improve_regions
-from eindecomp.planner.search.search import Outcome, Search, all_axes
-from eindecomp.planner.space.restriction import FixedParts
+from eindecomp.planner.search.from_pieces import start_from_pieces
+from eindecomp.planner.search.search import (
+    Outcome,
+    Search,
+    all_axes,
+    better,
+    goal_of,
+    is_enough,
+    is_open,
+)
 from eindecomp.solve.clock import planning_time
 
 if TYPE_CHECKING:
     from eindecomp.planner.search.relaxation import Relaxed
 
-JOINT = 1700  # the most assignments of one vertex that are considered together
-NARROW = 50  # the most assignments with which bounding all axes at once is quick
-SMALL = 200  # the most vertices of a graph for which all axes are tried at once
-WHOLE = 400  # the most assignments of one vertex for which they are
-_IMPROVE = 0.25  # fraction of the remaining time for improving blocks before all axes at once
-_LAYERS = 0.5  # fraction for plans in which equal layers choose alike
-_PLAIN = 0.7  # fraction for improving blocks in mesh order where all axes at once are too many
-_BOUND = 0.6  # fraction for raising the bound
-_BOUND_OF_LAYERS = 0.85  # the same where equal layers have led to a plan
-_FIRST = 3  # levels of tables that come before elimination
-_REGIONS = 0.15  # fraction for improving regions before the bound is raised
-_MAKE = 0.4  # fraction for making the tables of all axes at once
-_TABLES = 0.8  # fraction for raising the bound over all axes at once
-_WHOLE = 0.7  # fraction for searching all axes at once
-_CLOSE = 0.01  # within a memory limit, a plan this close to the bound ends the search
-ROUNDING = 1e-8  # of costs that are no integers
-_PIECES = 0.15  # fraction for axes of given numbers of pieces
-_ORDERED = 3  # the most axes that are nested in any order there
-_NESTED = 5  # the most axes that are, once mesh order was not enough on several levels
-_NESTING = 0.8  # fraction for that
-_LIGHTEN = 0.05  # fraction of the time for what does not change the cost
-LISTED = 5000  # the most assignments among which those with given numbers of pieces are picked
+
+@dataclass
+class Choosing:
+    """A search under way: the best plan and the bound so far."""
+
+    search: Search
+    """Axes nest in mesh order."""
+    relaxed: Relaxed
+    best: Outcome | None = None
+    whole: AllAxes | None = None
+    is_too_wide: bool = False
+    """Whether all axes together have turned out to be too many for elimination."""
+    is_over: bool = False
+
+    @property
+    def ordered(self) -> Search:
+        """The same space, but axes nest in any order."""
+        return replace(self.search, any_order=True)
+
+    @property
+    def bound(self) -> float:
+        """What no plan undercuts."""
+        return self.search.bound
+
+    @property
+    def cost(self) -> float:
+        """The cost of the best plan."""
+        return inf if self.best is None else self.best.cost
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a plan may cost less than the best one."""
+        return not self.is_over and (self.best is None or is_open(self.cost, self.bound))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one elimination can choose all axes, nested in mesh order."""
+        return _is_small(self.search)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether vertices have few enough assignments for considering all axes at once."""
+        return self.ordered.most_ways <= budgets.JOINT_WAYS
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether there are so many vertices that those of equal layers choose alike first."""
+        return self.search.choosers > budgets.SMALL_GRAPH and not self.search.alike
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many axes are chosen together, the largest number first."""
+        sizes = block_sizes(self.search)
+        return sizes[1:] if self.is_too_wide and len(sizes) > 1 else sizes
+
+    def offer(self, outcome: Outcome | None) -> None:
+        """Take a plan if it is cheaper; of equal ones, the first reads and holds the least."""
+        if outcome is not None and outcome.cost < self.cost:
+            self.best = outcome
+
+    def raise_bound(self, bound: float) -> None:
+        """Take a bound if it is higher."""
+        if bound > self.bound:
+            self.search = replace(self.search, bound=bound)
+
+
+class Stage(NamedTuple):
+    """One way to choose axes."""
+
+    run: Callable[[Choosing], None]
+    applies: Callable[[Choosing], bool] = lambda _: True
 
 
 def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
@@ -62,254 +120,168 @@ def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
     Of plans that cost the same, it is one whose devices read and hold the least, as far as such a
     plan is easily found.
     """
-    started = planning_time()
-    deadline = started + time_limit
-    search = replace(search, deadline=started + (1 - _LIGHTEN) * time_limit, bound=relaxed.bound)
-    # The same space, but for the order in which axes nest: one axis has only one.
-    plain = replace(search, any_order=False)
-    ordered = replace(search, any_order=True)
-    light = _lightest(plain, relaxed)
-    if light is not None and not is_open(light.cost, relaxed.bound):
-        return light
-    if search.is_ranked and _is_small(ordered):
-        with suppress(UnsolvedError):
-            outcome = choose_block(replace(ordered, ranks=True), all_axes(search), {})
-            return replace(outcome, bound=max(outcome.bound, relaxed.bound))
-    # Where several numbers of pieces cost the same, others may lead to better axes.
-    relaxed = relaxed.otherwise(search.deadline)
-    outcome = _cheapest(plain, ordered, relaxed, light)
-    if light is not None:
-        outcome = replace(_better(outcome, light), bound=outcome.bound)
-    if not search.is_ranked:
-        return outcome
-    now = planning_time()
-    end = min(deadline, now + _LIGHTEN * (now - started))
-    return replace(lighten(replace(ordered, deadline=end), outcome), bound=outcome.bound)
+    deadline = planning_time() + time_limit
+    search = replace(search, deadline=deadline, bound=relaxed.bound, any_order=False)
+    choosing = Choosing(search, relaxed)
+    for stage in STAGES:
+        if choosing.is_open and stage.applies(choosing):
+            stage.run(choosing)
+    assert choosing.best is not None  # noqa: S101 - blocks lead to a plan, or raise
+    return replace(choosing.best, bound=choosing.bound)
 
 
-def _is_small(search: Search) -> bool:
-    """Whether one elimination can choose all axes at once."""
-    return search.most_ways <= WHOLE and search.choosers <= SMALL
-
-
-def _lightest(plain: Search, relaxed: Relaxed) -> Outcome | None:
+def _choose_lightest(choosing: Choosing) -> None:
     """The plan that reads and holds the least among the cheapest with axes in mesh order.
 
     One solution gives it where all axes can be chosen at once, or numbers of pieces were ranked.
     """
-    if not plain.is_ranked:
-        return None
-    plain = replace(plain, ranks=True)
-    outcome: Outcome | None = None
-    if _is_small(plain):
-        with suppress(UnsolvedError):
-            outcome = choose_block(plain, all_axes(plain), {})
-    elif relaxed.is_light:
-        outcome = _hinted(plain, block_sizes(plain), relaxed)
-    return None if outcome is None else replace(outcome, bound=relaxed.bound)
+    plain = replace(choosing.search, ranks=True)
+    if choosing.is_small:
+        try:
+            choosing.offer(choose_block(plain, all_axes(plain), {}))
+        except UnsolvedError:
+            choosing.is_too_wide = True
+    elif choosing.relaxed.is_light:
+        choosing.offer(start_from_pieces(plain, block_sizes(plain), choosing.relaxed))
 
 
-def _cheapest(plain: Search, ordered: Search, relaxed: Relaxed, light: Outcome | None) -> Outcome:
-    """The cheapest choice, whatever devices read and hold."""
-    joint, small = ordered.most_ways <= JOINT, _is_small(plain)
-    sizes = block_sizes(plain)
-    if small and light is None and plain.is_ranked and len(sizes) > 1:
-        sizes = sizes[1:]  # all axes together have just turned out to be too many
-    outcome = light if small else _hinted(plain, sizes, relaxed)
-    bound = relaxed.bound
-    if outcome is not None and is_enough(plain, outcome.cost, bound):
-        return replace(outcome, bound=bound)
-    is_layered = plain.choosers > SMALL and not plain.alike
-    if is_layered:
-        outcome = _with_equal_layers(plain, relaxed, outcome)
-    whole: AllAxes | None = None
-    narrow = joint and _is_narrow(ordered) and (outcome is None or is_open(outcome.cost, bound))
-    if narrow and (whole := AllAxes.of(ordered)) is not None:
-        outcome = _tighten(_hurried(ordered, _BOUND), whole, outcome, _FIRST)
-        bound = max(bound, whole.bound)
-    elif outcome is not None and is_open(outcome.cost, bound):
-        part = _BOUND_OF_LAYERS if is_layered else _BOUND
-        relaxed, outcome = _tightened(plain, sizes, relaxed, outcome, part)
-        bound = relaxed.bound
-    plain, ordered = replace(plain, bound=bound), replace(ordered, bound=bound)
-    # From nothing, a search of many layers finds nothing better than one of a few.
-    if outcome is None or (is_open(outcome.cost, bound) and not is_layered):
-        outcome = _better(outcome, replace(_start(plain, sizes), bound=0))
-    if is_open(outcome.cost, bound) and _is_small(ordered):
-        with suppress(UnsolvedError):
-            started = choose_block(ordered, all_axes(ordered), {})
-            bound = max(bound, started.bound)
-            outcome = _better(outcome, started)
-    plain.tell("improve", outcome.cost)
-    outcome = improve(
-        _hurried(plain, _IMPROVE if joint else _PLAIN), outcome, goal_of(bound), sizes
-    )
-    if len(plain.mesh.sizes) > 1:
-        hurried = _hurried(ordered, _IMPROVE) if joint else ordered
-        outcome = improve(hurried, outcome, goal_of(bound), block_sizes(ordered))
-    if is_open(outcome.cost, bound) and small and whole is None:
-        relaxed, outcome = _tightened(plain, sizes, relaxed, outcome, _BOUND)
-        bound = max(bound, relaxed.bound)
-    if is_open(outcome.cost, bound) and joint:
-        bound, outcome = _at_once(ordered, whole, outcome, bound)
-    return replace(outcome, bound=bound)
+def _choose_whole(choosing: Choosing) -> None:
+    """All axes in any order by one elimination, which proves its optimum."""
+    ordered = replace(choosing.ordered, ranks=choosing.search.is_ranked)
+    with suppress(UnsolvedError):
+        outcome = choose_block(ordered, all_axes(ordered), {})
+        choosing.best = outcome if ordered.ranks else better(choosing.best, outcome)
+        choosing.raise_bound(outcome.bound)
+        choosing.is_over = ordered.ranks
 
 
-def _with_equal_layers(search: Search, relaxed: Relaxed, outcome: Outcome | None) -> Outcome | None:
-    """The better of a plan, if there is one, and the best in which equal layers choose alike."""
-    search = with_equal_layers(_hurried(search, _LAYERS))
+def _choose_pieces(choosing: Choosing) -> None:
+    """Axes for the relaxed problem's pieces, or for others that cost as much."""
+    relaxed = choosing.relaxed = choosing.relaxed.otherwise(choosing.search.deadline)
+    if not choosing.is_small:
+        choosing.offer(start_from_pieces(choosing.search, choosing.sizes, relaxed))
+    is_found = choosing.best is not None
+    choosing.is_over = is_found and is_enough(choosing.search, choosing.cost, choosing.bound)
+
+
+def _choose_layers(choosing: Choosing) -> None:
+    """Plans in which equal layers choose alike first, and then apart."""
+    search = with_equal_layers(choosing.search.hurried(budgets.LAYERS_SHARE))
     sizes = block_sizes(search)
     with suppress(UnsolvedError, PlanError):
-        alike = _hinted(search, sizes, relaxed) or replace(_start(search, sizes), bound=0)
+        alike = start_from_pieces(search, sizes, choosing.relaxed) or _by_blocks(search, sizes)
         search.tell("layers", alike.cost)
-        outcome = _better(outcome, improve_layers(search, alike, goal_of(relaxed.bound)))
-    return outcome
+        choosing.offer(improve_layers(search, alike, goal_of(choosing.bound)))
 
 
-def _at_once(
-    search: Search, whole: AllAxes | None, outcome: Outcome, bound: float
-) -> tuple[float, Outcome]:
-    """A better plan and a higher bound from considering all axes at once, while time is left."""
-    free = search.memory is None
-    search = replace(search, bound=bound)
-    if free and planning_time() < search.deadline:
-        outcome = improve_regions(_hurried(search, _REGIONS), outcome, goal_of(bound))
-    if (
-        free
-        and whole is None
-        and is_open(outcome.cost, bound)
-        and planning_time() < search.deadline
-    ):
-        search.tell("tables", outcome.cost)
-        whole = AllAxes.of(_hurried(search, _MAKE))
-    if whole is not None and is_open(outcome.cost, bound) and planning_time() < search.deadline:
-        outcome = _better(_tighten(_hurried(search, _TABLES), whole, outcome), outcome)
-        bound = max(bound, whole.bound)
-    search = replace(search, bound=bound)
-    if is_open(outcome.cost, bound) and planning_time() < search.deadline:
-        bound, outcome = _searched(_hurried(search, _WHOLE), outcome, bound)
-    if free and is_open(outcome.cost, bound):
-        outcome = improve_regions(search, outcome, goal_of(bound))
-    return bound, outcome
+def _bound_all_axes(choosing: Choosing) -> None:
+    """The bound over all axes at once with small tables, where that is quick."""
+    choosing.whole = AllAxes.of(choosing.ordered)
+    _split(choosing, budgets.BOUND_SHARE, budgets.FIRST_TABLES)
 
 
-def _hurried(search: Search, part: float) -> Search:
-    """The same search with a fraction of the time that is left."""
-    now = planning_time()
-    return replace(search, deadline=now + part * max(search.deadline - now, 0))
+def _raise_relaxed_bound(choosing: Choosing) -> None:
+    """The relaxed problem's bound with larger tables, and what its pieces lead to then."""
+    search, before = choosing.search, choosing.relaxed
+    share = budgets.BOUND_LAYERS_SHARE if choosing.has_layers else budgets.BOUND_SHARE
+    search.tell("bound", choosing.cost)
+    relaxed = choosing.relaxed = before.tightened(choosing.cost, search.hurried(share).deadline)
+    choosing.raise_bound(relaxed.bound)
+    if choosing.is_open and relaxed.parts != before.parts:
+        choosing.offer(start_from_pieces(search, choosing.sizes, relaxed))
 
 
-def _tighten(
-    search: Search, whole: AllAxes, outcome: Outcome | None, levels: int | None = None
-) -> Outcome | None:
-    """Raise the bound over all axes at once; the best plan known then, if there is one."""
-    goal = inf if outcome is None else outcome.cost
-    search.tell("bound", goal)
-    tightened = whole.tighten(goal, search.deadline, levels)
-    return tightened if outcome is None else _better(tightened, outcome)
+def _choose_blocks(choosing: Choosing) -> None:
+    """A few axes at a time, from coarse to fine."""
+    choosing.offer(_by_blocks(choosing.search, choosing.sizes))
 
 
-def _searched(search: Search, outcome: Outcome, bound: float) -> tuple[float, Outcome]:
-    """Search all axes at once: a higher bound, a better plan, often the proof of optimality."""
-    search.tell("search", outcome.cost)
-    try:
-        whole = choose_block(search, all_axes(search), {}, pairs=True)
-    except UnsolvedError:
-        return bound, outcome  # too many choices for the time or the memory available
-    return max(whole.bound, bound), min(whole, outcome, key=lambda each: each.cost)
+def _improve_blocks(choosing: Choosing) -> None:
+    """Blocks again, given all others."""
+    share = budgets.IMPROVE_SHARE if choosing.is_joint else budgets.IMPROVE_ALONE_SHARE
+    _improve(choosing, choosing.search.hurried(share))
 
 
-def _tightened(
-    search: Search, sizes: tuple[int, ...], relaxed: Relaxed, outcome: Outcome, part: float
-) -> tuple[Relaxed, Outcome]:
-    """The relaxed problem with a higher bound, in part of the time, and the better of two plans."""
-    search.tell("bound", outcome.cost)
-    now = planning_time()
-    tight = relaxed.tightened(outcome.cost, now + part * (search.deadline - now))
-    if is_open(outcome.cost, tight.bound) and tight.parts != relaxed.parts:
-        outcome = _better(_hinted(search, sizes, tight), outcome)
-    return tight, outcome
+def _improve_order(choosing: Choosing) -> None:
+    """The same with axes in any order."""
+    share = budgets.IMPROVE_SHARE if choosing.is_joint else 1.0
+    _improve(choosing, choosing.ordered.hurried(share))
 
 
-def _hinted(search: Search, sizes: tuple[int, ...], relaxed: Relaxed) -> Outcome | None:
-    """The plan that the relaxed problem's pieces lead to; None if they lead to none."""
-    if relaxed.parts is None or relaxed.vectors is None:
-        return None
-    if search.memory is not None and len(relaxed.levels) > 1:
-        return None
-    if search.memory is not None or search.redundant:
-        return _by_pieces(search, relaxed)
-    restricted = replace(search, restriction=FixedParts(relaxed.parts, search.mesh.devices))
-    # With given numbers of pieces, an axis has few labels to choose from.
-    every = (max(len(search.mesh.sizes), 1),) if search.most_ways <= LISTED else ()
-    try:
-        outcome = replace(choose_by_blocks(restricted, (*every, *sizes)), bound=0)
-    except PlanError:
-        if not search.rules.pinned:
-            raise
-        return None  # pieces do not say which axes a pin asks for
-    if is_open(outcome.cost, relaxed.bound) and 1 < len(search.mesh.sizes) <= _ORDERED:
-        other = _by_pieces(search, relaxed)
-        outcome = outcome if other is None else _better(other, outcome)
-    return outcome
+def _improve(choosing: Choosing, search: Search) -> None:
+    assert choosing.best is not None  # noqa: S101 - blocks come before
+    search.tell("improve", choosing.cost)
+    sizes = block_sizes(search) if search.any_order else choosing.sizes
+    choosing.offer(improve(search, choosing.best, goal_of(choosing.bound), sizes))
 
 
-def _by_pieces(search: Search, relaxed: Relaxed) -> Outcome | None:
-    """The best plan with the relaxed problem's pieces, one vector first and then any of several."""
-    assert relaxed.vectors is not None  # noqa: S101 - asked before
-    outcome: Outcome | None = None
-    axes = len(search.mesh.sizes)
-    search = replace(search, any_order=axes <= _ORDERED)
-    first = {name: rows[:1] for name, rows in relaxed.vectors.items()}
-    every = [first] if first == relaxed.vectors else [first, relaxed.vectors]
-    for vectors in every:
-        search.tell("pieces", inf if outcome is None else outcome.cost)
-        with suppress(UnsolvedError, PlanError):
-            found = choose_by_pieces(_hurried(search, _PIECES), relaxed.levels, vectors)
-            outcome = _better(outcome, replace(found, bound=0))
-    several = len(relaxed.levels) > 1 and _ORDERED < axes <= _NESTED
-    if several and outcome is not None and not is_enough(search, outcome.cost, relaxed.bound):
-        search.tell("nesting", outcome.cost)
-        ordered = _hurried(replace(search, any_order=True), _NESTING)
-        vectors = pieces_chosen(search, relaxed.levels, outcome)
-        with suppress(UnsolvedError, PlanError):
-            found = choose_by_pieces(ordered, relaxed.levels, vectors)
-            outcome = _better(outcome, replace(found, bound=0))
-    return outcome
+def _split_all_axes(choosing: Choosing) -> None:
+    """The bound over all axes at once with large tables."""
+    choosing.search.tell("tables", choosing.cost)
+    if choosing.whole is None:
+        choosing.whole = AllAxes.of(choosing.ordered.hurried(budgets.TABLES_SHARE))
+    _split(choosing, budgets.SPLIT_SHARE)
 
 
-def is_open(cost: float, bound: float) -> bool:
-    """Whether a plan may cost less; seconds that differ by rounding are equal."""
-    slack = 0 if isinstance(cost, int) else ROUNDING * abs(cost)
-    return cost - slack > bound
+def _split(choosing: Choosing, share: float, levels: int | None = None) -> None:
+    if choosing.whole is not None:
+        deadline = choosing.search.hurried(share).deadline
+        choosing.search.tell("bound", choosing.cost)
+        choosing.offer(choosing.whole.tighten(choosing.cost, deadline, levels))
+        choosing.raise_bound(choosing.whole.bound)
 
 
-def is_enough(search: Search, cost: float, bound: float) -> bool:
-    """Whether a plan ends the search: it is optimal or, where that is not to be had, nearly so."""
-    close = _CLOSE if search.memory is not None else search.close
-    return (close > 0 and cost <= (1 + close) * bound) or not is_open(cost, bound)
+def _search_all_axes(choosing: Choosing) -> None:
+    """All axes at once by branch and bound: often the proof of optimality."""
+    ordered = choosing.ordered.hurried(budgets.WHOLE_SHARE)
+    ordered.tell("search", choosing.cost)
+    with suppress(UnsolvedError):  # too many choices for the time or the memory available
+        outcome = choose_block(ordered, all_axes(ordered), {}, pairs=True)
+        choosing.offer(outcome)
+        choosing.raise_bound(outcome.bound)
 
 
-def goal_of(bound: float) -> float:
-    """The most that a plan can cost that meets a bound."""
-    return bound if isinstance(bound, int) else bound * (1 + ROUNDING)
-
-
-def _better(one: Outcome | None, other: Outcome) -> Outcome:
-    return other if one is None or other.cost <= one.cost else one
-
-
-def _start(search: Search, sizes: tuple[int, ...]) -> Outcome:
+def _by_blocks(search: Search, sizes: tuple[int, ...]) -> Outcome:
     """Choose by blocks or, where outer axes leave inner ones no choice, all axes at once."""
     try:
-        return choose_by_blocks(search, sizes)
+        return replace(choose_by_blocks(search, sizes), bound=0)
     except PlanError:
-        if len(search.mesh.sizes) <= sizes[0] or search.most_ways > LISTED:
+        if len(search.mesh.sizes) <= sizes[0] or search.most_ways > budgets.LISTED_WAYS:
             raise
     return choose_block(search, all_axes(search), {}, pairs=True)
 
 
-def _is_narrow(search: Search) -> bool:
+def _is_small(search: Search) -> bool:
+    """Whether one elimination can choose all axes at once."""
+    return search.most_ways <= budgets.WHOLE_WAYS and search.choosers <= budgets.SMALL_GRAPH
+
+
+def _is_narrow(choosing: Choosing) -> bool:
     """Whether a vertex has no more assignments than partition vectors, or few of either."""
-    sizes = search.mesh.sizes
-    return len(set(sizes)) == len(sizes) or search.most_ways <= NARROW
+    sizes, ways = choosing.search.mesh.sizes, choosing.ordered.most_ways
+    is_narrow = len(set(sizes)) == len(sizes) or ways <= budgets.NARROW_WAYS
+    return is_narrow and choosing.is_joint
+
+
+def _is_late(choosing: Choosing) -> bool:
+    """Whether all axes are considered at once, and there is time left for it."""
+    return choosing.is_joint and planning_time() < choosing.search.deadline
+
+
+STAGES = (
+    Stage(_choose_lightest, lambda now: now.search.is_ranked),
+    Stage(_choose_whole, lambda now: now.search.is_ranked and _is_small(now.ordered)),
+    Stage(_choose_pieces),
+    Stage(_choose_layers, lambda now: now.has_layers),
+    Stage(_bound_all_axes, _is_narrow),
+    Stage(_raise_relaxed_bound, lambda now: now.whole is None and now.best is not None),
+    # From nothing, a search of many layers finds nothing better than one of a few.
+    Stage(_choose_blocks, lambda now: now.best is None or not now.has_layers),
+    Stage(_choose_whole, lambda now: not now.search.is_ranked and _is_small(now.ordered)),
+    Stage(_improve_blocks),
+    Stage(_improve_order, lambda now: len(now.search.mesh.sizes) > 1),
+    Stage(_raise_relaxed_bound, lambda now: now.whole is None and now.is_small),
+    Stage(_split_all_axes, lambda now: _is_late(now) and now.search.memory is None),
+    Stage(_search_all_axes, _is_late),
+)
+"""Each stage, and where it applies."""

@@ -15,6 +15,7 @@ from eindecomp.graph.rewrites.rewrite import AFTER_ORDER, BEFORE_ORDER
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg
+from eindecomp.planner import budgets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from eindecomp.graph.orders import Order
     from eindecomp.graph.rewrites.merge_products import Merged
 
-MOST_VERTICES = 64
-"""The most vertices of a graph in which products of products are considered as one."""
-MOST_ORDERS = 3000
-"""The most orders of one contraction that are listed."""
 _COUNTABLE = 2**53
 
 
@@ -91,7 +88,7 @@ class Contractions:
     @classmethod
     def of(cls, graph: Graph, written: Graph, keep: Collection[str], work: float) -> Contractions:
         """Those of a graph within a limit on work; `keep` are tensors with a home of their own."""
-        small = len(graph.vertices) - len(graph.inputs) <= MOST_VERTICES
+        small = len(graph.vertices) - len(graph.inputs) <= budgets.MERGED_VERTICES
         if not small and not _has_products(graph):
             return cls(written, graph, {}, ())
         prepared = graph
@@ -171,7 +168,7 @@ def _ordering(
         paired=is_plain and chain.join == "mul" and chain.agg == SUM,
     )
     limit = inf if work == inf else work * contraction.least  # which may be 0
-    listed = contraction.within(limit, MOST_ORDERS)
+    listed = contraction.within(limit, budgets.ORDERS)
     complete = listed is not None
     if listed is None:
         listed = [order for order in contraction.found if contraction.work(order) <= limit]

@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
-from eindecomp.planner.search.blocks import block_sizes, choose_by_blocks
-from eindecomp.planner.search.choose import SMALL, choose, is_enough
-from eindecomp.planner.search.layers import improve_layers, with_equal_layers
+from eindecomp.planner import budgets
+from eindecomp.planner.search.blocks import (
+    block_sizes,
+    choose_by_blocks,
+    improve_layers,
+    with_equal_layers,
+)
+from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import Relaxed
-from eindecomp.planner.search.search import solve
+from eindecomp.planner.search.search import is_enough, part_of_time, solve
 from eindecomp.planner.space.choices import decided_choices
 from eindecomp.planner.space.strategy import (
     AnyStrategy,
@@ -37,13 +42,6 @@ if TYPE_CHECKING:
     from eindecomp.planner.search.search import Outcome, Search
     from eindecomp.planner.space.choices import Choices
 
-_LEAST_TIME = 0.5  # seconds that another search needs at least, in a graph that is not large
-_START = 0.4  # fraction of the time for plans to start from
-_IMPROVE = 0.5  # fraction of the rest for improving them
-_BRIEFLY = 2.0  # seconds for strategies where a plan is good enough already
-_GRACE = 20.0  # seconds beyond the deadline that strategies, or making a plan fit, may take
-_MOST = 0.7  # fraction of the rest before plans are made to fit into memory
-
 
 def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> Outcome:
     """The better of an outcome that is not proved optimal and what named strategies lead to.
@@ -53,19 +51,23 @@ def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> O
     that no plan is worse than those that everybody knows.
     """
     if is_enough(search, outcome.cost, outcome.bound):
-        if search.choosers > SMALL:
+        if search.choosers > budgets.SMALL_GRAPH:
             return outcome
-        deadline = min(deadline, planning_time() + _BRIEFLY)
-    elif search.choosers > SMALL:
+        deadline = min(deadline, planning_time() + budgets.BRIEF_SECONDS)
+    elif search.choosers > budgets.SMALL_GRAPH:
         search = with_equal_layers(search)
     best, named = outcome, _restricted(search)
-    starts = _starts(named, _part(deadline, _START), max(deadline, planning_time() + _GRACE))
+    starts = _starts(
+        named,
+        part_of_time(deadline, budgets.STARTS_SHARE),
+        max(deadline, planning_time() + budgets.FIRST_PLAN_GRACE),
+    )
     for name, start in sorted(starts.items(), key=lambda each: each[1].rank):
         if best.cost <= outcome.bound:
             break
         best = min(best, replace(start, bound=outcome.bound), key=lambda each: each.rank)
-        left = _part(deadline, _IMPROVE) - planning_time()
-        if left < _LEAST_TIME:
+        left = part_of_time(deadline, budgets.STRATEGY_SHARE) - planning_time()
+        if left < budgets.STRATEGY_SECONDS:
             continue
         search.tell(name, best.cost)
         with suppress(UnsolvedError, PlanError):
@@ -82,13 +84,16 @@ def start_from_strategies(search: Search, bound: float, deadline: float) -> Outc
     search = with_equal_layers(replace(search, bound=bound, deadline=deadline))
     free = replace(search, memory=None)
     named = {"": free} if search.restriction is not None else _restricted(free, ("sqrt",))
-    starts = sorted(_starts(named, _part(deadline, _START)).values(), key=lambda each: each.rank)
+    starts = sorted(
+        _starts(named, part_of_time(deadline, budgets.STARTS_SHARE)).values(),
+        key=lambda each: each.rank,
+    )
     if not starts:
         return None
-    hurried = replace(free, deadline=_part(deadline, _MOST))
+    hurried = replace(free, deadline=part_of_time(deadline, budgets.FITTING_SHARE))
     best = improve_layers(hurried, starts[0], bound)
     if search.memory is not None:
-        best = _cheapest(search, [best, *starts], _part(deadline, _IMPROVE))
+        best = _cheapest(search, [best, *starts], part_of_time(deadline, budgets.STRATEGY_SHARE))
     return None if best is None else replace(improve_layers(search, best, bound), bound=bound)
 
 
@@ -98,7 +103,7 @@ def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outc
     for plan in sorted(plans, key=lambda each: each.rank):
         if best is not None and best.cost <= plan.cost:
             break
-        late = max(deadline, planning_time() + _GRACE)
+        late = max(deadline, planning_time() + budgets.FIRST_PLAN_GRACE)
         fitting = within_memory(replace(search, alike={}, deadline=late), plan)
         if fitting is not None and (best is None or fitting.rank < best.rank):
             best = fitting
@@ -115,7 +120,7 @@ def _starts(named: Mapping[str, Search], deadline: float, last: float = inf) -> 
         now = planning_time()
         if now > last:
             break
-        least = _LEAST_TIME * max(len(search.graph.vertices) / SMALL, 1)
+        least = budgets.STRATEGY_SECONDS * max(len(search.graph.vertices) / budgets.SMALL_GRAPH, 1)
         left = max((deadline - now) / (len(named) - number), least)
         search.tell(name, min((each.cost for each in found.values()), default=inf))
         with suppress(UnsolvedError, PlanError):
@@ -161,9 +166,3 @@ def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search
         name: replace(search, restriction=strategy, rules=strategy.rules(graph, mesh, search.rules))
         for strategy, name in (inside | everywhere).items()
     }
-
-
-def _part(deadline: float, part: float) -> float:
-    """The end of a fraction of the time that is left."""
-    now = planning_time()
-    return now + part * max(deadline - now, 0)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.graph.ops import Input
+from eindecomp.planner import budgets
 from eindecomp.planner.model.memory_limit import Lifetimes
 from eindecomp.solve.bound.bounding import Bounding
 from eindecomp.solve.clock import planning_time
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from eindecomp.solve import Problem
 
     Ints = NDArray[np.int64]
-
-_TURNS = 12  # prices that are tried
-_CLOSE = 1e-3  # of the bound: what a further price must be able to add
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def limited(model: MovementModel, memory: int, deadline: float) -> Limited:
         return Limited(0 if free is None else free.bound, [] if free is None else [free.choice])
     best, over, under = free.bound, free, None
     price = (abs(free.cost) + 1) / max(memory, 1)
-    for _ in range(_TURNS):
+    for _ in range(budgets.MEMORY_PRICES):
         point = _solved(problem, usage, memory, price, deadline)
         if point is None or planning_time() > deadline:
             break
@@ -74,7 +71,7 @@ def limited(model: MovementModel, memory: int, deadline: float) -> Limited:
         # Where the lines of the two choices meet, no price between them can bound better.
         meet = (under.cost - over.cost) / max(over.used - under.used, 1)
         value = over.cost + meet * (over.used - memory)
-        if value <= best * (1 + _CLOSE) or meet in (over.price, under.price):
+        if value <= best * (1 + budgets.MEMORY_GAIN) or meet in (over.price, under.price):
             break
         price = meet
     around = [point.choice for point in (under, over) if point is not None]
@@ -93,7 +90,7 @@ def _solved(
         return None
     at = problem.offset[:-1] + bounding.choice
     used, cost = int(usage[at].sum()), problem.cost_of(bounding.choice)
-    bound = (bounding.value - price * memory) * (1 - _ROUNDING)
+    bound = (bounding.value - price * memory) * (1 - budgets.SUM_ROUNDING)
     return _Point(price, bound, float(cost), used, bounding.choice)
 
 

@@ -1,15 +1,13 @@
 """What a vertex can choose in the relaxed problem: numbers of pieces in place of axes.
 
 A row gives, for each label and each level of the mesh, into how many pieces the axes of that level
-cut the label. Where all axes are alike, the whole mesh is one level. `choose_by_pieces` finds axes
-for such numbers.
+cut the label. Where all axes are alike, the whole mesh is one level.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate, combinations_with_replacement, pairwise, product
+from itertools import accumulate, combinations_with_replacement, pairwise
 from math import comb, prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +15,21 @@ import numpy as np
 
 from eindecomp.errors import PlanError
 from eindecomp.layout.pieces import BALANCED, can_cut
-from eindecomp.planner.costs.least_bytes import PieceCount, PieceCounts
-from eindecomp.planner.search.search import Outcome, Search, all_axes, solve
+from eindecomp.layout.view import dim_parts
+from eindecomp.planner import budgets
+from eindecomp.planner.costs.least_prices import PieceCount, PieceCounts
 from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.planner.space.viable import viable_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Cut
+    from eindecomp.layout.cut import Axes
     from eindecomp.layout.mesh import Mesh
     from eindecomp.layout.view import Dims, View
-    from eindecomp.planner.space.choices import Assignment, Choices
+    from eindecomp.planner.space.choices import Choices
 
     Ints = NDArray[np.int64]
 
@@ -39,7 +37,6 @@ Levels = tuple[tuple[int, ...], ...]
 """The sizes of the axes of each level, outermost first."""
 Vector = tuple[tuple[int, ...], ...]
 """For each label, into how many pieces the axes of each level cut it."""
-_CELLS = 1 << 23  # the most pairs of a vector and a home that a vertex can have
 
 
 @lru_cache(maxsize=1 << 10)
@@ -102,11 +99,11 @@ def _choices(
     vectors = np.array(rows, dtype=np.int64).reshape(len(rows), len(view.labels), len(levels))
     parts = vectors.prod(axis=2)
     reads = tuple(None if dims is None else _reads(view, dims, vectors) for dims in view.reads)
-    tile = _by_dimension(view, view.output, vectors)
+    tile = dim_parts(view, view.output, vectors)
     summed = vectors[:, list(view.aggregated)].prod(axis=1)
     copies = mesh.devices // parts.prod(axis=1)
     homes = _homes(view, mesh, levels, tile, bool((summed > 1).any()))
-    if len(homes) * len(vectors) > _CELLS:
+    if len(homes) * len(vectors) > budgets.PIECES_AND_HOMES:
         raise PlanError(f"{len(vectors)} ways to cut a vertex, {len(homes)} to leave its result")
     spread = np.ones((len(vectors), len(homes), len(levels)), dtype=np.int64)
     fits = np.ones(spread.shape[:2], dtype=bool)
@@ -127,51 +124,28 @@ def _choices(
     return make(view, mesh, rows, parts, reads, cuts, reduced[:, kept], gathered[:, kept], {})
 
 
-def pieces_of(mesh: Mesh, levels: Levels, cut: Cut) -> tuple[tuple[int, ...], ...]:
-    """Into how many pieces the axes of each level cut each dimension."""
+def pieces_of(mesh: Mesh, levels: Levels, groups: Iterable[Axes]) -> Vector:
+    """Into how many pieces those of the axes that are of each level cut, for each group of axes."""
     ends = list(accumulate(len(axes) for axes in levels))
     return tuple(
         tuple(
-            prod(mesh.sizes[a] for a in span.axes if end - len(axes) <= a < end)
+            prod(mesh.sizes[a] for a in group if end - len(axes) <= a < end)
             for axes, end in zip(levels, ends, strict=True)
         )
-        for span in cut
+        for group in groups
     )
 
 
-def left_in(own: Choices, pieces: Collection[tuple[tuple[int, ...], ...]]) -> Choices | None:
+def left_in(own: Choices, pieces: Collection[Vector]) -> Choices | None:
     """The choices that leave a result in such numbers of pieces; None if there are none."""
     cuts: Any = own.homes
-    homes = np.array([tuple(side.levels for side in cut) in pieces for cut in cuts], dtype=bool)
-    rows = np.any((own.reduced >= 0) & homes[None], axis=1)
-    if not rows.any():
-        return None
-    return replace(
-        own,
-        assignments=tuple(
-            row for row, kept in zip(own.assignments, rows.tolist(), strict=True) if kept
-        ),
-        parts=own.parts[rows],
-        reads=tuple(None if r is None else replace(r, of=r.of[rows]) for r in own.reads),
-        homes=tuple(cut for cut, kept in zip(own.homes, homes.tolist(), strict=True) if kept),
-        reduced=own.reduced[rows][:, homes],
-        gathered=own.gathered[rows][:, homes],
-    )
-
-
-def _by_dimension(view: View, dims: Dims, vectors: Ints) -> Ints:
-    """The number of pieces of each dimension on each level, one row per vector."""
-    count, _, levels = vectors.shape
-    pieces = np.ones((count, len(dims), levels), dtype=np.int64)
-    for d, dim in enumerate(dims):
-        if (i := view.index(dim)) is not None:
-            pieces[:, d] = vectors[:, i]
-    return pieces
+    homes = [tuple(side.levels for side in cut) in pieces for cut in cuts]
+    return own.left_in(np.array(homes, dtype=bool))
 
 
 def _reads(view: View, dims: Dims, vectors: Ints) -> Any:
     index: dict[PieceCounts, int] = {}
-    rows: list[list[list[int]]] = _by_dimension(view, dims, vectors).tolist()
+    rows: list[list[list[int]]] = dim_parts(view, dims, vectors).tolist()
     of = [index.setdefault(_sides(dims, row), len(index)) for row in rows]
     make: Any = Reads
     return make(tuple(index), np.array(of, dtype=np.int64))
@@ -195,69 +169,5 @@ def _homes(view: View, mesh: Mesh, levels: Levels, tile: Ints, reduced: bool) ->
         spare = (*units, mesh.devices)
         every = viable_parts(spare, mesh.sizes, even=mesh.cuts_evenly)[:, :-1, None]
     else:
-        every = level_vectors(units, levels, (), _CELLS, mesh.pieces)
+        every = level_vectors(units, levels, (), budgets.PIECES_AND_HOMES, mesh.pieces)
     return np.unique(np.concatenate([every, tile]), axis=0)
-
-
-_UNUSED = -1
-
-
-def choose_by_pieces(
-    search: Search, levels: Levels, vectors: Mapping[str, Sequence[Vector]]
-) -> Outcome:
-    """The best axes with which every vertex has one of the given vectors of pieces."""
-
-    def of(vertex: Vertex, view: View) -> Choices:
-        rows = dict.fromkeys(
-            row for vector in vectors[vertex.name] for row in assignments_of(levels, vector)
-        )
-        allowed = search.restricted(vertex, view, tuple(rows))
-        return search.choices(vertex, view, search.nested(vertex, view, allowed, all_axes(search)))
-
-    return solve(search, of)
-
-
-def pieces_chosen(search: Search, levels: Levels, outcome: Outcome) -> dict[str, tuple[Vector]]:
-    """The vectors of pieces of a plan's own axes."""
-    ends = list(accumulate(len(axes) for axes in levels))
-    spans = [range(end - len(axes), end) for axes, end in zip(levels, ends, strict=True)]
-    return {
-        name: (
-            tuple(
-                tuple(prod(search.mesh.sizes[a] for a in axes if a in span) for span in spans)
-                for axes in decision.assignment
-            ),
-        )
-        for name, decision in outcome.decisions.items()
-    }
-
-
-def assignments_of(levels: Levels, vector: Vector) -> Iterator[Assignment]:
-    """Every assignment that cuts labels into these pieces on each level, nested in mesh order."""
-    ways = [
-        list(_given(axes, [pieces[level] for pieces in vector]))
-        for level, axes in enumerate(levels)
-    ]
-    for parts in product(*ways):
-        label_of = [label for part in parts for label in part]
-        yield tuple(
-            tuple(axis for axis, label in enumerate(label_of) if label == i)
-            for i in range(len(vector))
-        )
-
-
-def _given(axes: tuple[int, ...], pieces: list[int]) -> Iterator[tuple[int, ...]]:
-    """The ways to give each axis to a label or to none, so that labels have these pieces."""
-    if not axes:
-        if all(n == 1 for n in pieces):
-            yield ()
-        return
-    first, *rest = axes
-    for label in range(_UNUSED, len(pieces)):
-        left = list(pieces)
-        if label != _UNUSED:
-            left[label], over = divmod(pieces[label], first)
-            if over:
-                continue
-        for others in _given(tuple(rest), left):
-            yield (label, *others)

@@ -18,8 +18,8 @@ import numpy as np
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
 from eindecomp.layout.view import planned_views
-from eindecomp.planner.costs.least_bytes import LeastBytes
-from eindecomp.planner.costs.least_seconds import LeastSeconds
+from eindecomp.planner import budgets
+from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.least_memory import Limited, limited
 from eindecomp.planner.search.piece_choices import (
@@ -32,7 +32,8 @@ from eindecomp.planner.search.piece_choices import (
 )
 from eindecomp.planner.space.alike import Groups, interchangeable_labels
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.solve.bound.bounding import LEVELS, Bounding
+from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.solve.budgets import BUCKET_CELLS
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.tie_break import rank
 
@@ -49,12 +50,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_ROWS = (1 << 15, 1 << 12, 1 << 9)  # the most vectors of a vertex, tried in turn
-_EXACT = 0.8  # fraction of the time for folding layers, before tables of limited size
-_FOLDED = 1 << 34  # the most costs that are summed for one of several equal layers
-_FINE = 1 << 10  # the most vectors of a vertex for which outer axes are told apart
-_USUAL = 2  # the most vectors that a vertex takes over from its equals
-_LOOSEST = 1 << 20  # the most costs in a table over pieces on several levels
 Vectors = dict[str, tuple[Vector, ...]]
 
 
@@ -159,7 +154,9 @@ class Relaxation:
             return None
         if pinned is None:
             return own
-        return left_in(own, {pieces_of(mesh, levels, cut) for cut in pinned})
+        return left_in(
+            own, {pieces_of(mesh, levels, (span.axes for span in cut)) for cut in pinned}
+        )
 
 
 def relax(
@@ -183,7 +180,7 @@ def relax(
     if price is not None and memory is None:
         price = _finest(graph, price)
     asked = Relaxation(graph, price or LeastBytes(mesh), rules, rows_of, restriction, alike)
-    for most in _ROWS:
+    for most in budgets.RELAXED_VECTORS:
         relaxed = _relax(asked, most, memory, deadline)
         if relaxed is not None:
             return relaxed
@@ -197,7 +194,7 @@ def _finest(graph: Graph, price: LeastSeconds) -> LeastSeconds:
     fine = replace(price, fine=True)
     for _, view in planned_views(graph):
         labels = sum(size > 1 for size in view.sizes)
-        if prod(comb(len(axes) + labels, labels) for axes in fine.levels) > _FINE:
+        if prod(comb(len(axes) + labels, labels) for axes in fine.levels) > budgets.FINE_VECTORS:
             return price
     return fine
 
@@ -209,7 +206,7 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
     try:
         model = MovementModel.of(
             asked.graph, least, asked.choices_of(most), asked.rules, shared=True,
-            loosest=_LOOSEST if len(levels) > 1 else None, deadline=deadline,
+            by_levels=len(levels) > 1, deadline=deadline,
         )  # fmt: skip
     except UnsolvedError:
         return None
@@ -225,14 +222,14 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
             return Relaxed(cost, vectors, levels, solved=True, is_light=True, model=model)
     # Tables over pieces on several levels are too large to be eliminated exactly.
     now = planning_time()
-    some = now + _EXACT * (deadline - now)
+    some = now + budgets.EXACT_SHARE * (deadline - now)
     if len(levels) == 1:
         bounding = Bounding.of(problem, deadline)
     else:
-        bounding = Bounding.begin(problem, some, _FOLDED)
+        bounding = Bounding.begin(problem, some, budgets.FOLDED_WORK)
     # What is left of folded layers is small enough for large tables.
     folded = "fold" in bounding.run.stages
-    bounding.tighten(inf, deadline, levels=len(LEVELS) if folded else 1)
+    bounding.tighten(inf, deadline, levels=len(BUCKET_CELLS) if folded else 1)
     return _relaxed(model, bounding, levels)
 
 
@@ -268,11 +265,11 @@ def _shared_by_equals(model: MovementModel, vectors: Vectors) -> Vectors:
     usual: dict[int, Counter[Vector]] = {}
     for name, rows in vectors.items():
         usual.setdefault(id(model.sites[name].choices), Counter()).update(rows)
+    common = {
+        kind: [vector for vector, _ in counts.most_common(budgets.USUAL_VECTORS)]
+        for kind, counts in usual.items()
+    }
     return {
-        name: tuple(
-            dict.fromkeys(
-                (*rows, *(v for v, _ in usual[id(model.sites[name].choices)].most_common(_USUAL)))
-            )
-        )
+        name: tuple(dict.fromkeys((*rows, *common[id(model.sites[name].choices)])))
         for name, rows in vectors.items()
     }

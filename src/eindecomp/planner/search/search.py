@@ -11,6 +11,7 @@ import numpy as np
 from eindecomp.errors import InfeasibleError, PlanError
 from eindecomp.graph.ops import Input
 from eindecomp.layout.view import view_of
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.model.memory_limit import add_usage
@@ -31,7 +32,7 @@ from eindecomp.solve.run import Progress
 from eindecomp.solve.tie_break import minimize_ranked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -92,6 +93,10 @@ class Search:
             memory=memory,
             devices=self.mesh.devices,
         )
+
+    def hurried(self, share: float) -> Search:
+        """The same search with a share of the time that is left."""
+        return replace(self, deadline=part_of_time(self.deadline, share))
 
     @property
     def mesh(self) -> Mesh:
@@ -177,54 +182,8 @@ class Search:
 
     def every_choice(self, vertex: Vertex, view: View) -> Choices:
         """Everything that a vertex can choose: all axes at once."""
-        return self.choices(vertex, view, self._every_assignment(vertex, view))
-
-    def every_choice_once(self, vertex: Vertex, view: View) -> Choices:
-        """The same for a problem in which every vertex chooses anew: without copies."""
-        rows = self._every_assignment(vertex, view)
-        return self.choices(vertex, view, self.without_copies(vertex, rows))
-
-    def _every_assignment(self, vertex: Vertex, view: View) -> tuple[Assignment, ...]:
-        return self.assignments(vertex, view, unassigned(view), all_axes(self))
-
-    def without_copies(
-        self, vertex: Vertex, rows: tuple[Assignment, ...]
-    ) -> tuple[Assignment, ...]:
-        """The assignments without those that only have axes of equal size interchanged.
-
-        Interchanging them everywhere makes another plan that moves as much. So one vertex of all
-        that are connected needs no more than one of such copies, where all axes are chosen anew.
-        """
-        if vertex.name not in self._roots:
-            return rows
-        sizes = self.mesh.sizes
-        patterns = {tuple(tuple(sizes[a] for a in axes) for axes in row): row for row in rows[::-1]}
-        kept = set(patterns.values())
-        return tuple(row for row in rows if row in kept)
-
-    @cached_property
-    def _roots(self) -> frozenset[str]:
-        """For each connected part of the graph the vertex that has the most labels."""
-        moves_alike = isinstance(self.price, PriceInBytes) and self.any_order
-        if not moves_alike or self.rules.pinned:
-            return frozenset()
-        labels = {v.name: len(view_of(self.graph, v).labels) for v in self.rules.chosen(self.graph)}
-        return frozenset(max(part, key=labels.__getitem__) for part in self._connected(labels))
-
-    def _connected(self, names: Iterable[str]) -> Iterator[list[str]]:
-        """The vertices in parts between which nothing moves."""
-        near: dict[str, set[str]] = {name: set() for name in names}
-        for reader in near:
-            for source in self.graph[reader].inputs:
-                maker = self.rules.tie.get(source, source)
-                if maker in near:
-                    near[reader].add(maker)
-                    near[maker].add(reader)
-        while near:
-            part = [next(iter(near))]
-            for name in part:  # grows on the way
-                part += [other for other in near.pop(name, ()) if other in near]
-            yield list(dict.fromkeys(part))
+        rows = self.assignments(vertex, view, unassigned(view), all_axes(self))
+        return self.choices(vertex, view, rows)
 
     @cached_property
     def choosers(self) -> int:
@@ -265,6 +224,34 @@ class Outcome:
     def rank(self) -> tuple[float, int]:
         """What the best plan minimizes."""
         return self.cost, self.load
+
+
+def part_of_time(deadline: float, share: float) -> float:
+    """The end of a share of the time that is left."""
+    now = planning_time()
+    return now + share * max(deadline - now, 0)
+
+
+def better(one: Outcome | None, other: Outcome) -> Outcome:
+    """The cheaper of two plans."""
+    return other if one is None or other.cost <= one.cost else one
+
+
+def is_open(cost: float, bound: float) -> bool:
+    """Whether a plan may cost less; seconds that differ by rounding are equal."""
+    slack = 0 if isinstance(cost, int) else budgets.ROUNDING * abs(cost)
+    return cost - slack > bound
+
+
+def is_enough(search: Search, cost: float, bound: float) -> bool:
+    """Whether a plan ends the search: it is optimal or, where that is not to be had, nearly so."""
+    close = budgets.CLOSE_IN_MEMORY if search.memory is not None else search.close
+    return (close > 0 and cost <= (1 + close) * bound) or not is_open(cost, bound)
+
+
+def goal_of(bound: float) -> float:
+    """The most that a plan can cost that meets a bound."""
+    return bound if isinstance(bound, int) else bound * (1 + budgets.ROUNDING)
 
 
 def all_axes(search: Search) -> tuple[int, ...]:

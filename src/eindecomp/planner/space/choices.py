@@ -8,9 +8,9 @@ summed axis cuts a dimension of it or replicates it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from itertools import compress, product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -69,6 +69,29 @@ class Choices:
     def is_settled(self) -> bool:
         """Whether each assignment can reach only one home."""
         return bool(((self.reduced >= 0).sum(axis=1) == 1).all())
+
+    def left_in(self, homes: NDArray[np.bool_]) -> Choices | None:
+        """The choices that leave the result in one of these homes; None if there are none."""
+        rows = np.any((self.reduced >= 0) & homes[None], axis=1)
+        if not rows.any():
+            return None
+        new_row, new_home = (np.cumsum(kept) - 1 for kept in (rows, homes))
+        return replace(
+            self,
+            assignments=tuple(compress(self.assignments, rows)),
+            parts=self.parts[rows],
+            reads=tuple(
+                None if own is None else Reads(own.cuts, own.of[rows]) for own in self.reads
+            ),
+            homes=tuple(compress(self.homes, homes)),
+            reduced=self.reduced[rows][:, homes],
+            gathered=self.gathered[rows][:, homes],
+            places={
+                (int(new_row[a]), int(new_home[h])): places
+                for (a, h), places in self.places.items()
+                if rows[a] and homes[h]
+            },
+        )
 
 
 def unassigned(view: View) -> Assignment:

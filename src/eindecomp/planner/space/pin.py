@@ -15,10 +15,10 @@ from eindecomp.layout.cut import Axes, boxes_key, pieces_by, span_of
 from eindecomp.layout.mesh import is_whole
 from eindecomp.layout.pieces import can_cut
 from eindecomp.layout.view import Dim, dim_parts, is_planned, view_of
+from eindecomp.planner import budgets
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
-    Reads,
     all_assignments,
     choices,
     nestings,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from eindecomp.layout.mesh import Mesh
     from eindecomp.layout.view import View
 
-_LISTED = 5000  # the most assignments that are searched for one that a pin allows
-_MOST = 2000  # layouts that one pin may leave open
 
 Pin = Mapping[str, Mapping[str, int | str | Sequence[str]]]
 """For each tensor how many pieces, or which mesh axes, cut each of its labels."""
@@ -127,7 +125,7 @@ def loosely_cut(graph: Graph, mesh: Mesh, pinned: Mapping[str, tuple[Cut, ...]])
 
 def _can_be_cut(view: View, mesh: Mesh, cuts: tuple[Cut, ...]) -> bool:
     """Whether an assignment with the most pieces leads to one of the cuts."""
-    if ways(len(view.labels), len(mesh.sizes)) <= _LISTED:
+    if ways(len(view.labels), len(mesh.sizes)) <= budgets.LISTED_WAYS:
         rows = nestings(
             all_assignments(view.sizes, mesh),
             tuple(range(len(mesh.sizes))),
@@ -159,27 +157,8 @@ def _agreeing(own: Choices, cuts: Sequence[Cut]) -> NDArray[np.bool_]:
 
 def pinned_choices(own: Choices, cuts: Sequence[Cut]) -> Choices | None:
     """The choices that leave a result in one of the cuts; None if there are none."""
-    rows, homes = reaching(own, cuts), _agreeing(own, cuts)
-    if not rows.any():
-        return None
-    if rows.all() and homes.all():
-        return own
-    new_row, new_home = (np.cumsum(kept) - 1 for kept in (rows, homes))
-    return Choices(
-        own.view,
-        own.mesh,
-        tuple(row for row, kept in zip(own.assignments, rows.tolist(), strict=True) if kept),
-        own.parts[rows],
-        tuple(None if reads is None else Reads(reads.cuts, reads.of[rows]) for reads in own.reads),
-        tuple(home for home, kept in zip(own.homes, homes.tolist(), strict=True) if kept),
-        own.reduced[rows][:, homes],
-        own.gathered[rows][:, homes],
-        {
-            (int(new_row[a]), int(new_home[h])): places
-            for (a, h), places in own.places.items()
-            if rows[a] and homes[h]
-        },
-    )
+    homes = _agreeing(own, cuts)
+    return own if homes.all() else own.left_in(homes)
 
 
 def assignments_of(view: View, cuts: Sequence[Cut]) -> tuple[Assignment, ...]:
@@ -202,11 +181,14 @@ def _cuts(
     asked = [_asked(vertex, mesh, label, wanted.get(label, 1)) for label in vertex.labels]
     if not _can_be(mesh, asked):
         rows = []
-    elif len(rows := list(islice(_axes(mesh, asked, ()), _MOST + 1))) > _MOST:
-        rows = list(islice(_axes(mesh, asked, (), any_order=False), _MOST + 1))
+    elif (
+        len(rows := list(islice(_axes(mesh, asked, ()), budgets.PINNED_LAYOUTS + 1)))
+        > budgets.PINNED_LAYOUTS
+    ):
+        rows = list(islice(_axes(mesh, asked, (), any_order=False), budgets.PINNED_LAYOUTS + 1))
     if not rows:
         raise PlanError(f"pin: no axes of {_show(mesh)} cut {vertex} as {dict(wanted)}")
-    if len(rows) > _MOST:
+    if len(rows) > budgets.PINNED_LAYOUTS:
         raise PlanError(f"pin: too many ways to cut {vertex} as {dict(wanted)}: name the axes")
     return tuple(
         tuple(span_of(Dim(None, 0, n), axes) for n, axes in zip(vertex.shape, row, strict=True))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.work import tile_operations
 from eindecomp.layout.view import dim_parts, tile_sides
+from eindecomp.planner import budgets
 from eindecomp.planner.space.viable import some_parts
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-
-_ROUNDING = 1e-9
-_MOST = 4096  # vectors among which a strategy of small tiles looks for the smallest
 
 
 class Restriction(Protocol):
@@ -79,7 +77,7 @@ class WorkLimit:
             for k, (label, size) in enumerate(zip(view.labels, view.sizes, strict=True))
         }
         operations = parts.astype(np.float64).prod(axis=1) * tile_operations(vertex.op, tile)
-        return operations <= self.most[vertex.name] * (1 + _ROUNDING)
+        return operations <= self.most[vertex.name] * (1 + budgets.SUM_ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class SmallTiles:
         if mesh.devices < self.devices or isinstance(vertex.op, Input) or not len(parts):
             return np.ones(len(parts), dtype=bool)
         # The fewest of all, however few of the vectors are asked about.
-        known = some_parts(view.sizes, mesh.sizes, _MOST, even=mesh.cuts_evenly)
+        known = some_parts(view.sizes, mesh.sizes, budgets.SMALLEST_VECTORS, even=mesh.cuts_evenly)
         fewest = self._taken(vertex, view, known).min(initial=2**62)
         return self._taken(vertex, view, parts) <= max(self.nbytes, int(fewest))
 

@@ -20,6 +20,7 @@ import numpy as np
 from eindecomp.errors import PlanError
 from eindecomp.layout.mesh import prime_factors
 from eindecomp.layout.pieces import BALANCED, EVEN, can_cut
+from eindecomp.planner import budgets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Counts = NDArray[np.float64]
-
-LISTED = 1 << 22  # the most numbers in a list of vectors
 
 
 def viable(sizes: Mapping[str, int], devices: int, *, even: bool = False) -> list[dict[str, int]]:
@@ -185,7 +184,7 @@ def _listed(
                 fits = fits[rows[fits, before[bucket]] >= pieces]
             column = np.full((len(fits), 1), pieces, dtype=np.int64)
             grown.append((np.concatenate([rows[fits], column], axis=1), after[fits]))
-            if most is None and sum(part.size for part, _ in grown) > LISTED:
+            if most is None and sum(part.size for part, _ in grown) > budgets.LISTED_NUMBERS:
                 raise PlanError(
                     f"labels of sizes {_shortly(sizes)} can be cut into {throws.most} pieces in "
                     f"{count_parts(sizes, factors, even=even):,} ways, too many to list"

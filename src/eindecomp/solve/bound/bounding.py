@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.solve import budgets
 from eindecomp.solve.clock import planning_time
-from eindecomp.solve.exact.eliminate import QUICK_WORK, WORK, eliminate
+from eindecomp.solve.exact.eliminate import eliminate
 from eindecomp.solve.exact.fold import fold_all
 from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
-from eindecomp.solve.run import ROUNDING, Lift, Run
+from eindecomp.solve.run import Lift, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from eindecomp.solve.problem.arrays import Floats, Ints
     from eindecomp.solve.problem.problem import Problem
 
-LEVELS = tuple(1 << k for k in (18, 21, 23, 25))
-"""The most cells of a joined table, in one attempt after the other."""
 _HUGE = 2.0**44  # stands for ∞ among integers: sums of hundreds of these are exact
 
 
@@ -34,11 +33,11 @@ class Bounding:
     run: Run
     network: CostNetwork
     unfold: Lift
-    levels: list[int] = field(default_factory=lambda: list(LEVELS))
+    levels: list[int] = field(default_factory=lambda: list(budgets.BUCKET_CELLS))
     terms: list[Term] | None = None
 
     @staticmethod
-    def begin(problem: Problem, deadline: float, work: int = WORK) -> Bounding:
+    def begin(problem: Problem, deadline: float, work: int = budgets.WORK) -> Bounding:
         """Fold only: with few choices, mini-buckets often prove the optimum at once."""
         run = Run(problem, planning_time(), deadline, None)
         return Bounding(run, *fold_all(run, work))
@@ -49,7 +48,7 @@ class Bounding:
         bounding = Bounding.begin(problem, deadline)
         run = bounding.run
         # Networks that fold are narrow, so that elimination succeeds if it is given time.
-        work = WORK if "fold" in run.stages else QUICK_WORK
+        work = budgets.WORK if "fold" in run.stages else budgets.QUICK_WORK
         choice = eliminate(bounding.network, deadline, work)
         if choice is not None:
             run.offer(bounding.unfold(choice))
@@ -72,7 +71,9 @@ class Bounding:
         """Whether that choice is optimal."""
         return self.run.bound == self.run.cost
 
-    def tighten(self, goal: float, deadline: float, levels: int = len(LEVELS)) -> None:
+    def tighten(
+        self, goal: float, deadline: float, levels: int = len(budgets.BUCKET_CELLS)
+    ) -> None:
         """Raise the bound with larger and larger tables, until the goal is met or time is up."""
         run = self.run
         problem = run.problem
@@ -92,7 +93,7 @@ class Bounding:
                 return
             if bound.choice is not None:
                 run.offer(self.unfold(bound.choice))
-            run.raise_bound(bound.value - (0 if whole else ROUNDING * problem.magnitude))
+            run.raise_bound(bound.value - (0 if whole else budgets.ROUNDING * problem.magnitude))
             if bound.exact:
                 self.levels.clear()
             goal, levels = min(goal, run.cost), levels - 1
@@ -121,10 +122,6 @@ def _finite(network: CostNetwork, huge: float) -> CostNetwork:
     return CostNetwork(network.sizes, [(scope, kept[id(table)]) for scope, table in network.tables])
 
 
-KEPT = 1 << 30  # the most bytes of tables kept for decoding a choice
-_TOGETHER = 1 << 27  # the most cells of all mini-buckets of one variable together
-_LATE = 0.8  # after this share of the time, only small tables are joined
-_QUICK = 1 << 18  # the most cells of those small tables
 _AXES = 30  # of a joined table: some of NumPy takes no more than 32
 
 
@@ -153,7 +150,7 @@ def bound_by_mini_buckets(
     (0.0, [1, 1], True)
     """
     started = planning_time()
-    late = started + _LATE * (deadline - started)
+    late = started + budgets.LATE_SHARE * (deadline - started)
     buckets = _Buckets.of(sizes, terms)
     taken: list[tuple[int, list[Term]]] | None = []
     kept, exact, offset = 0, True, 0.0
@@ -162,12 +159,12 @@ def bound_by_mini_buckets(
         now = planning_time()
         if now > deadline:
             return None
-        cells = min(cells, _QUICK) if now > late else cells
+        cells = min(cells, budgets.LATE_CELLS) if now > late else cells
         own = buckets.take(v)
         if taken is not None:
             taken.append((v, own))
             kept += sum(term[0][1].nbytes for term in own if len(term) == 1)
-            taken = taken if kept <= KEPT else None
+            taken = taken if kept <= budgets.DECODED_BYTES else None
         joined: list[Table] = []
         for group in _groups_in_memory(own, sizes, cells):
             if planning_time() > deadline:
@@ -240,7 +237,7 @@ class _Buckets:
 def _groups_in_memory(terms: list[Term], sizes: list[int], cells: int) -> list[list[Term]]:
     """Groups whose joined tables fit in memory at the same time."""
     groups = _groups(terms, sizes, cells)
-    while len(groups) * cells > _TOGETHER and len(groups) < len(terms):
+    while len(groups) * cells > budgets.BUCKETS_TOGETHER and len(groups) < len(terms):
         cells //= 2
         groups = _groups(terms, sizes, cells)
     return groups

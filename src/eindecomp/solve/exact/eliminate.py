@@ -7,28 +7,24 @@ are only loaded if there is enough work for them to pay off.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eindecomp.solve import budgets
 from eindecomp.solve.clock import planning_time
-from eindecomp.solve.exact.order import argmin_type, elimination_order, improved_order
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
 from eindecomp.solve.problem.problem import Problem
 
-WORK = 1 << 33  # the most cells summed over all eliminations
-QUICK_WORK = 1 << 31  # the same, if bounds and reductions can be tried instead
-_COMPILED_WORK = 1 << 27  # from here on, compiled loops save more time than loading them takes
-_AT_ONCE = 1 << 16  # joined tables of up to so many cells are built as a whole
-_COMPRESSED = 1 << 21  # from so many cells on, look for choices that are alike
-_SPARSE = 4  # ... if the joined table has so many times the cells of all its parts
-_WIDE = 1 << 27  # joined tables of more cells are minimised without noting where
-_KEPT = 1 << 29  # the most bytes of tables that are kept for finding that out afterwards
+if TYPE_CHECKING:
+    from eindecomp.solve.problem.cost_network import CostNetwork
+
 
 LeastOf = Callable[[list[Floats], tuple[int, ...]], tuple[Floats, NDArray[np.int32]]]
 
@@ -50,25 +46,15 @@ class Projection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
-    """How an eliminated variable is chosen, given those in its scope.
-
-    From its minimisers or, where these were not noted, from the tables that it was in.
-    """
+    """The best choice of an eliminated variable, given those in its scope."""
 
     variable: int
-    scope: tuple[int, ...] = ()
-    minimisers: NDArray[Any] | None = None
-    tables: tuple[Table, ...] = ()
+    scope: tuple[int, ...]
+    minimisers: NDArray[Any]
 
     def best(self, values: dict[int, Ints]) -> Ints:
         """The best choices, as arrays of one common shape."""
-        if self.minimisers is not None:
-            return self.minimisers[tuple(values[t] for t in self.scope)].astype(np.int64)
-        v, total = self.variable, np.zeros(())
-        for scope, table in self.tables:
-            at = tuple(values[t] for t in scope if t != v)
-            total = total + np.moveaxis(table, scope.index(v), -1)[at]
-        return np.asarray(np.argmin(total, axis=-1), dtype=np.int64)
+        return self.minimisers[tuple(values[t] for t in self.scope)].astype(np.int64)
 
 
 def work_allowed(problem: Problem) -> int:
@@ -76,10 +62,10 @@ def work_allowed(problem: Problem) -> int:
 
     No other method is as good with tables over more than two variables, so those get more.
     """
-    return WORK if problem.factors else QUICK_WORK
+    return budgets.WORK if problem.factors else budgets.QUICK_WORK
 
 
-def eliminate(network: CostNetwork, deadline: float, work: int = WORK) -> Ints | None:
+def eliminate(network: CostNetwork, deadline: float, work: int = budgets.WORK) -> Ints | None:
     """The best choice; None if tables or work would exceed their caps, or time runs out."""
     projection = project(network, (), deadline, work)
     if projection is None:
@@ -91,16 +77,11 @@ def eliminate(network: CostNetwork, deadline: float, work: int = WORK) -> Ints |
 
 
 def project(
-    network: CostNetwork, keep: tuple[int, ...], deadline: float, work: int = WORK
+    network: CostNetwork, keep: tuple[int, ...], deadline: float, work: int = budgets.WORK
 ) -> Projection | None:
-    """Eliminate all but `keep`; the projection's table has one axis per kept variable, in order.
-
-    If more than the usual work is allowed, some time is spent on finding an order that takes less.
-    """
+    """Eliminate all but `keep`; the projection's table has one axis per kept variable, in order."""
     network, single = without_single(network, keep)
     order = elimination_order(network, (*keep, *single), work)
-    if work > WORK:
-        order = improved_order(network, (*keep, *single), work, order)
     if order is None:
         return None
     least_of = _pick_least_of(order.work)
@@ -110,19 +91,11 @@ def project(
         buckets[min(scope, key=rank.__getitem__)].append((scope, table))
     only = np.zeros((), dtype=np.uint8)
     chosen = [Chosen(v, (), only) for v in single]
-    room = _KEPT
     for v in order.variables:
         if planning_time() > deadline:
             return None
-        own = buckets.pop(v)
-        held = sum(table.nbytes for _, table in own)
-        if _joined_cells(own) > _WIDE and held <= room:
-            scope, least = _minimum_over(v, own)
-            chosen.append(Chosen(v, scope, tables=tuple(own)))
-            room -= held
-        else:
-            scope, least, best = _least_over(v, own, least_of)
-            chosen.append(Chosen(v, scope, best.astype(argmin_type(network.sizes[v]))))
+        scope, least, best = _least_over(v, buckets.pop(v), least_of)
+        chosen.append(Chosen(v, scope, best.astype(argmin_type(network.sizes[v]))))
         if scope:
             buckets[min(scope, key=rank.__getitem__)].append((scope, least))
     table = np.zeros([network.sizes[v] for v in keep])
@@ -152,17 +125,12 @@ def without_single(
     return CostNetwork(network.sizes, tables), single
 
 
-def _joined_cells(tables: list[Table]) -> int:
-    sizes = {t: n for scope, table in tables for t, n in zip(scope, table.shape, strict=True)}
-    return prod(sizes.values())
-
-
 def _least_over(
     v: int, tables: list[Table], least_of: LeastOf
 ) -> tuple[tuple[int, ...], Floats, NDArray[np.int32]]:
     """The tables' sum minimised over `v`: its scope, its table, and the minimisers."""
     rest, parts, shape = _parts(v, tables)
-    if prod(shape) <= _AT_ONCE:
+    if prod(shape) <= budgets.JOINED_AT_ONCE:
         joined = np.broadcast_to(sum(parts), shape)
         return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
     parts, classes = _distinct(parts, shape)
@@ -171,19 +139,6 @@ def _least_over(
         if of is not None:
             least, best = least.take(of, axis=axis), best.take(of, axis=axis)
     return rest, least, best
-
-
-def _minimum_over(v: int, tables: list[Table]) -> tuple[tuple[int, ...], Floats]:
-    """The same without the minimisers."""
-    from eindecomp.solve.exact.least_of_sum import minimum_of_sum
-
-    rest, parts, shape = _parts(v, tables)
-    parts, classes = _distinct(parts, shape)
-    least = minimum_of_sum(parts, _shape_of(parts))
-    for axis, of in enumerate(classes):
-        if of is not None:
-            least = least.take(of, axis=axis)
-    return rest, least
 
 
 def _parts(v: int, tables: list[Table]) -> tuple[tuple[int, ...], list[Floats], tuple[int, ...]]:
@@ -203,7 +158,9 @@ def _distinct(
 ) -> tuple[list[Floats], list[Ints | None]]:
     """The parts with equivalent choices kept once, if looking for these can pay off."""
     # The search takes a few passes over the parts, and is wasted if one of them is the whole join.
-    wide = prod(shape) > max(_COMPRESSED, _SPARSE * sum(part.size for part in parts))
+    wide = prod(shape) > max(
+        budgets.COMPRESSED_CELLS, budgets.COMPRESSED_RATIO * sum(part.size for part in parts)
+    )
     return _compressed(parts, shape) if wide else (parts, [])
 
 
@@ -239,7 +196,7 @@ def _refined(of: Ints, keys: Ints) -> Ints:
 
 
 def _pick_least_of(work: float) -> LeastOf:
-    if work < _COMPILED_WORK:
+    if work < budgets.COMPILED_WORK:
         return _least_of_sum
     from eindecomp.solve.exact.least_of_sum import least_of_sum
 
@@ -257,3 +214,56 @@ def _least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, 
         np.copyto(least, total, where=smaller)
         np.copyto(best, k, where=smaller)
     return least, best
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An elimination order and how many cells it will sum."""
+
+    variables: list[int]
+    work: float
+
+
+def elimination_order(network: CostNetwork, keep: tuple[int, ...], most_work: int) -> Order | None:
+    """A greedy order by the size of the joined table; None if it would exceed a cap."""
+    weight = np.log2(np.array(network.sizes, dtype=np.float64)).tolist()
+    near: list[set[int]] = [set() for _ in weight]
+    for scope, _ in network.tables:
+        for v in scope:
+            near[v].update(scope)
+    for v, around in enumerate(near):
+        around.discard(v)
+
+    def load(v: int) -> float:
+        return weight[v] + sum(weight[t] for t in near[v])
+
+    done = set(keep)
+    loads = [load(v) for v in range(len(weight))]
+    heap = [(size, v) for v, size in enumerate(loads)]
+    heapq.heapify(heap)
+    order: list[int] = []
+    total, work = 0.0, 0.0
+    while heap:
+        size, v = heapq.heappop(heap)
+        if v in done or size != loads[v]:
+            continue
+        if size - weight[v] > np.log2(budgets.TABLE_CELLS) + budgets.ROUNDING:
+            return None
+        total += 2.0 ** (size - weight[v]) * argmin_type(network.sizes[v]).itemsize
+        work += 2.0**size
+        if total > budgets.ARGMIN_BYTES or work > most_work:
+            return None
+        done.add(v)
+        order.append(v)
+        for t in near[v]:
+            near[t] |= near[v]
+            near[t] -= {t, v}
+        for t in near[v]:
+            loads[t] = load(t)
+            heapq.heappush(heap, (loads[t], t))
+    return Order(order, work)
+
+
+def argmin_type(choices: int) -> np.dtype[Any]:
+    """The smallest type that numbers a variable's choices."""
+    return np.dtype(np.uint8 if choices <= 256 else np.int32)

@@ -14,14 +14,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from eindecomp.solve.exact.eliminate import WORK, Projection, project
+from eindecomp.solve import budgets
+from eindecomp.solve.exact.eliminate import Projection, project
 from eindecomp.solve.exact.repeats import Repeats, find_repeats
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import NONE, CostNetwork, Table, share_equal
 from eindecomp.solve.run import Lift, Run
-
-_STATES = 2048  # the most joint choices at a cut, hubs included
-_POWER = 1 << 32  # the most cells of a min-plus power
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +74,7 @@ class FoldedLayers:
         return path
 
 
-def fold(network: CostNetwork, deadline: float, work: int = WORK) -> FoldedLayers | None:
+def fold(network: CostNetwork, deadline: float, work: int = budgets.WORK) -> FoldedLayers | None:
     """Fold the longest run of equal blocks, if there is one and its cuts are narrow enough."""
     scopes = network.scopes()
     repeats = find_repeats(network, scopes)
@@ -90,7 +88,7 @@ def fold(network: CostNetwork, deadline: float, work: int = WORK) -> FoldedLayer
     states = prod(_sizes(network, before))
     choices = prod(_sizes(network, repeats.hubs))
     power = choices * states**3 * 2 * repeats.blocks.bit_length()
-    if states * choices > _STATES or power > _POWER:
+    if states * choices > budgets.CUT_STATES or power > budgets.POWER_CELLS:
         return None
     block = _project_block(network, scopes, repeats, deadline, work)
     if block is None:
@@ -101,7 +99,7 @@ def fold(network: CostNetwork, deadline: float, work: int = WORK) -> FoldedLayer
     return FoldedLayers(small, len(network.sizes), repeats, block, matrices)
 
 
-def fold_all(run: Run, work: int = WORK) -> tuple[CostNetwork, Lift]:
+def fold_all(run: Run, work: int = budgets.WORK) -> tuple[CostNetwork, Lift]:
     """The network of a run's problem with every run of equal blocks folded; how to undo that.
 
     `work` limits the cells that are summed for one block.

@@ -7,18 +7,15 @@ choice adds a scalar to a row and keeps the minimum.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eindecomp.solve import budgets
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.exact.order import SPARSE
 from eindecomp.solve.problem.arrays import Floats, Ints
-
-_SMALL = 1 << 20  # costs above which finite ones are not counted
 
 Number = TypeVar("Number", np.float64, np.int32)
 
@@ -29,20 +26,6 @@ def least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, N
     best = np.zeros(least.shape, dtype=np.int32)
     _scan(*rows, *scalars, least, best)
     return _back(least, shape, c), _back(best, shape, c)
-
-
-def minimum_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> Floats:
-    """The minimum alone, which takes half the time, by two threads."""
-    (rows, row_at), (scalars, scalar_at), least, c = _two_sums(parts, shape)
-    half = len(least) // 2
-    with ThreadPoolExecutor(2) as pool:
-        halves = [
-            pool.submit(_lower, rows, row_at[some], scalars, scalar_at[some], least[some])
-            for some in (slice(0, half), slice(half, None))
-        ]
-    for each in halves:
-        each.result()
-    return _back(least, shape, c)
 
 
 def _two_sums(
@@ -89,7 +72,9 @@ def _row_axis(parts: list[Floats], shape: tuple[int, ...]) -> int:
 
 def _is_sparse(part: Floats) -> bool:
     """Whether a table, small beside the joined one, is mostly ∞."""
-    return part.size <= _SMALL and bool(SPARSE * np.count_nonzero(part < np.inf) < part.size)
+    return part.size <= budgets.COUNTED_CELLS and bool(
+        budgets.SPARSE_RATIO * np.count_nonzero(part < np.inf) < part.size
+    )
 
 
 def _added(parts: list[Floats], shape: tuple[int, ...]) -> Floats:
@@ -139,17 +124,3 @@ def _scan(
                 smaller = total < low[j]
                 low[j] = total if smaller else low[j]
                 where[j] = k if smaller else where[j]
-
-
-@compiled
-def _lower(rows: Floats, row_at: Ints, scalars: Floats, scalar_at: Ints, least: Floats) -> None:
-    width = least.shape[1]
-    for o in range(least.shape[0]):
-        low = least[o]
-        for k in range(rows.shape[0]):
-            own = scalars[k, scalar_at[o]]
-            if own == np.inf:
-                continue
-            row = rows[k, row_at[o] : row_at[o] + width]
-            for j in range(width):
-                low[j] = min(low[j], own + row[j])

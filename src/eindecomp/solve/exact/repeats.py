@@ -12,11 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from eindecomp.solve import budgets
 from eindecomp.solve.problem.arrays import Ints, offsets
 from eindecomp.solve.problem.cost_network import NONE, CostNetwork
-
-FEWEST = 6  # with fewer blocks, folding does not pay off
-_MOST_HUBS = 4
 
 Hashes = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
@@ -68,7 +66,7 @@ def find_repeats(network: CostNetwork, scopes: Ints) -> Repeats | None:
     for start, stop, period in _runs(sizes, links):
         begin, cut = _best_cut(sizes, links, start, period)
         blocks = (stop - begin) // period
-        if blocks >= FEWEST and cut.size:
+        if blocks >= budgets.FEWEST_BLOCKS and cut.size:
             used = np.unique(links.scopes[links.touching(begin, stop)])
             hubs = np.intersect1d(used, np.flatnonzero(links.hubs))
             return Repeats(begin, period, blocks, cut, hubs)
@@ -92,9 +90,9 @@ def _hubs(scopes: Ints, size: int) -> Mask:
     pairs = [scopes[:, [i, j]] for i in range(width) for j in range(width) if i != j]
     arcs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs])
     arcs = arcs[(arcs != NONE).all(axis=1)]
-    for _ in range(_MOST_HUBS):
+    for _ in range(budgets.MOST_HUBS):
         degree, spread = _spread_of_neighbours(arcs, size)
-        candidates = np.flatnonzero((degree >= FEWEST) & (4 * spread > size))
+        candidates = np.flatnonzero((degree >= budgets.FEWEST_BLOCKS) & (4 * spread > size))
         if candidates.size == 0:
             break
         hubs[candidates[np.argmax(degree[candidates])]] = True
@@ -123,9 +121,11 @@ def _runs(sizes: Ints, links: _Links) -> list[tuple[int, int, int]]:
         lengths = edges[1::2] - edges[::2]
         longest = int(np.argmax(lengths))
         start, stop = int(edges[2 * longest]), int(edges[2 * longest + 1]) + period
-        if stop - start > FEWEST * period and _alike(sizes, links, start, stop, period):
+        if stop - start > budgets.FEWEST_BLOCKS * period and _alike(
+            sizes, links, start, stop, period
+        ):
             runs.append((start, stop, period))
-    return sorted(runs, key=lambda run: FEWEST * run[2] - (run[1] - run[0]))
+    return sorted(runs, key=lambda run: budgets.FEWEST_BLOCKS * run[2] - (run[1] - run[0]))
 
 
 def _periods(marks: Hashes, most: int = 8) -> list[int]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
+from eindecomp.solve import budgets
 from eindecomp.solve.problem.arrays import INFINITE, Costs, Floats, Ints, offsets
 from eindecomp.solve.problem.problem import Problem
 
@@ -109,9 +110,6 @@ def _take_parts(problem: Problem, owners: Ints) -> Floats:
     return problem.usage[np.repeat(mask, problem.domains)].astype(np.float64)
 
 
-_CHOICES = 1 << 17  # the most choices of a variable that stands for a factor
-
-
 def pairwise(problem: Problem) -> tuple[Problem, int]:
     """An equivalent problem without factors, and how many variables it had before.
 
@@ -124,7 +122,7 @@ def pairwise(problem: Problem) -> tuple[Problem, int]:
     edges, tables = [problem.edges], [problem.tables]
     for number, factor in enumerate(problem.factors):
         cells = np.flatnonzero(factor.table.ravel() != infinite)
-        if cells.size > _CHOICES:
+        if cells.size > budgets.SEARCHED_CELLS:
             raise UnsolvedError(
                 f"the table over {factor.scope} has {cells.size} finite costs: too many to search"
             )

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from eindecomp.solve import budgets
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arrays import Floats, Ints, offsets
 from eindecomp.solve.problem.core import Core
 from eindecomp.solve.reduce.substitute import Substitution
 
-_GROWTH = 1 << 21  # table entries that contraction may add
-
 
 def determined_variables(core: Core) -> Substitution | None:
     """The substitution that contracts all determined variables; None if there are none."""
     parent, via = _determined(
-        core.offset, core.edges, core.table_offset, core.tables, core.tables.size + _GROWTH
+        core.offset,
+        core.edges,
+        core.table_offset,
+        core.tables,
+        core.tables.size + budgets.CONTRACTED_GROWTH,
     )
     if not (parent >= 0).any():
         return None

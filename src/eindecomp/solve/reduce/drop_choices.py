@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from eindecomp.solve.budgets import COMPARED_CELLS
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arc_graph import ArcGraph
 from eindecomp.solve.problem.arrays import Ints, Mask
@@ -61,16 +62,13 @@ def _drop_unsupported(graph: ArcGraph, keep: Mask, arc: int) -> bool:
     return dropped
 
 
-_COMPARISONS = 1 << 22  # cells to compare: variables with more are skipped
-
-
 @compiled
 def drop_dominated(graph: ArcGraph, keep: Mask) -> None:
     """Clear `keep` for choices that another kept choice of the same variable beats."""
     for u in range(graph.offset.size - 1):
         base, size = graph.offset[u], graph.offset[u + 1] - graph.offset[u]
         around = graph.message[graph.start[u + 1]] - graph.message[graph.start[u]]
-        if size * size * around > _COMPARISONS:
+        if size * size * around > COMPARED_CELLS:
             continue
         favourite = np.zeros(graph.start[u + 1] - graph.start[u], dtype=np.int64)
         for a in range(size):

@@ -1,10 +1,9 @@
 """Makes a core smaller without changing its optimum, and lifts its choices back.
 
-Each round drops impossible choices and dominated ones (`drop_choices.py`) and
-contracts variables that a neighbour determines (`contract.py`): in compiled programs those are
-most, because an element-wise operation takes its operand's layout. When that no longer helps,
-redundant time steps are dropped (`usage_steps.py`) and variables with at most two neighbours
-eliminated (`series_parallel.py`).
+Each round drops impossible choices and dominated ones (`drop_choices.py`) and contracts variables
+that a neighbour determines (`contract.py`): in compiled programs those are most, because an
+element-wise operation takes its operand's layout. When that no longer helps, redundant time steps
+are dropped (`usage_steps.py`).
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.problem.core import Core
 from eindecomp.solve.reduce.contract import determined_variables
 from eindecomp.solve.reduce.drop_choices import drop_dominated, make_arc_consistent
-from eindecomp.solve.reduce.series_parallel import Elimination, eliminate_series
 from eindecomp.solve.reduce.substitute import Substitution, keep_choices, substitute
 from eindecomp.solve.reduce.usage_steps import compress_steps, prune_steps
-
-Step = Substitution | Elimination
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +28,7 @@ class Reduced:
     """A smaller core, and the steps that led to it."""
 
     core: Core
-    steps: tuple[Step, ...]
+    steps: tuple[Substitution, ...]
 
     def lift(self, choice: Ints) -> Ints:
         """The choice of the original core, given one of the reduced core."""
@@ -53,7 +49,7 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
     Raises `InfeasibleError` if a variable has no choice left.
     """
     core, first = _merge_edges(compress_steps(core))
-    steps: list[Step] = [first]
+    steps: list[Substitution] = [first]
     for turn in range(rounds):
         # The first round is cheap, and without it the search does not get to a first choice.
         if turn > 0 and planning_time() > deadline:
@@ -63,11 +59,10 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
         if pruned or contracted:
             core = compress_steps(core)
             continue
-        # With fewer steps, more variables are free of usage, and those can be eliminated.
-        before = core.size
-        core, eliminated = eliminate_series(prune_steps(core))
-        steps.append(eliminated)
-        if core.size == before:
+        # With fewer steps, more choices are dominated.
+        steps_before = core.capacity.size
+        core = prune_steps(core)
+        if core.capacity.size == steps_before:
             break
     return Reduced(core, tuple(steps))
 
@@ -78,7 +73,7 @@ def _merge_edges(core: Core) -> tuple[Core, Substitution]:
     return substitute(core, sub), sub
 
 
-def _prune(core: Core, steps: list[Step]) -> tuple[Core, bool]:
+def _prune(core: Core, steps: list[Substitution]) -> tuple[Core, bool]:
     """Drop impossible and dominated choices; whether there were any."""
     graph = arc_graph_of(core)
     keep = np.isfinite(core.unary)
@@ -92,7 +87,7 @@ def _prune(core: Core, steps: list[Step]) -> tuple[Core, bool]:
     return substitute(core, sub), True
 
 
-def _contract(core: Core, steps: list[Step]) -> tuple[Core, bool]:
+def _contract(core: Core, steps: list[Substitution]) -> tuple[Core, bool]:
     """Contract determined variables; whether there were any."""
     sub = determined_variables(core)
     if sub is None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from eindecomp.solve import budgets
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask, offsets
 from eindecomp.solve.problem.core import Core, over_steps
@@ -104,9 +105,6 @@ def _add_parts(
     return out
 
 
-_WORK = 100_000_000  # the most item entries to look at
-
-
 def prune_steps(core: Core) -> Core:
     """Drop every step s that is within capacity whenever some other step t is."""
     steps = core.capacity.size
@@ -118,7 +116,7 @@ def prune_steps(core: Core) -> Core:
         core.offset, core.item_var, core.item_span, core.item_offset, core.item_usage,
         core.capacity, np.argsort(core.item_span[:, 0], kind="stable"),
         np.argsort(core.item_span[:, 1], kind="stable"),
-        np.argsort(-peak, kind="stable"), _tolerance(core.item_usage, peak), _WORK,
+        np.argsort(-peak, kind="stable"), _tolerance(core.item_usage, peak), budgets.PRUNING_WORK,
     )  # fmt: skip
     index = offsets(keep.astype(np.int64))
     return merge_items(

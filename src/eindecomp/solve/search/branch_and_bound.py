@@ -13,13 +13,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from eindecomp.solve.bound import message_passing
-from eindecomp.solve.bound.lagrangian import Ascent
+from eindecomp.solve import budgets
+from eindecomp.solve.bound.lagrangian import (
+    Ascent,
+    gather,
+    largest_domain,
+    proved_bound,
+    scatter,
+    sweep,
+)
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arc_graph import ArcGraph, cost_of, penalised
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask
-
-_ITERATIONS = 12
 
 
 @dataclass(order=True, slots=True)
@@ -93,7 +98,7 @@ class Branching:
         """Improve prices; the best choice met within the cutoff, and how often each was decoded."""
         votes = np.zeros(self.graph.unary.size)
         best: Ints | None = None
-        for turn in range(_ITERATIONS):
+        for turn in range(budgets.NODE_ITERATIONS):
             slack = ascent.iterate(cutoff + self.margin)
             votes *= 0.8
             votes[self.graph.offset[:-1] + ascent.choice] += 1.0
@@ -131,9 +136,9 @@ def fix_choices(
     graph: ArcGraph, unary: Floats, messages: Floats, keep: Mask, cutoff: float, price: Floats
 ) -> bool:
     """Clear `keep` where a choice's bound exceeds the cutoff; False if a variable has none left."""
-    message_passing.sweep(graph, unary, messages, True)
-    message_passing.sweep(graph, unary, messages, False)
-    raw, magnitude = message_passing.bound(graph, unary, messages)
+    sweep(graph, unary, messages, True)
+    sweep(graph, unary, messages, False)
+    raw, magnitude = proved_bound(graph, unary, messages)
     paid = float((price * graph.capacity).sum())
     room = cutoff - (raw - paid)
     if room < 0.0:
@@ -145,11 +150,11 @@ def fix_choices(
 @compiled
 def _fix_forward(graph: ArcGraph, unary: Floats, messages: Floats, keep: Mask, room: float) -> bool:
     """A forward sweep: a choice costs at least its belief's excess over the least belief."""
-    belief = np.zeros(message_passing.largest_domain(graph))
+    belief = np.zeros(largest_domain(graph))
     for s in range(graph.offset.size - 1):
         size = graph.offset[s + 1] - graph.offset[s]
         base = graph.offset[s]
-        ahead = message_passing.gather(graph, unary, messages, belief, s, True)
+        ahead = gather(graph, unary, messages, belief, s, True)
         least = belief[:size].min()
         for k in range(size):
             if belief[k] - least > room:
@@ -158,7 +163,7 @@ def _fix_forward(graph: ArcGraph, unary: Floats, messages: Floats, keep: Mask, r
                 unary[base + k] = np.inf
         if not keep[base : base + size].any():
             return False
-        message_passing.scatter(graph, messages, belief, s, True, ahead)
+        scatter(graph, messages, belief, s, True, ahead)
     return True
 
 

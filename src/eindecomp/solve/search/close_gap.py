@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from eindecomp.errors import InfeasibleError
+from eindecomp.solve import budgets
 from eindecomp.solve.bound.lagrangian import Ascent
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arc_graph import ArcGraph, arc_graph_of, penalised
@@ -23,18 +24,13 @@ from eindecomp.solve.reduce.substitute import keep_choices, substitute
 from eindecomp.solve.search.branch_and_bound import Branching, fix_choices, propagate
 from eindecomp.solve.search.portfolio import Incumbent, Portfolio
 
-_BRANCH_CELLS = 1_000_000  # with more table cells, branch and bound is not tried
-_BRANCH_CHOICES = 1_000  # with fewer choices, it is tried at once
-_SHRINK = 0.9  # a smaller core may have at most this share of the choices
-_TURNS = (2, 40)  # of the portfolio on a new core, and before branch and bound on a large one
-
 
 def close_gap(core: Core, incumbent: Incumbent, deadline: float, seed: int) -> bool:
     """Search a core until time is up; whether the best choice is proved to be optimal."""
     rng = np.random.default_rng(seed)
     state = rng.integers(1, 2**63, size=1, dtype=np.uint64)
     warm: Ints | None = None
-    turns = _TURNS[0]
+    turns = budgets.NEW_CORE_TURNS
     while True:
         core, most = finite(core)
         incumbent.constant = core.constant
@@ -52,12 +48,12 @@ def close_gap(core: Core, incumbent: Incumbent, deadline: float, seed: int) -> b
                     _offer_last(smaller, incumbent)
                 incumbent.close()
                 return True
-            if smaller.core.unary.size > _SHRINK * core.unary.size:
+            if smaller.core.unary.size > budgets.SHRINK * core.unary.size:
                 smaller = None
                 if _should_branch(graph, turns):
                     return _branch(portfolio, most)
                 turns *= 2
-        turns = _TURNS[0]
+        turns = budgets.NEW_CORE_TURNS
         warm = None if portfolio.choice is None else smaller.push(portfolio.choice)
         incumbent.lift = _chained(incumbent.lift, smaller)
         core = smaller.core
@@ -65,8 +61,8 @@ def close_gap(core: Core, incumbent: Incumbent, deadline: float, seed: int) -> b
 
 def _should_branch(graph: ArcGraph, turns: int) -> bool:
     """Whether to go on by branch and bound."""
-    small = graph.unary.size < _BRANCH_CHOICES
-    return small or (turns >= _TURNS[1] and graph.cells.size < 2 * _BRANCH_CELLS)
+    small = graph.unary.size < budgets.BRANCH_CHOICES
+    return small or (turns >= budgets.BRANCH_TURNS and graph.cells.size < 2 * budgets.BRANCH_CELLS)
 
 
 def finite(core: Core) -> tuple[Core, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from eindecomp.solve.budgets import MOVE_ATTEMPTS
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arc_graph import ArcGraph
 from eindecomp.solve.problem.arrays import Costs, Floats, Ints, Mask
@@ -24,8 +25,6 @@ from eindecomp.solve.search.random_trees import (
     true_gain,
     usage_change,
 )
-
-_ATTEMPTS = 5
 
 
 @compiled
@@ -140,7 +139,7 @@ def _move(
     local_costs(graph, unary, choice, tree, count)
     low, high = graph.capacity.size, 0
     result = 0.0
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(MOVE_ATTEMPTS):
         solve_tree(graph, state, noise, tree, count, attempt > 0)
         better = gain(graph, choice, tree, count)
         if noise == 0.0 and better < 0.0:

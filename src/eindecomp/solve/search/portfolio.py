@@ -13,19 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from eindecomp.solve import budgets
 from eindecomp.solve.bound.lagrangian import Ascent, settle_prices
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arc_graph import ArcGraph, cost_of, penalised, usage_over_steps
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.search.local_search import explore, improve
 from eindecomp.solve.search.random_trees import RandomState
-
-_TURN = 300_000  # variables visited by local search in one turn
-_ROUNDS = 500  # regions perturbed in one turn, at most
-_ASCENT = 4_000_000  # table cells visited by the ascent in one turn
-_ITERATIONS = (25, 100)  # of the ascent in one turn, at least and at most
-_FIRST_ITERATIONS = 150  # of the ascent before the first turn
-_GRACE = 1.0  # seconds past the deadline that a first choice may take
 
 
 @dataclass(slots=True)
@@ -51,16 +45,18 @@ class Portfolio:
         elif (first := self._first_choice()) is not None:
             self.offer(first)
             self._settle(first, 1.0)
-        self._ascend(_FIRST_ITERATIONS)
+        self._ascend(budgets.FIRST_ITERATIONS)
 
     def _first_choice(self) -> Ints | None:
         """A choice by high prices, a little past the deadline if there is no choice at all yet."""
-        grace = 0.0 if np.isfinite(self.incumbent.cost) else _GRACE
+        grace = 0.0 if np.isfinite(self.incumbent.cost) else budgets.FIRST_CHOICE_GRACE
         return settle_prices(self.graph, self.most, self.deadline + grace)
 
     def work(self, turns: int) -> None:
         """Take so many turns, fewer if time is up or the gap is closed."""
-        iterations = int(np.clip(_ASCENT // (self.graph.cells.size + 1), *_ITERATIONS))
+        iterations = int(
+            np.clip(budgets.TURN_CELLS // (self.graph.cells.size + 1), *budgets.TURN_ITERATIONS)
+        )
         for _ in range(turns):
             if planning_time() > self.deadline or self.incumbent.closed():
                 return
@@ -109,7 +105,15 @@ class Portfolio:
             for _ in range(4):
                 if planning_time() > self.deadline:
                     break
-                improve(self.graph, unary, choice, used, self.state, min(n, _TURN // most), most)
+                improve(
+                    self.graph,
+                    unary,
+                    choice,
+                    used,
+                    self.state,
+                    min(n, budgets.TURN_VARIABLES // most),
+                    most,
+                )
             self.offer(choice)
 
     def shake(self) -> None:
@@ -123,7 +127,9 @@ class Portfolio:
         scale = float(self.rng.choice([0.0, 0.5, 1.0]))
         choice = self.choice.copy()
         used = usage_over_steps(self.graph, choice)
-        rounds = min(max(1, _TURN // (min(reach, n) * min(most, n))), _ROUNDS)
+        rounds = min(
+            max(1, budgets.TURN_VARIABLES // (min(reach, n) * min(most, n))), budgets.TURN_REGIONS
+        )
         explore(
             self.graph, self._priced(scale), choice, used, self.state, rounds, most, noise, reach
         )
@@ -138,9 +144,6 @@ class Portfolio:
             if scale == 0.0
             else penalised(self.graph, scale * self.ascent.best_price)
         )
-
-
-_SLACK = 1e-9  # relative to cost: what counts as equal when costs are not integers
 
 
 @dataclass(slots=True)
@@ -185,7 +188,7 @@ class Incumbent:
         """How much less a choice must cost to count as better."""
         if self.integral:
             return 1.0 - 1e-6
-        return _SLACK * abs(self.cost) if np.isfinite(self.cost) else 0.0
+        return budgets.ROUNDING * abs(self.cost) if np.isfinite(self.cost) else 0.0
 
     def cutoff(self, most: float) -> float:
         """The most that a better choice of the core can cost; `most` if none is known."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eindecomp.solve.bound.message_passing import largest_domain
+from eindecomp.solve.bound.lagrangian import largest_domain
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arc_graph import ArcGraph, add_usage, prefix_sums
 from eindecomp.solve.problem.arrays import Floats, Ints

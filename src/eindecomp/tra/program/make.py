@@ -27,6 +27,7 @@ from eindecomp.tra.program.steps import (
     Read,
     ReduceScatter,
     Role,
+    used_by,
 )
 
 if TYPE_CHECKING:
@@ -232,16 +233,3 @@ def last_uses(buffers: Sequence[Buffer], steps: Sequence[Step]) -> dict[int, int
             if (origin := buffers[buffer].alias_of) is not None:
                 last[origin] = number
     return last
-
-
-def used_by(step: Step) -> tuple[int, ...]:
-    """The buffers that a step reads or writes."""
-    match step:
-        case Load() | Generate():
-            return (step.into,)
-        case Compute():
-            return (*(read.buffer for read in step.reads if read is not None), step.into)
-        case Move() | ReduceScatter():
-            return (step.source, step.into)
-        case AllGather() | Free():
-            return (step.buffer,)

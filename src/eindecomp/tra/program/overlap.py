@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.program.make import used_by
 from eindecomp.tra.program.patterns import LocalSlice
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -24,6 +23,7 @@ from eindecomp.tra.program.steps import (
     Load,
     Move,
     ReduceScatter,
+    used_by,
 )
 
 if TYPE_CHECKING:

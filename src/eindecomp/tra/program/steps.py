@@ -100,6 +100,19 @@ class Free:
 Step = Load | Generate | Compute | Move | ReduceScatter | AllGather | Free
 
 
+def used_by(step: Step) -> tuple[int, ...]:
+    """The buffers that a step reads or writes."""
+    match step:
+        case Load() | Generate():
+            return (step.into,)
+        case Compute():
+            return (*(read.buffer for read in step.reads if read is not None), step.into)
+        case Move() | ReduceScatter():
+            return (step.source, step.into)
+        case AllGather() | Free():
+            return (step.buffer,)
+
+
 def kind_of(step: Step) -> str:
     """A word for a kind of step, as events and traces use it."""
     return _KINDS[type(step)]

@@ -122,24 +122,18 @@ def _later(
     return np.where(later, other, time), np.where(later, by, cause)
 
 
-@dataclass(frozen=True, slots=True)
-class OnPath:
-    """A step on the path, the device that it was waited for on, and for how long."""
+def critical_path(records: Sequence[Record]) -> list[tuple[int, int, float]]:
+    """The steps that decide how long a run takes, first to last: step, device and seconds.
 
-    step: int
-    device: int
-    seconds: float
-
-
-def critical_path(records: Sequence[Record]) -> list[OnPath]:
-    """The steps that decide how long a run takes, first to last; their seconds add up to it."""
+    The device is the one that was waited for; the seconds add up to what the run takes.
+    """
     if not records:
         return []
     shape, devices = records[0].end.shape, records[0].end.size
     ends = np.array([record.end.max() for record in records])
     number = int(ends.argmax())
     device, until = int(records[number].end.argmax()), float(ends[number])
-    path: list[OnPath] = []
+    path: list[tuple[int, int, float]] = []
     while True:
         record = records[number]
         begin = record.begin.reshape(-1)
@@ -148,7 +142,7 @@ def critical_path(records: Sequence[Record]) -> list[OnPath]:
             peers = phase.peers.of(device, shape)
             peers = peers[phase.takes_part.reshape(-1)[peers]]
             device = int(peers[begin[peers].argmax()])
-        path.append(OnPath(record.step, device, until - float(begin[device])))
+        path.append((record.step, device, until - float(begin[device])))
         until = float(begin[device])
         cause = int(record.cause.reshape(-1)[device])
         if cause == NOTHING:

@@ -16,7 +16,16 @@ from eindecomp.layout.tiling import Tiling
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.rates import function_seconds, rate
 from eindecomp.tra.program.patterns import Exchanged, Gathered, LocalSlice
-from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+    used_by,
+)
 from eindecomp.tra.simulation.network import (
     Group,
     Peers,
@@ -38,12 +47,14 @@ if TYPE_CHECKING:
     from eindecomp.layout.view import Dims
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
+    from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter, Step
     from eindecomp.tra.simulation.network import Level, Network
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
+    Duration = Floats | tuple["TimedPhase", ...] | None
+    """Seconds of kernel calls, the phases of an exchange, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,32 +84,26 @@ class Durations:
     network: Network
     _found: dict[object, Any] = field(default_factory=dict[object, Any], compare=False, repr=False)
 
-    def kernel(self, step: Compute | Generate) -> Floats:
-        """What a device's kernel call takes."""
+    def of(self, step: Step) -> Duration:
+        """What a step takes on every device; nothing for one that neither computes nor moves."""
         buffers = self.program.buffers
-        if isinstance(step, Generate):
-            made = buffers[step.into]
-            key: object = (made.tiling, made.types)
-            return self._once(key, lambda: fill_seconds(self.program, self.machine, step))
-        reads = tuple(None if r is None else (r.cut, buffers[r.buffer].types) for r in step.reads)
-        made = buffers[step.into]
-        key = (self.program.graph[step.vertex].op, reads, made.tiling, made.types)
-        return self._once(key, lambda: kernel_seconds(self.program, self.machine, step))
-
-    def exchange(self, step: Move | ReduceScatter | AllGather) -> tuple[TimedPhase, ...]:
-        """What a communication step takes."""
-        buffers = self.program.buffers
+        lie = tuple((buffers[n].tiling, buffers[n].types) for n in used_by(step))
         match step:
+            case Load() | Free():
+                return None
+            case Generate():
+                return self._once(lie, lambda: fill_seconds(self.program, self.machine, step))
+            case Compute():
+                cuts = tuple(None if read is None else read.cut for read in step.reads)
+                key = (self.program.graph[step.vertex].op, cuts, lie)
+                return self._once(key, lambda: kernel_seconds(self.program, self.machine, step))
             case Move():
-                source, into = buffers[step.source], buffers[step.into]
-                key: object = (source.tiling, into.tiling, source.types)
+                return self._once(("move", lie), lambda: self._exchange(step))
             case ReduceScatter():
-                source, into = buffers[step.source], buffers[step.into]
-                key = (source.tiling, into.tiling, source.types, into.types, step.axes, step.split)
+                key = ("reduce", lie, step.axes, step.split)
+                return self._once(key, lambda: self._exchange(step))
             case AllGather():
-                home = buffers[step.buffer]
-                key = (home.tiling, home.types, step.axes)
-        return self._once((type(step), key), lambda: self._exchange(step))
+                return self._once(("gather", lie, step.axes), lambda: self._exchange(step))
 
     def _exchange(self, step: Move | ReduceScatter | AllGather) -> tuple[TimedPhase, ...]:
         mesh = self.program.mesh

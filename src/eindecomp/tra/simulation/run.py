@@ -113,11 +113,10 @@ class SimulatedRun:
     @cached_property
     def critical_path(self) -> tuple[PathStep, ...]:
         """The steps that decide how long it takes, first to last; they add up to `seconds`."""
-        found: list[PathStep] = []
-        for each in critical_path(self.records):
-            device = self._device(each.device)
-            found.append(PathStep(*self._named(each.step), device, each.seconds))
-        return tuple(found)
+        return tuple(
+            PathStep(*self._named(step), self._device(device), seconds)
+            for step, device, seconds in critical_path(self.records)
+        )
 
     def tasks(self, device: int) -> Iterator[Task]:
         """What a device does, as a trace shows it.

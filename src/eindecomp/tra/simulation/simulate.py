@@ -15,15 +15,6 @@ import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Compute,
-    Free,
-    Generate,
-    Load,
-    Move,
-    ReduceScatter,
-)
 from eindecomp.tra.simulation.clocks import Clocks
 from eindecomp.tra.simulation.durations import Durations, TimedPhase
 from eindecomp.tra.simulation.network import Group, Network, Pairs, levels_of
@@ -32,15 +23,11 @@ from eindecomp.tra.simulation.run import LevelUse, SimulatedRun
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
-
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.tra.program.overlap import Action
     from eindecomp.tra.program.program import Program
+    from eindecomp.tra.simulation.durations import Duration
     from eindecomp.tra.simulation.network import Level
-
-    Duration = NDArray[np.float64] | tuple[TimedPhase, ...] | None
-    """Seconds of kernel calls, the phases of an exchange, or nothing."""
 
 MOST_DEVICES = 1 << 13
 _DEFAULT = Network()
@@ -62,7 +49,8 @@ def simulate_program(
     if program.devices > MOST_DEVICES:
         raise InputError(f"at most {MOST_DEVICES} devices are simulated, not {program.devices}")
     mesh, levels = program.mesh, levels_of(program.mesh, machine)
-    durations = _durations(program, Durations(program, machine, levels, network))
+    made = Durations(program, machine, levels, network)
+    durations = [made.of(step) for step in program.steps]
     axes = len(mesh.sizes)
     equal = equal_axes(durations, axes) if symmetry else frozenset[int]()
     durations = merged(durations, axes, equal)
@@ -72,19 +60,6 @@ def simulate_program(
     for action in actions:
         _carry_out(clocks, action, durations[action.step])
     return _found(program, levels, clocks)
-
-
-def _durations(program: Program, durations: Durations) -> list[Duration]:
-    found: list[Duration] = []
-    for step in program.steps:
-        match step:
-            case Compute() | Generate():
-                found.append(durations.kernel(step))
-            case Move() | ReduceScatter() | AllGather():
-                found.append(durations.exchange(step))
-            case Load() | Free():
-                found.append(None)
-    return found
 
 
 def _shared(levels: Sequence[Level], network: Network, axes: int) -> list[tuple[int, ...] | None]:

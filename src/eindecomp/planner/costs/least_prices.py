@@ -1,9 +1,9 @@
-"""The fewest seconds that a plan can take, by numbers of pieces on each level of the mesh.
+"""The least that a plan can cost, in bytes and in seconds, by numbers of pieces alone.
 
-A *level* is a run of neighbouring axes that are alike: of one size and with equal links. How many
-axes of each level cut a label decides what computing and reducing take, and bounds what fetching
-takes: devices that agree on all outer levels form a group, and what a group needs and does not hold
-must cross these levels.
+For seconds, pieces are counted on each *level* of the mesh, a run of neighbouring axes that are
+alike: of one size and with equal links. How many axes of each level cut a label decides what
+computing and reducing take, and bounds what fetching takes: devices that agree on all outer levels
+form a group, and what a group needs and does not hold must cross these levels.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
+from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.planner.costs.least_bytes import LeastBytes, PieceCount, PieceCounts
-from eindecomp.planner.costs.machine import COLLECTIVES
-from eindecomp.planner.costs.price import infinite_where
+from eindecomp.planner.costs.machine import COLLECTIVES, FETCHES
+from eindecomp.planner.costs.price import PriceInBytes, infinite_where
 from eindecomp.planner.costs.rates import Curve, Line, steady
-from eindecomp.planner.costs.transfer import FETCHES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +28,84 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.planner.costs.machine import Collective, Machine
     from eindecomp.planner.costs.seconds import PriceInSeconds
-    from eindecomp.planner.costs.transfer import Collective
     from eindecomp.planner.space.choices import Choices
 
-    Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+
+class PieceCount(NamedTuple):
+    """A dimension cut into a number of pieces, whichever axes cut it."""
+
+    parts: int
+    units: int
+    scale: int
+    stop: int
+    label: str | None
+    levels: tuple[int, ...] = ()
+    """The pieces that the axes of each level of the mesh cut it into."""
+
+
+PieceCounts = tuple[PieceCount, ...]
+
+
+@dataclass(frozen=True)
+class LeastBytes:
+    """The fewest bytes that a movement can take, whichever axes cut which labels."""
+
+    mesh: Mesh
+
+    @property
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """All axes are one level."""
+        return (self.mesh.sizes,)
+
+    def on(self, mesh: Mesh) -> LeastBytes:
+        """The same prices on another mesh."""
+        return LeastBytes(mesh)
+
+    def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
+        """Each device keeps at most the smaller tile side of each dimension."""
+        total = self.needed(needed)
+        shared = np.full((len(held), len(needed)), self.mesh.devices, dtype=np.float64)
+        for own, other in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+            shared *= np.minimum(_tiles(own)[:, None], _tiles(other)[None])
+        return item * np.maximum(total[None] - shared, 0).astype(np.int64)
+
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+        """The same whichever axes are chosen."""
+        return PriceInBytes(self.mesh).reduce_scatter(choices, elements, partial, item)
+
+    def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
+        """Computing is free."""
+        return PriceInBytes(self.mesh).compute(vertex, choices, items)
+
+    def held(self, cuts: Sequence[PieceCounts], item: int) -> Any:
+        """The same whichever axes are chosen."""
+        tiles = [prod(_tile(side) for side in sides) for sides in cuts]
+        return item * self.mesh.devices * np.array(tiles, dtype=np.int64)
+
+    def needed(self, needed: Sequence[PieceCounts]) -> Ints:
+        """The fewest elements that all devices can need; for a diagonal, none."""
+        elements: list[int] = []
+        for sides in needed:
+            labels = [side.label for side in sides if side.label is not None]
+            whole = prod(side.stop for side in sides)
+            pieces = prod(side.parts for side in sides)
+            is_diagonal = len(set(labels)) < len(labels)
+            elements.append(0 if is_diagonal else whole * self.mesh.devices // pieces)
+        return np.array(elements, dtype=np.int64)
+
+
+def _tiles(sides: Sequence[PieceCount]) -> NDArray[np.float64]:
+    return np.array([_tile(side) for side in sides], dtype=np.float64)
+
+
+def _tile(side: PieceCount) -> int:
+    return -(-side.units // side.parts) * side.scale
+
 
 _ROUNDING = 1e-12
 
@@ -246,11 +316,8 @@ def _of_group(sides: Sequence[PieceCount], level: int) -> tuple[Floats, Floats]:
     elements: list[int] = []
     pieces: list[int] = []
     for side in sides:
-        inner = 1
-        for n in side.levels[level + 1 :]:
-            inner *= n
-        tile = -(-side.units // side.parts) * side.scale
-        elements.append(min(side.stop, inner * tile))
+        inner = prod(side.levels[level + 1 :])
+        elements.append(min(side.stop, inner * _tile(side)))
         pieces.append(inner)
     return np.array(elements, dtype=np.float64), np.array(pieces, dtype=np.float64)
 

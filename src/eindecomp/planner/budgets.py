@@ -1,0 +1,86 @@
+"""What planning may spend: shares of time, sizes of lists and tables, and what is close enough.
+
+Every number that tunes a search stands here, by subject, with its reason. Shares are of the time
+that is left when a stage begins.
+"""
+
+from __future__ import annotations
+
+# Graphs and vertices by size
+
+SMALL_GRAPH = 200  # vertices up to which one elimination may choose all axes
+LARGE_GRAPH = 1000  # vertices above which layers that chose alike are not searched apart once more
+WHOLE_WAYS = 400  # assignments of a vertex up to which one elimination may choose all axes
+JOINT_WAYS = 1700  # the same for stages that consider all axes with the time there is
+NARROW_WAYS = 50  # the same up to which bounding all axes at once is quick
+BLOCK_WAYS = 130  # assignments of a vertex that are considered together, a block of axes at a time
+LISTED_WAYS = 5000  # assignments among which those with given pieces, or of a pin, are picked
+
+# Lists and tables
+
+LISTED_NUMBERS = 1 << 22  # numbers in a list of partition vectors
+SOME_VECTORS = 1 << 14  # vectors among which any one that fits is looked for
+SMALLEST_VECTORS = 1 << 12  # vectors among which a strategy of small tiles looks for the smallest
+RELAXED_VECTORS = (1 << 15, 1 << 12, 1 << 9)  # vectors of a relaxed vertex: more are left out
+FINE_VECTORS = 1 << 10  # vectors of a vertex up to which the relaxation tells outer axes apart
+PIECES_AND_HOMES = 1 << 23  # pairs of a vector and a home of one relaxed vertex
+ALL_CELLS = 1 << 26  # costs in all tables of a problem: half a gigabyte
+TRIPLE_CELLS = 1 << 23  # costs in a table over three variables
+SHARED_CELLS = 1 << 20  # costs above which relaxed readers divide a fetch instead of such a table
+FOLDED_WORK = 1 << 34  # costs that are summed for one of several equal relaxed layers
+PINNED_LAYOUTS = 2000  # layouts that one pin may leave open
+LARGEST_COUNT = 2**61  # bytes that 64-bit sums can count, with room for a few terms
+
+# Time for the parts of a plan
+
+RELAX_SHARE, RELAX_LEVELS_SHARE = 0.5, 0.6  # the relaxed problem; with several kinds of links
+EXACT_SHARE = 0.8  # of the relaxed problem: folding layers before its tables are split
+SEARCH_SHARE, SEARCH_LAYERS_SHARE = 0.85, 0.6  # the search; with many layers strategies take longer
+AXES_SECONDS = 10.0  # axes for given pieces, which the paper's objective does not count
+FIRST_PLAN_GRACE = 20.0  # seconds beyond the deadline for a first plan, or for strategies
+LEAST_SEARCH = 1.0  # seconds that a search from nothing needs
+
+# Time for the stages of a search (`search/choose.py`)
+
+LAYERS_SHARE = 0.5  # plans in which equal layers choose alike
+BOUND_SHARE, BOUND_LAYERS_SHARE = 0.6, 0.85  # raising the bound; where layers have led to a plan
+FIRST_TABLES = 3  # sizes of tables with which all axes are bounded before blocks are tried
+IMPROVE_SHARE, IMPROVE_ALONE_SHARE = 0.25, 0.7  # blocks again; where all axes are never considered
+TABLES_SHARE, SPLIT_SHARE = 0.4, 0.8  # making the tables of all axes, and splitting them
+WHOLE_SHARE = 0.7  # searching all axes at once
+PIECES_SHARE, NESTING_SHARE = 0.15, 0.8  # axes for given pieces in mesh order, then in any order
+ORDERED_AXES, NESTED_AXES = 3, 5  # axes that are nested in any order for given pieces; afterwards
+BLOCK_SHARE, BLOCK_SECONDS = 0.05, 1.0  # searching one block that elimination cannot handle
+
+# Time for named strategies (`search/from_strategies.py`)
+
+STARTS_SHARE = 0.4  # plans to start from
+STRATEGY_SHARE = 0.5  # improving one of them, of what is left
+FITTING_SHARE = 0.7  # improving without the memory limit before plans are made to fit
+STRATEGY_SECONDS = 0.5  # what one strategy needs, in a graph that is not large
+BRIEF_SECONDS = 2.0  # for strategies where a plan is good enough already
+
+# Contraction orders (`contraction_order.py`)
+
+MERGED_VERTICES = 64  # vertices of a graph in which products of products are considered as one
+ORDERED_VERTICES = 500  # vertices of a graph that is planned in several orders
+ORDERS = 3000  # orders of one contraction that are listed, and combinations that are all considered
+FIRST_ORDER_SHARE = 0.8  # the first plan, if there are others
+LOOK_SHARE = 0.25  # each bound that says which order is planned first
+OTHER_ORDERS = (10.0, 2.0)  # seconds for other orders, or so many times the first plan's
+OTHER_MERGED_ORDERS = (4.0, 0.5)  # the same where products that were written apart are reordered
+LEAST_BOUND_TIME, BOUND_TIME = 1.0, 4.0  # no bound is begun with less; the least limit of one
+
+# Equal layers, and the price of memory
+
+NEAR_STEPS, FAR_STEPS = 1, 4  # steps within which vertices must look the same to choose alike
+USUAL_VECTORS = 2  # vectors that a relaxed vertex takes over from its equals
+MEMORY_PRICES = 12  # prices of a byte that are tried
+MEMORY_GAIN = 1e-3  # of the bound: what a further price must be able to add
+
+# What is close enough
+
+CLOSE = 0.025  # where bounds are seldom met, a plan this close to its bound ends the search
+CLOSE_IN_MEMORY = 0.01  # the same within a memory limit
+ROUNDING = 1e-8  # costs in seconds that differ by less are equal
+SUM_ROUNDING = 1e-9  # what sums of floats may lose: bounds are lowered by it
