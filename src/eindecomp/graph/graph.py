@@ -184,9 +184,6 @@ class Graph:
     def _repr_html_(self) -> str:
         return from_above("show.notebook").graph_html(self)
 
-    def _repr_svg_(self) -> str | None:
-        return from_above("show.notebook").graph_svg(self)
-
     def users(self) -> dict[str, list[str]]:
         """For every vertex the vertices that read it, each once, in topological order."""
         found: dict[str, list[str]] = {name: [] for name in self._vertices}
