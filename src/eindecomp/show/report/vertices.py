@@ -204,17 +204,17 @@ def _bands(outline: Outline) -> list[_Band]:
     A source that stands alone is in the band of the first vertex that reads it, or above that band
     if it repeats.
     """
-    found: list[_Band] = []
+    bands: list[_Band] = []
     repeated: dict[int, _Band] = {}
     band_of: dict[int, _Band] = {}
     for b, box in enumerate(outline.boxes):
         if box.is_source:
             continue
-        if box.block not in repeated and (box.times > 1 or not found or found[-1].times > 1):
-            found.append(_Band(box.times))
+        if box.block not in repeated and (box.times > 1 or not bands or bands[-1].times > 1):
+            bands.append(_Band(box.times))
             if box.times > 1:
-                repeated[box.block] = found[-1]
-        band_of[b] = repeated.get(box.block, found[-1])
+                repeated[box.block] = bands[-1]
+        band_of[b] = repeated.get(box.block, bands[-1])
         band_of[b].boxes.append(b)
     readers: dict[int, int] = {}
     for edge in outline.edges:
@@ -222,18 +222,18 @@ def _bands(outline: Outline) -> list[_Band]:
     for b, box in enumerate(outline.boxes):
         if box.is_source:
             read_in = band_of[readers[b]] if b in readers else None
-            band = repeated.get(box.block) or _plain(found, read_in)
+            band = repeated.get(box.block) or _plain(bands, read_in)
             band.boxes.append(b)
-    return found
+    return bands
 
 
-def _plain(found: list[_Band], band: _Band | None) -> _Band:
+def _plain(bands: list[_Band], band: _Band | None) -> _Band:
     """A band itself, or the one above it if it repeats; the first if none is given."""
     if band is not None and band.times == 1:
         return band
-    at = 0 if band is None else next(k for k, each in enumerate(found) if each is band)
+    at = 0 if band is None else next(k for k, each in enumerate(bands) if each is band)
     above = max(at - 1, 0)
-    if not found or found[above].times > 1:
-        found.insert(at, _Band(1))
+    if not bands or bands[above].times > 1:
+        bands.insert(at, _Band(1))
         above = at
-    return found[above]
+    return bands[above]
