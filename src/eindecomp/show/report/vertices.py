@@ -10,14 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from eindecomp.graph.write import write_vertex
 from eindecomp.planner.costs.bytes_moved import PriceInBytes
 from eindecomp.show.alternatives import held_cuts
 from eindecomp.show.draw.layered import Item, Join, lay_out
 from eindecomp.show.draw.svg import text_width
-from eindecomp.show.draw.tile_grid import tile_grids
+from eindecomp.show.draw.tile_grid import layouts_of, tile_grid
 from eindecomp.show.draw.tile_pictures import devices_words, tile_table
 from eindecomp.show.movements import nearest, read_cut
 from eindecomp.show.outline import plan_outline
@@ -44,10 +42,8 @@ class Shared:
 
     words: dict[str, int] = field(default_factory=dict[str, int])
     grids: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    _numbers: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    _of_layouts: dict[Hashable, list[list[int]]] = field(
-        default_factory=dict["Hashable", list[list[int]]]
-    )
+    _numbers: dict[Hashable, int] = field(default_factory=dict["Hashable", int])
+    """The number of each grid, by the labels and the shape of the tensor and its cut."""
 
     def word(self, text: str) -> int:
         """The number of a text."""
@@ -55,19 +51,14 @@ class Shared:
 
     def grids_of(self, plan: Plan, name: str) -> list[list[int]]:
         """The tile grids of a tensor: for each which layout it is, that in words, and the grid."""
-        vertex, held = plan.graph[name], held_cuts(plan, name)
-        like = (vertex.labels, vertex.shape, held)
-        if like in self._of_layouts:
-            return self._of_layouts[like]
+        vertex = plan.graph[name]
         numbers: list[list[int]] = []
-        for grid in tile_grids(plan, name):
-            shown = _grid_content(grid)
-            at = self._numbers.setdefault(orjson.dumps(shown), len(self.grids))
+        for cut, role in layouts_of(plan, vertex).items():
+            at = self._numbers.setdefault((vertex.labels, vertex.shape, cut), len(self.grids))
             if at == len(self.grids):
-                self.grids.append(shown)
-            numbers.append([self.word(grid.role), self.word(grid.layout), at])
-        if held:  # others lie as their readers want them, who differ
-            self._of_layouts[like] = numbers
+                self.grids.append(_grid_content(tile_grid(plan.mesh, vertex, cut, role)))
+            words = layout(plan.mesh, vertex.labels, vertex.shape, cut)
+            numbers.append([self.word(role), self.word(words), at])
         return numbers
 
 
