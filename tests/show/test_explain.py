@@ -102,7 +102,7 @@ def test_the_rule_of_pieces_is_said_unless_it_is_the_usual_one() -> None:
     for pieces, said in (("even", "in equal pieces"), ("ceil", "in chunks of the ceiling")):
         words = str(attention(pieces=pieces))
         assert f"{pieces} pieces" in words
-        assert f"all layouts of this mesh, nested, {said};" in words
+        assert f"every nested layout on this mesh, {said};" in words
     sharded = attention(objective="bound", inputs="sharded", pieces="even")
     assert "equal pieces" in str(sharded)
     sharded.explain()
@@ -110,14 +110,17 @@ def test_the_rule_of_pieces_is_said_unless_it_is_the_usual_one() -> None:
 
 def test_a_gap_is_said() -> None:
     made = replace(attention(), bound=21504)
-    assert "none costs less than 21 KiB (21,504 bytes), gap 25 %, among: all layouts" in str(made)
+    assert (
+        "none costs less than 21 KiB (21,504 bytes), gap 25 %, among: every nested layout"
+        in str(made)
+    )
 
 
 def test_the_proof_names_the_plans_it_speaks_of() -> None:
     """Computing something on several devices is a choice only where computing has its price."""
     rule = "every vertex divided among all devices"
     assert rule in str(attention())
-    assert "all layouts of this mesh, nested; one extra copy a tensor" in str(attention())
+    assert "every nested layout on this mesh; at most one extra copy per tensor" in str(attention())
     assert "; within these ties." in str(replace(attention(), tie={"W": "new_W"}))
     assert "every vertex divided among any number of devices" in str(
         attention(objective="time", machine="cpu-cluster", work=None)

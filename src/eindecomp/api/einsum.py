@@ -133,16 +133,16 @@ def _package(kind: type) -> str | None:
 
 def _first_foreign(operands: Sequence[object]) -> Any:
     """The first array of torch or JAX, whose kind the result has; None if there are none."""
-    found: dict[str, Any] = {}
+    first: dict[str, Any] = {}
     for given in operands:
         package = _package_of(given)
         if package is not None:
-            found.setdefault(package, given)
-    if len(found) > 1:
+            first.setdefault(package, given)
+    if len(first) > 1:
         raise InputError("operands are of torch and of JAX: convert them to one of the two")
-    if "jax" in found and isinstance(found["jax"], sys.modules["jax"].core.Tracer):
+    if "jax" in first and isinstance(first["jax"], sys.modules["jax"].core.Tracer):
         raise InputError("operands are traced by JAX: import the function by ed.from_jax instead")
-    return next(iter(found.values()), None)
+    return next(iter(first.values()), None)
 
 
 def _shape_and_type(given: Any, name: str) -> tuple[tuple[int, ...], DType]:
@@ -174,15 +174,15 @@ def _read_on_host(given: Any, name: str, engine: str) -> Array:
     return read_array(given, name)
 
 
-def _as_kind_of(given: Any, found: Tensor) -> Any:
+def _as_kind_of(given: Any, result: Tensor) -> Any:
     """A result as an array of the same package as another array, torch's on the same device."""
-    package, array = _package_of(given), found.array()
+    package, array = _package_of(given), result.array()
     is_own = _package_of(array) == package
     if package == "torch":
-        own = array if is_own else library_of("torch").from_numpy(np.asarray(found.numpy()))
+        own = array if is_own else library_of("torch").from_numpy(np.asarray(result.numpy()))
         return own.to(given.device)
     if is_own:
         return array
     jax: Any = sys.modules["jax"]
     with jax.enable_x64(True):  # the type is the result's, not JAX's usual one
-        return jax.device_put(found.numpy(), next(iter(given.devices())))
+        return jax.device_put(result.numpy(), next(iter(given.devices())))

@@ -49,11 +49,11 @@ def label_map(given: object) -> dict[str, int]:
     """Return sizes as a dict from labels to whole numbers."""
     if not isinstance(given, Mapping):
         raise GraphError(f"sizes must map labels to whole numbers, got {given!r}")
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for label, size in given.items():  # pyright: ignore[reportUnknownVariableType]
         name = expect(label, str, "a label")  # pyright: ignore[reportUnknownArgumentType]
-        found[name] = whole_number(size, f"the size of {name!r}")  # pyright: ignore[reportUnknownArgumentType]
-    return found
+        sizes[name] = whole_number(size, f"the size of {name!r}")  # pyright: ignore[reportUnknownArgumentType]
+    return sizes
 
 
 def join_of(given: object, arity: int, labels: Sequence[str], scalars: Container[str]) -> Expr:
@@ -109,11 +109,11 @@ def monoid_of(agg: str | Monoid | None, own: Mapping[str, Monoid]) -> Monoid:
     if isinstance(agg, Monoid):
         return agg
     known = {**BUILTIN, **own}
-    found = find_monoid(expect(agg, str, "an aggregation or its name"), known)
-    if found is None:
+    monoid = find_monoid(expect(agg, str, "an aggregation or its name"), known)
+    if monoid is None:
         hint = suggest(agg, known)
         raise GraphError(f"{agg!r} is not a known commutative monoid{hint}")
-    return found
+    return monoid
 
 
 def register(monoid: Monoid, own: dict[str, Monoid]) -> None:

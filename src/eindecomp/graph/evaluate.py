@@ -67,10 +67,10 @@ def evaluate(graph: Graph | HasGraph, inputs: Mapping[str, object]) -> dict[str,
         >>> evaluate(graph, {"X": [[1, 2], [4, 3]]})["Z"]
         array([2., 4.], dtype=float32)
     """
-    found = graph if isinstance(graph, Graph) else getattr(graph, "graph", None)
-    if not isinstance(found, Graph):
+    own = graph if isinstance(graph, Graph) else getattr(graph, "graph", None)
+    if not isinstance(own, Graph):
         raise InputError(f"evaluate takes a graph or a plan, got {type(graph).__name__}")
-    return _evaluate(found, inputs)
+    return _evaluate(own, inputs)
 
 
 def _evaluate(graph: Graph, inputs: Mapping[str, object]) -> dict[str, Array]:
@@ -115,24 +115,24 @@ def compute(
     match vertex.op:
         case EinSum() as op:
             steps = EinSumSteps(op, [x.dtype for x in operands], scalars, scalar_types)
-            found = steps.finish(steps.partial(operands, vertex.sizes))
+            made = steps.finish(steps.partial(operands, vertex.sizes))
         case Fill() as op:
             index = list(np.indices(vertex.shape, dtype=np.int64, sparse=True))
             value = run.compile(op.value, [INT64] * len(index))(*index)
-            found = np.broadcast_to(value, vertex.shape)
+            made = np.broadcast_to(value, vertex.shape)
         case Gather() as op:
-            found = _gather(op, operands[0], operands[1], vertex)
+            made = _gather(op, operands[0], operands[1], vertex)
         case ScatterAdd() as op:
-            found = _scatter_add(op, operands[0], operands[1], vertex)
+            made = _scatter_add(op, operands[0], operands[1], vertex)
         case Concat() as op:
-            found = np.concatenate([x.astype(vertex.dtype) for x in operands], axis=op.axis)
+            made = np.concatenate([x.astype(vertex.dtype) for x in operands], axis=op.axis)
         case Slice() as op:
-            found = operands[0][tuple(slice(*w) for w in op.windows(operands[0].shape))]
+            made = operands[0][tuple(slice(*w) for w in op.windows(operands[0].shape))]
         case Reshape() as op:
-            found = _reshape(op, *operands)
+            made = _reshape(op, *operands)
         case Input():
             raise InputError(f"{vertex} is an input")
-    return np.ascontiguousarray(found, dtype=vertex.dtype).reshape(vertex.shape)
+    return np.ascontiguousarray(made, dtype=vertex.dtype).reshape(vertex.shape)
 
 
 class _Scalars:

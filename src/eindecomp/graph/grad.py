@@ -91,9 +91,9 @@ def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
     parts[loss.name].append(_constant(grown, loss, 1))
     adjoints: dict[str, str] = {}
     for vertex in reversed(list(graph.vertices.values())):
-        found = parts.pop(vertex.name)
-        if found and vertex.name in needed:
-            adjoints[vertex.name] = _total(grown, vertex, found)
+        passed_back = parts.pop(vertex.name)
+        if passed_back and vertex.name in needed:
+            adjoints[vertex.name] = _total(grown, vertex, passed_back)
             for position, adjoint in _input_adjoints(grown, vertex, adjoints[vertex.name], needed):
                 parts[vertex.inputs[position]].append(adjoint)
     gradients = {v.name: adjoints.get(v.name) or _constant(grown, v, 0) for v in wanted}
@@ -114,11 +114,11 @@ def _gradient_name(graph: Graph, name: str) -> str:
 
 def _depending(graph: Graph, wanted: Sequence[Vertex]) -> set[str]:
     """The tensors that change when one of `wanted` does."""
-    found = {vertex.name for vertex in wanted}
+    depending = {vertex.name for vertex in wanted}
     for vertex in graph.vertices.values():
-        if found.intersection(vertex.inputs) and kind(vertex.dtype) >= Kind.FLOAT:
-            found.add(vertex.name)
-    return found
+        if depending.intersection(vertex.inputs) and kind(vertex.dtype) >= Kind.FLOAT:
+            depending.add(vertex.name)
+    return depending
 
 
 def _constant(graph: Graph, like: Vertex, value: int) -> str:
@@ -166,13 +166,13 @@ def _input_adjoints(
             return [(0, graph.add(op, inputs, name(f"grad_{vertex.inputs[0]}"), size).name)]
         case ScatterAdd(source, index, table, axis):
             op = Gather(table, axis, index, tuple(dict.fromkeys((*table, *index))))
-            found = graph.add(op, [adjoint, vertex.inputs[1]], name(f"grad_{vertex.name}_rows"))
-            return [(0, _reduce_to(graph, found, source, vertex.inputs[0]))]
+            rows = graph.add(op, [adjoint, vertex.inputs[1]], name(f"grad_{vertex.name}_rows"))
+            return [(0, _reduce_to(graph, rows, source, vertex.inputs[0]))]
         case Concat(output):
             return _concat(graph, vertex, output, vertex.op.axis, adjoint, needed)
         case Slice() as op:
-            found = _pad(graph, op, adjoint, vertex.inputs[0])
-            return [(0, _own_copy(graph, found, adjoint, vertex.inputs[0]))]
+            padded = _pad(graph, op, adjoint, vertex.inputs[0])
+            return [(0, _own_copy(graph, padded, adjoint, vertex.inputs[0]))]
         case Reshape(before, after, sizes):
             order = dict(sizes)
             back = Reshape(after, before, tuple((la, order[la]) for group in after for la in group))
@@ -195,12 +195,12 @@ def _einsum(
     types += [graph[name].dtype for name, _ in back.operands]
     sizes = graph.label_sizes(vertex)
     scalars = tuple(graph.scalars.items())
-    found: list[tuple[int, str]] = []
+    adjoints: list[tuple[int, str]] = []
     for k in differentiable:
         value = _pulled_back(op.join, k, back.adjoints, tuple(types), scalars)
         if value is not None:
-            found.append((k, _sum_to_input(graph, operands[k], everything, value, sizes)))
-    return found
+            adjoints.append((k, _sum_to_input(graph, operands[k], everything, value, sizes)))
+    return adjoints
 
 
 @lru_cache(maxsize=2**12)
@@ -250,14 +250,14 @@ def _sum_to_input(
         chosen.append((eye.name, (old, new)))
     dtype = graph[name].dtype
     types = [graph[tensor].dtype for tensor, _ in chosen]
-    found = type_of(value, types, graph.scalars)
-    if found != dtype:
-        value = _to_type(value, found, dtype)
+    own_type = type_of(value, types, graph.scalars)
+    if own_type != dtype:
+        value = _to_type(value, own_type, dtype)
     return graph.add_einsum(output, chosen, value, SUM, graph.fresh(f"grad_{name}"), sizes).name
 
 
-def _to_type(value: Expr, found: Type, dtype: DType) -> Expr:
-    if kind(found) is Kind.COMPLEX and kind(dtype) is not Kind.COMPLEX:
+def _to_type(value: Expr, own_type: Type, dtype: DType) -> Expr:
+    if kind(own_type) is Kind.COMPLEX and kind(dtype) is not Kind.COMPLEX:
         value = call("real", value)
     return call(dtype.name, value)
 
@@ -289,20 +289,20 @@ def _cast(graph: Graph, name: str, labels: Labels, like: Vertex) -> str:
     ).name
 
 
-def _own_copy(graph: Graph, found: str, adjoint: str, name: str) -> str:
+def _own_copy(graph: Graph, passed: str, adjoint: str, name: str) -> str:
     """A vertex of its own for an adjoint that passed through unchanged: each gradient has one."""
-    if found != adjoint:
-        return found
+    if passed != adjoint:
+        return passed
     labels = graph[name].labels
     return graph.add_einsum(
-        labels, [(found, labels)], Arg(0), name=graph.fresh(f"grad_{name}")
+        labels, [(passed, labels)], Arg(0), name=graph.fresh(f"grad_{name}")
     ).name
 
 
-def _reduce_to(graph: Graph, found: Vertex, labels: Labels, name: str) -> str:
+def _reduce_to(graph: Graph, made: Vertex, labels: Labels, name: str) -> str:
     """Bring a vertex to the labels of a source: broadcast over new ones, sum over others."""
     sizes = graph[name].sizes_by(labels)
-    operands = [(found.name, found.labels)]
+    operands = [(made.name, made.labels)]
     own = graph.fresh(f"grad_{name}")
     return graph.add_einsum(labels, operands, Arg(0), SUM, own, sizes).name
 
@@ -310,16 +310,16 @@ def _reduce_to(graph: Graph, found: Vertex, labels: Labels, name: str) -> str:
 def _concat(
     graph: Graph, vertex: Vertex, labels: Labels, axis: int, adjoint: str, needed: set[str]
 ) -> list[tuple[int, str]]:
-    found: list[tuple[int, str]] = []
+    adjoints: list[tuple[int, str]] = []
     start = 0
     for k, name in enumerate(vertex.inputs):
         stop = start + graph[name].shape[axis]
         if name in needed:
             ranges = tuple((start, stop) if k == axis else None for k in range(len(labels)))
             part = graph.add(Slice(labels, ranges), [adjoint], graph.fresh(f"grad_{name}"))
-            found.append((k, _cast(graph, part.name, labels, graph[name])))
+            adjoints.append((k, _cast(graph, part.name, labels, graph[name])))
         start = stop
-    return found
+    return adjoints
 
 
 def _pad(graph: Graph, op: Slice, adjoint: str, name: str) -> str:

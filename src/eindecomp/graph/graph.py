@@ -184,16 +184,13 @@ class Graph:
     def _repr_html_(self) -> str:
         return from_above("show.notebook").graph_html(self)
 
-    def _repr_svg_(self) -> str | None:
-        return from_above("show.notebook").graph_svg(self)
-
     def users(self) -> dict[str, list[str]]:
         """For every vertex the vertices that read it, each once, in topological order."""
-        found: dict[str, list[str]] = {name: [] for name in self._vertices}
+        readers: dict[str, list[str]] = {name: [] for name in self._vertices}
         for vertex in self._vertices.values():
             for name in dict.fromkeys(vertex.inputs):
-                found[name].append(vertex.name)
-        return found
+                readers[name].append(vertex.name)
+        return readers
 
     def reads(self) -> dict[str, int]:
         """How often every vertex is read; one vertex may read it under several lists of labels."""
@@ -421,8 +418,8 @@ class Graph:
         if not inputs:
             raise GraphError("a concat needs at least one input")
         names, ranks = self._ranked(*inputs)
-        _, found = parse_spec(f"{labels}->{labels}", ranks[:1])
-        return self.add(Concat(found, along), names, name)
+        _, output = parse_spec(f"{labels}->{labels}", ranks[:1])
+        return self.add(Concat(output, along), names, name)
 
     def slice(
         self,
@@ -509,11 +506,11 @@ class Graph:
         if isinstance(vertex.op, Input):
             return
         with naming(vertex.name):
-            found = self._infer(vertex.op, vertex.inputs, vertex.sizes)
-        if found != (vertex.shape, vertex.dtype):
+            made = self._infer(vertex.op, vertex.inputs, vertex.sizes)
+        if made != (vertex.shape, vertex.dtype):
             raise GraphError(
                 f"{vertex} has shape {vertex.shape} and dtype {vertex.dtype}, but its inputs make "
-                f"it {found[0]} and {found[1]}"
+                f"it {made[0]} and {made[1]}"
             )
 
     def _infer(

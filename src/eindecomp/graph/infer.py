@@ -48,28 +48,28 @@ def infer(
     """
     match op:
         case EinSum():
-            found = _einsum(op, operands, sizes, scalars)
+            shape_and_type = _einsum(op, operands, sizes, scalars)
         case Fill():
-            found = _fill(op, sizes, scalars)
+            shape_and_type = _fill(op, sizes, scalars)
         case Gather():
-            found = _gather(op, operands)
+            shape_and_type = _gather(op, operands)
         case ScatterAdd():
-            found = _scatter_add(op, operands, sizes)
+            shape_and_type = _scatter_add(op, operands, sizes)
         case Concat():
-            found = _concat(op, operands)
+            shape_and_type = _concat(op, operands)
         case Slice():
-            found = _slice(op, operands)
+            shape_and_type = _slice(op, operands)
         case Reshape():
-            found = _reshape(op, operands)
+            shape_and_type = _reshape(op, operands)
         case Input():
             raise GraphError("an input has the shape it is declared with")
-    check_shape(found[0])
-    return found
+    check_shape(shape_and_type[0])
+    return shape_and_type
 
 
 def label_sizes(inputs: Sequence[Labels], operands: Sequence[Operand]) -> dict[str, int]:
     """The size of each label, from the shapes at its places; all must agree."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for k, (labels, operand) in enumerate(zip(inputs, operands, strict=True)):
         if len(labels) != len(operand.shape):
             raise OperandError(
@@ -78,15 +78,15 @@ def label_sizes(inputs: Sequence[Labels], operands: Sequence[Operand]) -> dict[s
                 k,
             )
         for label, size in zip(labels, operand.shape, strict=True):
-            if found.setdefault(label, size) != size:
+            if sizes.setdefault(label, size) != size:
                 places = zip(inputs, operands, strict=True)
                 before = next(show(o.name, own) for own, o in places if label in own)
                 raise OperandError(
-                    f"label {label!r} has size {found[label]} in {before} but {size} in "
+                    f"label {label!r} has size {sizes[label]} in {before} but {size} in "
                     f"{show(operand.name, labels)}",
                     k,
                 )
-    return found
+    return sizes
 
 
 def _need(operands: Sequence[Operand], count: int, what: str) -> None:
@@ -166,10 +166,10 @@ def _scatter_add(
     _need(operands, 2, "a scatter")
     source, index = operands
     _check_index(index)
-    found = label_sizes([op.source, op.index], operands)
+    known = label_sizes([op.source, op.index], operands)
     if op.row_label not in sizes:
         raise GraphError(f"the scattered dimension {op.row_label!r} needs a size")
-    shape = _pick(op.output, found | {op.row_label: sizes[op.row_label]})
+    shape = _pick(op.output, known | {op.row_label: sizes[op.row_label]})
     return shape, concrete(to_number(source.dtype))
 
 
@@ -239,7 +239,7 @@ def group_sizes(
     for label in given:
         if not any(label in group for group in groups):
             raise GraphError(f"splitting {name}: no dimension has the label {label!r}")
-    found: list[tuple[str, int]] = []
+    sizes: list[tuple[str, int]] = []
     for group, size in zip(groups, shape, strict=True):
         unknown = [label for label in group if label not in given]
         known = prod(given[label] for label in group if label in given)
@@ -251,5 +251,5 @@ def group_sizes(
             raise GraphError(
                 f"splitting {name}: {parts} does not divide a dimension of size {size}"
             )
-        found += [(label, given[label] if label in given else size // known) for label in group]
-    return tuple(found)
+        sizes += [(label, given[label] if label in given else size // known) for label in group]
+    return tuple(sizes)

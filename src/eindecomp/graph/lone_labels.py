@@ -53,10 +53,10 @@ def _are_apart(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 def warn_of_lone_labels(op: Op, sizes: Mapping[str, int], told: Callable[[str, str], str]) -> None:
     """Warn of such labels; `told` puts before a message where the label stands."""
-    found = lone_labels(op, sizes)
-    if found is None:
+    pair = lone_labels(op, sizes)
+    if pair is None:
         return
-    first, second = found
+    first, second = pair
     message = (
         f"labels {first!r} and {second!r}, both of size {sizes[first]}, are aggregated alone, each "
         f"in one operand: is one misspelt? If not, aggregate each first, or ignore LabelWarning"

@@ -148,11 +148,11 @@ class Slice:
 
     def windows(self, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
         """The start and stop along every dimension of an input of this shape."""
-        found: list[tuple[int, int]] = []
+        windows: list[tuple[int, int]] = []
         for window, size in zip(self.ranges, shape, strict=True):
             at = (window, window + 1) if isinstance(window, int) else window
-            found.append(at or (0, size))
-        return tuple(found)
+            windows.append(at or (0, size))
+        return tuple(windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +185,14 @@ class Reshape:
     def output(self) -> Labels:
         """One label for each dimension of the output."""
         taken = {group[0] for group in self.groups if len(group) == 1}
-        found: list[str] = []
+        labels: list[str] = []
         for group in self.groups:
             label = "_".join(group)
             while len(group) > 1 and label in taken:
                 label += "_"
             taken.add(label)
-            found.append(label)
-        return tuple(found)
+            labels.append(label)
+        return tuple(labels)
 
 
 Op = Input | EinSum | Fill | Gather | ScatterAdd | Concat | Slice | Reshape

@@ -48,23 +48,23 @@ def scatter_op(spec: str, ranks: tuple[int, ...]) -> ScatterAdd:
 
 def slice_op(labels: str, rank: int, ranges: Mapping[str, object], name: str) -> Slice | EinSum:
     """Read a slice: ranges by label; without any it is a map that does nothing."""
-    _, found = parse_spec(f"{labels}->{labels}", (rank,))
+    _, output = parse_spec(f"{labels}->{labels}", (rank,))
     cuts = {label: window(cut, label) for label, cut in ranges.items()}
     for label in cuts:
-        if label not in found:
-            raise GraphError(f"slice: {name} has no label {label!r}{suggest(label, found)}")
+        if label not in output:
+            raise GraphError(f"slice: {name} has no label {label!r}{suggest(label, output)}")
     if not cuts:
-        return EinSum((found,), found, Arg(0))
-    kept = tuple(label for label in found if not isinstance(cuts.get(label), int))
-    return Slice(kept, tuple(cuts.get(label) for label in found))
+        return EinSum((output,), output, Arg(0))
+    kept = tuple(label for label in output if not isinstance(cuts.get(label), int))
+    return Slice(kept, tuple(cuts.get(label) for label in output))
 
 
 def reshape_op(spec: str, shape: Shape, sizes: Mapping[str, int], name: str) -> Reshape | EinSum:
     """Read a reshape such as `"b (h d) -> b h d"`; without groups it is a transpose."""
     before, after = parse_groups(spec)
-    found = group_sizes(before, shape, sizes, name)
+    every_size = group_sizes(before, shape, sizes, name)
     if any(len(group) > 1 for group in (*before, *after)):
-        return Reshape(before, after, found)
+        return Reshape(before, after, every_size)
     labels, output = _flat(before), _flat(after)
     if set(labels) != set(output):
         raise GraphError(f"a reshape keeps its labels: {labels} is not {output}")
@@ -123,7 +123,7 @@ def _broadcast(graph: GrowingGraph, operands: Operands) -> Operands:
     for name, labels in operands:
         for label, size in graph[name].sizes_by(labels).items():
             sizes[label] = max(size, sizes.get(label, 1)) if size != 1 else sizes.get(label, 1)
-    found: Operands = []
+    stretched_operands: Operands = []
     for name, labels in operands:
         shape = graph[name].shape
         stretched = [
@@ -134,8 +134,8 @@ def _broadcast(graph: GrowingGraph, operands: Operands) -> Operands:
             kept = tuple(la for la, gone in zip(labels, stretched, strict=True) if not gone)
             ranges = tuple(0 if gone else None for gone in stretched)
             name, labels = graph.add(Slice(kept, ranges), [name]).name, kept
-        found.append((name, labels))
-    return found
+        stretched_operands.append((name, labels))
+    return stretched_operands
 
 
 def _with_numbers(

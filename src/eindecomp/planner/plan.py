@@ -145,9 +145,6 @@ class Plan:
     def _repr_html_(self) -> str:
         return from_above("show.notebook").plan_html(self)
 
-    def _repr_svg_(self) -> str | None:
-        return from_above("show.notebook").plan_svg(self)
-
     def explain(self, width: int | None = None) -> str:
         """How vertices are cut, what moves where, what that costs, and the alternatives, as text.
 

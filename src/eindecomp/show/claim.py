@@ -39,8 +39,8 @@ def _space(plan: Plan) -> Iterator[str]:
         equal = "equal " if plan.pieces == "even" else ""
         yield f"all partitions of every vertex into as many {equal}pieces as there are devices"
     elif plan.devices > 1:
-        yield f"all layouts of this mesh, nested{_PIECES[plan.pieces]}"
-        yield "one extra copy a tensor"
+        yield f"every nested layout on this mesh{_PIECES[plan.pieces]}"
+        yield "at most one extra copy per tensor"
         cut = "any number of devices" if may_repeat(plan.objective) else "all devices"
         yield f"every vertex divided among {cut}{', as far as sizes allow' * bool(repeated(plan))}"
     yield _order_words(plan)

@@ -1,7 +1,6 @@
 """What notebooks show of graphs, plans, results and comparisons: one piece of HTML each.
 
-Notebooks prefer HTML to SVG, so the HTML of a graph or a plan has its picture in it, with text and
-tables below; the SVG alone is for viewers that show no HTML. Text has the colours of the notebook,
+A graph or a plan is its picture, with text and tables below. Text has the colours of the notebook,
 pictures have their own background.
 """
 
@@ -42,11 +41,6 @@ def graph_html(graph: Graph) -> str:
     return _within(_picture(graph_scene(graph), "graph"), _unfold("as text", _pre(text + more)))
 
 
-def graph_svg(graph: Graph) -> str | None:
-    """The picture of a graph, if it is not too large."""
-    return _svg(graph_scene(graph))
-
-
 def plan_html(plan: Plan) -> str:
     """A plan: its picture, what it costs, and its table to unfold."""
     rows = folded_rows(plan)
@@ -58,11 +52,6 @@ def plan_html(plan: Plan) -> str:
         _pre(summary(plan)),
         _unfold("vertices, cuts and costs", _table(plan_table(plan, rows[:_MOST_LINES])), more),
     )
-
-
-def plan_svg(plan: Plan) -> str | None:
-    """The picture of a plan, if it is not too large."""
-    return _svg(plan_scene(plan))
 
 
 def result_html(result: Result) -> str:
@@ -90,14 +79,9 @@ def comparison_html(comparison: Comparison) -> str:
     return _within(_table(comparison_table(comparison)), note)
 
 
-def _svg(scene: Scene) -> str | None:
-    return picture_of(scene).svg if len(scene.nodes) <= _MOST_BOXES else None
-
-
 def _picture(scene: Scene, what: str) -> str:
-    svg = _svg(scene)
-    if svg is not None:
-        return svg
+    if len(scene.nodes) <= _MOST_BOXES:
+        return picture_of(scene).svg
     return (
         f"<p>{escape(scene.title)}: too large to show here; {what}.draw('{what}.svg') draws it</p>"
     )

@@ -110,14 +110,14 @@ def moved_within(plan: Plan, box: Box) -> dict[str, int]:
     "reduce" is for partial results, "second layout" for keeping a tensor in one.
     """
     costs = plan.traffic
-    found = {"reduce": 0, "second layout": 0}
+    moved = {"reduce": 0, "second layout": 0}
     for name in box.names:
-        found["reduce"] += int(costs.aggregate.get(name, 0))
+        moved["reduce"] += int(costs.aggregate.get(name, 0))
         kept = costs.join.get(name, 0) + costs.repartition.get(name, 0)
         sources = plan.graph[name].inputs
         edges = (costs.edges.get((source, name, k), 0) for k, source in enumerate(sources))
-        found["second layout"] += int(kept - sum(edges))
-    return {what: amount for what, amount in found.items() if amount}
+        moved["second layout"] += int(kept - sum(edges))
+    return {what: amount for what, amount in moved.items() if amount}
 
 
 def _shapes(graph: Graph, vertex: Vertex) -> tuple[tuple[int, ...], ...]:

@@ -64,11 +64,7 @@ def showing(wanted: bool | None) -> Generator[Callable[[Event], None] | None]:
         return
     total: int | None = None
     done = compiled = 0
-
-    def standing() -> tuple[str, int, int | None]:
-        return f"running (kernels compiled: {compiled})" if compiled else "running", done, total
-
-    with _watching(lambda display: display.bar(*standing())) as look:
+    with counting(True, None) as tell:
 
         def follow(event: Event) -> None:
             nonlocal compiled, done, total
@@ -78,25 +74,28 @@ def showing(wanted: bool | None) -> Generator[Callable[[Event], None] | None]:
                 compiled += 1
             elif isinstance(event, TaskFinished):
                 done += 1
-                look()
+                words = f"running (kernels compiled: {compiled})" if compiled else "running"
+                tell(words, done, total)
 
         yield follow
 
 
 @contextmanager
-def counting(wanted: bool | None, total: int | None) -> Generator[Callable[[str, int], None]]:
-    """A function to be told what is done, and how much of it is: a bar where one is wanted."""
-    if not is_wanted(wanted):
-        yield lambda _what, _done: None
-        return
-    at = ("", 0)
-    with _watching(lambda display: display.bar(*at, total)) as look:
+def counting(wanted: bool | None, total: int | None) -> Generator[Callable[..., None]]:
+    """A function to be told what is done, and how much of it: a bar where one is wanted.
 
-        def tell(what: str, done: int) -> None:
+    Its third argument is the total, where that is not known before.
+    """
+    at: tuple[str, int, int | None] = ("", 0, total)
+    with _watching(lambda display: display.bar(*at)) as look:
+
+        def tell(what: str, done: int, of: int | None = total) -> None:
             nonlocal at
-            at = (what, done)
-            look()
+            at = (what, done, of)
+            if is_shown:
+                look()
 
+        is_shown = is_wanted(wanted)
         yield tell
 
 

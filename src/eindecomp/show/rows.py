@@ -13,7 +13,6 @@ from eindecomp.show.words import layout
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
-    from eindecomp.layout.cut import Cut
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.plan import Plan
 
@@ -55,20 +54,28 @@ class Row:
 def rows_of(plan: Plan) -> list[Row]:
     """A row for every planned vertex, and for every input that is moved to a second layout."""
     kept = [name for name in plan.costs.join if name in plan.given]
-    return [*(_input_row(plan, name) for name in kept), *(_row(plan, name) for name in plan.parts)]
+    return [_row(plan, name) for name in (*kept, *plan.parts)]
 
 
-def _input_row(plan: Plan, name: str) -> Row:
-    vertex, lies = plan.graph[name], plan.given[name]
-    sides = zip(vertex.labels, lies.home, strict=True)
-    parts = {label: pieces_by(plan.mesh, span.axes) for label, span in sides}
+def _row(plan: Plan, name: str) -> Row:
+    vertex, costs, parts = plan.graph[name], plan.costs, parts_of(plan, name)
+    is_input = name in plan.given
+    lies = plan.given[name] if is_input else plan.decisions[name].layouts
     pieces = prod(parts.values())
-    home, second = (layout(plan.mesh, vertex.labels, vertex.shape, cut) for cut in lies.cuts)
-    join = plan.costs.join[name]
+    home, *second = (layout(plan.mesh, vertex.labels, vertex.shape, cut) for cut in lies.cuts)
     return Row(
-        name, write_vertex(vertex), parts, pieces, plan.devices // pieces, join, 0, 0, 0, home,
-        second, calls=0,
+        name, write_vertex(vertex), parts, pieces, plan.devices // pieces,
+        costs.join.get(name, 0), costs.aggregate.get(name, 0), costs.repartition.get(name, 0),
+        costs.compute.get(name, 0), home, second[0] if second else None, calls=int(not is_input),
     )  # fmt: skip
+
+
+def parts_of(plan: Plan, name: str) -> dict[str, int]:
+    """Into how many pieces each label of a vertex is cut; empty for what lies as it is read."""
+    if name in plan.given:
+        sides = zip(plan.graph[name].labels, plan.given[name].home, strict=True)
+        return {label: pieces_by(plan.mesh, span.axes) for label, span in sides}
+    return dict(plan.parts.get(name, {}))
 
 
 def folded_rows(plan: Plan) -> list[Row]:
@@ -80,22 +87,6 @@ def folded_rows(plan: Plan) -> list[Row]:
         for start, length, times in fold(keys)
         for at in range(start, start + length)
     ]
-
-
-def _row(plan: Plan, name: str) -> Row:
-    vertex, costs, decision = plan.graph[name], plan.costs, plan.decisions[name]
-    parts = dict(plan.parts[name])
-    pieces = prod(parts.values())
-
-    def words(cut: Cut) -> str:
-        return layout(plan.mesh, vertex.labels, vertex.shape, cut)
-
-    return Row(
-        name, write_vertex(vertex), parts, pieces, plan.devices // pieces,
-        costs.join[name], costs.aggregate[name], costs.repartition[name],
-        costs.compute.get(name, 0), words(decision.home),
-        None if decision.second is None else words(decision.second),
-    )  # fmt: skip
 
 
 def row_key(plan: Plan, row: Row) -> Hashable:

@@ -49,21 +49,19 @@ def _devices(run: SimulatedRun) -> Table:
     }
     for name, own in rows.items():
         amounts = [short(float(x), "time") for x in (own.min(), own.mean(), own.max())]
-        share = float(own.mean()) / run.seconds if run.seconds else 0.0
-        shown.add_row(name, *amounts, percent(share))
+        shown.add_row(name, *amounts, _share(run, float(own.mean())))
     return shown
 
 
 def _links(run: SimulatedRun) -> Table:
     shown = table("links of", "bytes of all", "most received", "fullest busy", "share")
     for level in run.levels:
-        share = level.busy / run.seconds if run.seconds else 0.0
         shown.add_row(
             Text(level.name),
             short(level.bytes, "bytes"),
             short(int(level.received.max()), "bytes"),
             short(level.busy, "time"),
-            percent(share),
+            _share(run, level.busy),
         )
     return shown
 
@@ -76,12 +74,15 @@ def _path(run: SimulatedRun) -> Table:
         total[step.vertex, step.kind] += step.seconds  # pyright: ignore[reportArgumentType] - counts of seconds
     rows = total.most_common()
     for (vertex, kind), seconds in rows[:_ROWS]:
-        share = seconds / run.seconds if run.seconds else 0.0
-        shown.add_row(Text(vertex), kind, short(seconds, "time"), percent(share))
+        shown.add_row(Text(vertex), kind, short(seconds, "time"), _share(run, seconds))
     if rest := sum(seconds for _, seconds in rows[_ROWS:]):
         more = f"{len(rows) - _ROWS} more"
-        shown.add_row(more, "", short(rest, "time"), percent(rest / run.seconds))
+        shown.add_row(more, "", short(rest, "time"), _share(run, rest))
     return shown
+
+
+def _share(run: SimulatedRun, seconds: float) -> str:
+    return percent(seconds / run.seconds if run.seconds else 0.0)
 
 
 def write_trace(run: SimulatedRun, path: str | Path, devices: Sequence[int]) -> None:

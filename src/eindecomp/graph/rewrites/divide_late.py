@@ -38,9 +38,9 @@ def divide_late(graph: Graph) -> Graph:
         op = vertex.op
         for k, name in enumerate(vertex.inputs):
             if reads[name] == 1 and name not in outputs and isinstance(op, EinSum):
-                found = _weights(graph, vertex, op, k)
-                if found is not None:
-                    _divide(vertex, op, k, found, late)
+                quotient = _weights(graph, vertex, op, k)
+                if quotient is not None:
+                    _divide(vertex, op, k, quotient, late)
                     break
         else:
             copy_vertex(vertex, late)
@@ -82,9 +82,9 @@ def _is_sum(total: Vertex, whole: Vertex, quotient: EinSum) -> bool:
 
 
 def _divide(
-    vertex: Vertex, op: EinSum, k: int, found: tuple[Operand, Operand], into: Graph
+    vertex: Vertex, op: EinSum, k: int, quotient: tuple[Operand, Operand], into: Graph
 ) -> None:
-    whole, total = found
+    whole, total = quotient
     operands = list(zip(vertex.inputs, op.inputs, strict=True))
     operands[k] = whole
     name = into.fresh(f"{vertex.name}_1")

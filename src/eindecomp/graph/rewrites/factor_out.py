@@ -50,11 +50,11 @@ def factor_out(graph: Graph) -> Graph:
     """
     made = empty_like(graph)
     for vertex in graph.vertices.values():
-        found = _taken_out(vertex, graph)
-        if found is None:
+        factors = _taken_out(vertex, graph)
+        if factors is None:
             copy_vertex(vertex, made)
         else:
-            _add(vertex, *found, made)
+            _add(vertex, *factors, made)
     end_like(graph, made)
     return made
 

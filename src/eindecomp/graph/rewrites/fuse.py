@@ -269,28 +269,28 @@ def compared(graph: Graph) -> set[str]:
     rounded = _rounded(graph)
     outputs = {vertex.name for vertex in graph.outputs}
     seen = Counter[str]()
-    found: set[str] = set()
+    twice: set[str] = set()
     for vertex in reversed(tuple(graph.vertices.values())):
         name = vertex.name
         # Whoever is given an output may compare it as well.
         if seen[name] + (name in outputs and seen[name] > 0) > 1:
-            found.add(name)
-        if name in found and is_view(vertex.op):
-            found.update(vertex.inputs)
+            twice.add(name)
+        if name in twice and is_view(vertex.op):
+            twice.update(vertex.inputs)
         if (seen[name] and _hands_on(vertex.op)) or _jumps(vertex.op):
             seen.update(vertex.inputs)
-    return found & rounded
+    return twice & rounded
 
 
 def _rounded(graph: Graph) -> set[str]:
     """The tensors that are not computed exactly."""
-    found: set[str] = set()
+    rounded: set[str] = set()
     for name, vertex in graph.vertices.items():
         is_made = isinstance(vertex.op, EinSum | Fill) and not is_view(vertex.op)
         is_float = kind(vertex.dtype) >= Kind.FLOAT
-        if (is_made and is_float) or not found.isdisjoint(vertex.inputs):
-            found.add(name)
-    return found
+        if (is_made and is_float) or not rounded.isdisjoint(vertex.inputs):
+            rounded.add(name)
+    return rounded
 
 
 def is_view(op: Op) -> bool:

@@ -54,10 +54,10 @@ def _classes(graph: Graph) -> tuple[dict[str, str], dict[str, str]]:
     outputs: dict[str, str] = {}
     is_output = {vertex.name for vertex in graph.outputs}
     for name, vertex in graph.vertices.items():
-        found = name if isinstance(vertex.op, Input) else seen.setdefault(_key(vertex, first), name)
-        first[name] = found
+        equal = name if isinstance(vertex.op, Input) else seen.setdefault(_key(vertex, first), name)
+        first[name] = equal
         if name in is_output:
-            outputs.setdefault(found, name)
+            outputs.setdefault(equal, name)
     return first, outputs
 
 

@@ -42,7 +42,7 @@ def merged_products(graph: Graph, keep: Collection[str] = ()) -> dict[str, Merge
     """
     reads = graph.reads()
     kept = {*keep, *(vertex.name for vertex in graph.outputs)}
-    found: dict[str, Merged] = {}
+    products: dict[str, Merged] = {}
     for vertex in graph.vertices.values():
         chain = chain_of(vertex, graph)
         if chain is None:
@@ -51,17 +51,17 @@ def merged_products(graph: Graph, keep: Collection[str] = ()) -> dict[str, Merge
         steps = usual_steps(chain, graph) if count > 2 else [(0, 1)]
         own = Merged(chain, frozenset(), order_of(steps, count))
         for factor in chain.factors:
-            inner = found.get(factor.name)
+            inner = products.get(factor.name)
             if inner is not None and factor.name not in kept and reads[factor.name] == 1:
                 larger = _absorb(own, factor, inner, vertex, graph)
                 if larger is not None:
                     own = larger
         for name in own.absorbed:
-            found.pop(name, None)
-        found[vertex.name] = own
+            products.pop(name, None)
+        products[vertex.name] = own
     return {
         name: own
-        for name, own in found.items()
+        for name, own in products.items()
         if own.chain.agg is not None and len(own.chain.factors) > 2
     }
 

@@ -143,12 +143,12 @@ def _at_least(
 ) -> Expr:
     """A partial result in the type of the whole one, which a part of the factors may not reach."""
     types = [graph[factor.name].dtype for factor in factors]
-    found = type_of(value, types, graph.scalars)
-    wanted = promote(found, FLOAT32 if _is_narrow(vertex) else vertex.dtype)
-    if wanted == found or kind(found) is Kind.BOOL:
+    reached = type_of(value, types, graph.scalars)
+    wanted = promote(reached, FLOAT32 if _is_narrow(vertex) else vertex.dtype)
+    if wanted == reached or kind(reached) is Kind.BOOL:
         return value
     to = concrete(wanted).name
-    if found in LOW_PRECISION:
+    if reached in LOW_PRECISION:
         return call(to, value)  # which matrix products take, and compute in float32 anyway
     # Before they are joined: what is too large for the narrow type would be lost by then.
     return join_factors([replace(factor, map=call(to, factor.map)) for factor in factors], join)
@@ -160,10 +160,10 @@ def _split(vertex: Vertex, op: EinSum, into: Graph) -> None:
     limit = max(vertex.elements, *(into[name].elements for name, _ in operands))
     join = op.join
     while len(operands) > 2:
-        found = _separable(join, operands, limit, into)
-        if found is None:
+        separable = _separable(join, operands, limit, into)
+        if separable is None:
             break
-        part, labels = found
+        part, labels = separable
         used = used_args(part)
         value = replace_args(part, {k: Arg(place) for place, k in enumerate(used)})
         name = into.fresh(f"{vertex.name}_1")

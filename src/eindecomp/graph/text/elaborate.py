@@ -206,10 +206,12 @@ def _aggregate_over(scope: Scope, statement: s.Assign, call: s.MacroCall) -> Non
     )
     _aggregate(scope, told, agg, call.args)
     op = scope.graph[statement.target.name].op
-    found = op.aggregated if isinstance(op, EinSum) else ()
-    for label in {*found} ^ {*over}:
+    aggregated = op.aggregated if isinstance(op, EinSum) else ()
+    for label in {*aggregated} ^ {*over}:
         what = (
-            "aggregated too: name it" if label in found else "not aggregated: it is in the result"
+            "aggregated too: name it"
+            if label in aggregated
+            else "not aggregated: it is in the result"
         )
         raise scope.error(f"label {label!r} is {what}", call.at)
 
@@ -319,17 +321,17 @@ def _einsum(
     output = scope.plain_labels(target)
     terms = scope.with_numbers(terms, statement)
     # One reference is read once, however often and under however many spellings it stands there.
-    found = {
+    operand_of = {
         ref: to_plain(scope, ref, target.name)
         for ref in dict.fromkeys([*refs_of(terms), *statement.extra])
     }
     refs: dict[tuple[str, Labels], s.Ref] = {}
-    for ref, operand in found.items():
+    for ref, operand in operand_of.items():
         refs.setdefault(operand, ref)
     position = {operand: Arg(k) for k, operand in enumerate(refs)}
 
     def leaf(term: s.Ref | s.Name) -> Expr:
-        return scope.word(term) if isinstance(term, s.Name) else position[found[term]]
+        return scope.word(term) if isinstance(term, s.Name) else position[operand_of[term]]
 
     operands = [scope.graph[name] for name, _ in refs]
     with scope.at(statement.at, list(refs.values())):

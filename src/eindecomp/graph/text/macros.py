@@ -209,15 +209,15 @@ def _bind_stars(
 
 
 def _bind_options(macro: s.MacroDecl, call: s.MacroCall) -> dict[str, s.Literal]:
-    found = dict(macro.options)
+    options = dict(macro.options)
     given = [name for name, _ in call.options]
     for name, value in call.options:
         if given.count(name) > 1:
             raise MacroError(f"macro {macro.name}: option {name!r} is given twice")
-        if name not in found:
-            raise MacroError(f"macro {macro.name} has no option {name!r}{suggest(name, found)}")
-        found[name] = value
-    return {name: s.Literal(value, call.at) for name, value in found.items()}
+        if name not in options:
+            raise MacroError(f"macro {macro.name} has no option {name!r}{suggest(name, options)}")
+        options[name] = value
+    return {name: s.Literal(value, call.at) for name, value in options.items()}
 
 
 def _retarget(macro: s.MacroDecl, made: s.Ref, wanted: s.Ref) -> s.Ref:
@@ -307,19 +307,19 @@ class _Expansion:
 
     def items(self, items: Sequence[s.Item]) -> tuple[s.Item, ...]:
         """Indices with labels replaced and stars spelled out, each label once in a starred list."""
-        found: list[s.Item] = []
+        spelled: list[s.Item] = []
         for item in items:
             match item:
                 case s.Star(name):
                     if name not in self.stars:
                         raise MacroError(f"macro {self.macro.name}: nothing is bound to *{name}")
-                    found += [s.Label(label, self.at) for label in self.stars[name]]
+                    spelled += [s.Label(label, self.at) for label in self.stars[name]]
                 case s.Label(name, size=size):
-                    found.append(s.Label(self.label(name), self.at, size))
+                    spelled.append(s.Label(self.label(name), self.at, size))
                 case s.Window(name, start, stop):
-                    found.append(s.Window(self.label(name), start, stop, self.at))
+                    spelled.append(s.Window(self.label(name), start, stop, self.at))
                 case s.Fixed(index):
-                    found.append(s.Fixed(index, self.at))
+                    spelled.append(s.Fixed(index, self.at))
                 case s.Arithmetic(text):
                     raise MacroError(
                         f"macro {self.macro.name}: an index cannot be computed: fill a tensor with "
@@ -327,15 +327,15 @@ class _Expansion:
                     )
                 case s.Group(labels):
                     group = tuple(s.Label(self.label(n.name), self.at, n.size) for n in labels)
-                    found.append(s.Group(group, self.at))
+                    spelled.append(s.Group(group, self.at))
                 case s.Lookup(ref):
-                    found.append(s.Lookup(self.ref(ref), self.at))
+                    spelled.append(s.Lookup(self.ref(ref), self.at))
                 case s.Scattered(label, ref):
                     row = s.Label(self.label(label.name), self.at, label.size)
-                    found.append(s.Scattered(row, self.ref(ref), self.at))
+                    spelled.append(s.Scattered(row, self.ref(ref), self.at))
         if any(isinstance(item, s.Star) for item in items):
-            return tuple(dict.fromkeys(found))
-        return tuple(found)
+            return tuple(dict.fromkeys(spelled))
+        return tuple(spelled)
 
     def ref(self, ref: s.Ref, *, is_target: bool = False) -> s.Ref:
         if ref.name in self.tensors:

@@ -118,9 +118,9 @@ class Scope:
         """The aggregation of a name, which may select a value: `attend.1`."""
         # What a macro of the prelude uses is its own, whatever the text defines under that name.
         known = {**self.monoids, **prelude_monoids()} if self.active else self.monoids
-        found = find_monoid(name, known) or find_monoid(name, prelude_monoids())
-        if found is not None:
-            return found
+        monoid = find_monoid(name, known) or find_monoid(name, prelude_monoids())
+        if monoid is not None:
+            return monoid
         if name in self.macros:
             labels = ", ".join(self.macros[name].labels)
             raise self.error(f"{name!r} is a macro: write {name}[{labels}]", at)
@@ -195,20 +195,20 @@ class Scope:
 
     def _sizes_in(self, ref: s.Ref) -> dict[str, int]:
         """The sizes of the labels in a reference, as far as they are known without expanding it."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for item, size in zip(ref.items, self.tensor(ref).shape, strict=True):
             match item:
                 case s.Label(name):
-                    found[name] = size
+                    sizes[name] = size
                 case s.Window(name, start, stop):
-                    found[name] = stop - start
+                    sizes[name] = stop - start
                 case s.Group(labels):
-                    found |= {label.name: label.size for label in labels if label.size is not None}
+                    sizes |= {label.name: label.size for label in labels if label.size is not None}
                 case s.Lookup(inner):
-                    found |= self._sizes_in(inner)
+                    sizes |= self._sizes_in(inner)
                 case _:
                     pass
-        return found
+        return sizes
 
     def plain_labels(self, target: s.Ref) -> Labels:
         """The labels of a target that may have nothing but distinct labels."""

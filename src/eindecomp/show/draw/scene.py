@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import shorten
 from eindecomp.graph.write import write_vertex
-from eindecomp.layout.cut import pieces_by
 from eindecomp.show.claim import bound_words
 from eindecomp.show.draw.svg import text_width
 from eindecomp.show.outline import graph_outline, moved_within, plan_outline
+from eindecomp.show.rows import parts_of
 from eindecomp.show.words import count_words, cuts, is_proved, mesh_words, short
 
 if TYPE_CHECKING:
@@ -178,13 +178,9 @@ def _node(graph: Graph, box: Box, frame: int | None, outputs: set[str], plan: Pl
 
 
 def _cut_words(plan: Plan, vertex: Vertex) -> str:
-    if vertex.name in plan.parts:
-        words = cuts(plan.parts[vertex.name])
-    elif vertex.name in plan.given:
-        sides = zip(vertex.labels, plan.given[vertex.name].home, strict=True)
-        words = cuts({label: pieces_by(plan.mesh, span.axes) for label, span in sides})
-    else:
+    if vertex.name not in plan.parts and vertex.name not in plan.given:
         return ""
+    words = cuts(parts_of(plan, vertex.name))
     return f"cut {words}" if words != "whole" else "not cut"
 
 

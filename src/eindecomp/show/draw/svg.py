@@ -163,11 +163,6 @@ def saved(picture: Picture, path: str | Path | None) -> Picture:
     return picture
 
 
-def save_picture(picture: Picture, path: str | Path) -> None:
-    """Write a picture to an .svg file."""
-    save_text(path, {".svg": lambda: picture.svg})
-
-
 def save_text(path: str | Path, forms: Mapping[str, Callable[[], str]]) -> None:
     """Write the form that the ending of a path asks for; an unknown ending is an error."""
     path = Path(path)

@@ -54,13 +54,13 @@ def tile_grids(plan: Plan, tensor: Vertex | str, layout: str | None = None) -> l
     if layout is not None and layout not in LAYOUTS:
         known = suggest(str(layout), LAYOUTS)
         raise PlanError(f"a tensor has a home and perhaps a second layout, not {layout!r}{known}")
-    cuts = _layouts(plan, vertex, layout)
+    cuts = layouts_of(plan, vertex, layout)
     if not cuts:
         raise PlanError(f"{vertex.name!r} is kept in one layout only: there is no second")
-    return [_grid(plan.mesh, vertex, cut, role) for cut, role in cuts.items()]
+    return [tile_grid(plan.mesh, vertex, cut, role) for cut, role in cuts.items()]
 
 
-def _layouts(plan: Plan, vertex: Vertex, layout: str | None) -> dict[Cut, str]:
+def layouts_of(plan: Plan, vertex: Vertex, layout: str | None = None) -> dict[Cut, str]:
     """The cuts of a tensor, with what each is."""
     name = vertex.name
     if is_planned(vertex) or name in plan.given:
@@ -89,7 +89,8 @@ def _some(names: list[str]) -> str:
     return f"{listed} and {len(names) - 3} more read" if len(names) > 3 else f"{listed} read"
 
 
-def _grid(mesh: Mesh, vertex: Vertex, cut: Cut, role: str) -> TileGrid:
+def tile_grid(mesh: Mesh, vertex: Vertex, cut: Cut, role: str) -> TileGrid:
+    """The tiles of a tensor in one layout."""
     sides = [interval(mesh, span) for span in cut]
     held = np.ones(mesh.devices, dtype=np.bool_)
     for low, high in sides:

@@ -92,34 +92,20 @@ def content(
 
 def _figures(plan: Plan, strategies: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     """What is told first: cost, gap, bytes, memory, each with a word of explanation."""
-    found = [
-        _figure("cost", short(plan.cost, plan.objective), _in_full(plan)),
-        _gap(plan),
-    ]
-    if plan.objective != "bytes":
-        moved = plan.traffic.total
-        found.append(_figure("bytes that move", short(moved, "bytes"), "received by all devices"))
-    found.append(_memory(plan, strategies))
-    computed = len(plan.parts)
-    found.append(
-        _figure("devices", f"{plan.devices:,}", f"{computed:,} vertices are computed on them")
-    )
-    return found
-
-
-def _figure(name: str, value: str, note: str) -> dict[str, str]:
-    return {"name": name, "value": value, "note": note}
-
-
-def _in_full(plan: Plan) -> str:
-    return f"{plan.cost:,} bytes {meaning(plan)}" if plan.objective == "bytes" else meaning(plan)
-
-
-def _gap(plan: Plan) -> dict[str, str]:
-    bound = exact(plan.bound, plan.objective)
+    in_full = f"{plan.cost:,} bytes " if plan.objective == "bytes" else ""
+    least = f"no such plan costs less than {exact(plan.bound, plan.objective)}"
+    gap = (percent(plan.gap), least)
     if is_proved(plan.gap):
-        return _figure("gap", "0 %", f"proved optimal: no such plan costs less than {bound}")
-    return _figure("gap", percent(plan.gap), f"no such plan costs less than {bound}")
+        gap = ("0 %", f"proved optimal: {least}")
+    moved = (short(plan.traffic.total, "bytes"), "received by all devices")
+    told = {
+        "cost": (short(plan.cost, plan.objective), in_full + meaning(plan)),
+        "gap": gap,
+        **({} if plan.objective == "bytes" else {"bytes that move": moved}),
+        "memory": _memory(plan, strategies),
+        "devices": (f"{plan.devices:,}", f"{len(plan.parts):,} vertices are computed on them"),
+    }
+    return [{"name": name, "value": value, "note": note} for name, (value, note) in told.items()]
 
 
 def memory_of(plan: Plan) -> int | None:
@@ -129,14 +115,14 @@ def memory_of(plan: Plan) -> int | None:
     return fullest(program_of(plan)).bytes
 
 
-def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> dict[str, str]:
+def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> tuple[str, str]:
     """What the fullest device holds."""
     if plan.objective == "bound":
-        return _figure("memory", "–", "the paper's bound does not say where pieces lie")
+        return "–", "the paper's bound does not say where pieces lie"
     most = strategies[0]["memory"] if strategies else memory_of(plan)
     if most is None:
-        return _figure("memory", "–", "not computed")
-    return _figure("memory", short(most, "bytes"), "held at once by the fullest device")
+        return "–", "not computed"
+    return short(most, "bytes"), "held at once by the fullest device"
 
 
 # Alternatives and strategies
@@ -154,16 +140,16 @@ def _alternatives(
     for row in sorted(rows, key=lambda row: -row.cost):
         if row.vertex in plan.parts:
             alike.setdefault(row_key(plan, row), []).append(row.vertex)
-    found: list[dict[str, Any]] = []
+    searched: list[dict[str, Any]] = []
     of = [-1] * len(number)
     for names in alike.values():
         if monotonic() >= deadline:
             break
         words = alternative_words(plan, next_best(plan, names[0]))
         for name in names:
-            of[number[name]] = len(found)
-        found.append({"words": words, "vertex": number[names[0]]})
-    return {"of": of, "found": found}
+            of[number[name]] = len(searched)
+        searched.append({"words": words, "vertex": number[names[0]]})
+    return {"of": of, "found": searched}
 
 
 def _strategies(plan: Plan, compare: bool | Comparison, deadline: float) -> list[dict[str, Any]]:
@@ -176,16 +162,16 @@ def _strategies(plan: Plan, compare: bool | Comparison, deadline: float) -> list
 
 def _in_time(plan: Plan, deadline: float) -> list[Compared]:
     chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
-    found: dict[str, Compared] = {}
+    compared: dict[str, Compared] = {}
     # The square root leaves the planner most to choose and takes longest.
     for name in sorted(chosen, key=lambda name: name == "sqrt"):
         left = deadline - monotonic()
         if left > 0:
-            found[name] = planned_under(plan, name, chosen[name], left)
+            compared[name] = planned_under(plan, name, chosen[name], left)
         else:
             late = "not computed within the time limit"
-            found[name] = Compared(name, chosen[name], None, None, None, late)
-    return [this_plan(plan), *(found[name] for name in chosen)]
+            compared[name] = Compared(name, chosen[name], None, None, None, late)
+    return [this_plan(plan), *(compared[name] for name in chosen)]
 
 
 def _row(row: Compared) -> dict[str, Any]:

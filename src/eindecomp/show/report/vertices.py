@@ -10,14 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from eindecomp.graph.write import write_vertex
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.show.alternatives import held_cuts
 from eindecomp.show.draw.layered import Item, Join, lay_out
 from eindecomp.show.draw.svg import text_width
-from eindecomp.show.draw.tile_grid import tile_grids
+from eindecomp.show.draw.tile_grid import layouts_of, tile_grid
 from eindecomp.show.draw.tile_pictures import devices_words, tile_table
 from eindecomp.show.movements import nearest, read_cut
 from eindecomp.show.outline import plan_outline
@@ -44,10 +42,8 @@ class Shared:
 
     words: dict[str, int] = field(default_factory=dict[str, int])
     grids: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    _numbers: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    _of_layouts: dict[Hashable, list[list[int]]] = field(
-        default_factory=dict["Hashable", list[list[int]]]
-    )
+    _numbers: dict[Hashable, int] = field(default_factory=dict["Hashable", int])
+    """The number of each grid, by the labels and the shape of the tensor and its cut."""
 
     def word(self, text: str) -> int:
         """The number of a text."""
@@ -55,19 +51,14 @@ class Shared:
 
     def grids_of(self, plan: Plan, name: str) -> list[list[int]]:
         """The tile grids of a tensor: for each which layout it is, that in words, and the grid."""
-        vertex, held = plan.graph[name], held_cuts(plan, name)
-        like = (vertex.labels, vertex.shape, held)
-        if like in self._of_layouts:
-            return self._of_layouts[like]
+        vertex = plan.graph[name]
         numbers: list[list[int]] = []
-        for grid in tile_grids(plan, name):
-            shown = _grid_content(grid)
-            at = self._numbers.setdefault(orjson.dumps(shown), len(self.grids))
+        for cut, role in layouts_of(plan, vertex).items():
+            at = self._numbers.setdefault((vertex.labels, vertex.shape, cut), len(self.grids))
             if at == len(self.grids):
-                self.grids.append(shown)
-            numbers.append([self.word(grid.role), self.word(grid.layout), at])
-        if held:  # others lie as their readers want them, who differ
-            self._of_layouts[like] = numbers
+                self.grids.append(_grid_content(tile_grid(plan.mesh, vertex, cut, role)))
+            words = layout(plan.mesh, vertex.labels, vertex.shape, cut)
+            numbers.append([self.word(role), self.word(words), at])
         return numbers
 
 
@@ -204,17 +195,17 @@ def _bands(outline: Outline) -> list[_Band]:
     A source that stands alone is in the band of the first vertex that reads it, or above that band
     if it repeats.
     """
-    found: list[_Band] = []
+    bands: list[_Band] = []
     repeated: dict[int, _Band] = {}
     band_of: dict[int, _Band] = {}
     for b, box in enumerate(outline.boxes):
         if box.is_source:
             continue
-        if box.block not in repeated and (box.times > 1 or not found or found[-1].times > 1):
-            found.append(_Band(box.times))
+        if box.block not in repeated and (box.times > 1 or not bands or bands[-1].times > 1):
+            bands.append(_Band(box.times))
             if box.times > 1:
-                repeated[box.block] = found[-1]
-        band_of[b] = repeated.get(box.block, found[-1])
+                repeated[box.block] = bands[-1]
+        band_of[b] = repeated.get(box.block, bands[-1])
         band_of[b].boxes.append(b)
     readers: dict[int, int] = {}
     for edge in outline.edges:
@@ -222,18 +213,18 @@ def _bands(outline: Outline) -> list[_Band]:
     for b, box in enumerate(outline.boxes):
         if box.is_source:
             read_in = band_of[readers[b]] if b in readers else None
-            band = repeated.get(box.block) or _plain(found, read_in)
+            band = repeated.get(box.block) or _plain(bands, read_in)
             band.boxes.append(b)
-    return found
+    return bands
 
 
-def _plain(found: list[_Band], band: _Band | None) -> _Band:
+def _plain(bands: list[_Band], band: _Band | None) -> _Band:
     """A band itself, or the one above it if it repeats; the first if none is given."""
     if band is not None and band.times == 1:
         return band
-    at = 0 if band is None else next(k for k, each in enumerate(found) if each is band)
+    at = 0 if band is None else next(k for k, each in enumerate(bands) if each is band)
     above = max(at - 1, 0)
-    if not found or found[above].times > 1:
-        found.insert(at, _Band(1))
+    if not bands or bands[above].times > 1:
+        bands.insert(at, _Band(1))
         above = at
-    return found[above]
+    return bands[above]

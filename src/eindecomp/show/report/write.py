@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,25 +135,22 @@ def _check_comparison(plan: Plan, compare: bool | Comparison) -> None:
         return
     if not isinstance(compare, Comparison):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"compare is True, False or a Comparison, not {compare!r}")
-    if str(compare.objective) != str(plan.objective):
-        raise _compared(f"its objective is {str(compare.objective)!r}")
-    ours = compare.rows[0] if compare.rows else None
-    if ours is None or ours.cost is None:
-        raise _compared("its first row has no cost")
-    if not isclose(ours.cost, plan.cost, rel_tol=1e-9):
-        raise _compared(
-            f"its first row costs {exact(ours.cost, plan.objective)}, "
-            f"this plan {exact(plan.cost, plan.objective)}"
-        )
-    theirs, own = (strategy_words(spelled(s)) for s in (ours.strategy, plan.strategy))
-    if theirs != own:
-        raise _compared(f"its first row cuts {theirs}, this plan {own}")
+    first = compare.rows[0] if compare.rows else None
+    if first is None or first.cost is None:
+        raise InputError("this is a comparison of another plan: its first row has no cost")
     held = memory_of(plan)
-    if held is not None and ours.memory is not None and held != ours.memory:
-        raise _compared(
-            f"its first row holds {exact(ours.memory, 'bytes')} on the fullest device, "
-            f"this plan {exact(held, 'bytes')}"
-        )
+    of_both = {
+        "objective": (str(compare.objective), str(plan.objective)),
+        "cost": (exact(first.cost, compare.objective), exact(plan.cost, plan.objective)),
+        "strategy": tuple(strategy_words(spelled(s)) for s in (first.strategy, plan.strategy)),
+        "memory of the fullest device": (first.memory, first.memory if held is None else held),
+    }
+    for what, (theirs, own) in of_both.items():
+        if theirs not in (own, None):
+            raise InputError(
+                f"this is a comparison of another plan: the {what} of its first row is {theirs}, "
+                f"this plan's {own}"
+            )
 
 
 def _check_result(plan: Plan, result: Result) -> None:
@@ -209,10 +205,6 @@ def _ran(why: str) -> InputError:
 
 def _devices(plan: Plan, devices: int) -> InputError:
     return _ran(f"it is for {devices:,} devices, this plan for {plan.devices:,}")
-
-
-def _compared(why: str) -> InputError:
-    return InputError(f"this is a comparison of another plan: {why}")
 
 
 # The page
