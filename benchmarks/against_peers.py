@@ -1,7 +1,7 @@
 """The paper's experiments against NumPy, torch, dask, ScaLAPACK and transformers.
 
-Prints tables, and writes EXPERIMENT.json as `eindecomp bench` does, with pictures. Peers that are not
-installed are listed as absent.
+Prints tables, and writes EXPERIMENT.json as `eindecomp bench` does, with pictures. Peers that are
+not installed are listed as absent.
 """
 
 from __future__ import annotations
