@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_BYTES = 1 << 26
-_KINDS = {
+_KINDS: dict[type[Any], str] = {
     int: "an integer",
     float: "a number",
     str: "text",
