@@ -31,7 +31,6 @@ from eindecomp.store.sharded_tensors import read_sharded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from eindecomp.engines.ranks import Ranks
     from eindecomp.engines.step_folders import Step

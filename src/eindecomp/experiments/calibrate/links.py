@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.engines.engine import Engine
-    from eindecomp.planner.costs.curve import Curve
 
 _NOISE = 1.3  # how many times as slow one axis may be as another that is like it
 

@@ -15,7 +15,6 @@ from eindecomp.errors import InputError, quote, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 _MAX_BYTES = 1 << 26
 _KINDS: dict[type[Any], str] = {
