@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from eindecomp.cli import app
 from eindecomp.errors import InputError
 from eindecomp.models.llama import Llama, Sampling
-from eindecomp.models.llama.cache import Cache
+from eindecomp.models.llama.on_devices import Cache
 from eindecomp.models.llama.tokenizer import Tokenizer
 
 

@@ -51,8 +51,9 @@ def test_the_changelog_begins_with_what_is_not_released_or_with_this_version():
 
 def test_the_policy_has_the_versions_of_all_files():
     text = (ROOT / "docs" / "policy.md").read_text()
-    for module in (plan_file, machine_file, step_folders):
-        assert f"`{module.FORMAT}`, version {module.VERSION} |" in text
+    for own in (plan_file.PLAN_FILE, machine_file.MACHINE_FILE):
+        assert f"`{own.name}`, version {own.version} |" in text
+    assert f"`{step_folders.FORMAT}`, version {step_folders.VERSION} |" in text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

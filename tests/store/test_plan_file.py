@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -446,7 +447,8 @@ def test_too_large_files_are_not_read(
     saved: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(saved))
-    monkeypatch.setattr(plan_file, "MAX_BYTES", 1 << 20)
+    small = replace(plan_file.PLAN_FILE, max_bytes=1 << 20)
+    monkeypatch.setattr(plan_file, "PLAN_FILE", small)
     assert load(tmp_path / "plan.json").cost == saved["cost"]
     (tmp_path / "plan.json").write_text(json.dumps(saved) + " " * (1 << 20))
     with pytest.raises(PlanError, match="at most 1 MiB"):

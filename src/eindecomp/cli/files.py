@@ -10,7 +10,7 @@ import typer
 
 from eindecomp.errors import EinDecompError
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.store.plan_file import MAX_BYTES
+from eindecomp.store.plan_file import PLAN_FILE
 from eindecomp.store.whole_file import check_writable
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ _GZIP = b"\x1f\x8b"
 def read(file: str) -> Graph | bytes:
     """The graph that a file holds, or the bytes of what looks like JSON, as a saved plan does."""
     if file == "-":
-        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        data = sys.stdin.buffer.read(PLAN_FILE.max_bytes + 1)
     else:
         with Path(file).open("rb") as opened:
-            data = opened.read(MAX_BYTES + 1)
+            data = opened.read(PLAN_FILE.max_bytes + 1)
     if data.startswith(_GZIP):
         raise EinDecompError(f"{name_of(file)} is compressed: unpack it first, by gunzip")
     if data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):

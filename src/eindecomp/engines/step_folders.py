@@ -149,6 +149,10 @@ class StepFolders:
             flush(fresh / MANIFEST)
             flush_folder(fresh)
             put_in_place(fresh, place)
+        self.prune(keep)
+
+    def prune(self, keep: Collection[int] = ()) -> None:
+        """Remove all steps but those to keep, and what is unfinished; rank 0 does it for all."""
         for each in list(self.path.iterdir()):
             named = _NAMED.fullmatch(each.name)
             if (named and int(named[1]) not in keep) or _HIDDEN.fullmatch(each.name):

@@ -38,16 +38,6 @@ def put_in_place(written: Path, place: Path) -> None:
         remove(old)
 
 
-def remove_at_once(place: Path) -> None:
-    """Remove a folder: nobody sees a part of it under its name."""
-    old = beside(place, token_hex(8))
-    place.rename(old)
-    try:
-        flush_folder(place.parent)
-    finally:
-        remove(old)
-
-
 def remove(path: Path) -> None:
     """Remove a file or a folder with all that is in it, if it is there."""
     if path.is_dir() and not path.is_symlink():

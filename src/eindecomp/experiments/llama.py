@@ -12,7 +12,7 @@ from eindecomp.experiments.measure import Contender, devices_for, peers_beside, 
 from eindecomp.experiments.price import FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
 from eindecomp.models.llama import CONFIGS, Config, Llama, prefill_graph
-from eindecomp.models.llama.cache import bucket
+from eindecomp.models.llama.on_devices import bucket
 from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:

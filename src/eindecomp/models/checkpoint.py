@@ -30,7 +30,6 @@ from eindecomp.store.sharded_tensors import read_sharded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from eindecomp.engines.ranks import Ranks
     from eindecomp.engines.step_folders import Step
@@ -141,7 +140,7 @@ class CheckpointFolder:
     def __init__(self, path: Path, ranks: Ranks) -> None:
         self.path, self.ranks = path, ranks
         self._steps = StepFolders(path, ranks)
-        self._latest: int | None = None
+        self.latest: int | None = None
         """The step that this run has read or written last."""
 
     def check(self) -> None:
@@ -161,12 +160,6 @@ class CheckpointFolder:
             why = error.strerror or error
             raise InputError(f"checkpoint {self.path} cannot be written: {why}") from None
 
-    def is_gone(self) -> bool:
-        """Whether what was written last is no longer there."""
-        place = self.path / f"step-{self._latest or 0:06d}" / MANIFEST
-        here = self._latest is not None and place.is_file()
-        return self.ranks.share_bytes(None if self.ranks.rank else b"%d" % here) == b"0"
-
     def load(self, graph: Graph | None, config: RunConfig | None = None) -> Checkpoint | None:
         """The last checkpoint, None if there is none.
 
@@ -175,7 +168,7 @@ class CheckpointFolder:
         step = self._steps.last()
         if step is None:
             return None
-        self._latest = step.number
+        self.latest = step.number
         return self.read(step, graph, config)
 
     def read(self, step: Step, graph: Graph | None, config: RunConfig | None) -> Checkpoint:
@@ -208,9 +201,9 @@ class CheckpointFolder:
         boxes = {name: box for name, (box, _) in blocks.items()}
         arrays = {name: np.asarray(block) for name, (_, block) in blocks.items()}
         told = {"losses": losses, "config": json.loads(config_text(config)), "graph": str(graph)}
-        keep = () if self._latest is None else (self._latest,)
+        keep = () if self.latest is None else (self.latest,)
         self._steps.write(step, arrays, {"boxes": boxes}, told, keep)
-        self._latest = step
+        self.latest = step
 
     def _own_blocks(self, tensors: Mapping[str, Tensor], step: int) -> dict[str, tuple[Box, Array]]:
         """What this rank writes, if all that any rank has is finite."""

@@ -172,36 +172,30 @@ def fit(
     own = carried(graph)
     check_whole(every=every)
     check_whole(0, steps=0 if steps is None else steps)
-    made, runner = plan, engine_of(engine, options)
+    runner = engine_of(engine, options)
     kept = None if checkpoint is None else CheckpointFolder(Path(checkpoint), ranks_of(runner))
     _check(graph, loss, kept, config)
     at = _begin(graph, own, state, kept if resume else None, config)
     config = (at.config if config is None else config) or {}
     is_first = not ranks_of(runner).rank
-    if made is None:
+    if plan is None:
         count = device_count(runner) if devices is None else devices
-        made = plan_together(lambda: make_plan(graph, count, tie=own), runner)
-    with compile_plan(made, runner) as executable:
+        plan = plan_together(lambda: make_plan(graph, count, tie=own), runner)
+    with compile_plan(plan, runner) as executable:
         loop = Loop(graph, executable, own, lr, loss, at.state, at.losses)
-        saved = at.step
         with counting(progress if is_first else False, steps) as show:
             for batch in _batches(data, at.step, steps):
                 value = loop.take(batch)
                 if kept is not None and loop.done % every == 0:
                     wrong = loop.save(kept, config)
-                    if wrong is None:
-                        saved = loop.done
-                    elif is_first:
-                        warnings.warn(
-                            f"{wrong}; step {loop.done} is not saved", RuntimeWarning, stacklevel=2
-                        )
+                    if wrong is not None and is_first:
+                        told = f"{wrong}; step {loop.done} is not saved"
+                        warnings.warn(told, RuntimeWarning, stacklevel=2)
                 show(f"training, loss {value:.4f}", loop.done)
                 if on_step is not None:
                     on_step(loop.done, value)
-        wrong = None
-        if kept is not None and (saved < loop.done or kept.is_gone()):
-            wrong = loop.save(kept, config)
-        fitted = Fitted(loop.gather(), loop.losses, made, loop.bytes_moved, loop.bytes_placed)
+        wrong = None if kept is None or kept.latest == loop.done else loop.save(kept, config)
+        fitted = Fitted(loop.gather(), loop.losses, plan, loop.bytes_moved, loop.bytes_placed)
     if wrong is not None:
         told = f"{wrong}; the state after step {loop.done} is this error's `fitted`"
         raise NotSavedError(told, fitted)

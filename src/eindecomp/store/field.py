@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import orjson
 
 from eindecomp.errors import PlanError, quote, shorten, suggest
 from eindecomp.layout.mesh import NAME_LENGTH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _SHOWN = 60
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +124,49 @@ class Field:
 
     def _not(self, wanted: str) -> PlanError:
         return self.wrong(f"must be {wanted}, not {quote(self.value)}")
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """What a file of ours says of itself, and the fields that it has."""
+
+    what: str
+    name: str
+    version: int
+    fields: tuple[str, ...]
+    max_bytes: int
+
+    def head(self) -> dict[str, Any]:
+        """The fields by which a file is known."""
+        return {"format": self.name, "version": self.version}
+
+    def load(self, path: str | Path, read: Callable[[Field], T]) -> T:
+        """What a reader makes of a file."""
+        with Path(path).open("rb") as file:
+            return self.read(file.read(self.max_bytes + 1), str(path), read)
+
+    def read(self, data: bytes, name: str, read: Callable[[Field], T]) -> T:
+        """What a reader makes of JSON; `name` is what errors call it."""
+        try:
+            return read(self._root(data))
+        except PlanError as error:
+            raise PlanError(f"{name}: {error}") from None
+
+    def _root(self, data: bytes) -> Field:
+        if len(data) > self.max_bytes:
+            raise PlanError(f"a {self.what} file has at most {self.max_bytes >> 20} MiB")
+        try:
+            root = Field(orjson.loads(data))
+        except orjson.JSONDecodeError as error:
+            raise PlanError(f"not JSON: {error}") from None
+        if not isinstance(root.value, dict) or "format" not in root.value:
+            raise PlanError(f'not a {self.what}: it has no "format": "{self.name}"')
+        root["format"].one_of((self.name,))
+        version = root["version"].whole(1)
+        if version > self.version:
+            raise PlanError(
+                f"version {version} of {self.what} files is newer than this program, which reads "
+                f"{self.version}"
+            )
+        root.check_names(("format", "version", *self.fields))
+        return root

@@ -12,15 +12,13 @@ from eindecomp.errors import PlanError
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.rates import MOST_POINTS, Curve
-from eindecomp.store.field import Field
+from eindecomp.store.field import Field, FileFormat
 from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORMAT = "eindecomp machine"
-VERSION = 1
-MAX_BYTES = 4 << 20
+MACHINE_FILE = FileFormat("machine", "eindecomp machine", 1, ("about", "machine"), 4 << 20)
 _ALWAYS = ("flops", "memory_bandwidth", "bandwidth", "latency", "mesh")
 _OPTIONAL = ("task_overhead", "overlap", "transfers")
 
@@ -32,13 +30,8 @@ def save(machine: Machine, path: str | Path, about: Mapping[str, str] | None = N
 
 def to_json(machine: Machine, about: Mapping[str, str] | None = None) -> bytes:
     """A machine as JSON, with a few words on where it comes from."""
-    content = {
-        "format": FORMAT,
-        "version": VERSION,
-        "about": dict(about or {}),
-        "machine": machine_json(machine),
-    }
-    return orjson.dumps(content, option=orjson.OPT_INDENT_2)
+    own = {"about": dict(about or {}), "machine": machine_json(machine)}
+    return orjson.dumps(MACHINE_FILE.head() | own, option=orjson.OPT_INDENT_2)
 
 
 def machine_json(machine: Machine) -> dict[str, Any]:
@@ -65,33 +58,18 @@ def _number_json(given: float | Mapping[str, float]) -> Any:
 
 def load(path: str | Path) -> Machine:
     """Read a machine from a file, checking all of it."""
-    with Path(path).open("rb") as file:
-        return from_json(file.read(MAX_BYTES + 1), str(path))
+    return MACHINE_FILE.load(path, _machine)
 
 
 def from_json(data: bytes, name: str = "machine") -> Machine:
     """Read a machine from JSON; `name` is what errors call it."""
-    try:
-        if len(data) > MAX_BYTES:
-            raise PlanError(f"a machine's file has at most {MAX_BYTES >> 20} MiB")
-        return read_machine(_root(data)["machine"])
-    except PlanError as error:
-        raise PlanError(f"{name}: {error}") from None
+    return MACHINE_FILE.read(data, name, _machine)
 
 
-def _root(data: bytes) -> Field:
-    try:
-        root = Field(orjson.loads(data))
-    except orjson.JSONDecodeError as error:
-        raise PlanError(f"not JSON: {error}") from None
-    if not isinstance(root.value, dict) or "format" not in root.value:
-        raise PlanError(f'not a machine: it has no "format": "{FORMAT}"')
-    root["format"].one_of((FORMAT,))
-    root["version"].whole(1, VERSION)
-    root.check_names(("format", "version", "about", "machine"))
+def _machine(root: Field) -> Machine:
     for _, words in root["about"].members():
         words.text()
-    return root
+    return read_machine(root["machine"])
 
 
 def read_machine(field: Field) -> Machine:

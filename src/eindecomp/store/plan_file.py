@@ -32,7 +32,7 @@ from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinn
 from eindecomp.planner.space.pin import loosely_cut
 from eindecomp.store.asked_options import read_orders, read_pin, read_strategy
 from eindecomp.store.decisions import check_divided, read_decisions, read_given
-from eindecomp.store.field import Field
+from eindecomp.store.field import Field, FileFormat
 from eindecomp.store.layout_checks import check_cuts, check_homes
 from eindecomp.store.machine_file import machine_json, read_machine, read_mesh
 from eindecomp.store.whole_file import write_whole
@@ -45,14 +45,11 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.choices import Layouts
     from eindecomp.planner.space.pin import Pins
 
-FORMAT = "eindecomp plan"
-VERSION = 1
-MAX_BYTES = 256 << 20
 _FIELDS = (
-    "format", "version", "graph", "mesh", "pieces", "objective", "inputs", "strategy", "pin", "tie",
-    "memory", "work", "orders", "machine", "solver", "method", "seconds", "cost", "bound",
-    "vertices", "given",
+    "graph", "mesh", "pieces", "objective", "inputs", "strategy", "pin", "tie", "memory", "work",
+    "orders", "machine", "solver", "method", "seconds", "cost", "bound", "vertices", "given",
 )  # fmt: skip
+PLAN_FILE = FileFormat("plan", "eindecomp plan", 1, _FIELDS, 256 << 20)
 _ROUNDING = 1e-9
 
 
@@ -75,8 +72,7 @@ def to_json(plan: Plan) -> bytes:
     if len(text) > MAX_TEXT:
         raise PlanError(f"the graph's text is longer than {MAX_TEXT:,} characters")
     content: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
+        **PLAN_FILE.head(),
         "objective": plan.objective,
         "cost": plan.cost,
         "bound": plan.bound,
@@ -144,35 +140,12 @@ def _cut_json(mesh: Mesh, cut: Cut) -> list[dict[str, Any]]:
 
 def load(path: str | Path) -> Plan:
     """Read a plan from a file, checking all of it."""
-    with Path(path).open("rb") as file:
-        return from_json(file.read(MAX_BYTES + 1), str(path))
+    return PLAN_FILE.load(path, _plan)
 
 
 def from_json(data: bytes, name: str = "plan") -> Plan:
     """Read a plan from JSON; `name` is what errors call it."""
-    try:
-        if len(data) > MAX_BYTES:
-            raise PlanError(f"a plan file has at most {MAX_BYTES >> 20} MiB")
-        return _plan(_root(data))
-    except PlanError as error:
-        raise PlanError(f"{name}: {error}") from None
-
-
-def _root(data: bytes) -> Field:
-    try:
-        root = Field(orjson.loads(data))
-    except orjson.JSONDecodeError as error:
-        raise PlanError(f"not JSON: {error}") from None
-    if not isinstance(root.value, dict) or "format" not in root.value:
-        raise PlanError(f'not a plan: it has no "format": "{FORMAT}"')
-    root["format"].one_of((FORMAT,))
-    version = root["version"].whole(1)
-    if version > VERSION:
-        raise PlanError(
-            f"version {version} of plan files is newer than this program, which reads {VERSION}"
-        )
-    root.check_names(_FIELDS)
-    return root
+    return PLAN_FILE.read(data, name, _plan)
 
 
 def _plan(root: Field) -> Plan:

@@ -1,9 +1,9 @@
 """LLaMA: its graphs, its weights from Hugging Face folders, reading prompts and generating text."""
 
-from eindecomp.models.llama.cache import Cache
 from eindecomp.models.llama.config import CONFIGS, Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph, store_graph
 from eindecomp.models.llama.model import DEFAULT_STRATEGY, Counts, GeneratedToken, Llama
+from eindecomp.models.llama.on_devices import Cache
 from eindecomp.models.llama.read_folder import RopeScaling
 from eindecomp.models.llama.sample import Sampling
 

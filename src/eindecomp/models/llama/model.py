@@ -13,10 +13,9 @@ import numpy as np
 from eindecomp.api.compile import plan_together
 from eindecomp.engines.engine import stated_device_count
 from eindecomp.errors import InputError, quote
-from eindecomp.models.llama.cache import Cache
 from eindecomp.models.llama.config import Config, rotations
 from eindecomp.models.llama.graph import LATEST, prefill_graph, step_graph, store_graph
-from eindecomp.models.llama.placed import PlacedWeights
+from eindecomp.models.llama.on_devices import Cache, PlacedWeights
 from eindecomp.models.llama.read_folder import Generation, read_generation
 from eindecomp.models.llama.sample import Sampling
 from eindecomp.models.llama.tokenizer import NAME, Tokenizer

@@ -9,16 +9,22 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from eindecomp.errors import InputError, quote, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 _MAX_BYTES = 1 << 26
-_REQUIRED = object()
+_KINDS: dict[type[Any], str] = {
+    int: "an integer",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    dict: "an object",
+}
+T = TypeVar("T")
 
 
 def check_folder(folder: str | Path) -> Path:
@@ -68,43 +74,24 @@ class Fields:
         """The value as it is, None if absent."""
         return self.values.get(name)
 
-    def integer(self, name: str, default: object = _REQUIRED) -> int:
-        """A whole number."""
-        value = self._value(name, default)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self.wrong(name, "an integer")
-        return value
-
-    def number(self, name: str, default: object = _REQUIRED) -> float:
-        """A number that fits a float."""
-        value = self._value(name, default)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self.wrong(name, "a number")
+    def get(self, name: str, kind: type[T], default: T | None = None) -> T:
+        """A value of a kind, which is required unless there is a default."""
+        value = self.values.get(name)
+        if value is None:
+            if default is None:
+                raise InputError(f"{self.where}: {self.prefix}{name} is missing")
+            return default
+        wide: Any = int | float if kind is float else kind
+        if not isinstance(value, wide) or isinstance(value, bool) != (kind is bool):
+            raise self.wrong(name, _KINDS[kind])
         try:
-            return float(value)
+            return cast("Any", kind)(value)
         except OverflowError:
             raise self.wrong(name, "a number that fits a float") from None
 
-    def text(self, name: str) -> str | None:
-        """A text, or None."""
-        value = self._value(name, None)
-        if value is not None and not isinstance(value, str):
-            raise self.wrong(name, "text")
-        return value
-
-    def truth(self, name: str) -> bool:
-        """True or false; false if absent."""
-        value = self._value(name, False)
-        if not isinstance(value, bool):
-            raise self.wrong(name, "true or false")
-        return value
-
     def inner(self, name: str) -> Fields:
         """An object within this one, empty if absent."""
-        value = self._value(name, {})
-        if not isinstance(value, dict):
-            raise self.wrong(name, "an object")
-        return Fields(self.where, value, f"{name}.")  # pyright: ignore[reportUnknownArgumentType]
+        return Fields(self.where, self.get(name, dict, {}), f"{name}.")
 
     def __bool__(self) -> bool:
         return bool(self.values)
@@ -113,14 +100,6 @@ class Fields:
         """The error for a field that is not what it must be."""
         value = quote(self.values.get(name))
         return InputError(f"{self.where}: {self.prefix}{name} is {value}, not {expected}")
-
-    def _value(self, name: str, default: object) -> Any:
-        value = self.values.get(name)
-        if value is None:
-            if default is _REQUIRED:
-                raise InputError(f"{self.where}: {self.prefix}{name} is missing")
-            return default
-        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,26 +158,26 @@ def read_config(folder: str | Path) -> tuple[Path, dict[str, Any]]:
     path = check_folder(folder) / "config.json"
     read = Fields(path, read_json(path))
     _refuse_what_is_not_llama(read)
-    heads = read.integer("num_attention_heads")
-    width = read.integer("hidden_size")
+    heads = read.get("num_attention_heads", int)
+    width = read.get("hidden_size", int)
     if heads < 1 or (read.given("head_dim") is None and width % heads):
         raise InputError(f"{path}: hidden_size {width} is no multiple of {heads} heads")
     rope = read.inner("rope_scaling") or read.inner("rope_parameters")
-    positions = read.integer("max_position_embeddings", 2048)
+    positions = read.get("max_position_embeddings", int, 2048)
     return path, {
-        "vocabulary": read.integer("vocab_size"),
+        "vocabulary": read.get("vocab_size", int),
         "width": width,
-        "layers": read.integer("num_hidden_layers"),
+        "layers": read.get("num_hidden_layers", int),
         "heads": heads,
-        "kv_heads": read.integer("num_key_value_heads", heads),
-        "head_size": read.integer("head_dim", width // heads),
-        "hidden": read.integer("intermediate_size"),
-        "epsilon": read.number("rms_norm_eps", 1e-6),
+        "kv_heads": read.get("num_key_value_heads", int, heads),
+        "head_size": read.get("head_dim", int, width // heads),
+        "hidden": read.get("intermediate_size", int),
+        "epsilon": read.get("rms_norm_eps", float, 1e-6),
         "theta": _theta(read, rope),
         "scaling": _scaling(read, rope, positions),
         "positions": positions,
-        "tied": read.truth("tie_word_embeddings"),
-        "dtype": read.text("dtype") or read.text("torch_dtype") or "float32",
+        "tied": read.get("tie_word_embeddings", bool, False),
+        "dtype": read.get("dtype", str, "") or read.get("torch_dtype", str, "float32"),
     }
 
 
@@ -233,13 +212,13 @@ def _is_same(value: object, other: object) -> bool:
 def _theta(read: Fields, rope: Fields) -> float:
     """A null is refused, not replaced: transformers has no number for it either."""
     if "rope_theta" in rope:
-        return rope.number("rope_theta")
-    return read.number("rope_theta") if "rope_theta" in read else 10000.0
+        return rope.get("rope_theta", float)
+    return read.get("rope_theta", float) if "rope_theta" in read else 10000.0
 
 
 def _scaling(read: Fields, rope: Fields, positions: int) -> RopeScaling | None:
     kind = rope.given("rope_type") if "rope_type" in rope else rope.values.get("type", "default")
-    if rope.number("partial_rotary_factor", 1.0) != 1.0:
+    if rope.get("partial_rotary_factor", float, 1.0) != 1.0:
         raise rope.wrong("partial_rotary_factor", "1: heads rotate as a whole")
     if nested := [name for name, value in rope.values.items() if isinstance(value, dict)]:
         raise InputError(
@@ -254,10 +233,10 @@ def _scaling(read: Fields, rope: Fields, positions: int) -> RopeScaling | None:
     # As in transformers, the outer field comes first; the default is the model's own length.
     original = "original_max_position_embeddings"
     numbers = (
-        rope.number("factor"),
-        rope.number("low_freq_factor"),
-        rope.number("high_freq_factor"),
-        read.integer(original) if original in read else rope.integer(original, positions),
+        rope.get("factor", float),
+        rope.get("low_freq_factor", float),
+        rope.get("high_freq_factor", float),
+        read.get(original, int) if original in read else rope.get(original, int, positions),
     )
     try:
         return RopeScaling(*numbers)

@@ -14,8 +14,6 @@ from eindecomp.models.llama.config import DTYPES
 from eindecomp.models.llama.read_folder import check_folder, read_json
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from eindecomp.engines.safetensors_file import StoredTensor
 
     Array = np.ndarray[Any, Any]

@@ -1,8 +1,9 @@
-"""The keys and values of the tokens read so far, which stay on the devices.
+"""What of a model stays on the devices: its weights, and keys and values of tokens read so far.
 
-Most of them are stored by position. Those of the latest tokens are few, lie apart, and are what a
-step leaves for the next one: its graph ties them. Once there are `LATEST` of them they are stored
-with the others, on the devices as well.
+Weights are placed once in each layout that plans want them in. Keys and values are mostly stored by
+position. Those of the latest tokens are few, lie apart, and are what a step leaves for the next
+one: its graph ties them. Once there are `LATEST` of them they are stored with the others, on the
+devices as well.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.api.compile import compile as compile_plan
+from eindecomp.api.compile import engine_of
+from eindecomp.errors import InputError
 from eindecomp.models.llama.config import DTYPES
 from eindecomp.models.llama.graph import LATEST
 from eindecomp.models.sizes import check_whole
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
 
     Array = np.ndarray[Any, Any]
+    from eindecomp.engines.engine import Engine
+    from eindecomp.engines.executable import Executable
 
 _LEAST = 64
 
@@ -133,3 +139,62 @@ def _nothing(config: Config, batch: int) -> dict[str, Array]:
     key = np.zeros((batch, config.kv_heads, LATEST, 2, half), dtype)
     value = np.zeros((batch, config.kv_heads, LATEST, config.head_size), dtype)
     return {f"{n}{k}": a for k in range(config.layers) for n, a in (("KL", key), ("VL", value))}
+
+
+class PlacedWeights:
+    """Runs plans that read the same weights, which are placed once in each layout."""
+
+    def __init__(
+        self,
+        weights: Mapping[str, Any],
+        engine: str | Engine,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.engine = engine_of(engine, options)
+        self._latest: Mapping[str, Any] = weights
+        self._tensors: dict[tuple[object, ...], Tensor] = {}
+        self._executables: dict[int, tuple[Executable, Executable]] = {}
+        """By plan what runs it, and the same with its weights bound."""
+        self._closed = False
+
+    def run(self, plan: Plan, inputs: Mapping[str, object]) -> Result:
+        """Run a plan on its other inputs."""
+        return self._ready(plan)[1](inputs)
+
+    def place(self, plan: Plan, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Bring other inputs of a plan into its layouts, to be read again and again."""
+        return self._ready(plan)[0].place(tensors)
+
+    def _ready(self, plan: Plan) -> tuple[Executable, Executable]:
+        if self._closed:
+            raise InputError("this model was closed")
+        if id(plan) not in self._executables:
+            executable = compile_plan(plan, self.engine)
+            weights = self._place(executable)
+            self._executables[id(plan)] = executable, executable.bind(weights)
+        return self._executables[id(plan)]
+
+    def _place(self, executable: Executable) -> dict[str, Tensor]:
+        """The weights in a plan's layouts, shared with the plans before where they agree."""
+        inputs = {vertex.name for vertex in executable.plan.graph.inputs}
+        if inputs.isdisjoint(self._latest):
+            return {}  # it stores keys and values
+        placed = executable.place(self._latest)
+        for name, tensor in placed.items():
+            known = self._tensors.setdefault((name, tensor.mesh, tensor.tilings), tensor)
+            if known.data is not tensor.data:
+                placed[name] = known
+        self._latest = placed
+        return placed
+
+    def close(self) -> None:
+        """Close the executables and free the weights."""
+        self._closed = True
+        for executable, bound in self._executables.values():
+            bound.close()
+            executable.close()
+        for tensor in self._tensors.values():
+            tensor.release()
+        self._executables.clear()
+        self._tensors.clear()
+        self._latest = {}
