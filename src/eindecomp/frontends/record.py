@@ -11,7 +11,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from eindecomp.lang.scalar import Expr
 
     Operand = tuple[str, tuple[str, ...]]
-    from collections.abc import Iterable, Iterator
 
 
 class Record:

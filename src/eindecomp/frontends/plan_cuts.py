@@ -25,7 +25,7 @@ from eindecomp.tra.program.make import program_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eindecomp.layout.cut import Axes, Cut, Span
+    from eindecomp.layout.cut import Axes
     from eindecomp.planner.plan import Plan
 
 
