@@ -121,7 +121,13 @@ _UNKNOWN = "n"
 
 
 class LabelNames:
-    """Classes of dimensions, joined as operations align them, and votes for their names."""
+    """Readable labels: what the dimensions of an imported graph are called, from how they are used.
+
+    Dimensions that operations align are one *class*. Operations vote for names: an embedding knows
+    which dimension is the vocabulary, an attention which are the heads. A class takes the name with
+    the strongest vote; where two dimensions of one vertex would be called alike, as queries and
+    keys of one sequence, the second takes the next name.
+    """
 
     def __init__(self) -> None:
         self._parent: list[int] = []

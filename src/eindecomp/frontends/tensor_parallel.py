@@ -243,7 +243,13 @@ class _Carried(NamedTuple):
 
 
 def followed(plan: Plan, layers: Mapping[str, Layer], rehearse: Rehearse | None = None) -> Followed:
-    """The layers, by vertex, that can leave parts so that all vertices get what they need."""
+    """The layers that can leave their results in parts so that all vertices get what they need.
+
+    A colwise layer leaves its features in parts. Modules after it compute on a rank's part as if it
+    were all, which is right as long as they treat features, or heads, one by one. Who sums over
+    them, slices them or meets them with a tensor that is whole needs all: the layers that made the
+    parts then gather their results.
+    """
     gathering: set[str] = set()
     while True:
         found = _walk(plan, layers, gathering)

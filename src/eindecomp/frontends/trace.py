@@ -15,13 +15,12 @@ import numpy as np
 
 from eindecomp.frontends import arrange, element_moves, views
 from eindecomp.frontends.finish import finished
-from eindecomp.frontends.formulas import as_formula, cast_number, constant, formula, typed_number
-from eindecomp.frontends.join import Read, joined
+from eindecomp.frontends.formulas import as_formula, cast_number, constant, formula
+from eindecomp.frontends.join import Read, joined, joined_type
 from eindecomp.frontends.record import Record
 from eindecomp.graph.checks import join_of
 from eindecomp.lang import dtypes
-from eindecomp.lang.scalar import Arg, call, replace_args
-from eindecomp.lang.scalar_types import type_of
+from eindecomp.lang.scalar import Arg, call
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -148,18 +147,10 @@ class Trace:
         """An EinSum over symbols: equal ones are aligned, those not in `output` are aggregated."""
         expr = join_of(join, len(reads), (), ())
         if dtype is not None and agg is None:
-            expr = self._typed(expr, reads, dtypes.dtype(dtype))
+            to = dtypes.dtype(dtype)
+            expr = expr if joined_type(reads, expr) == to else call(to.name, expr)
         made = joined(self._record, reads, output, expr, agg)
         return made if dtype is None else self.cast(made, dtype)
-
-    def _typed(self, expr: Expr, reads: Sequence[Read], dtype: dtypes.DType) -> Expr:
-        """The expression with a cast, where it is of another type."""
-        by = [
-            Arg(k) if r.array.number is None else typed_number(r.array.number, r.array.dtype)
-            for k, r in enumerate(reads)
-        ]
-        found = type_of(replace_args(expr, by), [r.array.dtype for r in reads], {})
-        return expr if found == dtype else call(dtype.name, expr)
 
     def cast(self, array: View, dtype: object) -> View:
         """The same values in another type."""
