@@ -17,7 +17,7 @@ from torch.utils import _pytree
 from torch_models import MODELS, made
 
 import eindecomp as ed
-from eindecomp.frontends.names import input_name
+from eindecomp.frontends.input_names import input_name
 
 ENGINES = ("threads", "torch", "jax", "apart")
 USUAL = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from eindecomp.frontends.layouts import as_planned, coarsest, layouts_of
-from eindecomp.frontends.names import qualified
+from eindecomp.frontends.input_names import qualified
 from eindecomp.frontends.placements import partition_spec, placed_plan
+from eindecomp.frontends.plan_cuts import as_planned, coarsest, layouts_of
 from eindecomp.frontends.tensor_parallel import tp_plan
 
 if TYPE_CHECKING:

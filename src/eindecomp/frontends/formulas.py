@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from eindecomp.frontends.record import Record
     from eindecomp.frontends.views import Dim
     from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.scalar import Expr
+    from eindecomp.lang.scalar import Number
 
     Array = np.ndarray[Any, Any]
-    from eindecomp.lang.scalar import Number
 
 MOST_EVALUATED = 2**20
 """How many elements are computed at most to find a plainer formula for them."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from eindecomp.frontends.record import Record
     from eindecomp.frontends.views import Dim
+    from eindecomp.lang.dtypes import Type
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr
 
@@ -118,9 +119,13 @@ def _needless(agg: str | Monoid | None, reads: Sequence[Read], join: Expr) -> st
         return None
     if name not in ("sum", "prod"):
         return agg
+    return agg if kind(joined_type(reads, join)) is Kind.BOOL else None
+
+
+def joined_type(reads: Sequence[Read], join: Expr) -> Type:
+    """The type of a join of these operands."""
     by = [Arg(k) if r.array.number is None else _number(r) for k, r in enumerate(reads)]
-    found = type_of(replace_args(join, by), [read.array.dtype for read in reads], {})
-    return agg if kind(found) is Kind.BOOL else None
+    return type_of(replace_args(join, by), [read.array.dtype for read in reads], {})
 
 
 def _number(read: Read) -> Expr:

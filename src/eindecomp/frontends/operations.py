@@ -135,7 +135,7 @@ def padded(
 
 
 def strided(trace: Trace, x: View, place: int, start: int, stop: int, step: int) -> View:
-    """Every so many elements of a range; of all groups of them one each where that is so."""
+    """Every `step`-th element of a range; a reshape where that is one of each group."""
     size, count = x.shape[place], len(range(start, stop, step))
     if not count:
         return trace.number(0, x.dtype, (*x.shape[:place], 0, *x.shape[place + 1 :]))
@@ -165,7 +165,7 @@ def _windowed(trace: Trace, x: View, place: int, size: int, step: int, spread: i
 def windows(
     trace: Trace, x: View, sizes: Sequence[int], steps: Sequence[int], spreads: Sequence[int]
 ) -> tuple[View, list[int]]:
-    """Each of the last dimensions as two, which window and where in it; and the latter's places."""
+    """Each of the last dimensions as two, which window and where in it, and the latter's places."""
     first = len(x.dims) - len(sizes)
     for k, (size, step, spread) in enumerate(zip(sizes, steps, spreads, strict=True)):
         x = _windowed(trace, x, first + 2 * k, size, step, spread)
@@ -256,13 +256,13 @@ def combined_at(
 
 
 def group_of(trace: Trace, ends: View, rows: int) -> View:
-    """How many groups end at or before each row, by where each group ends."""
+    """The group of each row: how many groups end at or before it."""
     reads = [Read(ends, (1,)), Read(trace.iota(rows, "int64"), (0,))]
     return trace.einsum(reads, (0,), "int64(x <= y)", "sum")
 
 
 def ends_of(trace: Trace, sizes: View) -> View:
-    """Where each group ends, by the sizes of groups that follow each other."""
+    """Where each group ends, given the sizes of groups that follow each other."""
     return running(trace, trace.cast(sizes, "int64"), 0, "sum")
 
 
@@ -294,7 +294,7 @@ def running(
 ) -> View:
     """All elements up to each aggregated; `join` may also read arrays at the place of each.
 
-    A running sum of one number are multiples of it.
+    The running sums of one number are its multiples.
     """
     rank = len(x.dims)
     if x.number is not None and (agg, join, backwards) == ("sum", "x", False):
@@ -314,9 +314,9 @@ def running(
 
 
 def ranks(trace: Trace, keys: Sequence[View], axis: int, *, largest: bool) -> View:
-    """How many elements come before each along a dimension, by keys; of equal ones the first.
+    """How many elements come before each one along a dimension, ordered by keys.
 
-    NaN is the largest.
+    Of equal ones the first comes first, and NaN is the largest.
     """
     rank = len(keys[0].dims)
     there = tuple(rank if k == axis else k for k in range(rank))
@@ -340,7 +340,7 @@ def _arg(index: int) -> str:
 
 
 def at_rank(trace: Trace, x: View, rank: View, axis: int, count: int) -> View:
-    """The elements of the first so many ranks, in their order."""
+    """The elements with the first `count` ranks, in order."""
     dims = len(rank.dims)
     own = tuple(range(dims)) if x.dims and len(x.dims) == dims else (axis,)
     reads = [

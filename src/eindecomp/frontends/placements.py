@@ -16,28 +16,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.errors import PlanError
-from eindecomp.frontends.layouts import as_planned, has_window, layouts_of, vertex_cuts, widened
-from eindecomp.frontends.names import qualified
+from eindecomp.frontends.input_names import qualified
+from eindecomp.frontends.plan_cuts import as_planned, has_window, layouts_of, vertex_cuts, widened
 from eindecomp.graph.ops import ScatterAdd
 from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.cut import is_plain, pieces_by
 from eindecomp.layout.pieces import CEIL, piece_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from eindecomp.layout.cut import Cut, Span
+    from eindecomp.frontends.plan_cuts import Coarse
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Axes, Cut, Span
     from eindecomp.layout.mesh import Mesh
+    from eindecomp.planner.plan import Plan
 
     Ints = NDArray[np.int64]
-    from collections.abc import Mapping
-
-    from eindecomp.frontends.layouts import Coarse
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Axes
-    from eindecomp.planner.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

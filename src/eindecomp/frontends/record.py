@@ -11,7 +11,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from eindecomp.lang.scalar import Expr
 
     Operand = tuple[str, tuple[str, ...]]
-    from collections.abc import Iterable, Iterator
 
 
 class Record:
@@ -122,7 +121,13 @@ _UNKNOWN = "n"
 
 
 class LabelNames:
-    """Classes of dimensions, joined as operations align them, and votes for their names."""
+    """Readable labels: what the dimensions of an imported graph are called, from how they are used.
+
+    Dimensions that operations align are one *class*. Operations vote for names: an embedding knows
+    which dimension is the vocabulary, an attention which are the heads. A class takes the name with
+    the strongest vote; where two dimensions of one vertex would be called alike, as queries and
+    keys of one sequence, the second takes the next name.
+    """
 
     def __init__(self) -> None:
         self._parent: list[int] = []

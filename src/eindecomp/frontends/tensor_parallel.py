@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from eindecomp.errors import PlanError
-from eindecomp.frontends.layouts import vertex_cuts
-from eindecomp.frontends.names import qualified
+from eindecomp.frontends.input_names import qualified
+from eindecomp.frontends.plan_cuts import vertex_cuts
 from eindecomp.graph.ops import Gather, Reshape
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
@@ -213,7 +213,7 @@ class Layer:
     """The weight's labels that are in the result."""
 
 
-class Part(NamedTuple):
+class LocalPart(NamedTuple):
     """The dimension of which a rank has a part, and the layers whose results are in it."""
 
     dim: int
@@ -224,7 +224,7 @@ class Part(NamedTuple):
 class Followed:
     """Which parts a rank has at hand, and the layers that leave and read them."""
 
-    parts: Mapping[str, Part]
+    parts: Mapping[str, LocalPart]
     """By vertex."""
     leaving: Collection[str]
     reading: Collection[str]
@@ -243,7 +243,13 @@ class _Carried(NamedTuple):
 
 
 def followed(plan: Plan, layers: Mapping[str, Layer], rehearse: Rehearse | None = None) -> Followed:
-    """The layers, by vertex, that can leave parts so that all vertices get what they need."""
+    """The layers that can leave their results in parts so that all vertices get what they need.
+
+    A colwise layer leaves its features in parts. Modules after it compute on a rank's part as if it
+    were all, which is right as long as they treat features, or heads, one by one. Who sums over
+    them, slices them or meets them with a tensor that is whole needs all: the layers that made the
+    parts then gather their results.
+    """
     gathering: set[str] = set()
     while True:
         found = _walk(plan, layers, gathering)
@@ -269,7 +275,7 @@ def _walk(
     plan: Plan, layers: Mapping[str, Layer], gathering: Collection[str]
 ) -> Followed | Modules:
     """What all layers leave and read, or the layers whose results the first vertex needs whole."""
-    parts: dict[str, Part] = {}
+    parts: dict[str, LocalPart] = {}
     leaving: set[str] = set()
     reads: dict[str, Modules] = {}
     for vertex in plan.graph.vertices.values():
@@ -292,7 +298,7 @@ def _walk(
             case _ if carried.label is None:
                 pass
             case None if (dim := _dim_of(plan, vertex, carried)) is not None:
-                parts[vertex.name] = Part(dim, carried.by)
+                parts[vertex.name] = LocalPart(dim, carried.by)
             case _:
                 return carried.by
     outputs = [parts[each.name].by for each in plan.graph.outputs if each.name in parts]
@@ -301,18 +307,18 @@ def _walk(
     return Followed(parts, leaving, {module for module, by in reads.items() if by})
 
 
-def _made_by(plan: Plan, vertex: Vertex, layer: Layer) -> Part | None:
+def _made_by(plan: Plan, vertex: Vertex, layer: Layer) -> LocalPart | None:
     """The part that a colwise layer leaves; uneven ones it must gather."""
     label = layer.outer[0]
     if len(layer.outer) > 1:
         _check_whole(plan, vertex, label, {layer.module})
     size = vertex.sizes[label]
     even = size % plan.devices == 0
-    return Part(vertex.labels.index(label), frozenset({layer.module})) if even else None
+    return LocalPart(vertex.labels.index(label), frozenset({layer.module})) if even else None
 
 
 def _carried(
-    graph: Graph, vertex: Vertex, parts: Mapping[str, Part], layer: Layer | None
+    graph: Graph, vertex: Vertex, parts: Mapping[str, LocalPart], layer: Layer | None
 ) -> _Carried:
     """The label of which a vertex reads parts: in all operands that have it, and no other label."""
     view = view_of(graph, vertex)

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from eindecomp.frontends import arrange, moves, views
+from eindecomp.frontends import arrange, element_moves, views
 from eindecomp.frontends.finish import finished
-from eindecomp.frontends.formulas import as_formula, cast_number, constant, formula, typed_number
-from eindecomp.frontends.join import Read, joined
+from eindecomp.frontends.formulas import as_formula, cast_number, constant, formula
+from eindecomp.frontends.join import Read, joined, joined_type
 from eindecomp.frontends.record import Record
 from eindecomp.graph.checks import join_of
 from eindecomp.lang import dtypes
-from eindecomp.lang.scalar import Arg, call, replace_args
-from eindecomp.lang.scalar_types import type_of
+from eindecomp.lang.scalar import Arg, call
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -148,18 +147,10 @@ class Trace:
         """An EinSum over symbols: equal ones are aligned, those not in `output` are aggregated."""
         expr = join_of(join, len(reads), (), ())
         if dtype is not None and agg is None:
-            expr = self._typed(expr, reads, dtypes.dtype(dtype))
+            to = dtypes.dtype(dtype)
+            expr = expr if joined_type(reads, expr) == to else call(to.name, expr)
         made = joined(self._record, reads, output, expr, agg)
         return made if dtype is None else self.cast(made, dtype)
-
-    def _typed(self, expr: Expr, reads: Sequence[Read], dtype: dtypes.DType) -> Expr:
-        """The expression with a cast, where it is of another type."""
-        by = [
-            Arg(k) if r.array.number is None else typed_number(r.array.number, r.array.dtype)
-            for k, r in enumerate(reads)
-        ]
-        found = type_of(replace_args(expr, by), [r.array.dtype for r in reads], {})
-        return expr if found == dtype else call(dtype.name, expr)
 
     def cast(self, array: View, dtype: object) -> View:
         """The same values in another type."""
@@ -205,28 +196,27 @@ class Trace:
     def slice(self, array: View, place: int, start: int, stop: int, step: int = 1) -> View:
         """The elements from `start` to `stop` along a dimension; a step may be negative."""
         if step == 1:
-            return moves.sliced(self._record, array, place, start, stop)
+            return element_moves.sliced(self._record, array, place, start, stop)
         count = len(range(start, stop, step))
         return self.take(array, place, self.iota(count, "int64", start, step))
 
     def index(self, array: View, place: int, index: int) -> View:
         """What lies at one index along a dimension, which goes."""
-        part = moves.sliced(self._record, array, place, index, index + 1)
+        part = element_moves.sliced(self._record, array, place, index, index + 1)
         return self.squeeze(part, [place])
 
     def concat(self, arrays: Sequence[View], place: int) -> View:
         """Arrays one after another along a dimension."""
-        return moves.concatenated(self._record, arrays, place)
+        return element_moves.concatenated(self._record, arrays, place)
 
-    def take(self, table: View, place: int, index: View) -> View:
-        """What lies at indices along a dimension, which those of the index replace."""
-        return moves.gathered(self._record, table, place, index)
-
-    def take_along(
-        self, table: View, place: int, index: View, shared: Sequence[tuple[int, int]]
+    def take(
+        self, table: View, place: int, index: View, shared: Sequence[tuple[int, int]] = ()
     ) -> View:
-        """The same where some dimensions of table and index are the same."""
-        return moves.gathered(self._record, table, place, index, shared)
+        """What lies at indices along a dimension, which those of the index replace.
+
+        `shared` are pairs of a dimension of the table and one of the index that are the same.
+        """
+        return element_moves.gathered(self._record, table, place, index, shared)
 
     def scatter_add(
         self,
@@ -241,4 +231,4 @@ class Trace:
 
         The result has the dimensions of the source that the index has not, and those in `kept`.
         """
-        return moves.added_at(self._record, source, index, place, size, shared, kept)
+        return element_moves.added_at(self._record, source, index, place, size, shared, kept)

@@ -17,7 +17,7 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 import jax_devices
-from eindecomp.frontends.layouts import layouts_of
+from eindecomp.frontends.plan_cuts import layouts_of
 from eindecomp.layout.tiling import box_on
 
 assert len(jax.devices()) >= jax_devices.COUNT

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import eindecomp as ed
-from eindecomp.frontends.names import input_name, qualified
+from eindecomp.frontends.input_names import input_name, qualified
 from eindecomp.frontends.torch.registry import OPERATORS, register_torch_operator
 
 

@@ -24,8 +24,8 @@ from torch.distributed.tensor.parallel import (
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import eindecomp as ed
-from eindecomp.frontends.layouts import layouts_of
 from eindecomp.frontends.placements import placed
+from eindecomp.frontends.plan_cuts import layouts_of
 from eindecomp.frontends.tensor_parallel import of_any_number
 from eindecomp.frontends.torch.placing import torch_placement
 from eindecomp.layout.cut import Span

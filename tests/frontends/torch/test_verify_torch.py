@@ -150,22 +150,6 @@ def test_a_wrong_device_or_shape_is_refused():
 
 
 X = torch.ones(8, dtype=torch.float32)
-IN_PLACE = [
-    (lambda: dist.broadcast(X, 0), "broadcast", 3 * 32),
-    (lambda: dist.all_reduce(X), "all-reduce", 2 * 3 * 32),
-    (lambda: dist.all_gather([X] * 4, X), "all-gather", 4 * 3 * 32),
-    (lambda: dist.all_to_all_single(X, X), "all-to-all", 3 * 32),
-    (lambda: dist.scatter(X[:2], [X[:2]] * 4, 0), "scatter", 3 * 8),
-]
-
-
-@pytest.mark.parametrize(("issue", "kind", "nbytes"), IN_PLACE, ids=[row[1] for row in IN_PLACE])
-def test_collectives_that_others_issue_are_counted_too(issue, kind, nbytes):
-    with pretended_group(4), Recorder() as recorder:
-        issue()
-        dist.barrier()
-    [found] = recorder.take()
-    assert (found.kind, found.devices, found.nbytes) == (kind, 4, nbytes)
 
 
 def test_a_collective_that_cannot_be_counted_is_refused():

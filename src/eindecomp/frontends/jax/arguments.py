@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import source_info_util
 
-from eindecomp.frontends.names import input_name
+from eindecomp.frontends.input_names import input_name, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -110,14 +110,6 @@ def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     names = [each.name for each in parameters if each.kind in positional][:count]
     rest = [e.name for e in parameters if e.kind is inspect.Parameter.VAR_POSITIONAL] or ["arg"]
     return names + [f"{rest[0]}.{k}" for k in range(count - len(names))]
-
-
-def key_of(entry: Any) -> str:
-    """What a step into a pytree is called: the key of a dict, an attribute, a place in a list."""
-    for attribute in ("key", "name", "idx"):
-        if hasattr(entry, attribute):
-            return str(getattr(entry, attribute))
-    return str(entry)
 
 
 def dotted(parts: Sequence[str]) -> str:

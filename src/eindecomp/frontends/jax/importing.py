@@ -14,9 +14,9 @@ from jax.extend import source_info_util
 from jax.extend.core import Literal
 
 from eindecomp.errors import EinDecompError, GraphError, suggest
-from eindecomp.frontends.jax import primitives
+from eindecomp.frontends.jax import primitives  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
 from eindecomp.frontends.jax.arguments import Arguments, arguments_of, is_key, output_names
-from eindecomp.frontends.jax.registry import ELEMENTWISE, RULES, Equation
+from eindecomp.frontends.jax.registry import CONTROL, ELEMENTWISE, RULES, Equation, inner_jaxpr
 from eindecomp.frontends.trace import Trace
 from eindecomp.frontends.views import View
 from eindecomp.lang.names import KEYWORDS
@@ -137,8 +137,6 @@ def read_function(
     )
 
 
-primitives.load()
-
 Way = tuple[int, ...]
 """The way to an equation: in turns which call of a jaxpr, and a place in it."""
 
@@ -223,7 +221,7 @@ class Reader:
         name = eqn.primitive.name
         if _is_known(eqn, values):
             return _worked_out(eqn, values)
-        inner = primitives.inner_jaxpr(eqn)
+        inner = inner_jaxpr(eqn)
         if inner is not None:
             return self._read_inside(eqn, inner, values)
         place, stem = self._place_of(eqn)
@@ -310,7 +308,7 @@ def known_or_number(value: Any) -> View | Known:
 def _is_known(eqn: Any, values: Sequence[View | Known]) -> bool:
     """Whether an equation is worked out now: of numbers, or of known arrays that do not grow."""
     name = eqn.primitive.name
-    if not values or primitives.inner_jaxpr(eqn) is not None or name in primitives.CONTROL:
+    if not values or inner_jaxpr(eqn) is not None or name in CONTROL:
         return False
     if any(isinstance(value, View) and value.number is None for value in values):
         return False

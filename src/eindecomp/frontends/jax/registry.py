@@ -32,6 +32,22 @@ RULES: dict[str, Rule] = {}
 ELEMENTWISE: set[str] = set()
 """The primitives of elements, which are worked out at once where all operands are numbers."""
 
+CONTROL = frozenset({"scan", "while", "cond"})
+"""Primitives that hold jaxprs and more."""
+
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "remat": "jaxpr",
+}
+
 
 def primitive(*names: str, elementwise: bool = False) -> Callable[[Rule], Rule]:
     """Import the primitives of these names by the function that follows."""
@@ -80,3 +96,9 @@ class Equation:
     def refuse(self, reason: str) -> NoReturn:
         """Say that this equation is not imported, where it is, and why."""
         raise GraphError(f"{self.name} at {self.place} is not imported: {reason}")
+
+
+def inner_jaxpr(eqn: Any) -> Any:
+    """The jaxpr that an equation calls with its own operands, or None."""
+    place = _CALLS.get(eqn.primitive.name)
+    return None if place is None else eqn.params[place]

@@ -14,10 +14,10 @@ from eindecomp.engines.jax.devices import mesh_of_devices
 from eindecomp.engines.jax.engine import JaxEngine
 from eindecomp.engines.jax.hlo import count_collectives
 from eindecomp.errors import PlanError, suggest
+from eindecomp.frontends.input_names import check_given
 from eindecomp.frontends.jax.planned_function import PlannedFunction
-from eindecomp.frontends.layouts import layouts_of, vertex_cuts, widened
-from eindecomp.frontends.names import check_given
 from eindecomp.frontends.placements import partition_spec
+from eindecomp.frontends.plan_cuts import layouts_of, vertex_cuts, widened
 from eindecomp.planner.comparison import OTHER, Verification, Verified, in_words
 from eindecomp.tra.program.make import program_of
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from operator import getitem
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -19,11 +18,11 @@ from torch.distributed.tensor.experimental import implicit_replication
 from torch.utils import _pytree
 
 from eindecomp.errors import InputError, RunError
-from eindecomp.frontends.names import input_name
+from eindecomp.frontends.input_names import input_name
 from eindecomp.frontends.torch.importing import import_module
 from eindecomp.frontends.torch.interpreter import IGNORED, INLINED
 from eindecomp.frontends.torch.placing import Given, moved, torch_placements
-from eindecomp.frontends.torch.run_operator import FlatRows, run_operator
+from eindecomp.frontends.torch.run_operator import run_operator
 from eindecomp.frontends.torch.weights import first_names, named_tensors
 from eindecomp.frontends.torch.wishes import Wanted, Wish, wishes_of
 from eindecomp.frontends.views import View
@@ -32,7 +31,6 @@ from eindecomp.kernels.torch.dtypes import torch_type
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import torch
     from torch.distributed.device_mesh import DeviceMesh
 
     from eindecomp.frontends.placements import PlacedPlan
@@ -176,10 +174,7 @@ class Applied:
         args, kwargs = fx.map_arg(
             (node.args, node.kwargs), lambda each: self._operand(node, each, values[each], wish)
         )
-        if node.target is getitem:
-            found, why = args[0][args[1]], ""
-        else:
-            found, why = run_operator(node, args, kwargs, self.mesh)
+        found, why = run_operator(node, args, kwargs, self.mesh)
         if wish is not None and wish.results:
             found = self._at_home(found, wish)
         self._tell(wish, node, why)
@@ -194,12 +189,12 @@ class Applied:
         match value:
             case Given():
                 return value.at(None if wanted is None else self._of_array(wanted))
-            case DTensor() | FlatRows() if wanted is not None and self._is_copy(wanted):
+            case DTensor() if wanted is not None and self._is_copy(wanted):
                 self._tell(wish, node)
                 found = self._placed(value, wanted)
                 self._tell(Wish(wanted.view.vertex, {}, ()), source)
                 return found
-            case DTensor() | FlatRows():
+            case DTensor():
                 return self._placed(value, wanted)
             case _:
                 return value
@@ -220,11 +215,6 @@ class Applied:
         """A value where it is wanted; as it is where the plan says nothing."""
         if wanted is None:
             return value
-        if isinstance(value, FlatRows):
-            places = wanted.of_vertex
-            if places is None:
-                return value
-            return FlatRows(moved(value.unmerged, self._placements(places)))
         places = self._of_array(wanted)
         if places is None or not isinstance(value, DTensor):
             return value
@@ -241,8 +231,6 @@ class Applied:
 
     def _ended(self, value: Any) -> Any:
         """What the module returns, with nothing pending."""
-        if isinstance(value, FlatRows):
-            value = value.made()
         if isinstance(value, Given):
             value = value.at(None)
         if isinstance(value, DTensor) and any(each.is_partial() for each in value.placements):

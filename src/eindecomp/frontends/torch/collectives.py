@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch._C._distributed_c10d import (
     _resolve_process_group,  # pyright: ignore[reportPrivateUsage] - the only way from name to group
 )
-from torch.distributed import ProcessGroup, get_world_size
+from torch.distributed import get_world_size
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -38,17 +38,6 @@ _KINDS = {
 _SPACES = ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 _STILL = ("wait_tensor", "_wrap_tensor_autograd", "mesh_get_process_group", "barrier")
 """Operators of the same families that move nothing."""
-_IN_PLACE = {
-    "allgather_": ("all-gather", 1, 2),
-    "_allgather_base_": ("all-gather", 1, 2),
-    "_reduce_scatter_base_": ("reduce-scatter", 1, 2),
-    "allreduce_": ("all-reduce", 0, 1),
-    "alltoall_base_": ("all-to-all", 1, 2),
-    "broadcast_": ("broadcast", 0, 1),
-    "scatter_": ("scatter", 0, 2),
-}
-"""Collectives that write into given tensors: what they are, where the tensor is that each rank
-gives (of a scatter, gets), and where the group is, among their arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +93,10 @@ class Recorder(TorchDispatchMode):
 
 
 def _collective(space: str, name: str, args: Any) -> Collective:
-    if space == "c10d" and name in _IN_PLACE:
-        kind, tensor, place = _IN_PLACE[name]
-        gives, devices = args[tensor], ProcessGroup.unbox(args[place]).size()
-    elif space != "c10d" and name in _KINDS:
-        kind, gives, devices = _KINDS[name], args[0], _group(args[-1]).size()
-    else:
+    if space == "c10d" or name not in _KINDS:
         raise RunError(f"cannot count what the collective {space}::{name} moves")
-    nbytes = sum(each.nbytes for each in tree_leaves(gives))
+    kind, devices = _KINDS[name], _group(args[-1]).size()
+    nbytes = sum(each.nbytes for each in tree_leaves(args[0]))
     received = _received(kind, devices, nbytes, get_world_size())
     return Collective(kind, devices, received, kind == "all-gather" and _stands_for_exchange())
 

@@ -11,14 +11,11 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
-from torch.distributed.tensor.placement_types import (
-    Placement,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
-)
 
 from eindecomp.errors import PlanError
-from eindecomp.frontends.layouts import coarsest, of_shape, vertex_cuts
-from eindecomp.frontends.names import check_given, qualified
+from eindecomp.frontends.input_names import check_given, qualified
 from eindecomp.frontends.placements import Pending, PlacedPlan, placed_plan
+from eindecomp.frontends.plan_cuts import coarsest, of_shape, vertex_cuts
 from eindecomp.frontends.tensor_parallel import styles_of, tp_plan
 from eindecomp.frontends.torch.applying import apply
 from eindecomp.frontends.torch.placing import torch_placements
@@ -29,12 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor, nn
-    from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor.parallel import ParallelStyle
     from torch.distributed.tensor.placement_types import Placement
 
-    from eindecomp.frontends.layouts import Coarse
     from eindecomp.frontends.placements import Places
+    from eindecomp.frontends.plan_cuts import Coarse
     from eindecomp.frontends.tensor_parallel import Style
     from eindecomp.frontends.torch.applying import Applied
     from eindecomp.frontends.torch.placing import Placements

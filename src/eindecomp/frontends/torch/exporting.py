@@ -24,11 +24,12 @@ from eindecomp.frontends.torch.weights import named_tensors
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from torch import fx
     from torch.export import ExportedProgram
 
 
-def exported(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
+def exported_program(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> ExportedProgram:
     """The graph of the operators of a module that matter, none of which changes a tensor."""
     if any(tensor.device.type == "meta" for _, tensor in named_tensors(module)):
         args, kwargs = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
@@ -115,15 +116,22 @@ def _refusal(module: nn.Module, error: Exception) -> GraphError:
 
 def _place(module: nn.Module, error: Exception) -> str:
     """The innermost line of a module, not of torch, that an error was raised from."""
+    lines = [each for each in module_lines(module, error) if not is_of_torch(each[1])]
+    if not lines:
+        return ""
+    path, file, line = lines[-1]
+    return f"{f' in module {path}' if path else ''} (at {file}:{line})"
+
+
+def module_lines(module: nn.Module, error: BaseException) -> list[tuple[str, str, int]]:
+    """The lines of a module's own code that an error passed through: part, file and number."""
     parts: list[tuple[str, nn.Module]] = [*module.named_modules()]
     paths = {id(part): path for path, part in parts}
-    where = ""
-    for frame, line in walk_tb(error.__traceback__):
-        code, path = frame.f_code, paths.get(id(frame.f_locals.get("self")))
-        if path is not None and not is_of_torch(code.co_filename):
-            within = f" in module {path}" if path else ""
-            where = f"{within} (at {code.co_filename}:{line})"
-    return where
+    frames = [
+        (paths.get(id(frame.f_locals.get("self"))), frame.f_code.co_filename, line)
+        for frame, line in walk_tb(error.__traceback__)
+    ]
+    return [(path, file, line) for path, file, line in frames if path is not None]
 
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in (.+)\n?(.*)')

@@ -14,9 +14,9 @@ from torch import fx, nn
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
-from eindecomp.frontends.names import input_name
+from eindecomp.frontends.input_names import input_name, key_of
 from eindecomp.frontends.torch import operators  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
-from eindecomp.frontends.torch.exporting import exported
+from eindecomp.frontends.torch.exporting import exported_program
 from eindecomp.frontends.torch.interpreter import Interpreter
 from eindecomp.frontends.torch.registry import own_type
 from eindecomp.frontends.torch.weights import (
@@ -100,7 +100,7 @@ def import_module(
     trace = Trace()
     interpreter = Interpreter(trace)
     with _without_collection():
-        program = exported(own, args, kwargs)
+        program = exported_program(own, args, kwargs)
         inputs, given = _inputs(trace, own, program)
         found = interpreter.run(program.graph, inputs, program.graph_module)
     outputs = _outputs(program, found, {*given}, is_training=own.training)
@@ -270,12 +270,5 @@ def _output_names(program: ExportedProgram, count: int) -> list[str]:
     paths: Any
     tree = _pytree.tree_unflatten([*range(count)], signature.out_spec)
     paths, _ = _pytree.tree_flatten_with_path(tree)
-    found = ["_".join(_key(key) for key in path) for path, _ in paths]
+    found = ["_".join(key_of(key) for key in path) for path, _ in paths]
     return ["out" if not name else f"out_{name}" if name[0].isdigit() else name for name in found]
-
-
-def _key(key: Any) -> str:
-    for attribute in ("key", "name", "idx"):
-        if hasattr(key, attribute):
-            return str(getattr(key, attribute))
-    return str(key)

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from eindecomp.errors import EinDecompError, GraphError
-from eindecomp.frontends.names import input_name
+from eindecomp.frontends.input_names import input_name
 from eindecomp.frontends.torch.exporting import changes, decomposed, module_path, place_of
 from eindecomp.frontends.torch.registry import (
     Meta,
@@ -142,10 +142,11 @@ class Interpreter:
 
     def _python(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Arithmetic of sizes, and tuples of several results."""
-        if isinstance(node.target, type) and issubclass(node.target, tuple):
+        target: Any = node.target
+        if isinstance(target, type) and issubclass(target, tuple):
             return args[0] if len(args) == 1 else args
-        if callable(node.target) and all(isinstance(arg, int | float) for arg in args):
-            return node.target(*args, **kwargs)
+        if callable(target) and all(isinstance(arg, int | float) for arg in args):
+            return target(*args, **kwargs)
         raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
 
 

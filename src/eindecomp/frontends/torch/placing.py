@@ -47,7 +47,7 @@ def torch_placements(places: Places, mesh: DeviceMesh | None = None) -> Placemen
 
 @dataclass
 class Given:
-    """An input or weight, in as many layouts as it is read in, which a free one has for nothing."""
+    """An input or weight in each layout that it is read in; for a free one, that moves nothing."""
 
     value: torch.Tensor
     mesh: DeviceMesh

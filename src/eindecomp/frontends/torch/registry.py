@@ -152,6 +152,11 @@ class Operation:
         """The type of the first result."""
         return self.results[0].dtype
 
+    @property
+    def short(self) -> str:
+        """Its name without namespace, overload and the underscores around it: `add`."""
+        return self.name.split(".")[1].strip("_")
+
     def refuse(self, why: str) -> GraphError:
         """The error that says why a call cannot be imported."""
         return GraphError(f"{self.name} {why}")

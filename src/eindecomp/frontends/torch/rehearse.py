@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import logging
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from eindecomp.errors import GraphError, PlanError
 from eindecomp.frontends.tensor_parallel import NOBODY
-from eindecomp.frontends.torch.exporting import exported, set_otherwise
+from eindecomp.frontends.torch.exporting import exported_program, module_lines, set_otherwise
 from eindecomp.frontends.torch.importing import import_module
 from eindecomp.frontends.torch.weights import named_tensors
 from eindecomp.frontends.views import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from eindecomp.frontends.tensor_parallel import Followed, Modules, Part
+    from eindecomp.frontends.tensor_parallel import Followed, LocalPart, Modules
     from eindecomp.planner.plan import Plan
 
 
@@ -50,7 +50,7 @@ class Rehearsal:
         args, kwargs = self.imported.arguments
         try:
             with set_otherwise([(_LOGGER, "disabled", True)]):
-                program = exported(local, args, kwargs)
+                program = exported_program(local, args, kwargs)
         except GraphError as error:
             return self._inside(local, error, found)
         pairs = zip(self.imported.program.graph.nodes, program.graph.nodes, strict=False)
@@ -74,7 +74,7 @@ class Rehearsal:
                 shape[dim] //= self.devices
                 layer.register_parameter(name, nn.Parameter(whole.new_empty(shape)))
 
-    def _shape(self, view: View, cut: Part) -> tuple[int, ...]:
+    def _shape(self, view: View, cut: LocalPart) -> tuple[int, ...]:
         """The shape that an array has where its vertex is cut."""
         has = [any(factor.axis == cut.dim for factor in dim) for dim in view.dims]
         return tuple(
@@ -83,12 +83,13 @@ class Rehearsal:
 
     def _inside(self, local: nn.Module, error: GraphError, found: Followed) -> Modules:
         """The layers that leave parts inside the module that failed, or a module around it."""
-        name = _failed(local, error.__cause__)
-        while name is not None:
+        paths = [path for path, _, _ in module_lines(local, error.__cause__ or error) if path]
+        name = paths[-1] if paths else ""
+        while name:
             inside = frozenset(each for each in found.leaving if each.startswith(f"{name}."))
             if inside:
                 return inside
-            name = name.rpartition(".")[0] if "." in name else None
+            name = name.rpartition(".")[0]
         raise PlanError(f"the module cannot run on parts of its layers: {error}") from error
 
 
@@ -99,16 +100,3 @@ def _without_values(module: nn.Module) -> nn.Module:
         empty = torch.empty_like(tensor, device="meta")
         memo[id(tensor)] = nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
     return deepcopy(module, memo)
-
-
-def _failed(module: nn.Module, error: BaseException | None) -> str | None:
-    """The qualified name of the innermost module whose code raised an error."""
-    modules = cast("Iterator[tuple[str, nn.Module]]", module.named_modules())
-    names = {id(own): name for name, own in modules}
-    found: str | None = None
-    trace = error.__traceback__ if error is not None else None
-    while trace is not None:
-        own = cast("object", trace.tb_frame.f_locals.get("self"))
-        found = names.get(id(own)) or found
-        trace = trace.tb_next
-    return found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from operator import getitem
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -13,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils import _pytree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch import fx
     from torch.distributed.device_mesh import DeviceMesh
@@ -24,12 +23,9 @@ def run_operator(
     node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], mesh: DeviceMesh
 ) -> tuple[Any, str]:
     """What an operator returns, and why its operands were gathered, if they were."""
-    name = str(node.target)
-    if (rows := with_rows(name, args)) is not None:
-        return rows, ""
-    if any(isinstance(arg, FlatRows) for arg in args):
-        args = [arg.made() if isinstance(arg, FlatRows) else arg for arg in args]
-    if name == _ATTENTION and (found := _local_attention(args, kwargs)) is not None:
+    if node.target is getitem:
+        return args[0][args[1]], ""
+    if str(node.target) == _ATTENTION and (found := _local_attention(args, kwargs)) is not None:
         return found, ""
     target: Any = node.target
     try:
@@ -55,57 +51,11 @@ def _replicated(mesh: DeviceMesh, local: torch.Tensor) -> DTensor:
 
 def _misshapen(node: fx.Node, found: Any) -> str:
     """What is wrong with the shapes of an operator's results, for rules of DTensor that err."""
-    expected: Any = node.meta.get("val")
-    several = isinstance(found, tuple | list)
-    pairs: Iterable[tuple[Any, Any]] = (
-        zip(cast("Sequence[Any]", found), expected, strict=False)
-        if several
-        else [(found, expected)]
-    )
-    for each, meta in pairs:
+    leaves = (_pytree.tree_leaves(each) for each in (found, node.meta.get("val")))
+    for each, meta in zip(*leaves, strict=False):
         if isinstance(each, DTensor) and each.shape != meta.shape:
             return f"its rule makes a shape of {tuple(each.shape)}, not {tuple(meta.shape)}"
     return ""
-
-
-_VIEWS = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")
-
-
-@dataclass(frozen=True, slots=True)
-class FlatRows:
-    """A matrix whose rows are all but the last dimension of a tensor."""
-
-    unmerged: torch.Tensor
-
-    def made(self) -> torch.Tensor:
-        """The matrix itself, for whoever needs it so."""
-        return self.unmerged.reshape(-1, self.unmerged.shape[-1])
-
-
-def with_rows(name: str, args: Sequence[Any]) -> FlatRows | torch.Tensor | None:
-    """What an operator yields where rows stay unmerged; None where it is not about rows."""
-    match name, args:
-        case "aten.addmm.default", (bias, FlatRows(rows), weight):
-            return FlatRows(torch.matmul(rows, weight) + bias)
-        case "aten.mm.default", (FlatRows(rows), weight):
-            return FlatRows(torch.matmul(rows, weight))
-        case _, (FlatRows(rows), shape) if name in _VIEWS:
-            return rows.reshape(shape)
-        case _, (DTensor() as rows, shape) if name in _VIEWS and _merges(rows, shape):
-            return FlatRows(rows)
-        case _:
-            return None
-
-
-def _merges(tensor: DTensor, shape: Sequence[int]) -> bool:
-    """Whether all dimensions but the last become one, of which an inner one is sharded."""
-    if tensor.ndim < 3:
-        return False
-    sizes = [tensor.size(dim) for dim in range(tensor.ndim)]
-    outer, last = sizes[:-1], sizes[-1]
-    inner = range(1, len(outer))
-    merges = list(shape) in ([-1, last], [prod(outer), last])
-    return merges and any(each.is_shard(dim) for each in tensor.placements for dim in inner)
 
 
 _ATTENTION = "aten.scaled_dot_product_attention.default"
@@ -113,7 +63,12 @@ _BATCH, _HEADS, _QUERIES = 0, 1, 2
 
 
 def _local_attention(args: Sequence[Any], kwargs: Mapping[str, Any]) -> DTensor | None:
-    """Scaled dot-product attention of DTensors; None where the operands are others."""
+    """Scaled dot-product attention, each device computing its own part; None for other operands.
+
+    DTensor has no rule for it on CPUs, and other rules on each kind of GPU. Sequences, heads and
+    queries are independent of each other, so a device that has some of them, with all keys and
+    values of theirs, needs no other. Where keys or values are sharded otherwise, they are gathered.
+    """
     query, key, value, *more = args
     names = ("attn_mask", "dropout_p", "is_causal")
     given: dict[str, Any] = dict(zip(names, more, strict=False)) | dict(kwargs)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,8 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from eindecomp.errors import PlanError
-from eindecomp.frontends.layouts import coarsest, of_shape, vertex_cuts, widened
 from eindecomp.frontends.placements import Replicated, Sharded, as_made, placed, reduce_op_of
+from eindecomp.frontends.plan_cuts import coarsest, of_shape, vertex_cuts, widened
 from eindecomp.frontends.torch.collectives import Recorder, row_of
 from eindecomp.frontends.torch.dtensor import make_mesh
 from eindecomp.frontends.torch.exporting import set_otherwise
@@ -39,13 +40,12 @@ if TYPE_CHECKING:
 
     from torch.distributed.device_mesh import DeviceMesh
 
-    from eindecomp.frontends.layouts import Coarse, VertexCuts
     from eindecomp.frontends.placements import Placed, Places
+    from eindecomp.frontends.plan_cuts import Coarse, VertexCuts
     from eindecomp.frontends.torch.collectives import Collective
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.cut import Cut
-    from eindecomp.planner.comparison import Verified
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Step
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 NO_EXCHANGE = "gloo has no all-to-all: the tensor is gathered"
 _LOGGERS = ("torch.distributed.tensor._redistribute", "torch.distributed.tensor._collective_utils")
 """They advise to flatten meshes, which changes no bytes."""
+_MOVING = (Compute, Move, ReduceScatter, AllGather)
 
 
 def verify_torch(
@@ -65,14 +66,11 @@ def verify_torch(
     with pretended_mesh(plan, device, shape) as (mesh, on):
         cuts = {name: on.vertex(own) for name, own in vertex_cuts(plan).items()}
         moves = Redistributions(plan, program_of(plan), cuts, mesh, on)
-        steps = _moves(moves)
-    rows: list[Verified] = []
-    for vertex in moves.program.bytes_by_vertex:
-        own = [step for step in steps if step.vertex == vertex]
-        collectives = [each for step in own for each in step.collectives]
-        reasons = [step.reason for step in own]
-        rows.append(row_of(vertex, sum(step.planned for step in own), collectives, reasons))
-    return Verification(tuple(rows), dict(zip(on.mesh.names, on.mesh.sizes, strict=True)))
+        rows = _carried_out(moves)
+    return Verification(
+        tuple(row_of(name, r.planned, r.collectives, r.reasons) for name, r in rows.items()),
+        dict(zip(on.mesh.names, on.mesh.sizes, strict=True)),
+    )
 
 
 @contextmanager
@@ -105,35 +103,33 @@ def pretended_group(devices: int) -> Generator[None]:
         sys.excepthook = told
 
 
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    """What one step moves: as planned, and by DTensor."""
+@dataclass(slots=True)
+class _Row:
+    """What is moved for one vertex: as planned, by DTensor, and why that differs."""
 
-    vertex: str
-    planned: int
-    collectives: tuple[Collective, ...]
-    reason: str = ""
-    """Why DTensor moves more or less, where it does."""
+    planned: int = 0
+    collectives: list[Collective] = field(default_factory=list["Collective"])
+    reasons: list[str] = field(default_factory=list[str])
 
 
-def _moves(moves: Redistributions) -> list[_Moved]:
-    """The steps in which something moves, by the plan or by DTensor."""
-    found: list[_Moved] = []
+def _carried_out(moves: Redistributions) -> dict[str, _Row]:
+    """What is moved for each vertex, step by step."""
+    rows = {vertex: _Row() for vertex in moves.program.bytes_by_vertex}
+    steps = [step for step in moves.program.steps if isinstance(step, _MOVING)]
     with Recorder() as recorder:
-        for step in moves.program.steps:
-            if not isinstance(step, Compute | Move | ReduceScatter | AllGather):
-                continue
+        for step, after in pairwise([*steps, None]):
+            if step is None or isinstance(step, AllGather):
+                continue  # DTensor did it together with the reduction
             moves.ask_for(step)
-            collectives = recorder.take()
+            row, collectives = rows[step.vertex], recorder.take()
             planned = moves.program.moved_by(step)
-            if isinstance(step, AllGather):  # DTensor did it together with the reduction
-                last = found.pop()
-                planned, collectives = planned + last.planned, last.collectives
-            if planned or collectives:
-                differs = planned != sum(each.nbytes for each in collectives)
-                why = reason(moves, step, planned, collectives) if differs else ""
-                found.append(_Moved(step.vertex, planned, collectives, why))
-    return found
+            if isinstance(after, AllGather):
+                planned += moves.program.moved_by(after)
+            row.planned += planned
+            row.collectives += collectives
+            if planned != sum(each.nbytes for each in collectives):
+                row.reasons.append(reason(moves, step, planned, collectives))
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +165,6 @@ class Redistributions:
         match step:
             case Move() | ReduceScatter():
                 pairs = [(buffers[step.source], buffers[step.into].tiling.cut)]
-            case AllGather():
-                pairs = [(buffers[step.buffer], buffers[step.buffer].tiling.cut)]
             case Compute():
                 pairs = [(buffers[read.buffer], read.cut) for read in step.reads if read]
             case _:
@@ -236,7 +230,7 @@ def reason(
     moves: Redistributions, step: Step, planned: int, collectives: Sequence[Collective]
 ) -> str:
     """Why the collectives of a step do not move what was planned."""
-    reduces = isinstance(step, ReduceScatter | AllGather)
+    reduces = isinstance(step, ReduceScatter)
     if reduces and reduce_op_of(moves.plan.graph[step.vertex]) is None:
         return "DTensor cannot reduce by this aggregation: partial results are gathered"
     found = list(dict.fromkeys(_causes(moves, step, collectives)))
@@ -256,7 +250,7 @@ def _causes(moves: Redistributions, step: Step, collectives: Sequence[Collective
         yield "axes are not in mesh order: strided shards are gathered one axis after another"
     if any(span.units % pieces_by(mesh, span.axes) for _, cut in cuts for span in cut):
         yield "uneven pieces are padded"
-    if isinstance(step, ReduceScatter | AllGather) and "all-reduce" in kinds:
+    if isinstance(step, ReduceScatter) and "all-reduce" in kinds:
         vertex = graph[step.vertex]
         if state_bytes(graph, vertex) != vertex.dtype.itemsize:
             yield f"partial results are all-reduced as they are, the plan gathers {vertex.dtype}"

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from eindecomp.errors import InputError
-from eindecomp.frontends.names import input_name
+from eindecomp.frontends.input_names import input_name
 from eindecomp.lang.dtypes import BFLOAT16
 
 if TYPE_CHECKING:

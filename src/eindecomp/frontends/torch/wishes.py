@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from torch import fx
-
 from eindecomp.frontends.placements import Pending, Replicated, Sharded
 from eindecomp.frontends.views import View
 from eindecomp.graph.ops import Reshape
@@ -18,9 +16,10 @@ from eindecomp.lang.scalar import Arg
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from torch import fx
+
     from eindecomp.frontends.placements import Placed, PlacedPlan, Places
     from eindecomp.frontends.torch.importing import Imported
-    from eindecomp.frontends.views import View
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
@@ -37,12 +36,6 @@ class Wanted:
     def of_array(self) -> Places | None:
         """The same for the array; None where no placement says it."""
         return seen_through(self.view, self.places)
-
-    @cached_property
-    def of_vertex(self) -> Places | None:
-        """The same for the vertex, where the array only merges dimensions of it."""
-        is_plain = self.view.axes == (*range(len(self.view.axes)),)
-        return self.places if is_plain else None
 
 
 @dataclass(frozen=True, slots=True)

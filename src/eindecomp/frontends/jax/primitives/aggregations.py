@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import at_rank, first_in_order, first_largest, ranks, running
@@ -23,13 +22,11 @@ _AGGREGATIONS = {
     "reduce_xor": "xor",
 }
 _RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
-_FIRST: dict[str, Literal["first_max", "first_min"]] = {
-    "argmax": "first_max",
-    "argmin": "first_min",
-}
 
 
-def _reduced(agg: str, op: Equation, x: View) -> View:
+@primitive(*_AGGREGATIONS)
+def _reduced(op: Equation, x: View) -> View:
+    agg = _AGGREGATIONS[op.name]
     axes = [int(axis) for axis in op.params["axes"]]
     if agg in ("any", "all", "xor") and kind(x.dtype) is not Kind.BOOL:
         op.refuse(f"bits of integers cannot be expressed, only truth values; it has {x.dtype}")
@@ -39,22 +36,18 @@ def _reduced(agg: str, op: Equation, x: View) -> View:
     return op.trace.reduce(x, axes, agg, dtype=op.dtype) if axes else x
 
 
-def _cumulated(agg: str, op: Equation, x: View) -> View:
-    made = running(op.trace, x, int(op.params["axis"]), agg, backwards=op.params["reverse"])
+@primitive(*_RUNNING)
+def _cumulated(op: Equation, x: View) -> View:
+    axis, backwards = int(op.params["axis"]), bool(op.params["reverse"])
+    made = running(op.trace, x, axis, _RUNNING[op.name], backwards=backwards)
     return op.trace.cast(made, op.dtype)
 
 
-def _first(monoid: Literal["first_max", "first_min"], op: Equation, x: View) -> View:
+@primitive("argmax", "argmin")
+def _first(op: Equation, x: View) -> View:
+    monoid = "first_max" if op.name == "argmax" else "first_min"
     (axis,) = (int(each) for each in op.params["axes"])
     return op.trace.cast(first_largest(op.trace, x, axis, monoid), op.dtype)
-
-
-for _name, _agg in _AGGREGATIONS.items():
-    primitive(_name)(partial(_reduced, _agg))
-for _name, _agg in _RUNNING.items():
-    primitive(_name)(partial(_cumulated, _agg))
-for _name, _monoid in _FIRST.items():
-    primitive(_name)(partial(_first, _monoid))
 
 
 @primitive("cumlogsumexp")

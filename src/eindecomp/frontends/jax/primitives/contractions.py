@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.formulas import neutral
@@ -95,8 +94,9 @@ def _convolution(op: Equation, x: View, w: View) -> View:
 _POOLS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window_min": "min"}
 
 
-def _pool(agg: str, op: Equation, x: View) -> View:
-    p, trace = op.params, op.trace
+@primitive(*_POOLS)
+def _pool(op: Equation, x: View) -> View:
+    p, trace, agg = op.params, op.trace, _POOLS[op.name]
     beside = trace.number(neutral(agg, x.dtype), x.dtype)
     for place, (low, high) in enumerate(p["padding"]):
         between = int(p["base_dilation"][place]) - 1
@@ -104,7 +104,3 @@ def _pool(agg: str, op: Equation, x: View) -> View:
     sizes, steps = p["window_dimensions"], p["window_strides"]
     seen, inside = windows(trace, x, sizes, steps, p["window_dilation"])
     return trace.reduce(seen, inside, agg, dtype=op.dtype)
-
-
-for _name, _agg in _POOLS.items():
-    primitive(_name)(partial(_pool, _agg))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from math import inf, log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from eindecomp.frontends.jax.registry import Equation, Rule, primitive
+from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import COMPLEX, EXACT, REST, ROUND_EVEN, UNARY, log1p
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, call
@@ -44,13 +43,9 @@ _FORMULAS = {
 }
 
 
-def _formula(join: str, op: Equation, *arrays: View) -> View:
-    return op.map(join, *arrays)
-
-
-for _name, _join in _FORMULAS.items():
-    _rule: Rule = partial(_formula, _join)
-    primitive(_name, elementwise=True)(_rule)
+@primitive(*_FORMULAS, elementwise=True)
+def _formula(op: Equation, *arrays: View) -> View:
+    return op.map(_FORMULAS[op.name], *arrays)
 
 
 def _is(array: View, of: Kind) -> bool:
@@ -182,11 +177,9 @@ def _reduce_precision(op: Equation, x: View) -> View:
     return op.trace.cast(op.trace.cast(x, _ROUNDED[bits]), op.dtype)
 
 
-def _refused(reason: str, op: Equation, *_: Any) -> View:
-    op.refuse(reason)
-
-
-for _name in ("atan2", "atan", "asin", "acos", "erf_inv", "nextafter", "population_count", "clz"):
-    primitive(_name, elementwise=True)(
-        partial(_refused, "the scalar functions of a join cannot express it")
-    )
+@primitive(
+    "atan2", "atan", "asin", "acos", "erf_inv", "nextafter", "population_count", "clz",
+    elementwise=True,
+)  # fmt: skip
+def _refused(op: Equation, *_: View) -> View:
+    op.refuse("the scalar functions of a join cannot express it")

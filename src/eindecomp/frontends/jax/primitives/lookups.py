@@ -11,7 +11,6 @@ from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import counts_along, flat_index
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.jax.registry import Equation
     from eindecomp.frontends.views import View
 
 
@@ -42,7 +41,7 @@ class _Lookup:
             for k, axis in enumerate(map(self.known_as, self.axes))
             if axis in own and k != place
         ]
-        self.array = trace.take_along(self.array, place, index, pairs)
+        self.array = trace.take(self.array, place, index, pairs)
         new = [axis for k, axis in enumerate(own) if k not in {b for _, b in pairs}]
         before = [self.known_as(axis) for axis in self.axes]
         self.axes = [*before[:place], *new, *before[place + 1 :]]

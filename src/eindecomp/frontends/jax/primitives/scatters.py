@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,9 @@ _WAYS = {
 }
 
 
-def _scatter(way: _Way, op: Equation, x: View, indices: View, updates: View) -> View:
+@primitive(*_WAYS, *(name.replace("-", "_") for name in _WAYS))
+def _scatter(op: Equation, x: View, indices: View, updates: View) -> View:
+    way = _WAYS[op.name.replace("_", "-")]
     if not way.agg and not _puts_updates(op):
         op.refuse(
             "it applies a function to elements at indices, once for every time that an index "
@@ -187,9 +188,4 @@ def _largest_or_last(
     flat = trace.transpose(updates, order)
     flat = trace.reshape(flat, (prod(updates.shape[j] for j in gone), *flat.shape[len(gone) :]))
     pairs = [(k + 1, k + 1) for k in range(len(dims))]
-    return trace.take_along(flat, 0, trace.map("max(x, 0)", last), pairs), dims
-
-
-for _name, _way in _WAYS.items():
-    primitive(_name)(partial(_scatter, _way))
-    primitive(_name.replace("-", "_"))(partial(_scatter, _way))
+    return trace.take(flat, 0, trace.map("max(x, 0)", last), pairs), dims

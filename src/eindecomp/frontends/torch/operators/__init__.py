@@ -6,21 +6,21 @@ An operator that is not here is imported as torch itself defines it by others, w
 from eindecomp.frontends.torch.operators import (
     aggregations,
     attention,
+    convolutions,
     elementwise,
     indexing,
     normalization,
     products,
     shapes,
-    windows,
 )
 
 __all__ = [
     "aggregations",
     "attention",
+    "convolutions",
     "elementwise",
     "indexing",
     "normalization",
     "products",
     "shapes",
-    "windows",
 ]

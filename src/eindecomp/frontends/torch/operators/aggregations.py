@@ -15,75 +15,6 @@ if TYPE_CHECKING:
     from eindecomp.frontends.torch.registry import Number, Operation
     from eindecomp.frontends.views import View
 
-_AGGREGATIONS = {
-    "sum": "sum",
-    "prod": "prod",
-    "amax": "max",
-    "max.default": "max",
-    "amin": "min",
-    "min.default": "min",
-    "any": "any",
-    "all": "all",
-}
-
-
-def _register_tables() -> None:
-    for name, agg in _AGGREGATIONS.items():
-
-        def reduced(
-            op: Operation,
-            x: View,
-            dim: Any = None,
-            keepdim: bool = False,
-            agg: str = agg,
-            **_: Any,
-        ) -> View:
-            given = op.trace.cast(x, op.dtype)
-            return op.trace.reduce(given, places(x, dim), agg, keep=keepdim, dtype=op.dtype)
-
-        operator(f"aten.{name}")(reduced)
-    for name in ("max", "min"):
-
-        def first(
-            op: Operation,
-            x: View,
-            dim: int | None = None,
-            keepdim: bool = False,
-            name: Any = f"first_{name}",
-        ) -> View:
-            if dim is None:
-                flat = op.trace.reshape(x, (prod(x.shape),))
-                return op.trace.reshape(first_largest(op.trace, flat, 0, name), op.shape)
-            if not x.dims:
-                return op.trace.number(0, "int64")
-            place = dim % len(x.dims)
-            found = first_largest(op.trace, x, place, name)
-            return op.trace.unsqueeze(found, place) if keepdim else found
-
-        def with_place(
-            op: Operation,
-            x: View,
-            dim: int,
-            keepdim: bool = False,
-            agg: str = name,
-            place: Any = first,
-        ) -> list[View]:
-            most = op.trace.reduce(x, places(x, dim), agg, keep=keepdim)
-            return [most, place(op, x, dim, keepdim)]
-
-        operator(f"aten.arg{name}")(first)
-        operator(f"aten.{name}.dim")(with_place)
-    for name, agg in (("cumsum", "sum"), ("cumprod", "prod")):
-
-        def cumulated(op: Operation, x: View, dim: int, agg: str = agg, **_: Any) -> View:
-            given = op.trace.cast(x, op.dtype)
-            if not x.dims:
-                return given
-            made = running(op.trace, given, dim % len(x.dims), agg)
-            return op.trace.cast(made, op.dtype)
-
-        operator(f"aten.{name}")(cumulated)
-
 
 def places(x: View, dim: int | Sequence[int] | None) -> list[int]:
     """The dimensions that are meant: all, if none are named."""
@@ -93,7 +24,45 @@ def places(x: View, dim: int | Sequence[int] | None) -> list[int]:
     return [d % len(x.dims) for d in given or range(len(x.dims))]
 
 
-_register_tables()
+@operator(
+    "aten.sum", "aten.prod", "aten.any", "aten.all", "aten.amax", "aten.amin", "aten.max.default",
+    "aten.min.default",
+)  # fmt: skip
+def aggregated(op: Operation, x: View, dim: Any = None, keepdim: bool = False, **_: Any) -> View:
+    """An aggregate over dimensions."""
+    agg = {"amax": "max", "amin": "min"}.get(op.short, op.short)
+    given = op.trace.cast(x, op.dtype)
+    return op.trace.reduce(given, places(x, dim), agg, keep=keepdim, dtype=op.dtype)
+
+
+@operator("aten.argmax", "aten.argmin")
+def place_of_first(op: Operation, x: View, dim: int | None = None, keepdim: bool = False) -> View:
+    """Where the first largest or smallest element is."""
+    if dim is None:
+        flat = op.trace.reshape(x, (prod(x.shape),))
+        return op.trace.reshape(place_of_first(op, flat, 0), op.shape)
+    if not x.dims:
+        return op.trace.number(0, "int64")
+    monoid = "first_max" if "max" in op.short else "first_min"
+    found = first_largest(op.trace, x, dim % len(x.dims), monoid)
+    return op.trace.unsqueeze(found, dim % len(x.dims)) if keepdim else found
+
+
+@operator("aten.max.dim", "aten.min.dim")
+def extreme_with_place(op: Operation, x: View, dim: int, keepdim: bool = False) -> list[View]:
+    """The largest or smallest, and where the first of them is."""
+    most = op.trace.reduce(x, places(x, dim), op.short, keep=keepdim)
+    return [most, place_of_first(op, x, dim, keepdim)]
+
+
+@operator("aten.cumsum", "aten.cumprod")
+def cumulated(op: Operation, x: View, dim: int, **_: Any) -> View:
+    """Sums or products with all before."""
+    given = op.trace.cast(x, op.dtype)
+    if not x.dims:
+        return given
+    made = running(op.trace, given, dim % len(x.dims), op.short.removeprefix("cum"))
+    return op.trace.cast(made, op.dtype)
 
 
 def mean_of(op: Operation, x: View, at: Sequence[int], keep: bool) -> View:

@@ -19,22 +19,21 @@ _MAPS = {
     "relu": "relu(x)",
     "relu6": "min(relu(x), 6)",
     "trunc": f"where(x < 0, {EXACT['ceil']}, {EXACT['floor']})",
-    "round.default": ROUND_EVEN,
     "isnan": "x != x",
     "floor_divide": "x // y",
     "remainder": "x % y",
     "fmod": REST,
     "maximum": "max(x, y)",
-    "max.other": "max(x, y)",
+    "max": "max(x, y)",
     "minimum": "min(x, y)",
-    "min.other": "min(x, y)",
+    "min": "min(x, y)",
     "fmax": "where(x != x, y, where(y != y, x, max(x, y)))",
     "fmin": "where(x != x, y, where(y != y, x, min(x, y)))",
     "logical_and": "x and y",
     "logical_or": "x or y",
     "logical_xor": "(x != 0) != (y != 0)",
     "logical_not": "not x",
-    **dict.fromkeys(("_conj", "_conj_physical", "conj_physical"), EXACT["conj"]),
+    "conj_physical": EXACT["conj"],
     "complex": COMPLEX,
     "polar": "x * cos(y) + x * sin(y) * complex(0.0, 1.0)",
 }
@@ -51,30 +50,30 @@ _FRACTIONS = {
 _OF_TRUTH = {"and": "x and y", "or": "x or y", "xor": "x != y", "not": "not x"}
 
 
-def _register_tables() -> None:
-    for name, join in _MAPS.items():
-
-        def mapped(op: Operation, join: str = join, **operands: Operand) -> View:
-            return op.map(join, *operands.values())
-
-        operator(f"aten.{name}")(mapped)
-    for name, join in _FRACTIONS.items():
-
-        def fraction(op: Operation, x: Operand, join: str = join) -> View:
-            return op.fraction(join, x)
-
-        operator(f"aten.{name}")(fraction)
-    for name, join in _OF_TRUTH.items():
-
-        def of_truth(op: Operation, join: str = join, **operands: Operand) -> View:
-            if common_type(*operands.values()) != BOOL:
-                raise op.refuse("is imported for truth values, not for the bits of whole numbers")
-            return op.map(join, *operands.values())
-
-        operator(f"aten.bitwise_{name}", f"aten.__{name}__")(of_truth)
+@operator(*(f"aten.{name}" for name in _MAPS), "aten._conj", "aten._conj_physical")
+def mapped(op: Operation, **operands: Operand) -> View:
+    """A function of tensors and numbers."""
+    return op.map(_MAPS[op.short], *operands.values())
 
 
-_register_tables()
+@operator(*(f"aten.{name}" for name in _FRACTIONS))
+def fraction(op: Operation, x: Operand) -> View:
+    """A function that yields fractions."""
+    return op.fraction(_FRACTIONS[op.short], x)
+
+
+@operator(*(f"aten.bitwise_{name}" for name in _OF_TRUTH), "aten.__and__", "aten.__or__")
+def of_truth(op: Operation, **operands: Operand) -> View:
+    """A function of truth values."""
+    if common_type(*operands.values()) != BOOL:
+        raise op.refuse("is imported for truth values, not for the bits of whole numbers")
+    return op.map(_OF_TRUTH[op.short.removeprefix("bitwise_")], *operands.values())
+
+
+@operator("aten.round.default")
+def nearest(op: Operation, x: View) -> View:
+    """To the nearest whole number."""
+    return op.map(ROUND_EVEN, x)
 
 
 @operator("aten.add")

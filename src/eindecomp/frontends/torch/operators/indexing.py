@@ -43,7 +43,7 @@ def gather(op: Operation, x: View, dim: int, index: View, **_: Any) -> View:
     place = dim % len(x.dims)
     for k, size in enumerate(index.shape):
         x = x if k == place else op.trace.slice(x, k, 0, size)
-    return op.trace.take_along(x, place, index, [(k, k) for k in range(len(x.dims)) if k != place])
+    return op.trace.take(x, place, index, [(k, k) for k in range(len(x.dims)) if k != place])
 
 
 def from_end(op: Operation, index: View, size: int) -> View:
@@ -93,7 +93,7 @@ def _looked_up(op: Operation, x: View, at: dict[int, View], rest: Sequence[int],
     table = op.trace.reshape(table, (prod(sizes), *(x.shape[k] for k in kept)))
     index = flat_index(op.trace, [at[k] for k in others], sizes)
     shared = [(1 + kept.index(k), dim) for k, dim in along.items()]
-    found = op.trace.take_along(table, 0, index, shared)
+    found = op.trace.take(table, 0, index, shared)
     new = [k for k in range(rank) if k not in along.values()]
     shown = [*new, *(symbols[k] for k in kept)]
     return op.trace.transpose(found, [shown.index(s) for s in output])

@@ -43,7 +43,8 @@ def log_softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
     """The logarithm of a softmax."""
     if not x.dims:
         return op.trace.number(0, op.dtype)
-    wide, most, _, summed = _exponentials(op, op.trace.cast(x, op.dtype), dim % len(x.dims))
+    given, place = op.trace.cast(x, op.dtype), dim % len(x.dims)
+    wide, most, _powers, summed = _exponentials(op, given, place)
     logs = op.trace.map("log(x)", summed)
     return op.trace.map("x - y - z", wide, most, logs, dtype=op.dtype)
 

@@ -63,7 +63,7 @@ def add_product(
 def einsum(op: Operation, equation: str, tensors: Sequence[View], **_: Any) -> View:
     """What an equation says, in any order; dimensions under dots are aligned from the right."""
     shapes = [tensor.shape for tensor in tensors]
-    inputs, output, _ = parse_einsum_input([equation, *shapes], shapes=True)
+    inputs, output, _shapes = parse_einsum_input([equation, *shapes], shapes=True)
     terms = inputs.split(",")
     for tensor, term in zip(tensors, terms, strict=True):
         if "..." not in equation and len({*term}) == len(term):

@@ -77,7 +77,7 @@ def _seen(
     value: float,
 ) -> tuple[View, list[int]]:
     """The windows of a pool, and the dimensions that it aggregates."""
-    rank = int(op.name.partition("_pool")[2][0])
+    rank = int(op.short.partition("_pool")[2][0])
     sizes = _per_dimension(kernel, rank)
     steps = _per_dimension(stride, rank) if stride else sizes
     x = _padded(op, x, _per_dimension(padding, rank), value)
@@ -99,7 +99,7 @@ def max_pool(
     """The largest element of every window, without saying where it was."""
     seen, at = _seen(op, x, kernel_size, stride, padding, dilation, -inf)
     found = op.trace.reduce(seen, at, "max")
-    return [found] if op.name.partition(".default")[0].endswith("indices") else found
+    return [found] if op.short.endswith("indices") else found
 
 
 @operator("aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d")

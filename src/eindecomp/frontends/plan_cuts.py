@@ -3,6 +3,10 @@
 What frameworks can say of a tensor is less than a cut can: each device has one block of it, no axis
 cuts two dimensions, and nobody has a window only. `widened` is the least that they can say of what
 a vertex reads.
+
+A mesh of 8 devices has three axes of 2 here, so that tensors can be cut 2 × 4 or 4 × 2. Where a
+plan cuts by all three or none, one dimension of 8 says the same, and a framework that communicates
+along one dimension of its mesh at a time moves less: `coarsest` is the mesh of fewest dimensions.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from eindecomp.tra.program.make import program_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eindecomp.layout.cut import Axes, Cut, Span
+    from eindecomp.layout.cut import Axes
     from eindecomp.planner.plan import Plan
 
 

@@ -38,6 +38,14 @@ def _is_marked(name: str) -> bool:
     return bare[:1].isdigit() or bare in KEYWORDS
 
 
+def key_of(entry: Any) -> str:
+    """What a step into a pytree is called: the key of a dict, an attribute, a place in a list."""
+    for attribute in ("key", "name", "idx"):
+        if hasattr(entry, attribute):
+            return str(getattr(entry, attribute))
+    return str(entry)
+
+
 def check_given(graph: Graph, given: Mapping[str, Any], known: Mapping[str, str]) -> None:
     """Refuse arrays that are not tensors of a graph, which `known` names, or of another shape."""
     for name, array in given.items():
