@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
+from eindecomp.engines.threads import shortcuts
 from eindecomp.engines.threads.engine import ThreadsEngine
-from eindecomp.engines.threads.passes import merge_product_tiles as merging
-from eindecomp.engines.threads.passes.add_products_in_place import find_sums
-from eindecomp.engines.threads.passes.merge_product_tiles import merge
+from eindecomp.engines.threads.shortcuts import find_sums, merge
 from eindecomp.engines.threads.tiled import SumInPlace, tile_program
 from eindecomp.tra.program.make import program_of
 
@@ -103,7 +102,7 @@ def test_tiles_are_joined_to_no_fewer_than_cores(cores, tiles, monkeypatch):
         seen[a:b, c:d] += 1
         assert tile.reads == (((a, b), (0, 8)), ((0, 8), (c, d)))
     assert (seen == 1).all()
-    monkeypatch.setattr(merging, "cores", lambda: cores)
+    monkeypatch.setattr(shortcuts, "cores", lambda: cores)
     arrays = {v.name: np.random.default_rng(0).random(v.shape, np.float32) for v in graph.inputs}
     finished = []
     found = ed.run(ed.plan(graph, 8, strategy="sqrt"), arrays, on_event=finished.append)

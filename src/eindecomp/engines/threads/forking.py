@@ -42,6 +42,8 @@ class Gate:
 
     def _reset(self) -> None:
         self._marks: set[Mark] = set()
+        self._forkers: set[int] = set()
+        """The threads that fork or wait to do so: they are in Python, not within a kernel."""
         self._opened = Condition()
         self._forking = Lock()
 
@@ -77,6 +79,7 @@ class Gate:
         return any(other.at_work and other.thread == mark.thread for other in others)
 
     def _close(self) -> None:
+        self._forkers.add(get_ident())
         self._forking.acquire()
         self.closed = True
         end = monotonic() + PATIENCE
@@ -86,15 +89,16 @@ class Gate:
         blas.LOCK.acquire()
 
     def _busy(self) -> bool:
-        """Whether another thread is within a call; this one may be, in what it reads."""
-        own = get_ident()
-        return any(mark.at_work and mark.thread != own for mark in tuple(self._marks))
+        """Whether a thread is within a call that does not fork itself, in what it reads."""
+        marks = tuple(self._marks)
+        return any(mark.at_work and mark.thread not in self._forkers for mark in marks)
 
     def _open(self) -> None:
         blas.LOCK.release()
         self.closed = False
         with self._opened:
             self._opened.notify_all()
+        self._forkers.discard(get_ident())
         self._forking.release()
 
     def _begin_anew(self) -> None:

@@ -1,4 +1,4 @@
-"""The arrays of one run: made at the first write, dropped after the last use.
+"""The arrays of one run: made before the first write, dropped after the last use.
 
 All threads share memory, so that a tensor is one array whatever its layouts are: a tile is a view
 of it, written in place, and fetching a piece copies nothing. Partial results have arrays of their
@@ -8,18 +8,17 @@ own.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from itertools import count
+from itertools import pairwise
 from mmap import mmap
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.threads.rows import read_rows
 from eindecomp.errors import EinDecompError, InputError
+from eindecomp.kernels.cpu.moves import check_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from eindecomp.engines.spare import Spare
     from eindecomp.lang.dtypes import DType
@@ -30,6 +29,7 @@ Key = str | tuple[str, int, int]
 """A tensor; or the partial result that a kernel call leaves, and which number of its state."""
 Where = tuple[slice, ...] | None
 """A tile of an array; None for all of it."""
+_SLAB = 1 << 23  # bytes of rows that are read at once, unless a chunk is larger
 
 
 def is_in_memory(array: Any) -> bool:
@@ -38,39 +38,6 @@ def is_in_memory(array: Any) -> bool:
     while getattr(owner, "base", None) is not None:
         owner = owner.base
     return isinstance(array, np.ndarray) and not isinstance(owner, mmap)
-
-
-@contextmanager
-def _reading(key: Key) -> Generator[None]:
-    """Name the input that cannot be read, as its file was closed or its disk is gone."""
-    try:
-        yield
-    except EinDecompError:
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"{reason}, when input {key!r} was read") from error
-
-
-class Arrays(Protocol):
-    """What calls see of a run's memory."""
-
-    @property
-    def scalars(self) -> Sequence[object]:
-        """The values of run-time scalars."""
-        ...
-
-    def read(self, key: Key, where: Where) -> Array:
-        """A tile."""
-        ...
-
-    def read_rows(self, key: Key, where: Where, axis: int, index: Array) -> tuple[Array, Array]:
-        """A tile to look rows up in, and the index to do so."""
-        ...
-
-    def write(self, key: Key, where: Where) -> Array:
-        """The place of a tile."""
-        ...
 
 
 class Memory:
@@ -84,9 +51,7 @@ class Memory:
         given: Mapping[str, Any],
         scalars: Sequence[object],
         shapes: Mapping[Key, tuple[tuple[int, ...], DType]],
-        uses: Mapping[Key, int],
         loads: int = 0,
-        on_free: Callable[[str, int], None] | None = None,
         spare: Spare | None = None,
     ) -> None:
         self.scalars = scalars
@@ -95,11 +60,6 @@ class Memory:
         self._arrays: dict[Key, Any] = {**given}
         self._given = frozenset(given)
         self._stored = {name for name, array in given.items() if not isinstance(array, np.ndarray)}
-        self._uses = uses
-        # The next number of a counter is taken without a lock.
-        self._seen = {key: count(1) for key in uses}
-        self._on_free = on_free
-        self._lock = Lock()
         self._held = loads + sum(array.nbytes for array in given.values() if is_in_memory(array))
         self.peak = self._held
 
@@ -121,35 +81,31 @@ class Memory:
 
     def write(self, key: Key, where: Where) -> Array:
         """The place of a tile."""
-        array = self._arrays.get(key)
-        if array is None:
-            array = self._make(key)
+        array = self._arrays[key]
         return array if where is None else array[where]
 
-    def _make(self, key: Key) -> Array:
-        with self._lock:
-            if key not in self._arrays:
-                shape, dtype = self._shapes[key]
-                spare = self._spare
-                array = np.empty(shape, dtype) if spare is None else spare.make(shape, dtype)
-                self._held += array.nbytes
-                self.peak = max(self.peak, self._held)
-                self._arrays[key] = array
-            return self._arrays[key]
+    def make(self, keys: Sequence[Key]) -> None:
+        """Make arrays that are written next."""
+        for key in keys:
+            shape, dtype = self._shapes[key]
+            spare = self._spare
+            array = np.empty(shape, dtype) if spare is None else spare.make(shape, dtype)
+            self._held += array.nbytes
+            self._arrays[key] = array
+        self.peak = max(self.peak, self._held)
 
-    def done(self, key: Key) -> None:
-        """Note a use; the last one drops the array, unless it is an output."""
-        if key not in self._uses or next(self._seen[key]) < self._uses[key]:
-            return
-        array = self._arrays.pop(key)
-        if key in self._given:
-            return
-        with self._lock:
+    def drop(self, keys: Sequence[Key]) -> list[tuple[str, int]]:
+        """Drop arrays that nobody uses any more; tells the tensors and bytes of those made here."""
+        dropped: list[tuple[str, int]] = []
+        for key in keys:
+            array = self._arrays.pop(key)
+            if key in self._given:
+                continue
             self._held -= array.nbytes
-        if self._spare is not None:
-            self._spare.give(array)
-        if self._on_free is not None:
-            self._on_free(key if isinstance(key, str) else key[0], array.nbytes)
+            if self._spare is not None:
+                self._spare.give(array)
+            dropped.append((key if isinstance(key, str) else key[0], array.nbytes))
+        return dropped
 
     def clear(self) -> None:
         """Drop everything."""
@@ -161,3 +117,64 @@ class Memory:
             name: np.array(self.read(key, None)) if key in self._given else self._arrays[key]
             for name, key in keys.items()
         }
+
+
+@contextmanager
+def _reading(key: Key) -> Generator[None]:
+    """Name the input that cannot be read, as its file was closed or its disk is gone."""
+    try:
+        yield
+    except EinDecompError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{reason}, when input {key!r} was read") from error
+
+
+def read_rows(
+    stored: Any, where: tuple[slice, ...], axis: int, index: Array
+) -> tuple[Array, Array]:
+    """The rows of a stored tile that an index names along an axis, and the index into them.
+
+    Each is read once, by slices, which all storage has. Rows that lie in one chunk are read at
+    once, as their storage would read all of it for each.
+
+    >>> table = np.arange(20).reshape(10, 2)
+    >>> read_rows(table, (slice(0, 10), slice(1, 2)), 0, np.array([7, 3, 7]))
+    (array([[ 7],
+           [15]]), array([1, 0, 1]))
+    """
+    start, stop = where[axis].start, where[axis].stop
+    check_index(index, stop - start)
+    rows, inverse = np.unique(index, return_inverse=True)
+    shape = [part.stop - part.start for part in where]
+    shape[axis] = len(rows)
+    found = np.empty(shape, stored.dtype)
+    chunk = _chunk(stored, axis)
+    row_bytes = found.nbytes // max(1, len(rows))
+    most = max(chunk, _SLAB // max(1, row_bytes))
+    before = (slice(None),) * axis
+    for low, high in _groups(rows, chunk, most):
+        first, last = int(rows[low]), int(rows[high - 1])
+        slab = slice(start + first, start + last + 1)
+        read = np.asarray(stored[(*where[:axis], slab, *where[axis + 1 :])])
+        found[(*before, slice(low, high))] = read[(*before, rows[low:high] - first)]
+    return found, inverse.reshape(index.shape)
+
+
+def _groups(rows: Array, chunk: int, most: int) -> Iterator[tuple[int, int]]:
+    """Which rows, by their positions, are read at once: near each other, and not too many."""
+    if not len(rows):
+        return
+    apart = (np.diff(rows) > chunk) | (np.diff(rows // most) > 0)
+    bounds = [0, *(np.flatnonzero(apart) + 1).tolist(), len(rows)]
+    yield from pairwise(bounds)
+
+
+def _chunk(stored: Any, axis: int) -> int:
+    """How many rows are stored together, as far as that is told."""
+    chunks: Any = getattr(stored, "chunks", None)
+    try:
+        return max(1, int(chunks[axis]))
+    except (TypeError, ValueError, IndexError):  # none, or of several sizes
+        return 1

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eindecomp.engines.events import Event
-    from eindecomp.engines.threads.call import KernelCall
-    from eindecomp.engines.threads.schedule import Schedule
+    from eindecomp.engines.threads.schedule import KernelCall, Schedule
     from eindecomp.kernels.compilations import Compilation
 
 

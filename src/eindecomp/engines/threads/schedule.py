@@ -1,31 +1,26 @@
-"""The calls of a tiled program in an order that works, and who waits for whom."""
+"""The calls of a tiled program as plain data, in an order that works."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.engines.estimate import seconds_of
-from eindecomp.engines.threads.call import KernelCall
-from eindecomp.engines.threads.estimate import SHORT
 from eindecomp.graph.ops import Fill, Gather, Input
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
-from eindecomp.layout.boxes import meet, volume
+from eindecomp.layout.boxes import volume
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.threads.call import Block, Loads
     from eindecomp.engines.threads.memory import Key, Where
     from eindecomp.engines.threads.tiled import (
         CountedMove,
         Reduction,
-        SumInPlace,
         Tile,
         TiledProgram,
         TiledVertex,
@@ -35,8 +30,36 @@ if TYPE_CHECKING:
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
 
-_LONG = 0.25  # seconds after which a person could want to interrupt a run
-_TINY = 5_000  # operations of a call below which threads wait for the interpreter more than work
+    Block = tuple[Key, Where]
+    """A tile of an array."""
+
+Loads = tuple[tuple[str, int], ...]
+"""Inputs of a graph, and how many bytes of each are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """One piece of work: which blocks of which arrays it reads and writes."""
+
+    kind: str
+    """`compute`, `fill` or `reduce-scatter`."""
+    vertex: str
+    box: Box
+    devices: tuple[int, ...]
+    """Those whose tile it is; several where tiles are computed as one."""
+    reads: tuple[Block | None, ...]
+    """The operands in order, None for one that is not read; for a reduction the partial results."""
+    writes: tuple[Block, ...]
+    """The result; or, for a partial result, each number of its state."""
+    uses: tuple[Key, ...]
+    """What it reads and what it writes: some write tiles that nobody reads, after the last read."""
+    adds: bool = False
+    """Whether the result is added to what is there."""
+    is_partial: bool = False
+    """For a tile, whether it is a partial result; for a reduction, whether its first is elsewhere
+    than where the sum goes."""
+    loads: Loads = ()
+    """The inputs of the graph that it reads, and how many bytes of each."""
 
 
 @dataclass(frozen=True)
@@ -66,46 +89,6 @@ class Schedule:
     def tasks(self) -> int:
         """How many tiles devices compute and reduce, those that are computed as one each."""
         return sum(len(call.devices) for call in self.calls)
-
-    @cached_property
-    def is_small(self) -> bool:
-        """Whether handing calls to other threads would take longer than the calls."""
-        return self.is_short or self.work < _TINY * len(self.calls)
-
-    @property
-    def is_short(self) -> bool:
-        """Whether one thread has done all of it before two could have."""
-        return self.seconds < SHORT
-
-    @cached_property
-    def is_long(self) -> bool:
-        """Whether a person could want to interrupt it.
-
-        Others then carry it out, and two threads that wake up at once may share a core for a while.
-        """
-        return self.seconds >= _LONG
-
-    @cached_property
-    def work(self) -> int:
-        """About how many operations it takes."""
-        return max(self.flops, sum(volume(call.box) for call in self.calls))
-
-    @cached_property
-    def uses(self) -> dict[Key, int]:
-        """How often each array that is dropped in the end is used."""
-        kept = {self.key_of(vertex.name) for vertex in self.graph.outputs}
-        counts = Counter(key for call in self.calls for key in call.uses)
-        return {key: n for key, n in counts.items() if key not in kept}
-
-    @cached_property
-    def dropped_after(self) -> tuple[tuple[Key, ...], ...]:
-        """For each call the arrays that nobody uses after it, if calls come one after another."""
-        last = {key: number for number, call in enumerate(self.calls) for key in call.uses}
-        dropped: list[list[Key]] = [[] for _ in self.calls]
-        for key, number in last.items():
-            if key in self.uses:
-                dropped[number].append(key)
-        return tuple(map(tuple, dropped))
 
     def key_of(self, name: str) -> str:
         """The tensor whose array a tensor is in: itself, but for sums made in place."""
@@ -167,10 +150,6 @@ class _Making:
     graph: Graph
     calls: list[KernelCall] = field(default_factory=list[KernelCall])
     shapes: dict[Key, tuple[tuple[int, ...], DType]] = field(default_factory=dict["Key", Any])
-    writers: dict[str, tuple[tuple[int, ...], tuple[Box, ...]]] = field(
-        default_factory=dict[str, Any]
-    )
-    """For each tensor the calls that write it, and what each of them writes."""
     lies_in: dict[str, str] = field(default_factory=dict[str, str])
     flops: int = 0
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -184,20 +163,13 @@ class _Making:
             self._generate(vertex, tiled)
         else:
             self._compute(vertex, tiled)
-        numbers = tuple(range(first, first + len(tiled.tiles)))
-        written = (numbers, tuple(tile.box for tile in tiled.tiles))
         if tiled.added is not None:
             self.lies_in[tiled.added.total] = self._key(tiled.added.term)
-            self.writers[tiled.added.total] = written
             self.flops += vertex.elements
             return
         self.shapes[vertex.name] = (vertex.shape, vertex.dtype)
-        if tiled.is_partial:
-            numbers = tuple(range(len(self.calls), len(self.calls) + len(tiled.reductions)))
-            written = (numbers, tuple(reduction.box for reduction in tiled.reductions))
-            for reduction in tiled.reductions:
-                self.calls.append(self._reduce(vertex, reduction, first))
-        self.writers[vertex.name] = written
+        for reduction in tiled.reductions:
+            self.calls.append(self._reduce(vertex, reduction, first))
 
     def _key(self, name: str) -> str:
         return self.lies_in.get(name, name)
@@ -206,20 +178,13 @@ class _Making:
         for tile in tiled.tiles:
             out = (vertex.name, where(tile.box, vertex.shape))
             self.calls.append(
-                KernelCall(
-                    "fill", vertex.name, tile.box, tile.devices, (), (out,), (), (vertex.name,)
-                )
+                KernelCall("fill", vertex.name, tile.box, tile.devices, (), (out,), (vertex.name,))
             )
 
     def _compute(self, vertex: Vertex, tiled: TiledVertex) -> None:
         self.flops += operations(self.graph, vertex)
-        reads = [k for k, box in enumerate(tiled.tiles[0].reads) if box is not None]
-        waits = [self._waits(vertex.inputs[k], [t.reads[k] for t in tiled.tiles]) for k in reads]
-        if tiled.added is not None:
-            waits += self._waits_to_add(tiled.added, [tile.box for tile in tiled.tiles])
         seen: set[Box] = set()
-        for i, tile in enumerate(tiled.tiles):
-            after = tuple(sorted({number for wait in waits for number in wait[i]}))
+        for tile in tiled.tiles:
             writes = [(vertex.name, where(tile.box, vertex.shape))]
             if tiled.added is not None:
                 writes = [(self._key(tiled.added.term), writes[0][1])]
@@ -229,14 +194,13 @@ class _Making:
                 if tile.box in seen or not kernel.state_is_result:
                     writes = self._partial(vertex, tile, kernel.state)
             seen.add(tile.box)
-            self.calls.append(self._tile_call(vertex, tiled, tile, after, tuple(writes)))
+            self.calls.append(self._tile_call(vertex, tiled, tile, tuple(writes)))
 
     def _tile_call(
         self,
         vertex: Vertex,
         tiled: TiledVertex,
         tile: Tile,
-        after: tuple[int, ...],
         writes: tuple[Block, ...],
     ) -> KernelCall:
         reads = tuple(
@@ -251,7 +215,6 @@ class _Making:
             tile.devices,
             reads,
             writes,
-            after,
             (*keys, *(key for key, _ in writes)),
             adds=tiled.added is not None,
             is_partial=tiled.is_partial,
@@ -285,36 +248,9 @@ class _Making:
             (reduction.device,),
             reads,
             ((vertex.name, where(reduction.box, vertex.shape)),),
-            tuple(sorted(set(members))),
             (vertex.name, *(key for key, _ in reads)),
             is_partial=not in_place,
         )
-
-    def _waits(self, source: str, boxes: list[Box | None]) -> list[tuple[int, ...]]:
-        """For each block of a tensor that is read, the calls that write to it."""
-        if isinstance(self.graph[source].op, Input):
-            return [()] * len(boxes)
-        numbers, written = self.writers[source]
-        needed = tuple(box for box in boxes if box is not None)
-        return [tuple(numbers[w] for w in row) for row in _overlapping(needed, written)]
-
-    def _waits_to_add(self, added: SumInPlace, boxes: list[Box]) -> list[list[tuple[int, ...]]]:
-        """For each block that is added to, the calls that write it and those that still read it."""
-        key = self._key(added.term)
-        users = tuple(n for n, call in enumerate(self.calls) if key in call.uses)
-        return [self._waits(added.term, [*boxes]), [users] * len(boxes)]
-
-
-@lru_cache(maxsize=1 << 12)
-def _overlapping(needed: tuple[Box, ...], written: tuple[Box, ...]) -> tuple[tuple[int, ...], ...]:
-    """For each box the numbers of those that share elements with it; of an empty one, all."""
-    every = tuple(range(len(written)))
-    return tuple(
-        tuple(w for w, other in enumerate(written) if meet(box, other) is not None)
-        if volume(box)
-        else every
-        for box in needed
-    )
 
 
 def _loads(graph: Graph, vertex: Vertex, reads: Sequence[Box | None]) -> Loads:

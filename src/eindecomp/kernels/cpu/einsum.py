@@ -208,7 +208,8 @@ class EinSumKernel:
         With `add`: how they are added to what the output holds; None if not in one call.
         """
         arrays = (*operands, *outputs)
-        key = (loops, add, *[None if x is None else (x.shape, x.strides, x.dtype) for x in arrays])
+        layouts = [None if x is None else (x.shape, x.strides, x.dtype.num) for x in arrays]
+        key = (loops, add, *layouts)
         known = self._known.get(key, ...)  # None means that there is nothing to compute
         if known is not ...:
             return known

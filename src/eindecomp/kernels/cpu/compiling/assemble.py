@@ -271,23 +271,10 @@ class _Writer:
         raise Unsupported(repr(function))
 
     def _intrinsic(self, defined: Any, args: Sequence[ast.expr]) -> Value | None:
-        match args:
-            case [ast.Tuple(elts=items)]:
-                values = [self.value(item) for item in items]
-                given: list[Any] = [types.UniTuple(types.int64, len(values))]
-            case _:
-                values = [self.value(arg) for arg in args]
-                given = [value.type for value in values]
-        signature, codegen = defined(None, *given)
-        if isinstance(args[0], ast.Tuple):
-            kind = ir.LiteralStructType([_I64] * len(values))
-            packed = ir.Constant(kind, ir.Undefined)
-            for k, value in enumerate(values):
-                packed = self.builder.insert_value(packed, value.code, k)
-            codes = [packed]
-        else:
-            pairs = zip(values, signature.args, strict=True)
-            codes = [self.numbers.cast(value, of).code for value, of in pairs]
+        values = [self.value(arg) for arg in args]
+        signature, codegen = defined(None, *(value.type for value in values))
+        pairs = zip(values, signature.args, strict=True)
+        codes = [self.numbers.cast(value, of).code for value, of in pairs]
         found = codegen(_CONTEXT, self.builder, signature, codes)
         of = signature.return_type
         return None if of == types.void else Value(found, of)

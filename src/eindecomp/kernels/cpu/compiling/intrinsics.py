@@ -8,6 +8,7 @@ as they are read and rounded as they are written.
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
@@ -21,6 +22,10 @@ _intrinsic: Any = intrinsic  # what it makes is called by compiled code only
 _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
 _BYTE, _SHORT, _INT = ir.IntType(8), ir.IntType(16), ir.IntType(32)
 
+_HINT = ("llvm.aarch64.hint", 1)
+_PAUSES: dict[str, tuple[Any, ...]] = {
+    "x86_64": ("llvm.x86.sse2.pause",), "aarch64": _HINT, "arm64": _HINT,
+}  # fmt: skip
 SHIFT = 1.5 * 2.0**23
 """Around this, float32 numbers are the whole ones."""
 
@@ -343,3 +348,75 @@ def call_code(typingctx: Any, code: Any, argument: Any) -> Any:  # noqa: ARG001
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), codegen
+
+
+def _shared(count: int, emit: Any) -> Any:
+    """A function of a word that threads share, by the address of words and its number.
+
+    `emit` makes it of the builder, the word's pointer and `count` further numbers.
+    """
+    result = types.int64
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        pointer = _pointer(builder, args[0].type, args[0], args[1], False)
+        return emit(builder, pointer, *args[2:])
+
+    if count == 0:
+
+        @_intrinsic
+        def none(typingctx: Any, words: Any, at: Any) -> Any:  # noqa: ARG001
+            return result(types.int64, types.int64), codegen
+
+        return none
+    if count == 1:
+
+        @_intrinsic
+        def one(typingctx: Any, words: Any, at: Any, x: Any) -> Any:  # noqa: ARG001
+            return result(types.int64, types.int64, types.int64), codegen
+
+        return one
+
+    @_intrinsic
+    def two(typingctx: Any, words: Any, at: Any, x: Any, y: Any) -> Any:  # noqa: ARG001
+        return result(types.int64, types.int64, types.int64, types.int64), codegen
+
+    return two
+
+
+_ORDER = "seq_cst"
+
+
+def _load_shared(builder: Any, at: Any) -> Any:
+    return builder.load_atomic(at, _ORDER, 8)
+
+
+def _add_shared(builder: Any, at: Any, x: Any) -> Any:
+    return builder.atomic_rmw("add", at, x, _ORDER)
+
+
+def _store_shared(builder: Any, at: Any, x: Any) -> Any:
+    return builder.atomic_rmw("xchg", at, x, _ORDER)
+
+
+def _exchange_shared(builder: Any, at: Any, old: Any, new: Any) -> Any:
+    return builder.extract_value(builder.cmpxchg(at, old, new, _ORDER, _ORDER), 0)
+
+
+# All but a load give what was there; an exchange stores only where the old number is there.
+shared_load, shared_add = _shared(0, _load_shared), _shared(1, _add_shared)
+shared_store, shared_exchange = _shared(1, _store_shared), _shared(2, _exchange_shared)
+
+
+@_intrinsic
+def pause(typingctx: Any) -> Any:  # noqa: ARG001
+    """Let another thread of this core go first for a moment."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        name, *numbers = _PAUSES.get(platform.machine(), ("",))
+        if name:
+            kind = ir.FunctionType(ir.VoidType(), [_INT for _ in numbers])
+            function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+            builder.call(function, [_INT(number) for number in numbers])
+        return context.get_dummy_value()
+
+    return types.void(), codegen

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from eindecomp.kernels.address import address
 from eindecomp.kernels.cpu.compiling.compile import compile_source
 from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob
 from eindecomp.kernels.cpu.loops.generate import source_of
@@ -72,7 +73,7 @@ class _Arguments:
 
     def __init__(self, count: int = _INTEGERS) -> None:
         self.integers = np.empty(count, np.int64)
-        self.address: int = self.integers.__array_interface__["data"][0]
+        self.address: int = address(self.integers)
         self._scratch = np.empty(0, np.uint8)
         self._scratch_address = 0
 
@@ -80,7 +81,7 @@ class _Arguments:
         """The address of a buffer of at least `size` bytes."""
         if size > self._scratch.size:
             self._scratch = np.empty(size, np.uint8)
-            self._scratch_address = self._scratch.__array_interface__["data"][0]
+            self._scratch_address = address(self._scratch)
         return self._scratch_address
 
 
@@ -147,7 +148,7 @@ class LoopsCall:
         integers[: len(self.integers)] = self.integers
         arrays = (*inputs, *scalars[: self.scalars], *outputs)
         for at, array in zip(self.addresses, arrays, strict=False):
-            integers[at] = array.__array_interface__["data"][0]
+            integers[at] = address(array)
         if self.scratch:
             integers[self.addresses[-1]] = arguments.scratch_for(self.scratch)
 

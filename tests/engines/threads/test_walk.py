@@ -12,7 +12,7 @@ import pytest
 from lazy import Lazy
 
 import eindecomp as ed
-from eindecomp.engines.threads import schedule
+from eindecomp.engines.threads import walk
 from eindecomp.engines.threads.engine import ThreadsEngine
 
 DOUBLE = ed.plan(ed.parse("input X[i: 8]\nZ[i] <- X[i] * 2\noutput Z"), 4, strategy=["i"])
@@ -120,7 +120,7 @@ def test_after_an_interrupt_nobody_works():
 @pytest.fixture
 def long(monkeypatch):
     """A plan that counts as long."""
-    monkeypatch.setattr(schedule, "_LONG", 0)
+    monkeypatch.setattr(walk, "_LONG", 0)
     return ed.plan(DOUBLE.graph, 2, strategy=["i"])
 
 

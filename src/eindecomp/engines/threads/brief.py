@@ -1,7 +1,6 @@
 """Brief programs: large EinSums are cut for the cores there are, and all others are one call.
 
-The thread that runs such a program computes vertex after vertex, the tiles of one at once. As
-memory is shared, results are cut rather than sums, whatever the plan does.
+As memory is shared, results are cut rather than sums, whatever the plan does.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING
 
-from eindecomp.engines.threads.estimate import APART, TOGETHER, brief_seconds
+from eindecomp.engines.estimate import seconds_of
 from eindecomp.engines.threads.tiled import Tile, undivided
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.cores import cores
@@ -23,6 +22,15 @@ if TYPE_CHECKING:
     from eindecomp.lang.einsum import Labels
     from eindecomp.layout.boxes import Box, Range
 
+BRIEF = 2e-2
+"""Seconds below which it is worth something to hand tiles over without Python's lock.
+
+The thread that does so hears of nothing else meanwhile.
+"""
+APART = 2e-5
+"""Seconds of a vertex from which tiles of it at once are faster than all of it."""
+TOGETHER = 3e-5
+"""Seconds of a program from which it is worth calling other cores at all."""
 _LINE = 16
 """Elements to whose multiples long labels are cut: vectors and lines of the cache stay whole."""
 _EVEN = 0.8
@@ -32,10 +40,11 @@ _EVEN = 0.8
 def cut_brief_programs_for_cores(program: TiledProgram) -> TiledProgram:
     """The same program, if it is brief, with tiles for as many cores as a vertex is worth."""
     graph = program.graph
-    seconds = brief_seconds(graph, (tiled.name for tiled in program.vertices))
-    if seconds is None:
+    seconds = {tiled.name: seconds_of(graph, graph[tiled.name]) for tiled in program.vertices}
+    total = sum(seconds.values())
+    if total >= BRIEF:
         return program
-    count = min(cores(), program.devices) if sum(seconds.values()) >= TOGETHER else 1
+    count = min(cores(), program.devices) if total >= TOGETHER else 1
 
     def cut(tiled: TiledVertex) -> TiledVertex:
         op = graph[tiled.name].op
@@ -43,12 +52,12 @@ def cut_brief_programs_for_cores(program: TiledProgram) -> TiledProgram:
             return tiled
         if isinstance(op, Fill) or count < 2 or seconds[tiled.name] < APART:
             return undivided(graph, tiled)
-        return cut_result(graph, undivided(graph, tiled), op, count) or tiled
+        return _cut_result(graph, undivided(graph, tiled), op, count) or tiled
 
     return replace(program, vertices=tuple(map(cut, program.vertices)))
 
 
-def cut_result(graph: Graph, whole: TiledVertex, op: EinSum, count: int) -> TiledVertex | None:
+def _cut_result(graph: Graph, whole: TiledVertex, op: EinSum, count: int) -> TiledVertex | None:
     """An EinSum of one tile cut along one label of its result; None if no label is long enough."""
     vertex, (tile,) = graph[whole.name], whole.tiles
     label = _best_label(graph, op, vertex.inputs, vertex.shape, count)

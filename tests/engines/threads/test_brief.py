@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
-from eindecomp.engines.threads import alone, engine
+from eindecomp.engines.threads import brief, engine, walk
 from eindecomp.engines.threads.engine import ThreadsEngine
-from eindecomp.engines.threads.passes import cut_brief_programs_for_cores as cutting
 
 NETWORK = """
 input X[i: 256, j: 384], V[j, h: 512], W[h, j]
@@ -35,15 +34,15 @@ output N
 def cores(count: int, least: float | None = None) -> Iterator[None]:
     """So many cores; with `least`, so many seconds are worth calling them."""
     with (
-        patch.object(cutting, "cores", lambda: count),
+        patch.object(brief, "cores", lambda: count),
         patch.object(engine, "cores", lambda: count),
     ):
         if least is None:
             yield
             return
         with (
-            patch.multiple(cutting, APART=least, TOGETHER=least),
-            patch.multiple(alone, APART=least, TOGETHER=least, SHORT=1.0),
+            patch.multiple(brief, APART=least, TOGETHER=least),
+            patch.multiple(walk, APART=least, TOGETHER=least),
         ):
             yield
 
@@ -75,7 +74,7 @@ def test_whatever_is_cut_gives_what_the_reference_gives(seed, devices, count):
 
 def together(program) -> dict[str, list]:
     """The boxes of the vertices whose tiles are computed at once."""
-    steps = program._alone.steps
+    steps = program.ready.steps
     return {s.calls[0].vertex: [c.box for c in s.calls] for s in steps if len(s.calls) > 1}
 
 
@@ -100,24 +99,29 @@ def test_one_device_or_core_is_not_given_parts(devices, count):
     graph = ed.parse(NETWORK)
     with cores(count):
         program = ThreadsEngine().prepare(ed.plan(graph, devices))
-        assert program._alone is None
+        assert not together(program)
         assert program.run(arrays_for(graph), {}).stats.workers == 1
 
 
-def test_a_long_sum_of_few_results_is_left_to_threads():
-    graph = ed.parse("input X[i: 2000, j: 2000]\nZ[] <- sum X[i,j]\noutput Z")
-    with cores(2):
-        program = ThreadsEngine().prepare(ed.plan(graph, 2))
-    assert program._alone is None
-
-
-def test_what_takes_long_is_left_to_threads():
+def test_what_takes_long_is_cut_as_planned():
     graph = ed.parse(
         "input X[i: 2000, j: 2000], Y[j, k: 2000]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
     )
+    plan = ed.plan(graph, 2, strategy=["j"])
     with cores(2):
-        program = ThreadsEngine().prepare(ed.plan(graph, 2))
-    assert program._alone is None
+        program = ThreadsEngine().prepare(plan)
+    assert [call.is_partial for call in program.schedule.calls[:2]] == [True, True]
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_all_runs_round_alike(devices):
+    graph = ed.parse(NETWORK)
+    arrays = arrays_for(graph)
+    executable = ed.compile(ed.plan(graph, devices))
+    wanted = executable(arrays)["N"]
+    for _ in range(3):
+        assert (executable(arrays)["N"] == wanted).all()
+    assert (executable(arrays, on_event=lambda _: None)["N"] == wanted).all()
 
 
 def test_an_error_names_the_vertex_and_a_tile():

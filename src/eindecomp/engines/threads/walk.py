@@ -1,0 +1,185 @@
+"""One run: its steps one after another, the calls of each on all cores.
+
+The thread that runs works along; helpers join it if they are free, and nobody waits for one that
+has not. So runs may start from within other runs, and beside them. The main thread only waits for
+a long run, as Python hears of Ctrl-C there and not while a kernel lasts. Interrupted, it leaves at
+once: kernels that are at work end by themselves, with arrays that nobody else has any more.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from threading import Event, Thread, current_thread, get_ident, main_thread
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.engines.threads.brief import APART, BRIEF, TOGETHER
+from eindecomp.engines.threads.forking import GATE
+from eindecomp.errors import EinDecompError, RunError
+from eindecomp.kernels.compilations import record_compilations
+from eindecomp.kernels.cpu.fork_join import HELPERS
+from eindecomp.kernels.interrupts import uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.engines.threads.forking import Mark
+    from eindecomp.engines.threads.memory import Memory
+    from eindecomp.engines.threads.report import RunReport
+    from eindecomp.engines.threads.schedule import KernelCall, Schedule
+    from eindecomp.engines.threads.steps import Bound, Step
+
+_LONG = 0.25  # seconds after which a person could want to interrupt a run
+_PAUSE = 0.05  # seconds between two looks for interrupts
+
+
+def shares(step: Step, schedule: Schedule, workers: int | None) -> bool:
+    """Whether other threads take part in a step: if they were asked for, or it is worth it."""
+    if len(step.calls) < 2 or workers == 1:
+        return False
+    is_worth_it = step.seconds >= APART and schedule.seconds >= TOGETHER
+    return workers is not None or is_worth_it
+
+
+class Walk:
+    """The steps of a schedule that one run carries out, on so many threads at most."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        steps: Sequence[Step],
+        memory: Memory,
+        workers: int | None = None,
+        report: RunReport | None = None,
+    ) -> None:
+        self._schedule, self._steps, self._memory = schedule, steps, memory
+        self._workers, self._report = workers, report
+        self._threads: dict[int, int] = {}
+        self._next_thread = count().__next__
+        self._stopped = False
+
+    def run(self) -> None:
+        """Carry all steps out; raises what stopped them."""
+        is_long = self._schedule.seconds >= _LONG
+        try:
+            if is_long and current_thread() is main_thread():
+                self._run_apart()
+            else:
+                self._run()
+        except BaseException:
+            self._memory.clear()
+            raise
+
+    def _run_apart(self) -> None:
+        """Have another thread walk, and look up for interrupts meanwhile."""
+        over = Event()
+        failed: list[BaseException] = []
+
+        def walk() -> None:
+            try:
+                self._run()
+            except BaseException as error:
+                failed.append(error)
+            over.set()
+
+        with uninterrupted() as tell:
+            Thread(target=walk, name="eindecomp-run", daemon=True).start()
+            try:
+                while not over.wait(_PAUSE):
+                    tell()
+            except BaseException:
+                self._stop()
+                raise
+        try:
+            for error in failed:
+                raise error
+        finally:
+            failed.clear()  # the traceback has this frame
+
+    def _stop(self) -> None:
+        """Let no further call begin, and no event be told."""
+        self._stopped = True
+        if self._report is not None:
+            self._report.silence()
+
+    def _run(self) -> None:
+        memory, mark = self._memory, GATE.join()
+        try:
+            # These belong to a thread; what a run within this one compiles is recorded there.
+            with np.errstate(all="ignore"), record_compilations():
+                for step in self._steps:
+                    if self._stopped:
+                        return
+                    memory.make(step.makes)
+                    GATE.enter(mark)
+                    self._carry_out(step, mark)
+                    mark.at_work = False
+                    for tensor, nbytes in memory.drop(step.drops):
+                        if self._report is not None:
+                            self._report.freed(tensor, nbytes)
+        finally:
+            GATE.leave(mark)
+
+    def _carry_out(self, step: Step, mark: Mark) -> None:
+        if not shares(step, self._schedule, self._workers):
+            for number in range(len(step.calls)):
+                self._call(step, number)
+            return
+        is_brief = step.seconds < BRIEF and self._report is None and self._workers is None
+        if is_brief and step.together is not None:
+            self._compute(step.together, step.calls[0])
+            return
+        mark.at_work = False  # each job has a mark of its own
+        jobs = [partial(self._call_beside, step, number) for number in range(len(step.calls))]
+        HELPERS.run(jobs, self._workers)
+
+    def _call_beside(self, step: Step, number: int) -> None:
+        """Carry one call out, on whichever thread."""
+        mark = GATE.join()
+        try:
+            GATE.enter(mark)
+            self._call(step, number)
+        finally:
+            GATE.leave(mark)
+
+    def _call(self, step: Step, number: int) -> None:
+        """Carry one call out, and tell of it."""
+        if self._stopped:
+            return
+        call, run, report = step.calls[number], step.run[number], self._report
+        try:
+            if report is None:
+                self._compute(run, call)
+                return
+            worker = self._worker()
+            start = report.started(step.first + number, call, worker)
+            with record_compilations() as compiled:
+                self._compute(run, call)
+            report.finished(call, worker, start, compiled)
+        except Exception:
+            self._stopped = True
+            raise
+        except BaseException:
+            self._stop()
+            raise
+
+    def _compute(self, run: Bound, call: KernelCall) -> None:
+        """Run a kernel; what it raises is raised with the vertex and the tile it was at."""
+        try:
+            run(self._memory)
+        except Exception as error:
+            tile = ", ".join(f"{low}:{high}" for low, high in call.box)
+            vertex = self._schedule.graph[call.vertex]
+            known = isinstance(error, EinDecompError)
+            reason = str(error) if known else f"{type(error).__name__}: {error}"
+            where = f"{vertex}, tile [{tile}] on device {call.devices[0]}"
+            raise RunError(f"{where}: {reason}") from error
+
+    def _worker(self) -> int:
+        """The number of this thread among those that took part."""
+        own = get_ident()
+        if own not in self._threads:
+            self._threads[own] = self._next_thread()
+        return self._threads[own]
