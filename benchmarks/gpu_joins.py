@@ -56,9 +56,10 @@ def measure(name: str, size: int, quick: bool) -> None:
     out = torch.empty(size, size, device=GPU)
     ceiling = 1e3 * pipes(size, GPU)
     print(f"\n{name}: ceiling {ceiling:.2f} ms at {top_clock():.0f} MHz")
+    sizes = dict.fromkeys("ijk", size)
     ways = {
-        str(way): lambda way=way: join.run([a, b], [out], partial=False, config=way)
-        for way in LARGE[: 6 if quick else None]
+        str(way): lambda way=way: join.run([a, b], [out], sizes, config=way)
+        for way in LARGE[: 2 if quick else None]
     }
     try_all(ways, lambda: check(name, a, b, out), ceiling)
 

@@ -17,13 +17,10 @@ from eindecomp.models.llama import Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
-from eindecomp.tra.tiles.finish_early import finish_early
-from eindecomp.tra.tiles.lookups import is_computed, lookups_of
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held
-from eindecomp.tra.tiles.ops import Kind
-from eindecomp.tra.tiles.region_order import while_there
-from eindecomp.tra.tiles.regions import regions_of
+from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of
+from eindecomp.tra.tiles.regions import finish_early, regions_of, while_there
 from strategies import graphs
 
 MEMORIES = {

@@ -11,8 +11,7 @@ from eindecomp.engines.ranks import agree
 from eindecomp.engines.spmd.nccl import NcclCarrier, check_own_gpus
 from eindecomp.engines.spmd.pace import Pace
 from eindecomp.engines.spmd.torch_ranks import TorchTransport
-from eindecomp.engines.torch.devices import device_of
-from eindecomp.engines.torch.given import as_given
+from eindecomp.engines.torch.devices import as_given, device_of
 from eindecomp.errors import InputError
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.layout.boxes import shape_of

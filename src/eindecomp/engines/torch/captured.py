@@ -16,8 +16,8 @@ from weakref import ref
 import torch
 
 from eindecomp.engines.torch.blocks import own_memory
-from eindecomp.engines.torch.staged import Slot, Staged
-from eindecomp.kernels.torch.overlap import steady
+from eindecomp.engines.torch.loads import Slot, Staged
+from eindecomp.kernels.torch.decoding import steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -19,25 +19,24 @@ from eindecomp.engines.record import RunRecord
 from eindecomp.engines.space import bytes_of, check_space, output_space
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.torch.arena_memory import ArenaMemory, leave_arena
-from eindecomp.engines.torch.attention_calls import unmade_tiles
+from eindecomp.engines.torch.attention_calls import attend_by_calls
 from eindecomp.engines.torch.blocks import NAME, Memories
-from eindecomp.engines.torch.cut_attention import attend_in_shares
 from eindecomp.engines.torch.cut_finer import made_to_fit
 from eindecomp.engines.torch.devices import (
+    as_given,
+    as_tensor,
     check_memory,
     devices_of,
     measured_peak,
     start_measuring,
 )
 from eindecomp.engines.torch.disk_tier import HostCopies
-from eindecomp.engines.torch.given import as_given, as_tensor
-from eindecomp.engines.torch.heard import Heard
 from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.index_checks import IndexChecks
 from eindecomp.engines.torch.joined import Neighbours
 from eindecomp.engines.torch.loads import Loads
 from eindecomp.engines.torch.paged import MARGIN, Given, Paging
-from eindecomp.engines.torch.ready_region import ReadyRegions
+from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 from eindecomp.engines.torch.resident import Resident
 from eindecomp.errors import InputError
 from eindecomp.kernels.torch.dtypes import torch_type
@@ -47,11 +46,9 @@ from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.paging.make import ArenaTooSmallError
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.tiles.finish_early import finish_early
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held, surely_made
-from eindecomp.tra.tiles.region_order import while_there
-from eindecomp.tra.tiles.regions import held_by, regions_of
+from eindecomp.tra.tiles.regions import finish_early, held_by, regions_of, while_there
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener, Prepared, Read
@@ -147,16 +144,15 @@ class TorchProgram:
         memories = [
             device * count // self.program.devices for device in range(self.program.devices)
         ]
-        self.tiled = attend_in_shares(tiles_of(self.program, memories))
+        self.tiled = attend_by_calls(tiles_of(self.program, memories))
         if room is None:
             regions = regions_of(self.tiled)
         else:
             self.tiled = finish_early(self.tiled)
-            unmade = unmade_tiles(self.tiled)
-            regions = regions_of(self.tiled, 1, room=room, unmade=unmade)
+            regions = regions_of(self.tiled, 1, room=room)
             regions = while_there(self.tiled, regions)
             if strict:
-                _check_room(self.tiled, regions, room, unmade)
+                _check_room(self.tiled, regions, room)
         self.ready = ready = ReadyRegions(self.tiled, regions, libraries, engine.fuse)
         joins = [join for code in ready.codes for join in code.joins]
         self.neighbours = Neighbours(self.tiled, joins)
@@ -178,7 +174,7 @@ class TorchProgram:
         self.space = output_space(self.program) if engine.limit is not None else None
         """What a run needs of the host's memory at least."""
         if not on_gpu and engine.limit is None:
-            made = surely_made(self.tiled, regions, engine.fuse) - {*unmade_tiles(self.tiled)}
+            made = surely_made(self.tiled, regions, engine.fuse)
             self.space = most_held(self.tiled, regions, {*range(len(self.tiled.tiles))} - made)
         self.indices = IndexChecks(self.tiled, self.memories)
         self.cut_into: int | None = None
@@ -383,11 +379,9 @@ class TorchProgram:
             self.runner.close()
 
 
-def _check_room(
-    tiled: TileProgram, regions: Sequence[Region], room: int, unmade: Collection[int]
-) -> None:
+def _check_room(tiled: TileProgram, regions: Sequence[Region], room: int) -> None:
     """Raise an error if the tiles of a region take more than so many bytes."""
-    held = [held_by(tiled, region, unmade) for region in regions]
+    held = [held_by(tiled, region) for region in regions]
     needed, largest = max(zip(held, regions, strict=True), key=itemgetter(0), default=(0, None))
     if largest is not None and needed > room:
         name = " ".join(tiled.tiles[tile].tensor for tile in largest.writes)

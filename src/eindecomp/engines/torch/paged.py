@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eindecomp.engines.torch.arena_memory import Tenant
-from eindecomp.engines.torch.disk_tier import HostCopies, measure_disk
-from eindecomp.engines.torch.file_tiles import file_tile
+from eindecomp.engines.torch.disk_tier import HostCopies, file_tile, measure_disk
 from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.index_checks import has_filled_indices
 from eindecomp.engines.torch.measured import RegionCost, measure_links, measure_region
-from eindecomp.engines.torch.renewed import renewed_tiles
 from eindecomp.engines.torch.replay import Replay
-from eindecomp.engines.torch.windows import Windows
-from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule
-from eindecomp.tra.paging.residents import spread
-from eindecomp.tra.paging.workload import Begins, Ends, Paged, Staging, Task, Workload
+from eindecomp.engines.torch.windows import Windows, renewed_tiles
+from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule, spread
+from eindecomp.tra.paging.workload import Begins, Paged, Staging, Task, Workload
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -34,9 +31,8 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.tensor import Tensor as EngineTensor
     from eindecomp.engines.torch.arena_memory import ArenaMemory
-    from eindecomp.engines.torch.file_tiles import FileTile
-    from eindecomp.engines.torch.heard import Heard
-    from eindecomp.engines.torch.ready_region import ReadyRegions
+    from eindecomp.engines.torch.disk_tier import FileTile
+    from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
     from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links
 
@@ -246,7 +242,7 @@ class Paging:
                 windows.name(number),
                 windows.nbytes(number),
                 begins(group),
-                Ends.HOST if group[0] in kept else Ends.NOWHERE,
+                group[0] in kept,
                 lasting.issuperset(group),
                 renewed_by.get(number),
             )

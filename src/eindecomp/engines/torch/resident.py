@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.engines.torch.blocks import own_memory
 from eindecomp.engines.torch.captured import Captures, Loaded
 from eindecomp.engines.torch.region_code import arrays_of
-from eindecomp.engines.torch.renewed import renewed_tiles
+from eindecomp.engines.torch.windows import renewed_tiles
 from eindecomp.tra.tiles.memory import possible_views
 
 if TYPE_CHECKING:
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     import torch
 
     from eindecomp.engines.torch.captured import Going
-    from eindecomp.engines.torch.heard import Heard
     from eindecomp.engines.torch.loads import Loads
-    from eindecomp.engines.torch.ready_region import ReadyRegions
+    from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 
     Values = dict[int, tuple[torch.Tensor, ...]]
 

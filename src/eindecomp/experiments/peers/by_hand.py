@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody calls it
 
 from eindecomp.engines.torch.host_memory import HostMemory
-from eindecomp.engines.torch.lanes import Lane
+from eindecomp.engines.torch.replay import Lane
 from eindecomp.experiments.gpu.weight_block import WeightBlock, layer_shapes
 from eindecomp.experiments.measure import Absent
 from eindecomp.experiments.peers.frameworks import compiled

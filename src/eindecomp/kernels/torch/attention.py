@@ -29,6 +29,7 @@ from eindecomp.kernels.torch.attention_tiles import (
     may_hide_all,
     seeing_rows,
 )
+from eindecomp.kernels.torch.decoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -257,19 +258,15 @@ def _nothing(q: Tensor, v: Tensor, rows: int) -> Partial:
 def _decode(
     attention: Attention, parts: Sequence[KeyPart], q: Tensor, tiles: Sequence[PartTile]
 ) -> Partial:
-    from eindecomp.kernels.torch.flash_decoding import Keys, decode
-
     layout = lay_out(attention, _sizes(attention, parts, q, tiles), True)
-    keys = [
-        Keys(
-            layout.keys(part, tile.k),
-            layout.values(part, tile.v),
-            key_counts(layout, part, q, tile),
-            part.scale,
-        )
-        for part, tile in zip(parts, tiles, strict=True)
-    ]
-    out, lse = decode(layout.queries(q), keys)
+    pairs = [*zip(parts, tiles, strict=True)]
+    out, lse = decode(
+        layout.queries(q),
+        [layout.keys(part, tile.k) for part, tile in pairs],
+        [layout.values(part, tile.v) for part, tile in pairs],
+        [key_counts(layout, part, q, tile) for part, tile in pairs],
+        [part.scale for part in parts],
+    )
     return layout.result(out), layout.rows(lse)
 
 

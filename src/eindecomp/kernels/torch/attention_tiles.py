@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from eindecomp.errors import InputError
-from eindecomp.graph.patterns.attention import MaskKind
 from eindecomp.kernels.torch.attention_backends import seen_up_to
 from eindecomp.kernels.torch.attention_layout import condition_labels
 
@@ -39,12 +38,7 @@ class PartTile:
 def is_causal(attention: Attention, part: KeyPart) -> bool:
     """Whether a part has a causal mask and nothing else, along the one label of queries."""
     mask = part.mask
-    return (
-        mask is not None
-        and mask.kind is MaskKind.CAUSAL
-        and part.bias is None
-        and attention.queries == (mask.query,)
-    )
+    return mask is not None and part.bias is None and attention.queries == (mask.query,)
 
 
 def causal_offset(attention: Attention, part: KeyPart, tile: PartTile, start: int) -> int | None:
@@ -63,7 +57,7 @@ def may_hide_all(part: KeyPart, tile: PartTile, start: int) -> bool:
         return True
     if mask is None:
         return False
-    return mask.kind is not MaskKind.CAUSAL or mask.offset + start < tile.start
+    return not mask.is_causal or mask.offset + start < tile.start
 
 
 def conditions(

@@ -7,14 +7,24 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eindecomp.graph.ops import Fill, Gather, Input, ScatterAdd
 from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.boxes import Box, shape_of, show_box, volume
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from eindecomp.lang.dtypes import DType
     from eindecomp.tra.program.program import Program
+
+
+ALIGNMENT = 512
+"""Every window of a memory begins at a multiple of so many bytes."""
+
+
+def window_bytes(nbytes: int) -> int:
+    """The bytes of a window: at least one unit, so that no two begin at one place."""
+    return max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
 
 
 class Kind(Enum):
@@ -79,6 +89,11 @@ class TileCall(Protocol):
     @property
     def makes(self) -> tuple[int, ...]:
         """The tiles that it makes, for each of which there is an operation that reads the same."""
+        ...
+
+    @property
+    def vertices(self) -> int:
+        """How many vertices' kernels it takes the place of."""
         ...
 
     def __call__(self, operands: Sequence[Any], scalars: Sequence[Any]) -> Sequence[Any]:
@@ -154,3 +169,34 @@ class TileProgram:
             reads = ", ".join("-" if b is None else str(self.tiles[b.tile]) for b in op.reads)
             lines.append(f"{op.kind.value} {self.tiles[op.into]}{f' from {reads}' * bool(reads)}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """An operation, the block of its indices, and how many rows there are."""
+
+    op: TileOp
+    index: Block
+    rows: int
+
+
+def lookups_of(tiled: TileProgram, ops: Iterable[TileOp]) -> tuple[Lookup, ...]:
+    """All lookups among some operations."""
+    graph = tiled.program.graph
+    found: list[Lookup] = []
+    for op in ops:
+        vertex = graph[tiled.tiles[op.into].tensor]
+        kernel = op.kind in (Kind.WHOLE, Kind.PARTIAL)
+        if not kernel or not isinstance(vertex.op, Gather | ScatterAdd):
+            continue
+        table = graph[vertex.inputs[0]] if isinstance(vertex.op, Gather) else vertex
+        index = op.reads[1]
+        if index is not None:
+            found.append(Lookup(op, index, table.shape[vertex.op.axis]))
+    return tuple(found)
+
+
+def is_computed(tiled: TileProgram, lookup: Lookup) -> bool:
+    """Whether indices are known only while a program runs: they are no input and no fill."""
+    name = tiled.tiles[lookup.index.tile].tensor
+    return not isinstance(tiled.program.graph[name].op, Input | Fill)
