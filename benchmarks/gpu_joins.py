@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import torch
 
-from eindecomp.engines.torch.measured import seconds_of
 from eindecomp.experiments.gpu.joins import pipes, top_clock
+from eindecomp.kernels.torch.fastest import seconds_of
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import MAX, SUM, Monoid

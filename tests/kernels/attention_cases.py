@@ -191,7 +191,7 @@ def check_step(
     arrays = {name: tensor.to(device) for name, tensor in arrays.items()}
     tiles = [
         PartTile(arrays["K"], arrays["V"], length=torch.from_numpy(lengths).to(device)),
-        PartTile(arrays["L"], arrays["W"], length=latest + 1),
+        PartTile(arrays["L"], arrays["W"], length=torch.tensor(latest + 1, device=device)),
     ]
     for backend in backends:
         found = kernels.attend(attention, arrays["Q"], tiles, backend=backend)

@@ -22,7 +22,7 @@ from eindecomp.lang.dtypes import dtype as named_type
 from eindecomp.models.llama.graph import prefill_graph
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.tiles.make import tiles_of
-from eindecomp.tra.tiles.regions import regions_of
+from eindecomp.tra.tiles.regions import regions_of, verify_regions
 
 WAYS = {
     "one memory": {"device": "cpu"},
@@ -151,7 +151,10 @@ def cut_codes(text, devices, strategy):
     tiled = attend_by_calls(
         tiles_of(program_of(ed.plan(ed.parse(text), devices, strategy=strategy)))
     )
-    return ReadyRegions(tiled, regions_of(tiled), [TorchLibrary()], fuse=False).codes
+    regions = regions_of(tiled)
+    tiled.verify()
+    verify_regions(tiled, regions)
+    return ReadyRegions(tiled, regions, [TorchLibrary()], fuse=False).codes
 
 
 @pytest.mark.one_in(4)

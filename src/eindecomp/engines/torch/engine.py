@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from operator import itemgetter
-from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -35,7 +34,7 @@ from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.index_checks import IndexChecks
 from eindecomp.engines.torch.joined import Neighbours
 from eindecomp.engines.torch.loads import Loads
-from eindecomp.engines.torch.paged import MARGIN, Given, Paging
+from eindecomp.engines.torch.paged import MARGIN, Paging
 from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 from eindecomp.engines.torch.resident import Resident
 from eindecomp.errors import InputError
@@ -137,7 +136,6 @@ class TorchProgram:
         If that is `strict`, a plan is refused where they cannot.
         """
         self.program = program_of(plan)
-        self.tie = plan.tie
         on_gpu = engine.torch_devices[0].type == "cuda"
         count = min(len(engine.torch_devices), self.program.devices)
         libraries = [TorchLibrary(device) for device in engine.torch_devices[:count]]
@@ -159,16 +157,15 @@ class TorchProgram:
         self.runner: Resident | Paging
         if engine.limit is None:
             self.memories = Memories(self.program, libraries, memories)
+            self.loads = Loads(self.tiled, self.memories, self.place)
+            captures = engine.fuse and count == 1 and on_gpu
+            self.runner = Resident(ready, self.loads, plan.tie, captures)
         else:
             cpu = [TorchLibrary("cpu")]
             self.memories = Memories(self.program, cpu, memories, host=engine.host)
-        self._captures = engine.fuse and count == 1 and on_gpu
-        self.loads = Loads(self.tiled, self.memories, self.place)
-        if engine.limit is None:
-            self.runner = Resident(ready, self.loads, plan.tie, self._captures)
-        else:
+            self.loads = Loads(self.tiled, self.memories, self.place)
             self.runner = Paging(
-                ready, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
+                ready, self.loads, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
             )
         self._wanted: dict[str, tuple[Tiling, ...]] = {}
         self.space = output_space(self.program) if engine.limit is not None else None
@@ -181,7 +178,6 @@ class TorchProgram:
         """Into how many pieces vertices are cut, where that is more than the plan's."""
         self._gives_back = len(self.program.outputs) < len(self.program.output_names)
         """Whether some outputs are inputs."""
-        self._alone = RLock()  # runs share graphs of kernels
 
     def place(self, name: str, given: Any) -> Tensor:
         """Put an input into the memories, in the layouts that the plan wants."""
@@ -206,7 +202,7 @@ class TorchProgram:
             return BoundProgram(self, every)
         bound = copy(self)
         bound.loads = Loads(self.tiled, self.memories, self.place, {**self.loads.bound, **inputs})
-        bound.runner = Resident(self.ready, bound.loads, self.tie, self._captures)
+        bound.runner = self.runner.bound(bound.loads)
         return bound
 
     def _room(self, name: str) -> torch.Tensor | None:
@@ -228,13 +224,7 @@ class TorchProgram:
 
         A region is one function: all that it computes is told to begin and to end with it.
         """
-        if isinstance(self.runner, Resident):
-            with self._alone:
-                return self._run(inputs, scalars, donated, on_event)
-        memory = self.runner.memory
-        for given in self.loads.new(inputs):  # before this run has its turn: others wait for theirs
-            leave_arena(given, but=memory)
-        with memory.turn():
+        with self.runner.turn(inputs):
             return self._run(inputs, scalars, donated, on_event)
 
     def go_on(self, state: Mapping[str, Any], read: Read) -> Result | None:
@@ -242,7 +232,7 @@ class TorchProgram:
         runner = self.runner
         if not isinstance(runner, Resident) or self._gives_back:
             return None
-        with self._alone, torch.no_grad():
+        with runner.turn(state), torch.no_grad():
             if not runner.goes_on(state):
                 return None
             record = RunRecord(self.program, None)
@@ -270,12 +260,7 @@ class TorchProgram:
             placed = self._placing(inputs)
             given = self._given_outputs(every)
             start_measuring(self.ready.libraries)
-            if isinstance(self.runner, Paging):  # donated tensors are there if the run fails
-                load = partial(self.loads.find, inputs)
-                passed = self._given(self.runner, inputs, donated)
-                values = self.runner.run(load, scalars, passed, heard)
-            else:
-                values = self.runner.run(inputs, scalars, donated, heard)
+            values = self.runner.run(inputs, scalars, donated, heard)
         if heard is not None:
             heard.finish()
         return self._result(record, values, given, placed, told=heard is not None)
@@ -293,15 +278,10 @@ class TorchProgram:
             for step, count in self.program.moving:
                 record.moved(step, count)
         made = {name: self._output(name, values) for name in self.program.outputs}
-        if isinstance(self.runner, Resident):
-            self.loads.expect({name: made[new] for name, new in self.tie.items() if new in made})
-        peak = self._peak()
+        measured = measured_peak(self.ready.libraries)
+        peak = self.runner.held if measured is None else measured
+        took = self.runner.ended(made, record.start)
         predicted = None if self.schedule is None else self.schedule.seconds
-        took: Callable[[], float] | None = None
-        if isinstance(self.runner, Resident) and self.runner.going is not None:
-            took = partial(self.runner.going.seconds, record.start)
-        else:
-            self.ready.synchronize()  # only now: the device needs none of this
         return record.result(
             {**given, **made}, placed=placed, peak=peak, predicted=predicted,
             cut_into=self.cut_into, took=took,
@@ -316,31 +296,7 @@ class TorchProgram:
     @property
     def schedule(self) -> Schedule | None:
         """What came, went and was computed when in the last run under a limit on memory."""
-        return self.runner.latest if isinstance(self.runner, Paging) else None
-
-    def _peak(self) -> int:
-        """The most that was held on a GPU; on the CPU, what the tiles take."""
-        measured = measured_peak(self.ready.libraries)
-        if measured is not None:
-            return measured
-        return self.runner.arena if isinstance(self.runner, Paging) else self._most_held
-
-    @cached_property
-    def _most_held(self) -> int:
-        return most_held(self.tiled, self.ready.regions).bytes
-
-    def _given(self, runner: Paging, inputs: Mapping[str, Any], donated: Collection[str]) -> Given:
-        """What a run loads, what of it stays as it is, and what is given up for results."""
-        changing = {*self.tie, *donated}
-        names = {n for n, x in inputs.items() if isinstance(x, Tensor) and n not in changing}
-        lasting = frozenset(tile for tile, name in self.loads.names.items() if name in names)
-        times = Counter(id(given) for given in inputs.values())
-        passing = {
-            name: inputs[name]
-            for name in runner.renewed
-            if name in donated and times[id(inputs[name])] == 1
-        }
-        return Given(self.loads.names, lasting, passing)
+        return self.runner.schedule
 
     def _given_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The outputs that are inputs; they outlive what was given for them."""
@@ -363,10 +319,7 @@ class TorchProgram:
     def _output(self, name: str, values: Values) -> Tensor:
         blocks = [self._view(block, values) for block in self.tiled.outputs[name]]
         tiling = self.program.buffers[self.program.outputs[name]].tiling
-        held = {tiling: blocks}
-        if isinstance(self.runner, Paging):
-            held = self.runner.memory.housed(name, held)
-        return self.memories.tensor(name, held)
+        return self.memories.tensor(name, self.runner.housed(name, {tiling: blocks}))
 
     def _view(self, block: Block, values: Values) -> torch.Tensor:
         """A block of a tile that was kept."""
@@ -375,8 +328,7 @@ class TorchProgram:
 
     def close(self) -> None:
         """Let go of what is kept for the next run."""
-        if isinstance(self.runner, Paging):
-            self.runner.close()
+        self.runner.close()
 
 
 def _check_room(tiled: TileProgram, regions: Sequence[Region], room: int) -> None:

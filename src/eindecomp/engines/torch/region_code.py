@@ -22,7 +22,7 @@ from eindecomp.layout.boxes import within
 from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from eindecomp.engines.torch.joined import Join
     from eindecomp.graph.graph import Graph
@@ -234,8 +234,3 @@ class RegionCode:
 def _inside(block: Block, tile: Tile) -> Box:
     """Where in a tile of the same tensor a block lies."""
     return tuple((a - c, b - c) for (a, b), (c, _) in zip(block.box, tile.box, strict=True))
-
-
-def arrays_of(values: Mapping[int, Iterable[Tensor]], tiles: Sequence[int]) -> list[Tensor]:
-    """The arrays of tiles, one after another."""
-    return [array for tile in tiles for array in values[tile]]

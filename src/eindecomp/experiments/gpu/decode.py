@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.engines.torch.measured import seconds_of
 from eindecomp.experiments.gpu.setting import floor, noted, prompt_inputs
 from eindecomp.experiments.gpu.sizes import Prompt
 from eindecomp.experiments.gpu.speeds import memory_speed
@@ -18,6 +17,7 @@ from eindecomp.experiments.measure import Contender, Lapse, race
 from eindecomp.experiments.peers import transformers
 from eindecomp.experiments.price import OURS
 from eindecomp.experiments.record import Findings
+from eindecomp.kernels.torch.fastest import seconds_of
 from eindecomp.models.llama import prefill_graph, step_graph
 from eindecomp.models.llama.graph import LATEST
 from eindecomp.models.llama.rope import rotations

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from eindecomp.engines.torch.measured import measure_links, seconds_of
+from eindecomp.engines.torch.measured import measure_links
 from eindecomp.experiments.record import Speed
+from eindecomp.kernels.torch.fastest import seconds_of
 from eindecomp.planner.costs.byte_sizes import show_bytes
 
 if TYPE_CHECKING:

@@ -43,11 +43,6 @@ class Backend(Enum):
         """Whether query heads can share a head of keys without a copy."""
         return self in (Backend.DECODE, Backend.FLASH, Backend.CUDNN)
 
-    @property
-    def takes_bias(self) -> bool:
-        """Whether something can be added to the scores."""
-        return self in (Backend.EFFICIENT, Backend.CPU, Backend.MATH)
-
 
 def compute(
     backend: Backend,

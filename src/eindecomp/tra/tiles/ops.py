@@ -7,9 +7,10 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Fill, Gather, Input, ScatterAdd
 from eindecomp.lang.einsum import EinSum
-from eindecomp.layout.boxes import Box, shape_of, show_box, volume
+from eindecomp.layout.boxes import Box, inside, shape_of, show_box, volume
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -163,12 +164,28 @@ class TileProgram:
         vertex = self.program.graph[self.tiles[op.into].tensor].op
         return op.kind is Kind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
 
-    def __str__(self) -> str:
-        lines: list[str] = []
+    def verify(self) -> None:
+        """Raise unless each tile is made once, from blocks of tiles that are there by then."""
+        made: set[int] = set()
         for op in self.ops:
-            reads = ", ".join("-" if b is None else str(self.tiles[b.tile]) for b in op.reads)
-            lines.append(f"{op.kind.value} {self.tiles[op.into]}{f' from {reads}' * bool(reads)}")
-        return "\n".join(lines)
+            blocks = [block for block in op.reads if block is not None]
+            outside = [b for b in blocks if volume(b.box) and not self._has(b)]
+            if op.into in made or outside or not made.issuperset(op.sources):
+                raise PlanError(f"this cannot be carried out where it stands: {self.show(op)}")
+            made.add(op.into)
+        if not made >= self.kept:
+            raise PlanError(f"nothing makes {self.tiles[min(self.kept - made)]}, an output")
+
+    def _has(self, block: Block) -> bool:
+        return inside(block.box, self.tiles[block.tile].box)
+
+    def show(self, op: TileOp) -> str:
+        """An operation in words."""
+        reads = ", ".join("-" if b is None else str(self.tiles[b.tile]) for b in op.reads)
+        return f"{op.kind.value} {self.tiles[op.into]}{f' from {reads}' * bool(reads)}"
+
+    def __str__(self) -> str:
+        return "\n".join(map(self.show, self.ops))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Gather, ScatterAdd
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of, window_bytes
@@ -78,6 +79,36 @@ def regions_of(
         memory = tiled.tiles[ops[0].into].memory
         found.append(Region(number, memory, tuple(ops), tuple(reads), tuple(writes)))
     return tuple(found)
+
+
+def verify_regions(tiled: TileProgram, regions: Sequence[Region]) -> None:
+    """Raise unless regions in their order make all outputs, each from what is there by then."""
+    there = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
+    for number, region in enumerate(regions):
+        own = {*region.reads}
+        fits = region.number == number and own <= there and there.isdisjoint(region.writes)
+        for op in region.ops:
+            fits &= own.issuperset(op.sources) and op.into not in own
+            fits &= tiled.tiles[op.into].memory == region.memory
+            own.add(op.into)
+        if not fits or not own.issuperset(region.writes):
+            raise PlanError(f"this cannot run where it stands:\n{show_regions(tiled, [region])}")
+        there.update(region.writes)
+    if not there >= tiled.kept:
+        raise PlanError(f"no region makes {tiled.tiles[min(tiled.kept - there)]}, an output")
+
+
+def show_regions(tiled: TileProgram, regions: Sequence[Region]) -> str:
+    """Regions in words: what each reads and writes, and its operations."""
+    lines: list[str] = []
+    for region in regions:
+        reads, writes = (
+            ", ".join(str(tiled.tiles[tile]) for tile in tiles)
+            for tiles in (region.reads, region.writes)
+        )
+        lines.append(f"region {region.number} in memory {region.memory}: {reads} -> {writes}")
+        lines += [f"  {tiled.show(op)}" for op in region.ops]
+    return "\n".join(lines)
 
 
 def _made_again(tiled: TileProgram) -> dict[int, TileOp]:

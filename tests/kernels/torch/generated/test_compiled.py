@@ -21,8 +21,7 @@ from triton.compiler import ASTSource  # noqa: E402
 
 from eindecomp.kernels.torch.generated.configs import Config  # noqa: E402
 from eindecomp.kernels.torch.generated.form import Axis, Form, accesses  # noqa: E402
-from eindecomp.kernels.torch.generated.join import FusedJoin  # noqa: E402
-from eindecomp.kernels.torch.generated.launch import compiled  # noqa: E402
+from eindecomp.kernels.torch.generated.launch import FusedJoin, compiled  # noqa: E402
 from eindecomp.kernels.torch.generated.tile_kernel import (  # noqa: E402
     CONSTANTS,
     Blocking,

@@ -16,7 +16,7 @@ pytest.importorskip("triton", reason="generated kernels need Triton")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 from eindecomp.kernels.torch.generated.configs import LARGE, Config  # noqa: E402
-from eindecomp.kernels.torch.generated.join import FusedJoin  # noqa: E402
+from eindecomp.kernels.torch.generated.launch import FusedJoin  # noqa: E402
 
 GAP = call("sub", Arg(0), Arg(1))
 SHAPES = [(2, 256, 512, 64), (1, 201, 333, 37), (1, 130, 140, 0)]

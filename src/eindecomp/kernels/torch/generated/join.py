@@ -13,91 +13,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
-from eindecomp.kernels.torch.generated.emit import NamedValue, ScalarLines, Unsuited
-from eindecomp.lang.dtypes import DType, Kind, kind, widen
+from eindecomp.kernels.torch.generated.emit import Unsuited
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eindecomp.kernels.point_program import PointProgram
-    from eindecomp.kernels.torch.generated.configs import Config
+    from eindecomp.kernels.torch.generated.launch import FusedJoin
+    from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import EinSum
 
     Tensor = Any
-
-_KEPT = 1024
-
-
-class FusedJoin:
-    """The unfinished states of an EinSum over operands of given types, of any sizes and strides.
-
-    Outputs overlap no operand. Operands that the join does not read may be None. Tensors are on one
-    CUDA device, or on the CPU where Triton's interpreter is on (`TRITON_INTERPRET=1`).
-    """
-
-    state: tuple[DType, ...]
-    """The types in which partial results are held: wide ones, so that sums are rounded once."""
-
-    def __init__(
-        self,
-        op: EinSum,
-        dtypes: tuple[DType, ...],
-        out: DType,
-        scalar_types: tuple[tuple[str, DType], ...] = (),
-    ) -> None:
-        if op.agg is None:
-            raise Unsuited("nothing is aggregated")
-        self.op, self.dtypes, self.scalar_types = op, dtypes, scalar_types
-        self.read = len(used_args(op.join))
-        if any(kind(t) is Kind.COMPLEX for t in (*dtypes, out, *(t for _, t in scalar_types))):
-            raise Unsuited("complex numbers")
-        self.program = numbered_program(op, dtypes, scalar_types)
-        self.scalars = tuple(scalar_type(t) for _, t in scalar_types)
-        self.state = held_types(self.program, finish_of(op.agg, self.program.state), out)
-        _check_written(self.program, dtypes, self.scalars)
-        self._launches: dict[Any, Any] = {}
-
-    def run(
-        self,
-        operands: Sequence[Tensor | None],
-        states: Sequence[Tensor],
-        sizes: Mapping[str, int],
-        scalars: Sequence[object] = (),
-        config: Config | None = None,
-    ) -> None:
-        """Compute the states into tensors, one for each type of `state`.
-
-        `sizes` has every label's. It is done in the given way, or else in the fastest.
-        """
-        from eindecomp.kernels.torch.generated.launch import prepare
-
-        read = operands[: self.read]
-        layout = [(tuple(x.shape), x.stride(), x.dtype) for x in (*read, *states) if x is not None]
-        key = (config, *sizes.items(), states[0].device, *layout)
-        launch = self._launches.get(key, ...)  # None means that there is nothing to compute
-        if launch is ...:
-            if len(self._launches) >= _KEPT:
-                self._launches.clear()
-            launch = self._launches[key] = prepare(self, read, states, sizes, config)
-        if launch is not None:
-            launch(read, states, scalars)
-
-
-def _check_written(
-    program: PointProgram, dtypes: Sequence[DType], scalars: Sequence[DType]
-) -> None:
-    """Write the program once, which raises `Unsuited` where it cannot be written."""
-    known = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(scalars)}
-    inputs = [NamedValue("x", widen(t)) for t in dtypes]
-    state = [NamedValue("x", t) for t in program.state]
-    lines = ScalarLines("", lambda k: inputs[k], known)
-    for expr, of in zip(program.join, program.state, strict=True):
-        lines.cast(lines.value(expr), of)
-    lines = ScalarLines("", lambda k: (state * 2)[k])
-    for expr in program.combine or ():
-        lines.value(expr)
 
 
 @lru_cache(maxsize=2**12)
@@ -117,6 +43,8 @@ def fused_join(
         return None
     if any(set(labels) >= set(op.labels) for labels in op.inputs[: len(used_args(op.join))]):
         return None
+    from eindecomp.kernels.torch.generated.launch import FusedJoin
+
     try:
         return FusedJoin(op, dtypes, out, scalar_types)
     except Unsuited:

@@ -18,7 +18,9 @@ import triton.language as tl
 from triton import knobs
 
 from eindecomp.errors import InputError
+from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
 from eindecomp.kernels.torch.generated.configs import INTERPRETED, Verdicts, tile_configs
+from eindecomp.kernels.torch.generated.emit import NamedValue, ScalarLines, Unsuited
 from eindecomp.kernels.torch.generated.form import (
     COLS,
     ROWS,
@@ -31,14 +33,16 @@ from eindecomp.kernels.torch.generated.form import (
     split_labels,
 )
 from eindecomp.kernels.torch.generated.tile_kernel import PACK, Blocking, tile_source
-from eindecomp.lang.dtypes import dtype
+from eindecomp.lang.dtypes import Kind, dtype, kind, widen
+from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from eindecomp.kernels.point_program import PointProgram
     from eindecomp.kernels.torch.generated.configs import Config
-    from eindecomp.kernels.torch.generated.join import FusedJoin
-    from eindecomp.lang.einsum import Labels
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.lang.einsum import EinSum, Labels
 
     Tensor = Any
     Launch = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[object]], None]
@@ -46,11 +50,80 @@ if TYPE_CHECKING:
 _BAND = 8
 _LONG = 2**31
 _FUNCTIONS = Path(__file__).with_name("functions.py")
+_KEPT = 1024
 _verdicts = Verdicts()
 _tile_source = cache(tile_source)
 
 
-def prepare(
+class FusedJoin:
+    """The unfinished states of an EinSum over operands of given types, of any sizes and strides.
+
+    Outputs overlap no operand. Operands that the join does not read may be None. Tensors are on one
+    CUDA device, or on the CPU where Triton's interpreter is on (`TRITON_INTERPRET=1`).
+    """
+
+    state: tuple[DType, ...]
+    """The types in which partial results are held: wide ones, so that sums are rounded once."""
+
+    def __init__(
+        self,
+        op: EinSum,
+        dtypes: tuple[DType, ...],
+        out: DType,
+        scalar_types: tuple[tuple[str, DType], ...] = (),
+    ) -> None:
+        if op.agg is None:
+            raise Unsuited("nothing is aggregated")
+        self.op, self.dtypes, self.scalar_types = op, dtypes, scalar_types
+        self.read = len(used_args(op.join))
+        if any(kind(t) is Kind.COMPLEX for t in (*dtypes, out, *(t for _, t in scalar_types))):
+            raise Unsuited("complex numbers")
+        self.program = numbered_program(op, dtypes, scalar_types)
+        self.scalars = tuple(scalar_type(t) for _, t in scalar_types)
+        self.state = held_types(self.program, finish_of(op.agg, self.program.state), out)
+        _check_written(self.program, dtypes, self.scalars)
+        self._launches: dict[Any, Any] = {}
+
+    def run(
+        self,
+        operands: Sequence[Tensor | None],
+        states: Sequence[Tensor],
+        sizes: Mapping[str, int],
+        scalars: Sequence[object] = (),
+        config: Config | None = None,
+    ) -> None:
+        """Compute the states into tensors, one for each type of `state`.
+
+        `sizes` has every label's. It is done in the given way, or else in the fastest.
+        """
+        read = operands[: self.read]
+        layout = [(tuple(x.shape), x.stride(), x.dtype) for x in (*read, *states) if x is not None]
+        key = (config, *sizes.items(), states[0].device, *layout)
+        launch = self._launches.get(key, ...)  # None means that there is nothing to compute
+        if launch is ...:
+            if len(self._launches) >= _KEPT:
+                self._launches.clear()
+            launch = self._launches[key] = _prepare(self, read, states, sizes, config)
+        if launch is not None:
+            launch(read, states, scalars)
+
+
+def _check_written(
+    program: PointProgram, dtypes: Sequence[DType], scalars: Sequence[DType]
+) -> None:
+    """Write the program once, which raises `Unsuited` where it cannot be written."""
+    known = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(scalars)}
+    inputs = [NamedValue("x", widen(t)) for t in dtypes]
+    state = [NamedValue("x", t) for t in program.state]
+    lines = ScalarLines("", lambda k: inputs[k], known)
+    for expr, of in zip(program.join, program.state, strict=True):
+        lines.cast(lines.value(expr), of)
+    lines = ScalarLines("", lambda k: (state * 2)[k])
+    for expr in program.combine or ():
+        lines.value(expr)
+
+
+def _prepare(
     join: FusedJoin,
     operands: Sequence[Tensor],
     outputs: Sequence[Tensor],
