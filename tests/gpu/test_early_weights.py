@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import eindecomp as ed
-from eindecomp.kernels.torch import row_products
+from eindecomp.kernels.torch import decoding
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
@@ -34,13 +34,13 @@ tie S <- new_S
 @pytest.fixture
 def asked(monkeypatch):
     """Whether each matrix could be read early, in the order in which products are launched."""
-    found, own = [], row_products.is_steady
+    found, own = [], decoding.is_steady
 
     def is_steady(matrix):
         found.append(own(matrix))
         return found[-1]
 
-    monkeypatch.setattr(row_products, "is_steady", is_steady)
+    monkeypatch.setattr(decoding, "is_steady", is_steady)
     return found
 
 

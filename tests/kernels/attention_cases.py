@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from eindecomp.graph.evaluate import evaluate
-from eindecomp.graph.patterns.attention import Attention, MaskKind, Value, find_attention
+from eindecomp.graph.patterns.attention import Attention, Value, find_attention
 from eindecomp.graph.text.elaborate import parse
 
 torch: Any = pytest.importorskip("torch")
@@ -84,10 +84,10 @@ def make_case(form: str, dtype: str, seed: int, **sizes: int) -> Case:
             arrays[vertex.name] = random.to(getattr(torch, dtype)).double().numpy()
     conditions: dict[str, Any] = {}
     extra: dict[str, Value] = {}
-    if part.mask is not None and part.mask.kind in (MaskKind.FILL, MaskKind.TENSOR):
-        extra["mask"] = part.mask.value
     if part.mask is not None and part.mask.length is not None:
         extra["length"] = part.mask.length
+    elif part.mask is not None and not part.mask.is_causal:
+        extra["mask"] = part.mask.value
     if part.bias is not None:
         extra["bias"] = part.bias
     for name, value in extra.items():
@@ -191,7 +191,7 @@ def check_step(
     arrays = {name: tensor.to(device) for name, tensor in arrays.items()}
     tiles = [
         PartTile(arrays["K"], arrays["V"], length=torch.from_numpy(lengths).to(device)),
-        PartTile(arrays["L"], arrays["W"], length=latest + 1),
+        PartTile(arrays["L"], arrays["W"], length=torch.tensor(latest + 1, device=device)),
     ]
     for backend in backends:
         found = kernels.attend(attention, arrays["Q"], tiles, backend=backend)

@@ -15,15 +15,14 @@ from test_torch_attention import GRAPHS, inputs_for, small
 
 import eindecomp as ed
 from eindecomp.engines.events import TaskFinished
-from eindecomp.engines.torch.compile_region import Call, traced
-from eindecomp.engines.torch.cut_attention import attend_in_shares
-from eindecomp.engines.torch.ready_region import ReadyRegions
+from eindecomp.engines.torch.attention_calls import attend_by_calls
+from eindecomp.engines.torch.ready_region import Call, ReadyRegions, traced
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.lang.dtypes import dtype as named_type
 from eindecomp.models.llama.graph import prefill_graph
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.tiles.make import tiles_of
-from eindecomp.tra.tiles.regions import regions_of
+from eindecomp.tra.tiles.regions import regions_of, verify_regions
 
 WAYS = {
     "one memory": {"device": "cpu"},
@@ -149,10 +148,13 @@ def test_no_tensor_has_the_size_of_scores(form, tail):
 
 
 def cut_codes(text, devices, strategy):
-    tiled = attend_in_shares(
+    tiled = attend_by_calls(
         tiles_of(program_of(ed.plan(ed.parse(text), devices, strategy=strategy)))
     )
-    return ReadyRegions(tiled, regions_of(tiled), [TorchLibrary()], fuse=False).codes
+    regions = regions_of(tiled)
+    tiled.verify()
+    verify_regions(tiled, regions)
+    return ReadyRegions(tiled, regions, [TorchLibrary()], fuse=False).codes
 
 
 @pytest.mark.one_in(4)
@@ -219,7 +221,7 @@ def test_queries_that_are_cut_see_all_keys_by_one_call(way):
     """What comes from other devices does not come in the middle."""
     graph = GRAPHS["prefill"](small(2))
     with ed.compile(ed.plan(graph, 2, strategy=["s"]), "torch", **WAYS[way]) as executable:
-        found = [call for code in executable._prepared.ready.codes for call in code.attention]
+        found = [op for op in executable._prepared.tiled.ops if op.call is not None]
         assert len(found) == 4
 
 

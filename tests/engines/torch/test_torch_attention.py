@@ -54,6 +54,6 @@ def test_each_layer_attends_by_one_call_on_each_device(kind, kv_heads, devices, 
     plan = ed.plan(graph, devices, strategy=strategy)
     arrays = inputs_for(graph)
     with ed.compile(plan, "torch", **way) as executable:
-        found = [call for code in executable._prepared.ready.codes for call in code.attention]
+        found = [op for op in executable._prepared.tiled.ops if op.call is not None]
         assert len(found) == LAYERS * devices
         agree(executable(arrays), ed.evaluate(graph, arrays), 1e-4)

@@ -18,8 +18,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from safetensors import safe_open  # noqa: E402 - it needs torch for its tensors
 
-from eindecomp.engines.torch.file_tiles import file_tile, note_file  # noqa: E402
-from eindecomp.engines.torch.mapped_memory import mapped_from  # noqa: E402
+from eindecomp.engines.torch.disk_tier import (  # noqa: E402
+    file_tile,
+    mapped_from,
+    note_file,
+)
 
 SIDE = 512
 WEIGHTS = [f"W{k}" for k in range(5)]

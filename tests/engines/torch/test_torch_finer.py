@@ -12,10 +12,9 @@ import eindecomp as ed
 from cases import ALL
 from eindecomp import models
 from eindecomp.engines.events import TaskStarted
-from eindecomp.tra.paging.check import check_schedule
 from eindecomp.tra.paging.make import ArenaTooSmallError
-from eindecomp.tra.paging.schedule import Fetch, Store
-from eindecomp.tra.paging.simulate import simulate
+from eindecomp.tra.paging.schedule import Fetch, Store, simulate
+from eindecomp.tra.paging.verify import verify
 from eindecomp.tra.paging.workload import Links
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -177,7 +176,7 @@ def test_a_step_of_training_moves_its_state_once(share, again):
     engine = TorchEngine(device="cpu", gpu_memory=NOTHING + int(share * STATE))
     runner = engine.prepare(ed.plan(graph, 1)).runner
     schedule = runner.replay(frozenset(), {}).schedule
-    check_schedule(schedule)
+    verify(schedule)
     moved = dict.fromkeys((Fetch, Store), 0)
     for action in schedule.actions:
         if isinstance(action, Fetch | Store):

@@ -10,7 +10,7 @@ from random_graphs import random_graph
 from test_ops import OPS, SIZES, parse
 from test_region_keys import codes_of, made_up
 
-from eindecomp.engines.torch.compile_region import Call, carry_out, traced
+from eindecomp.engines.torch.ready_region import Call, carry_out, traced
 from strategies import graphs
 
 

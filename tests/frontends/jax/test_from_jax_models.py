@@ -9,7 +9,6 @@ from jax_twins import TWINS
 
 import eindecomp as ed
 from eindecomp.graph.patterns.attention import find_attention
-from eindecomp.graph.patterns.masks import MaskKind
 
 ATTENTION = {"llama": 2, "scanned llama": 2, "gpt2": 2, "bert": 2, "vit": 2, "mlp": 0}
 
@@ -36,7 +35,7 @@ def test_attention_is_found(name):
     assert len(found) == ATTENTION[name]
     if name in ("llama", "scanned llama", "gpt2"):
         masks = [part.mask for attention in found for part in attention.parts]
-        assert {mask and mask.kind for mask in masks} == {MaskKind.CAUSAL}
+        assert {mask and mask.is_causal for mask in masks} == {True}
 
 
 def test_names_and_labels_can_be_read():

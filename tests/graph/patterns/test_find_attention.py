@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.patterns.attention import Attention, MaskKind, find_attention
+from eindecomp.graph.patterns.attention import Attention, find_attention
 from eindecomp.graph.rewrites.rewrite import rewrite
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.scalar import to_text
@@ -53,11 +53,10 @@ def test_roles_of_a_chain() -> None:
         )  # fmt: skip
         assert (found.batch, found.groups, found.queries) == (("b", "h"), (), ("s",))
         assert (found.inner, found.values, part.key) == (("e",), ("d",), "t")
-        assert (part.scores, part.weights) == ("T", "P")
+        assert part.scores == "T"
         assert (str(part.total), str(part.product)) == ("Z[b,h,s]", "A[b,s,h,d]")
         assert str(found.maximum) == str(part.maximum) == "C[b,h,s]"
         assert (found.result, found.replaces) == ("O", tuple("TCPZAO"))
-        assert found.divides_late
         assert part.mask is None
         assert part.bias is None
         assert part.scale == 1
@@ -134,33 +133,33 @@ def test_causal_masks(mask: str, offset: int) -> None:
         for found in both(graph):
             told = found.parts[0].mask
             assert told is not None
-            assert (told.kind, told.query, told.offset) == (MaskKind.CAUSAL, "s", offset)
+            assert (told.is_causal, told.query, told.offset) == (True, "s", offset)
 
 
 @pytest.mark.parametrize(
     ("before", "mask", "kind"),
     [
-        ("", "index(t) <= index(s)", MaskKind.CAUSAL),
-        ("M[s: 8, t: 8] <- fill t % 2 == s % 2", "M[s,t]", MaskKind.FILL),
-        ("M[s: 8, t: 8] <- fill t <= s and t > s - 3", "M[s,t]", MaskKind.FILL),
-        ("input M[b: 2, t: 8] bool", "M[b,t]", MaskKind.TENSOR),
+        ("", "index(t) <= index(s)", "causal"),
+        ("M[s: 8, t: 8] <- fill t % 2 == s % 2", "M[s,t]", ""),
+        ("M[s: 8, t: 8] <- fill t <= s and t > s - 3", "M[s,t]", ""),
+        ("input M[b: 2, t: 8] bool", "M[b,t]", ""),
         (
             "input n[b: 2] int32\nI[t: 8] <- fill t\nM[b,t] <- I[t] < n[b]",
             "M[b,t]",
-            MaskKind.LENGTH,
+            "length",
         ),
-        ("input n[b: 2] float32", "index(t) < n[b]", MaskKind.TENSOR),
-        ("scalar n int32", "index(t) <= n", MaskKind.LENGTH),
+        ("input n[b: 2] float32", "index(t) < n[b]", ""),
+        ("scalar n int32", "index(t) <= n", "length"),
     ],
 )
-def test_kinds_of_masks(before: str, mask: str, kind: MaskKind) -> None:
+def test_kinds_of_masks(before: str, mask: str, kind: str) -> None:
     for found in both(softmax(f"where({mask}, T[b,h,s,t] / 2, -inf)", before)):
         part = found.parts[0]
         assert part.mask is not None
-        assert part.mask.kind is kind
+        assert part.mask.is_causal == (kind == "causal")
+        assert (part.mask.length is not None) == (kind == "length")
         assert part.scale == 0.5
-        if kind is MaskKind.LENGTH:
-            assert part.mask.length is not None
+        if part.mask.length is not None:
             names = [str(read) for read in part.mask.length.reads]
             assert to_text(part.mask.length.expr, names) in ("n[b]", "n + 1")
 
@@ -170,7 +169,7 @@ def test_bias_and_mask() -> None:
     for found in both(softmax("where(M[s,t], (T[b,h,s,t] + B[h,s,t]) / 2, -inf)", before)):
         part = found.parts[0]
         assert part.mask is not None
-        assert part.mask.kind is MaskKind.CAUSAL
+        assert part.mask.is_causal
         assert part.bias is not None
         assert part.bias.labels == {"h", "s", "t"}
         assert to_text(part.bias.expr, ["B"]) == "B * 0.5"
@@ -196,8 +195,7 @@ def test_llama(name: str) -> None:
         for one in found:
             assert (one.groups, one.queries, one.inner) == (("g",), ("s",), ("k", "e"))
             assert one.parts[0].mask is not None
-            assert one.parts[0].mask.kind is MaskKind.CAUSAL
-            assert one.divides_late
+            assert one.parts[0].mask.is_causal
             assert len(one.replaces) == 6
 
 
@@ -234,12 +232,6 @@ def test_llama_with_cache(name: str) -> None:
         {"more": "Y[b,h,s,d] <- 2 * A[b,s,h,d]\noutput O, Y"},
         {"Z": "Z[b,h,t] <- sum P[b,h,s,t]", "O": "O[b,s,h,d] <- A[b,s,h,d] / Z[b,h,s]"},
         {"C": "C[b,h,t] <- max T[b,h,s,t]", "P": "P[b,h,s,t] <- exp(T[b,h,s,t] - C[b,h,t])"},
-        {"C": "C[b,h,s] <- min T[b,h,s,t]"},
-        {"C": "C[b,h,s] <- max 2 * T[b,h,s,t]"},
-        {"C": "C[b,h,s] <- max abs(T[b,h,s,t])"},
-        {"C": "D[b,h,s] <- max T[b,h,s,t]\nC[b,h,s] <- 1 + D[b,h,s]"},
-        {"C": "C[b,h] <- max T[b,h,s,t]", "P": "P[b,h,s,t] <- exp(T[b,h,s,t] - C[b,h])"},
-        {"C": "", "P": "P[b,h,s,t] <- exp(T[b,h,s,t])"},
         {"P": "P[b,h,s,t] <- exp(C[b,h,s] - T[b,h,s,t])"},
         {"P": "P[b,h,s,t] <- exp(-2 * (T[b,h,s,t] - C[b,h,s]))"},
         {"P": "P[b,h,s,t] <- T[b,h,s,t] - C[b,h,s]"},
@@ -261,14 +253,39 @@ def test_near_misses(changed: dict[str, str]) -> None:
     assert find_attention(rewrite(graph)) == ()
 
 
-def test_masks_of_maximum_and_weights_must_agree() -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"C": "C[b,h,s] <- min T[b,h,s,t]"},
+        {"C": "C[b,h,s] <- max 2 * T[b,h,s,t]"},
+        {"C": "C[b,h,s] <- max abs(T[b,h,s,t])"},
+        {"C": "D[b,h,s] <- max T[b,h,s,t]\nC[b,h,s] <- 1 + D[b,h,s]"},
+        {"C": "C[b,h] <- max T[b,h,s,t]", "P": "P[b,h,s,t] <- exp(T[b,h,s,t] - C[b,h])"},
+        {"C": "", "P": "P[b,h,s,t] <- exp(T[b,h,s,t])"},
+    ],
+)
+def test_what_all_keys_of_a_row_share_cancels(changed: dict[str, str]) -> None:
+    for found in both(chain(**changed)):
+        assert (found.result, found.parts[0].scale, found.parts[0].bias) == ("O", 1, None)
+        assert found.parts[0].mask is None
+
+
+def test_a_bias_of_rows_that_is_not_made_of_scores_counts() -> None:
+    for found in both(softmax("T[b,h,s,t] + B[s]", "input B[s: 8]")):
+        assert found.parts[0].bias is not None
+        assert found.parts[0].bias.labels == {"s"}
+
+
+def test_only_masks_of_weights_hide_keys() -> None:
     fills = f"{CHAIN['T']}\nM[s: 8, t: 8] <- fill t <= s\nN[s: 8, t: 8] <- fill t < s"
     maximum = "C[b,h,s] <- max where(N[s,t], T[b,h,s,t], -inf)"
     weights = "P[b,h,s,t] <- where(M[s,t], exp(T[b,h,s,t] - C[b,h,s]), 0)"
-    assert find_attention(chain(T=fills, C=maximum, P=weights)) == ()
-    assert find_attention(chain(T=fills, P=weights)) == ()
-    assert find_attention(chain(T=fills, C=maximum)) == ()
-    assert find_attention(chain(T=fills, C=maximum.replace("-inf", "0"), P=weights)) == ()
+    for graph in (chain(T=fills, C=maximum, P=weights), chain(T=fills, P=weights)):
+        for found in both(graph):
+            assert found.parts[0].mask is not None
+            assert found.parts[0].mask.offset == 0
+    for found in both(chain(T=fills, C=maximum)):
+        assert found.parts[0].mask is None
 
 
 def test_inner_labels_do_not_clash() -> None:

@@ -199,7 +199,7 @@ def test_flash_decoding_in_the_interpreter() -> None:
 
 def check_shares() -> None:
     """However many programs share the keys, they find the same, and read no key too many."""
-    from eindecomp.kernels.torch import flash_decoding
+    from eindecomp.kernels.torch import decoding
 
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 2, n, 20) for n in (3, 150, 150))
@@ -207,7 +207,7 @@ def check_shares() -> None:
     k[0, 1, 70:] = torch.nan
     v[0, 1, 70:] = torch.nan
     found = [
-        flash_decoding.flash_decoding(q, [k], [v], [counts], [0.5], [shares])
+        decoding.flash_decoding(q, [k], [v], [counts], [0.5], [shares])
         for shares in (1, 2, 3, 5, 20)
     ]
     for out, lse in found:

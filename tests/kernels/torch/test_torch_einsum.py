@@ -27,7 +27,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from eindecomp.errors import EinDecompError
 from eindecomp.graph.evaluate import EinSumSteps
-from eindecomp.kernels.torch import einsum, pieces
+from eindecomp.kernels.torch import einsum, reductions
 from eindecomp.kernels.torch.einsum import einsum_kernel
 from eindecomp.kernels.torch.kernel import TorchKernel
 from eindecomp.kernels.torch.library import TorchLibrary
@@ -131,7 +131,7 @@ def test_pieces_make_the_whole(op: EinSum, data: st.DataObject) -> None:
     types, out, arrays = made(data.draw, op)
     expected = reference(op, arrays, out, SIZES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "LIMIT", data.draw(st.sampled_from([16, 64, 256])))
+        patch.setattr(reductions, "LIMIT", data.draw(st.sampled_from([16, 64, 256])))
         found = einsum_kernel(op, types, out).result(tensors(arrays), (), expected.shape)
     assert_close(LIBRARY.to_numpy(found), expected, out)
 
@@ -150,7 +150,7 @@ def test_a_generated_kernel_is_asked_for_large_joins(monkeypatch: pytest.MonkeyP
         return states
 
     monkeypatch.setattr(einsum, "fused_join", asked)
-    monkeypatch.setattr(einsum, "are_here", lambda _: False)  # as on a GPU
+    monkeypatch.setattr(einsum.EinSumKernel, "_suits_loops", lambda *_: False)  # as on a GPU
     for size, calls in ((8, 0), (128, 1)):
         a = torch.randn(size, size)
         assert torch.equal(kernel.result([a, a]), (a[:, None] - a).abs().amax(-1))

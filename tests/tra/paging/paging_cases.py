@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from eindecomp.tra.paging.workload import Begins, Ends, Links, Paged, Task, Workload
-from eindecomp.tra.windows import ALIGNMENT
+from eindecomp.tra.paging.schedule import Store
+from eindecomp.tra.paging.workload import Begins, Links, Paged, Task, Workload
+from eindecomp.tra.tiles.ops import ALIGNMENT
 
 MB = 10**6
 FAST = Links(to_gpu=55e9, to_host=50e9, from_disk=5e9)
@@ -21,9 +22,9 @@ def random_workload(seed, tasks=12):
     def new(begins):
         number = len(tensors)
         nbytes = int(rng.integers(0, 6 * ALIGNMENT)) if rng.random() < 0.9 else 0
-        ends = Ends(rng.choice([Ends.NOWHERE.value] * 4 + [Ends.HOST.value, Ends.GPU.value]))
+        is_result = bool(rng.random() < 0.2)
         lasting = bool(rng.random() < 0.8)
-        tensors.append(Paged(number, f"t{number}", nbytes, begins, ends, lasting))
+        tensors.append(Paged(number, f"t{number}", nbytes, begins, is_result, lasting))
         return number
 
     given = [new(Begins(rng.choice(["host", "host", "disk"]))) for _ in range(rng.integers(1, 8))]
@@ -48,11 +49,16 @@ def renewing(workload, seed):
     for old in [t for t in tensors if not t.made and rng.random() < 0.7]:
         if made:
             new = made.pop(int(rng.integers(len(made))))
-            tensors[new.number] = replace(new, ends=Ends.HOST)
+            tensors[new.number] = replace(new, is_result=True)
             tensors[old.number] = replace(
-                old, nbytes=new.nbytes, ends=Ends.NOWHERE, lasting=False, renewed_by=new.number
+                old, nbytes=new.nbytes, is_result=False, lasting=False, renewed_by=new.number
             )
     return Workload(tuple(tensors), workload.tasks)
+
+
+def stored_by(schedule):
+    """The tensors that go to the host."""
+    return tuple(action.tensor for action in schedule.actions if isinstance(action, Store))
 
 
 def window(tensor):
@@ -62,7 +68,7 @@ def window(tensor):
 
 def least_arena(workload):
     """The bytes of the task whose tensors take most."""
-    used = [*(task.tensors for task in workload.tasks), workload.left]
+    used = [task.tensors for task in workload.tasks]
     return max(sum(window(workload.tensors[number]) for number in tensors) for tensors in used)
 
 
@@ -73,9 +79,7 @@ def layers(count, seconds, sizes=(134 * MB, 270 * MB), activation=MB, begins=Beg
     for layer in range(count):
         for part, size in enumerate(sizes):
             weight = Paged(len(tensors), f"w{layer}.{part}", size, begins)
-            last = (layer, part) == (count - 1, len(sizes) - 1)
-            ends = Ends.GPU if last else Ends.NOWHERE
-            made = Paged(len(tensors) + 1, f"x{layer}.{part}", activation, Begins.MADE, ends)
+            made = Paged(len(tensors) + 1, f"x{layer}.{part}", activation, Begins.MADE)
             tensors += [weight, made]
             tasks.append(
                 Task(f"task {layer}.{part}", (state, weight.number), (made.number,), 0, seconds)
@@ -88,8 +92,8 @@ def training(count, weight, activation, seconds):
     """A step of training: results are kept for the way back, where gradients go to the host."""
     tensors, tasks = [], []
 
-    def new(name, nbytes, begins, ends=Ends.NOWHERE):
-        tensors.append(Paged(len(tensors), name, nbytes, begins, ends))
+    def new(name, nbytes, begins, is_result=False):
+        tensors.append(Paged(len(tensors), name, nbytes, begins, is_result))
         return len(tensors) - 1
 
     states = [new("x", activation, Begins.HOST)]
@@ -103,6 +107,6 @@ def training(count, weight, activation, seconds):
     for layer in reversed(range(count)):
         reads = (weights[layer], states[layer], gradient)
         gradient = new(f"dx{layer}", activation, Begins.MADE)
-        writes = gradient, new(f"dw{layer}", weight, Begins.MADE, Ends.HOST)
+        writes = gradient, new(f"dw{layer}", weight, Begins.MADE, True)
         tasks.append(Task(f"backward {layer}", reads, writes, 0, 2 * seconds))
     return Workload(tuple(tensors), tuple(tasks))

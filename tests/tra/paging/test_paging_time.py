@@ -7,14 +7,32 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paging_cases import FAST, MB, layers, least_arena, random_workload, renewing, training
+from paging_cases import (
+    FAST,
+    MB,
+    layers,
+    least_arena,
+    random_workload,
+    renewing,
+    stored_by,
+    training,
+)
 
-from eindecomp.tra.paging.check import check_schedule
 from eindecomp.tra.paging.make import make_schedule
-from eindecomp.tra.paging.schedule import COMPUTE, DISK, TO_GPU, TO_HOST, Fetch, Keep, Read, Store
-from eindecomp.tra.paging.simulate import simulate
-from eindecomp.tra.paging.workload import Begins, Ends, Links, Paged, Staging, Task, Workload
-from eindecomp.tra.windows import ALIGNMENT
+from eindecomp.tra.paging.schedule import (
+    COMPUTE,
+    DISK,
+    TO_GPU,
+    TO_HOST,
+    Fetch,
+    Keep,
+    Read,
+    Store,
+    simulate,
+)
+from eindecomp.tra.paging.verify import verify
+from eindecomp.tra.paging.workload import Begins, Links, Paged, Staging, Task, Workload
+from eindecomp.tra.tiles.ops import ALIGNMENT
 
 UNIT = ALIGNMENT
 SLOW = Links(to_gpu=UNIT, to_host=UNIT / 2, from_disk=UNIT / 4, latency=0.5)
@@ -43,7 +61,7 @@ def spans(timeline, stream):
 )
 def test_a_chain_by_hand(room, resident, seconds):
     schedule = make_schedule(chain(4), SLOW, room * UNIT, resident=resident)
-    check_schedule(schedule)
+    verify(schedule)
     assert simulate(schedule, SLOW).seconds == pytest.approx(seconds)
 
 
@@ -58,7 +76,7 @@ def test_disk_link_and_tasks_overlap():
     """Two blocks: the third read waits until the first block has gone to the GPU."""
     workload = chain(3, Begins.DISK)
     schedule = make_schedule(workload, SLOW, 3 * UNIT, Staging(UNIT, 2), resident=())
-    check_schedule(schedule)
+    verify(schedule)
     timeline = simulate(schedule, SLOW)
     assert spans(timeline, DISK) == [("w0", 0, 4.5), ("w1", 4.5, 9), ("w2", 9, 13.5)]
     assert spans(timeline, TO_GPU) == [("w0", 4.5, 6), ("w1", 9, 10.5), ("w2", 13.5, 15)]
@@ -73,7 +91,7 @@ def test_what_is_on_disk_stays_where_it_can():
     tiers = [Begins.HOST, Begins.HOST, Begins.DISK, Begins.HOST, Begins.DISK, Begins.HOST]
     mixed = tuple(replace(t, begins=begins) for t, begins in zip(tensors, tiers, strict=True))
     schedule = make_schedule(Workload(mixed, chain(6).tasks), SLOW, 4 * UNIT)
-    check_schedule(schedule)
+    verify(schedule)
     assert {2, 4} <= {window.tensor for window in schedule.resident}
     assert not any(isinstance(action, Read) for action in schedule.actions)
 
@@ -91,16 +109,16 @@ def test_what_is_made_and_leaves_comes_back():
         Task("use", (0,), (), 0, 1.0),
     )
     schedule = make_schedule(Workload(tensors, tasks), SLOW, 2 * UNIT, resident=())
-    check_schedule(schedule)
+    verify(schedule)
     timeline = simulate(schedule, SLOW)
     assert spans(timeline, TO_HOST) == [("x", 1, 3.5)]
     assert spans(timeline, TO_GPU) == [("v", 0, 1.5), ("w", 3.5, 5), ("x", 6, 7.5)]
     assert timeline.seconds == pytest.approx(8.5)
-    assert schedule.on_host == (0,)
+    assert stored_by(schedule) == (0,)
 
 
 def test_what_ends_on_the_host_is_stored_at_once():
-    tensors = (Paged(0, "x", UNIT, Begins.MADE, Ends.HOST), Paged(1, "y", UNIT, Begins.MADE))
+    tensors = (Paged(0, "x", UNIT, Begins.MADE, True), Paged(1, "y", UNIT, Begins.MADE))
     tasks = (Task("make", (), (0,), 0, 1.0), Task("go on", (0,), (1,), 0, 9.0))
     schedule = make_schedule(Workload(tensors, tasks), SLOW, 2 * UNIT)
     assert spans(simulate(schedule, SLOW), TO_HOST) == [("x", 1, 3.5)]
@@ -110,12 +128,12 @@ def test_what_is_renewed_is_kept_when_its_last_reader_has_run():
     """u is made from w, which another task reads after that: w neither comes nor goes."""
     tensors = (
         Paged(0, "w", UNIT, Begins.HOST, lasting=False, renewed_by=1),
-        Paged(1, "u", UNIT, Begins.MADE, Ends.HOST),
+        Paged(1, "u", UNIT, Begins.MADE, True),
     )
     tasks = (Task("make", (0,), (1,), 0, 1.0), Task("read", (0,), (), 0, 1.0))
     links = replace(SLOW, within_gpu=UNIT)
     schedule = make_schedule(Workload(tensors, tasks), links, 2 * UNIT)
-    check_schedule(schedule)
+    verify(schedule)
     timeline = simulate(schedule, links)
     assert spans(timeline, COMPUTE) == [("make", 0, 1), ("read", 1, 2), ("u", 2, 3.5)]
     assert timeline.seconds == pytest.approx(3.5)
@@ -136,7 +154,7 @@ def test_where_the_link_is_slower_a_run_takes_as_long_as_the_link(seconds):
 @pytest.mark.parametrize("seconds", [4e-3, 2e-2])
 def test_where_tasks_are_slower_a_run_takes_as_long_as_the_tasks(seconds):
     schedule = make_schedule(layers(32, seconds), FAST, 1000 * MB)
-    check_schedule(schedule)
+    verify(schedule)
     assert simulate(schedule, FAST).seconds <= 1.01 * 64 * seconds
 
 
@@ -144,7 +162,7 @@ def test_where_tasks_are_slower_a_run_takes_as_long_as_the_tasks(seconds):
 def test_what_a_step_of_training_keeps_leaves_and_comes_back_meanwhile(weight, activation):
     workload = training(32, weight, activation, 10e-3)
     schedule = make_schedule(workload, FAST, 1500 * MB)
-    check_schedule(schedule)
+    verify(schedule)
     assert schedule.stored > 32 * weight
     last = weight / FAST.to_host
     assert simulate(schedule, FAST).seconds <= 1.01 * (32 * 30e-3 + last)

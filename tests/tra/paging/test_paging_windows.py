@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eindecomp.tra.paging.arena import START, Arena
-from eindecomp.tra.paging.evict import Part, cheapest
+from eindecomp.tra.paging.arena import START, Arena, ArenaPart, cheapest
 
 UNITS = 12
 steps = st.tuples(st.sampled_from(["fetch", "write"]), st.integers(1, 5), st.integers(1, 4))
@@ -83,7 +82,7 @@ parts = st.lists(
 def test_the_cheapest_window_is_that_of_brute_force(sizes, size):
     listed, start = [], 0
     for number, (length, since, price) in enumerate(sizes):
-        listed.append(Part(start, start + length, since, price, number))
+        listed.append(ArenaPart(start, start + length, since, price, number))
         start += length
     scores = [
         (sum(part.price for part in window), max(part.since for part in window))

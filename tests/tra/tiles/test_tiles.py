@@ -12,18 +12,21 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp import models
-from eindecomp.layout.boxes import inside, volume
+from eindecomp.errors import PlanError
 from eindecomp.models.llama import Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
-from eindecomp.tra.tiles.finish_early import finish_early
-from eindecomp.tra.tiles.lookups import is_computed, lookups_of
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held
-from eindecomp.tra.tiles.ops import Kind
-from eindecomp.tra.tiles.region_order import while_there
-from eindecomp.tra.tiles.regions import regions_of
+from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of
+from eindecomp.tra.tiles.regions import (
+    finish_early,
+    regions_of,
+    show_regions,
+    verify_regions,
+    while_there,
+)
 from strategies import graphs
 
 MEMORIES = {
@@ -52,15 +55,8 @@ some_tiles = given(
 @some_tiles
 def test_each_tile_is_made_once_from_tiles_that_are_there(graph, devices, memories, inputs):
     tiled = tiled_of(graph, devices, memories, inputs=inputs)
-    made = set()
-    for op in tiled.ops:
-        assert made.issuperset(op.sources)
-        for block in op.reads:
-            if block is not None and volume(block.box):
-                assert inside(block.box, tiled.tiles[block.tile].box)
-        assert op.into not in made
-        made.add(op.into)
-    assert made == set(range(len(tiled.tiles)))
+    tiled.verify()
+    assert sorted(op.into for op in tiled.ops) == [*range(len(tiled.tiles))]
     for name, blocks in tiled.outputs.items():
         buffer = tiled.program.buffers[tiled.program.outputs[name]]
         for device, block in enumerate(blocks):
@@ -107,29 +103,35 @@ def test_regions_are_complete_and_in_order(graph, devices, memories, inputs, roo
     regions = regions_of(tiled, room=room)
     if room is not None:
         regions = while_there(tiled, regions)
-    there = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
-    done = set(there)
-    for number, region in enumerate(regions):
-        assert region.number == number
-        assert there.issuperset(region.reads)
-        own = set(region.reads)
-        for op in region.ops:
-            assert own.issuperset(op.sources)
-            assert tiled.tiles[op.into].memory == region.memory
-            assert op.into not in own
-            own.add(op.into)
-        assert own.issuperset(region.writes)
-        assert there.isdisjoint(region.writes)
-        there.update(region.writes)
-        done |= own
-    assert there >= tiled.kept
+    tiled.verify()
+    verify_regions(tiled, regions)
+    done = {op.into for region in regions for op in region.ops}
     for op in tiled.ops:
-        if op.into not in done:  # such as a mask that nobody reads
+        if op.into not in done and op.kind is not Kind.LOAD:  # such as a mask that nobody reads
             assert op.kind is Kind.FILL or tiled.tiles[op.into].types[0].kind in "biu"
     for region in regions:
         own = [tiled.tiles[tile] for tile in (*region.reads, *region.writes)]
         here = sum(tile.nbytes for tile in own if tile.memory == region.memory)
         assert most_held(tiled, regions).bytes >= here
+
+
+def test_what_cannot_be_carried_out_is_told():
+    text = "input X[i: 4]\nY[i] <- exp(X[i])\nZ[i] <- sin(Y[i])\noutput Z"
+    tiled = tiled_of(ed.parse(text), 1, "one")
+    with pytest.raises(PlanError, match=r"where it stands: compute Z\[0:4\] from Y"):
+        replace(tiled, ops=(tiled.ops[0], *tiled.ops[:0:-1])).verify()
+    with pytest.raises(PlanError, match="nothing makes Z"):
+        replace(tiled, ops=tiled.ops[:-1]).verify()
+    [region] = regions_of(tiled)
+    assert show_regions(tiled, [region]).splitlines() == [
+        "region 0 in memory 0: X[0:4] -> Z[0:4]",
+        "  compute Y[0:4] from X[0:4]",
+        "  compute Z[0:4] from Y[0:4]",
+    ]
+    with pytest.raises(PlanError, match="this cannot run where it stands:\nregion 0"):
+        verify_regions(tiled, [replace(region, reads=())])
+    with pytest.raises(PlanError, match="no region makes Z"):
+        verify_regions(tiled, [])
 
 
 @some_tiles

@@ -15,8 +15,7 @@ import torch
 from eindecomp.engines.ranks import agree
 from eindecomp.engines.spmd.torch_transport import TorchTransport, Works, as_bytes, dist
 from eindecomp.engines.tensor import block_of
-from eindecomp.engines.torch.devices import device_of
-from eindecomp.engines.torch.given import as_given
+from eindecomp.engines.torch.devices import as_given, device_of
 from eindecomp.errors import InputError
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.layout.boxes import shape_of

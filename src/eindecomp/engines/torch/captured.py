@@ -1,4 +1,4 @@
-"""Runs as CUDA graphs: where launching kernels takes long, all of a run are launched at once.
+"""Runs in order, and as CUDA graphs: where launching takes long, all is launched at once.
 
 A run is captured with the arrays that it reads. Those that were the same in the run before are
 taken to stay; small ones of the host are part of what is captured; others are copied to where the
@@ -7,6 +7,7 @@ captured run reads them. What is given up and renewed is left there for the next
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from operator import call, is_
 from time import perf_counter
@@ -16,13 +17,15 @@ from weakref import ref
 import torch
 
 from eindecomp.engines.torch.blocks import own_memory
-from eindecomp.engines.torch.staged import Slot, Staged
-from eindecomp.kernels.torch.overlap import steady
+from eindecomp.engines.torch.loads import Slot, Staged
+from eindecomp.engines.torch.windows import renewed_tiles
+from eindecomp.kernels.torch.decoding import steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from eindecomp.engines.torch.resident import Resident
+    from eindecomp.engines.torch.loads import Loads
+    from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 
     Tensor = torch.Tensor
     Values = dict[int, tuple[Tensor, ...]]
@@ -40,11 +43,41 @@ class Loaded(NamedTuple):
     donated: Collection[str]
 
 
+class InOrder:
+    """Regions one after another; a tile goes when its last reader has begun."""
+
+    def __init__(self, ready: ReadyRegions, loads: Loads, tie: Mapping[str, str]) -> None:
+        self.ready, self.loads = ready, loads
+        last = {tile: each.number for each in ready.regions for tile in each.reads}
+        self._dropped: list[list[int]] = [[] for _ in ready.regions]
+        for tile, number in last.items():
+            if tile not in ready.tiled.kept:
+                self._dropped[number].append(tile)
+        self.renewed = renewed_tiles(ready.tiled, tie)
+        """For each tied input, what each of its tiles is in the next run."""
+
+    def carry_out(
+        self, values: Values, scalars: Sequence[Sequence[Tensor]], heard: Heard | None = None
+    ) -> Values:
+        """Begin all regions: `values` are what was loaded, and then what is kept."""
+        values.update(self.loads.fixed)
+        for number, region in enumerate(self.ready.regions):
+            arrays = [array for tile in region.reads for array in values[tile]]
+            with nullcontext() if heard is None else heard.region(number):
+                made = iter(self.ready.call(number, arrays, scalars[region.memory]))
+            del arrays  # which else would keep what is dropped
+            for tile in region.writes:
+                values[tile] = tuple(next(made) for _ in self.ready.tiled.tiles[tile].types)
+            for tile in self._dropped[number]:
+                del values[tile]
+        return values
+
+
 @dataclass(eq=False)
 class Captures:
     """Decides from run to run whether to capture, and replays what was captured."""
 
-    resident: Resident
+    order: InOrder
     _before: Mapping[int, int] = field(default_factory=dict[int, int])
     """Where each loaded tile was in the run before."""
     capture: Capture | None = None
@@ -67,13 +100,13 @@ class Captures:
                 return self.capture.run(loaded)
             for tile, name in self.capture.staged.items():
                 if tile not in loaded.values:
-                    near = self.resident.ready.libraries[0].from_numpy(loaded.inputs[name])
+                    near = self.order.ready.libraries[0].from_numpy(loaded.inputs[name])
                     loaded.values[tile] = (near,)
             self.capture = None
         places = {tile: arrays[0].data_ptr() for tile, arrays in loaded.values.items()}
         if self._is_worth:
             staying = {tile for tile, at in places.items() if self._before.get(tile) == at}
-            self.capture = Capture(self.resident, loaded, staying)
+            self.capture = Capture(self.order, loaded, staying)
         self._before = places
         return None if self.capture is None else self.capture.run(loaded)
 
@@ -110,9 +143,9 @@ class Going:
 class Capture:
     """A run as one graph of kernels, with the memory that it reads and writes."""
 
-    def __init__(self, resident: Resident, loaded: Loaded, staying: Collection[int]) -> None:
-        device = resident.ready.libraries[0].device
-        tiled, loads = resident.ready.tiled, resident.loads
+    def __init__(self, order: InOrder, loaded: Loaded, staying: Collection[int]) -> None:
+        device = order.ready.libraries[0].device
+        tiled, loads = order.ready.tiled, order.loads
         small = loads.small(loaded.inputs)
         self.staged = {tile: loads.names[tile] for tile in small}
         """By tile that a run takes from the host, the input."""
@@ -123,10 +156,10 @@ class Capture:
         self._renewed = {
             tile: new
             for name in loaded.donated
-            for tile, new in resident.renewed.get(name, {}).items()
+            for tile, new in order.renewed.get(name, {}).items()
         }
         """By tile what it is in the next run, and lies where this one read it."""
-        self._renewing = {name for name in loaded.donated if name in resident.renewed}
+        self._renewing = {name for name in loaded.donated if name in order.renewed}
         changing = [tile for tile in loaded.values if tile not in self.staged]
         changing = [tile for tile in changing if tile in self._renewed or tile not in staying]
         self._read: Values = {
@@ -152,24 +185,24 @@ class Capture:
         read = {**loads.fixed, **self._read}
         unwritten = (x for tile, own in read.items() if tile not in self._renewed for x in own)
         with steady(unwritten):
-            self._record(resident, [self._staging.near[name] for name in loaded.scalars])
+            self._record(order, [self._staging.near[name] for name in loaded.scalars])
         kept = self._renewed.values()
         self._copied_out = _by_type(self._made)
         self._others_out = _by_type({t: x for t, x in self._made.items() if t not in kept})
 
-    def _record(self, resident: Resident, scalars: Sequence[Tensor]) -> None:
+    def _record(self, order: InOrder, scalars: Sequence[Tensor]) -> None:
         """Launch all kernels once as usual, so that they are loaded, and once to be captured."""
         near: Values = {tile: (self._staging.near[tile],) for tile in self.staged}
         here = torch.cuda.current_stream(self._staging.device)
         beside = torch.cuda.Stream(self._staging.device)
         beside.wait_stream(here)
         with torch.cuda.stream(beside):
-            resident.carry_out({**self._read, **near}, [scalars])
+            order.carry_out({**self._read, **near}, [scalars])
         here.wait_stream(beside)
         with torch.cuda.graph(self._graph):
             self._staging.send()
-            made = resident.carry_out({**self._read, **near}, [scalars])
-            kept = resident.ready.tiled.kept
+            made = order.carry_out({**self._read, **near}, [scalars])
+            kept = order.ready.tiled.kept
             self._made = {tile: tuple(map(self._apart, made[tile])) for tile in kept}
             new = {tile: self._made[new] for tile, new in self._renewed.items()}
             for places, arrays in _by_type(new):

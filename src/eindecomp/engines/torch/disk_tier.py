@@ -1,23 +1,262 @@
-"""The disk as the last tier: which tiles of files the host keeps, and the way of all others."""
+"""The disk as the last tier: tiles in files, which of them the host keeps, how others are read."""
 
 from __future__ import annotations
 
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary, finalize
+
+import numpy as np
 
 from eindecomp.engines.space import available
 from eindecomp.engines.torch.host_memory import typed
+from eindecomp.errors import RunError
+from eindecomp.kernels.torch.library import TorchLibrary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import torch
 
-    from eindecomp.engines.torch.file_tiles import FileTile
     from eindecomp.engines.torch.host_memory import HostMemory
 
-_SHARE = 0.75  # of the memory that is available: the rest is for results, and for others
+    Array = np.ndarray[Any, Any]
+
+_MAPS, _DETAILS = Path("/proc/self/maps"), Path("/proc/self/smaps")
+
+
+@dataclass(frozen=True, eq=True)
+class OpenFile:
+    """A file that is open for reading as long as this lives."""
+
+    path: str
+    version: tuple[int, int, int]
+    """Its number on its disk, its size, and when it was last changed."""
+    number: int = field(compare=False)
+
+    def __post_init__(self) -> None:
+        finalize(self, os.close, self.number)
+
+
+class FilePlace(NamedTuple):
+    """The byte of a file that some address of memory is mapped from, and all around it."""
+
+    file: OpenFile
+    address: int
+    offset: int
+
+
+class _Area(NamedTuple):
+    """A range of addresses that is mapped as a whole."""
+
+    start: int
+    end: int
+    rights: str
+    offset: int
+    inode: int
+    path: str
+
+
+_OPEN: WeakValueDictionary[tuple[str, tuple[int, int, int]], OpenFile] = WeakValueDictionary()
+
+
+def mapped_from(tensor: torch.Tensor) -> FilePlace | None:
+    """Where in a file a tensor of the host begins; None unless all of it is as in that file."""
+    first, last = tensor.data_ptr(), tensor.data_ptr() + _extent(tensor)
+    area = next((area for area in _areas() if area.start <= first < last <= area.end), None)
+    if area is None or not area.path.startswith("/"):
+        return None
+    if area.rights.startswith("rw") and area.rights.endswith("p") and _was_changed(area):
+        return None
+    file = _opened(area.path, area.inode)
+    if file is None or os.fstat(file.number).st_size < area.offset + last - area.start:
+        return None
+    return FilePlace(file, first, area.offset + first - area.start)
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """The bytes from a tensor's first element to the end of its last."""
+    if not tensor.numel():
+        return 0
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return (1 + sum((size - 1) * step for size, step in steps)) * tensor.element_size()
+
+
+def _areas() -> Iterator[_Area]:
+    with suppress(OSError):
+        for line in _MAPS.read_text().splitlines():
+            span, rights, offset, _, inode, *path = line.split(maxsplit=5)
+            start, end = (int(each, 16) for each in span.split("-"))
+            yield _Area(start, end, rights, int(offset, 16), int(inode), "".join(path))
+
+
+def _was_changed(area: _Area) -> bool:
+    """Whether some of a private mapping was written to, and is no longer as in its file."""
+    own = False
+    with suppress(OSError), _DETAILS.open() as details:
+        for line in details:
+            word, _, rest = line.partition(" ")
+            if word == f"{area.start:08x}-{area.end:08x}":
+                own = True
+            elif own and word in ("Anonymous:", "Swap:") and int(rest.split()[0]):
+                return True
+            elif own and word == "VmFlags:":
+                return False
+    return True
+
+
+def _opened(path: str, inode: int) -> OpenFile | None:
+    """The file of a path, if it is still the one that was mapped."""
+    with suppress(OSError):
+        known = _OPEN.get((path, _version(os.stat(path))))
+        if known is not None and known.version[0] == inode:
+            return known
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        told = os.fstat(number)
+        found = OpenFile(path, _version(told), number)
+        if stat.S_ISREG(told.st_mode) and told.st_ino == inode:
+            _OPEN[path, found.version] = found
+            return found
+    return None
+
+
+def _version(told: os.stat_result) -> tuple[int, int, int]:
+    return told.st_ino, told.st_size, told.st_mtime_ns
+
+
+_READERS = 8  # a disk is at its best when it is asked for several things at once
+_SHARE = 4 << 20  # bytes below which one reader is enough
+_RUN = 4 << 10  # bytes in a row below which asking for each takes longer than copying them
+
+
+@dataclass(frozen=True)
+class FileTile:
+    """A tile whose elements lie in a file, in any order of its dimensions."""
+
+    file: OpenFile
+    offset: int
+    """Of its first element."""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In bytes."""
+    itemsize: int
+    dtype: torch.dtype
+    mapped: torch.Tensor = field(compare=False, repr=False)
+    """The same in mapped memory, of which every access may have to wait for the disk."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return prod(self.shape) * self.itemsize
+
+    def read(self, start: int, target: torch.Tensor) -> None:
+        """Fill some bytes of the host with those of the tile from `start` on, row by row."""
+        into = target.numpy()
+        share = max(_SHARE, -(-len(into) // _READERS // 512) * 512)
+        if len(into) <= share:
+            self._read(start, into)
+            return
+        begun = [
+            _readers().submit(self._read, start + at, into[at : at + share])
+            for at in range(0, len(into), share)
+        ]
+        for each in begun:
+            each.result()
+
+    def _read(self, start: int, into: Array) -> None:
+        if self._run < min(_RUN, self.nbytes):
+            self._copy(start, into)
+            return
+        done = 0
+        for offset, size in self._runs(start, start + len(into)):
+            self._read_run(offset, into[done : done + size])
+            done += size
+
+    def _read_run(self, offset: int, into: Array) -> None:
+        left = into.data
+        while left:
+            count = os.preadv(self.file.number, [left], offset)
+            if not count:
+                raise RunError(f"{self.file.path} has become shorter: it ends at byte {offset}")
+            left, offset = left[count:], offset + count
+
+    def _copy(self, start: int, into: Array) -> None:
+        """Of bytes that lie scattered, by the mapped memory: their pages are read as they come."""
+        flat: Any = TorchLibrary("cpu").to_numpy(self.mapped).flat
+        first = start // self.itemsize
+        elements = flat[first : first + len(into) // self.itemsize]
+        into[:] = elements.view(np.uint8)
+
+    @property
+    def _inner(self) -> int:
+        """How many of the last dimensions lie in the file as in memory, without gaps."""
+        size, count = self.itemsize, 0
+        for side, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if side > 1 and stride != size:
+                break
+            size, count = size * side, count + 1
+        return count
+
+    @property
+    def _run(self) -> int:
+        """The bytes that follow each other in the file."""
+        return prod(self.shape[len(self.shape) - self._inner :]) * self.itemsize
+
+    def _runs(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Offsets and sizes of the parts of the file that hold these bytes of the tile."""
+        run, outer = self._run, len(self.shape) - self._inner
+        numbers = np.arange(start // run, -(-stop // run))
+        offsets = np.full(len(numbers), self.offset)
+        places = np.unravel_index(numbers, self.shape[:outer]) if outer else ()
+        for place, stride in zip(places, self.strides[:outer], strict=True):
+            offsets += place * stride
+        for number, offset in zip(numbers.tolist(), offsets.tolist(), strict=True):
+            low, high = max(start, number * run), min(stop, (number + 1) * run)
+            yield offset + low - number * run, high - low
+
+
+@cache
+def _readers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_READERS, "read tiles")
+
+
+def note_file(tensor: torch.Tensor, place: FilePlace | None) -> torch.Tensor:
+    """Remember from which file a tensor's memory is mapped."""
+    setattr(tensor, "file_place", place)  # noqa: B010 - it lasts as long as the tensor
+    return tensor
+
+
+def file_of(tensor: torch.Tensor) -> FilePlace | None:
+    """From which file a tensor's memory is mapped, if that was noted."""
+    return getattr(tensor, "file_place", None)
+
+
+def file_tile(tensor: torch.Tensor) -> FileTile | None:
+    """The part of a file that a tensor is mapped from, if that was noted."""
+    place = file_of(tensor)
+    if place is None:
+        return None
+    item = tensor.element_size()
+    return FileTile(
+        place.file,
+        place.offset + tensor.data_ptr() - place.address,
+        tuple(tensor.shape),
+        tuple(stride * item for stride in tensor.stride()),
+        item,
+        tensor.dtype,
+        tensor,
+    )
+
+
+_OF_MEMORY = 0.75  # of the memory that is available: the rest is for results, and for others
 _SAMPLE = 32 << 20  # bytes of one request when the disk is measured
 _SAMPLES = 8
 
@@ -35,7 +274,7 @@ class HostCopies:
         """How many bytes more may be kept."""
         taken = sum(copy.nbytes for copy in self._kept.values())
         if self._limit is None:
-            self._limit = int(_SHARE * (available() or 0)) + taken
+            self._limit = int(_OF_MEMORY * (available() or 0)) + taken
         return max(0, self._limit - taken)
 
     def chosen(self, groups: Iterable[Sequence[FileTile]]) -> set[FileTile]:

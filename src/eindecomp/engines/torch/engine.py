@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from operator import itemgetter
-from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -18,25 +17,24 @@ from eindecomp.engines.record import RunRecord
 from eindecomp.engines.space import bytes_of, check_space, output_space
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.torch.arena_memory import ArenaMemory, leave_arena
-from eindecomp.engines.torch.attention_calls import unmade_tiles
+from eindecomp.engines.torch.attention_calls import attend_by_calls
 from eindecomp.engines.torch.blocks import NAME, Memories
-from eindecomp.engines.torch.cut_attention import attend_in_shares
 from eindecomp.engines.torch.cut_finer import made_to_fit
 from eindecomp.engines.torch.devices import (
+    as_given,
+    as_tensor,
     check_memory,
     devices_of,
     measured_peak,
     start_measuring,
 )
 from eindecomp.engines.torch.disk_tier import HostCopies
-from eindecomp.engines.torch.given import as_given, as_tensor
-from eindecomp.engines.torch.heard import Heard
 from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.index_checks import IndexChecks
 from eindecomp.engines.torch.joined import Neighbours
 from eindecomp.engines.torch.loads import Loads
-from eindecomp.engines.torch.paged import MARGIN, Given, Paging
-from eindecomp.engines.torch.ready_region import ReadyRegions
+from eindecomp.engines.torch.paged import MARGIN, Paging
+from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 from eindecomp.engines.torch.resident import Resident
 from eindecomp.errors import InputError
 from eindecomp.kernels.torch.dtypes import torch_type
@@ -46,11 +44,9 @@ from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.paging.make import ArenaTooSmallError
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.tiles.finish_early import finish_early
 from eindecomp.tra.tiles.make import tiles_of
 from eindecomp.tra.tiles.memory import most_held, surely_made
-from eindecomp.tra.tiles.region_order import while_there
-from eindecomp.tra.tiles.regions import held_by, regions_of
+from eindecomp.tra.tiles.regions import finish_early, held_by, regions_of, while_there
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener, Prepared, Read
@@ -139,52 +135,48 @@ class TorchProgram:
         If that is `strict`, a plan is refused where they cannot.
         """
         self.program = program_of(plan)
-        self.tie = plan.tie
         on_gpu = engine.torch_devices[0].type == "cuda"
         count = min(len(engine.torch_devices), self.program.devices)
         libraries = [TorchLibrary(device) for device in engine.torch_devices[:count]]
         memories = [
             device * count // self.program.devices for device in range(self.program.devices)
         ]
-        self.tiled = attend_in_shares(tiles_of(self.program, memories))
+        self.tiled = attend_by_calls(tiles_of(self.program, memories))
         if room is None:
             regions = regions_of(self.tiled)
         else:
             self.tiled = finish_early(self.tiled)
-            unmade = unmade_tiles(self.tiled)
-            regions = regions_of(self.tiled, 1, room=room, unmade=unmade)
+            regions = regions_of(self.tiled, 1, room=room)
             regions = while_there(self.tiled, regions)
             if strict:
-                _check_room(self.tiled, regions, room, unmade)
+                _check_room(self.tiled, regions, room)
         self.ready = ready = ReadyRegions(self.tiled, regions, libraries, engine.fuse)
         joins = [join for code in ready.codes for join in code.joins]
         self.neighbours = Neighbours(self.tiled, joins)
         self.runner: Resident | Paging
         if engine.limit is None:
             self.memories = Memories(self.program, libraries, memories)
+            self.loads = Loads(self.tiled, self.memories, self.place)
+            captures = engine.fuse and count == 1 and on_gpu
+            self.runner = Resident(ready, self.loads, plan.tie, captures)
         else:
             cpu = [TorchLibrary("cpu")]
             self.memories = Memories(self.program, cpu, memories, host=engine.host)
-        self._captures = engine.fuse and count == 1 and on_gpu
-        self.loads = Loads(self.tiled, self.memories, self.place)
-        if engine.limit is None:
-            self.runner = Resident(ready, self.loads, plan.tie, self._captures)
-        else:
+            self.loads = Loads(self.tiled, self.memories, self.place)
             self.runner = Paging(
-                ready, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
+                ready, self.loads, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
             )
         self._wanted: dict[str, tuple[Tiling, ...]] = {}
         self.space = output_space(self.program) if engine.limit is not None else None
         """What a run needs of the host's memory at least."""
         if not on_gpu and engine.limit is None:
-            made = surely_made(self.tiled, regions, engine.fuse) - {*unmade_tiles(self.tiled)}
+            made = surely_made(self.tiled, regions, engine.fuse)
             self.space = most_held(self.tiled, regions, {*range(len(self.tiled.tiles))} - made)
         self.indices = IndexChecks(self.tiled, self.memories)
         self.cut_into: int | None = None
         """Into how many pieces vertices are cut, where that is more than the plan's."""
         self._gives_back = len(self.program.outputs) < len(self.program.output_names)
         """Whether some outputs are inputs."""
-        self._alone = RLock()  # runs share graphs of kernels
 
     def place(self, name: str, given: Any) -> Tensor:
         """Put an input into the memories, in the layouts that the plan wants."""
@@ -209,7 +201,7 @@ class TorchProgram:
             return BoundProgram(self, every)
         bound = copy(self)
         bound.loads = Loads(self.tiled, self.memories, self.place, {**self.loads.bound, **inputs})
-        bound.runner = Resident(self.ready, bound.loads, self.tie, self._captures)
+        bound.runner = self.runner.bound(bound.loads)
         return bound
 
     def _room(self, name: str) -> torch.Tensor | None:
@@ -231,13 +223,7 @@ class TorchProgram:
 
         A region is one function: all that it computes is told to begin and to end with it.
         """
-        if isinstance(self.runner, Resident):
-            with self._alone:
-                return self._run(inputs, scalars, donated, on_event)
-        memory = self.runner.memory
-        for given in self.loads.new(inputs):  # before this run has its turn: others wait for theirs
-            leave_arena(given, but=memory)
-        with memory.turn():
+        with self.runner.turn(inputs):
             return self._run(inputs, scalars, donated, on_event)
 
     def go_on(self, state: Mapping[str, Any], read: Read) -> Result | None:
@@ -245,7 +231,7 @@ class TorchProgram:
         runner = self.runner
         if not isinstance(runner, Resident) or self._gives_back:
             return None
-        with self._alone, torch.no_grad():
+        with runner.turn(state), torch.no_grad():
             if not runner.goes_on(state):
                 return None
             record = RunRecord(self.program, None)
@@ -273,12 +259,7 @@ class TorchProgram:
             placed = self._placing(inputs)
             given = self._given_outputs(every)
             start_measuring(self.ready.libraries)
-            if isinstance(self.runner, Paging):  # donated tensors are there if the run fails
-                load = partial(self.loads.find, inputs)
-                passed = self._given(self.runner, inputs, donated)
-                values = self.runner.run(load, scalars, passed, heard)
-            else:
-                values = self.runner.run(inputs, scalars, donated, heard)
+            values = self.runner.run(inputs, scalars, donated, heard)
         if heard is not None:
             heard.finish()
         return self._result(record, values, given, placed, told=heard is not None)
@@ -296,15 +277,10 @@ class TorchProgram:
             for step, count in self.program.moving:
                 record.moved(step, count)
         made = {name: self._output(name, values) for name in self.program.outputs}
-        if isinstance(self.runner, Resident):
-            self.loads.expect({name: made[new] for name, new in self.tie.items() if new in made})
-        peak = self._peak()
+        measured = measured_peak(self.ready.libraries)
+        peak = self.runner.held if measured is None else measured
+        took = self.runner.ended(made, record.start)
         predicted = None if self.schedule is None else self.schedule.seconds
-        took: Callable[[], float] | None = None
-        if isinstance(self.runner, Resident) and self.runner.going is not None:
-            took = partial(self.runner.going.seconds, record.start)
-        else:
-            self.ready.synchronize()  # only now: the device needs none of this
         return record.result(
             {**given, **made}, placed=placed, peak=peak, predicted=predicted,
             cut_into=self.cut_into, took=took,
@@ -319,31 +295,7 @@ class TorchProgram:
     @property
     def schedule(self) -> Schedule | None:
         """What came, went and was computed when in the last run under a limit on memory."""
-        return self.runner.latest if isinstance(self.runner, Paging) else None
-
-    def _peak(self) -> int:
-        """The most that was held on a GPU; on the CPU, what the tiles take."""
-        measured = measured_peak(self.ready.libraries)
-        if measured is not None:
-            return measured
-        return self.runner.arena if isinstance(self.runner, Paging) else self._most_held
-
-    @cached_property
-    def _most_held(self) -> int:
-        return most_held(self.tiled, self.ready.regions).bytes
-
-    def _given(self, runner: Paging, inputs: Mapping[str, Any], donated: Collection[str]) -> Given:
-        """What a run loads, what of it stays as it is, and what is given up for results."""
-        changing = {*self.tie, *donated}
-        names = {n for n, x in inputs.items() if isinstance(x, Tensor) and n not in changing}
-        lasting = frozenset(tile for tile, name in self.loads.names.items() if name in names)
-        times = Counter(id(given) for given in inputs.values())
-        passing = {
-            name: inputs[name]
-            for name in runner.renewed
-            if name in donated and times[id(inputs[name])] == 1
-        }
-        return Given(self.loads.names, lasting, passing)
+        return self.runner.schedule
 
     def _given_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The outputs that are inputs; they outlive what was given for them."""
@@ -366,10 +318,7 @@ class TorchProgram:
     def _output(self, name: str, values: Values) -> Tensor:
         blocks = [self._view(block, values) for block in self.tiled.outputs[name]]
         tiling = self.program.buffers[self.program.outputs[name]].tiling
-        held = {tiling: blocks}
-        if isinstance(self.runner, Paging):
-            held = self.runner.memory.housed(name, held)
-        return self.memories.tensor(name, held)
+        return self.memories.tensor(name, self.runner.housed(name, {tiling: blocks}))
 
     def _view(self, block: Block, values: Values) -> torch.Tensor:
         """A block of a tile that was kept."""
@@ -378,15 +327,12 @@ class TorchProgram:
 
     def close(self) -> None:
         """Let go of what is kept for the next run."""
-        if isinstance(self.runner, Paging):
-            self.runner.close()
+        self.runner.close()
 
 
-def _check_room(
-    tiled: TileProgram, regions: Sequence[Region], room: int, unmade: Collection[int]
-) -> None:
+def _check_room(tiled: TileProgram, regions: Sequence[Region], room: int) -> None:
     """Raise an error if the tiles of a region take more than so many bytes."""
-    held = [held_by(tiled, region, unmade) for region in regions]
+    held = [held_by(tiled, region) for region in regions]
     needed, largest = max(zip(held, regions, strict=True), key=itemgetter(0), default=(0, None))
     if largest is not None and needed > room:
         name = " ".join(tiled.tiles[tile].tensor for tile in largest.writes)

@@ -15,7 +15,7 @@ from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.moves import check_index
 from eindecomp.lang.scalar import used_scalars
 from eindecomp.layout.boxes import within
-from eindecomp.tra.tiles.lookups import Lookup, is_computed, lookups_of
+from eindecomp.tra.tiles.ops import Lookup, is_computed, lookups_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

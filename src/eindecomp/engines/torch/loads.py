@@ -1,28 +1,37 @@
-"""`Loads`: the blocks of inputs that a program reads, looked for once where they come again."""
+"""The inputs of a run: the blocks that a program reads, looked for once where they come again.
+
+Small arrays and numbers reach a GPU all in one copy.
+"""
 
 from __future__ import annotations
 
-from itertools import compress, repeat
+from itertools import accumulate, compress, repeat
+from math import prod
 from operator import attrgetter, call, is_
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import ref
+
+import numpy as np
+import torch
 
 from eindecomp.engines.tensor import Remembered, Tensor
 from eindecomp.engines.torch.arena_memory import leave_arena
-from eindecomp.engines.torch.staged import is_small
+from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.layout.boxes import shape_of
 from eindecomp.tra.tiles.ops import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     import torch
 
     from eindecomp.engines.torch.blocks import Memories, Place
+    from eindecomp.lang.dtypes import DType
     from eindecomp.layout.tiling import Tiling
     from eindecomp.tra.tiles.ops import TileProgram
 
     Values = dict[int, tuple[torch.Tensor, ...]]
+    Key = int | str
 
 _DATA = attrgetter("data")
 
@@ -141,3 +150,56 @@ class Loads:
         if block is None or block.device != self.memories.libraries[tile.memory].device:
             block = self.memories.block(held, given.mesh, tile.box, tile.memory)
         return block
+
+
+_ALIGNED = 64
+_SMALL = 1 << 16
+"""The bytes up to which an array is written to pinned memory first."""
+
+
+class Slot(NamedTuple):
+    """What is put side by side with others: an array by its shape and type."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+def is_small(given: Any) -> bool:
+    """Whether what was given is an array of NumPy's that is worth putting beside others."""
+    return type(given) is np.ndarray and given.nbytes <= _SMALL
+
+
+class Staged:
+    """Arrays side by side in pinned memory of the host, and in the same order on a GPU."""
+
+    def __init__(self, slots: Mapping[Key, Slot], device: torch.device) -> None:
+        sizes = [-(-slot.nbytes // _ALIGNED) * _ALIGNED for slot in slots.values()]
+        *starts, total = accumulate(sizes, initial=0)
+        self.device, on_gpu = device, device.type == "cuda"
+        self._host = torch.empty(total, dtype=torch.uint8, pin_memory=on_gpu)
+        self._near = torch.empty(total, dtype=torch.uint8, device=device)
+        bytes_of: Any = self._host.numpy()
+        self._written: dict[Key, Any] = {}
+        self.near: dict[Key, torch.Tensor] = {}
+        """The arrays on the GPU."""
+        for (key, slot), start in zip(slots.items(), starts, strict=True):
+            end = start + slot.nbytes
+            self._written[key] = bytes_of[start:end].view(slot.dtype).reshape(slot.shape)
+            self.near[key] = self._near[start:end].view(torch_type(slot.dtype)).view(slot.shape)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.near
+
+    def write(self, given: Iterable[tuple[Key, Any]]) -> None:
+        """Write arrays to the host's memory, while no copy to the GPU is under way."""
+        for key, array in given:
+            self._written[key][...] = array
+
+    def send(self) -> None:
+        """Begin to copy all of it to the GPU."""
+        self._near.copy_(self._host, non_blocking=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import cache, partial
 from statistics import median
-from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from eindecomp.engines.torch.host_memory import HostMemory
+from eindecomp.kernels.torch.fastest import seconds_of
 from eindecomp.tra.paging.workload import Links
 
 if TYPE_CHECKING:
@@ -100,20 +100,6 @@ def _taken_since(held: tuple[int, int], device: torch.device) -> int:
         torch.cuda.max_memory_allocated(device) - allocated,
         torch.cuda.max_memory_reserved(device) - reserved,
     )
-
-
-def seconds_of(work: Callable[[], object], device: torch.device) -> float:
-    """How long the device takes for some work, which need not have been finished before."""
-    if device.type == "cuda":
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        work()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) / 1e3
-    start = perf_counter()
-    work()
-    return perf_counter() - start
 
 
 @cache

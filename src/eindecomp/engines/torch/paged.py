@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from eindecomp.engines.torch.arena_memory import Tenant
-from eindecomp.engines.torch.disk_tier import HostCopies, measure_disk
-from eindecomp.engines.torch.file_tiles import file_tile
+from eindecomp.engines.tensor import Tensor as EngineTensor
+from eindecomp.engines.torch.arena_memory import Tenant, leave_arena
+from eindecomp.engines.torch.disk_tier import HostCopies, file_tile, measure_disk
 from eindecomp.engines.torch.host_memory import HostMemory
 from eindecomp.engines.torch.index_checks import has_filled_indices
 from eindecomp.engines.torch.measured import RegionCost, measure_links, measure_region
-from eindecomp.engines.torch.renewed import renewed_tiles
 from eindecomp.engines.torch.replay import Replay
-from eindecomp.engines.torch.windows import Windows
-from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule
-from eindecomp.tra.paging.residents import spread
-from eindecomp.tra.paging.workload import Begins, Ends, Paged, Staging, Task, Workload
+from eindecomp.engines.torch.windows import Windows, renewed_tiles
+from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule, spread
+from eindecomp.tra.paging.workload import Begins, Paged, Staging, Task, Workload
 
 if TYPE_CHECKING:
     from collections.abc import (
-        Callable,
         Collection,
         Generator,
         Iterable,
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from eindecomp.engines.tensor import Tensor as EngineTensor
     from eindecomp.engines.torch.arena_memory import ArenaMemory
-    from eindecomp.engines.torch.file_tiles import FileTile
-    from eindecomp.engines.torch.heard import Heard
-    from eindecomp.engines.torch.ready_region import ReadyRegions
+    from eindecomp.engines.torch.blocks import Blocks
+    from eindecomp.engines.torch.disk_tier import FileTile
+    from eindecomp.engines.torch.loads import Loads
+    from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
     from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links
 
@@ -49,23 +48,22 @@ MARGIN = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class _Given:
     """What a run is given, as far as it matters for what stays on the GPU."""
 
-    tiles: Collection[int]
-    """All that are loaded."""
     lasting: frozenset[int]
-    """Those that are the same in every run."""
+    """The tiles that are the same in every run."""
     passing: Mapping[str, EngineTensor]
     """The tied inputs that are given up, each for the result that it is in the next run."""
 
 
 class Paging:
-    """Regions under a limit on the GPU's memory."""
+    """Regions under a limit on the GPU's memory, with the same methods as `Resident`."""
 
     def __init__(
         self,
         ready: ReadyRegions,
+        loads: Loads,
         limit: int,
         host: HostMemory,
         copies: HostCopies,
@@ -74,7 +72,7 @@ class Paging:
     ) -> None:
         """`tie` tells which input is which result in the next run."""
         self.ready, self.limit, self.host, self.copies = ready, limit, host, copies
-        self.memory = memory
+        self.loads, self.memory = loads, memory
         self.device = ready.libraries[0].device
         self.windows = Windows(ready)
         self.tie = tie
@@ -102,27 +100,53 @@ class Paging:
 
     def run(
         self,
-        load: Callable[[Collection[int]], Values],
+        inputs: Mapping[str, Any],
         scalars: Mapping[str, Any],
-        given: Given,
+        donated: Collection[str],
         heard: Heard | None = None,
     ) -> Values:
-        """The tiles of results, on the host or in the arena, from those that `load` brings.
+        """The tiles of results, on the host or in the arena; `heard` tells of every region.
 
-        `heard` tells of every region.
+        Donated tensors are still there if the run fails.
         """
-        own = self.ready.scalars(scalars)[0]
+        tiles, load = self.loads.names, partial(self.loads.find, inputs)
+        own, given = self.ready.scalars(scalars)[0], self._given(inputs, donated)
         staying = {name: given.passing[name] for name in self._staying(given)}
         self.memory.evacuate([tensor.held() for tensor in staying.values()])
         there = self._in_arena(staying)
-        values = load([tile for tile in given.tiles if self.windows.of.get(tile) not in there])
+        values = load([tile for tile in tiles if self.windows.of.get(tile) not in there])
         replay = self._replay_of(values, own, given)
         if there and self.memory.user is not replay:
             self.memory.evacuate()
             staying, there = {}, frozenset[int]()
-            values |= load([tile for tile in given.tiles if tile not in values])
+            values |= load([tile for tile in tiles if tile not in values])
         with self._lent(staying, replay):
             return replay.run(values, own, heard, there)
+
+    def _given(self, inputs: Mapping[str, Any], donated: Collection[str]) -> _Given:
+        """What of a run's inputs stays as it is, and what is given up for results."""
+        changing = {*self.tie, *donated}
+        names = {
+            name
+            for name, given in inputs.items()
+            if isinstance(given, EngineTensor) and name not in changing
+        }
+        lasting = frozenset(tile for tile, name in self.loads.names.items() if name in names)
+        times = Counter(id(given) for given in inputs.values())
+        passing = {
+            name: inputs[name]
+            for name in self.renewed
+            if name in donated and times[id(inputs[name])] == 1
+        }
+        return _Given(lasting, passing)
+
+    @contextmanager
+    def turn(self, inputs: Mapping[str, Any]) -> Generator[None]:
+        """Whoever is inside has the arena alone."""
+        for given in self.loads.new(inputs):  # before this run has its turn: others wait for theirs
+            leave_arena(given, but=self.memory)
+        with self.memory.turn():
+            yield
 
     @contextmanager
     def _lent(self, staying: Mapping[str, EngineTensor], replay: Replay) -> Generator[None]:
@@ -145,7 +169,7 @@ class Paging:
                 else:
                     staying[name].release()
 
-    def _staying(self, given: Given) -> Iterator[str]:
+    def _staying(self, given: _Given) -> Iterator[str]:
         """The inputs that this run reads where the last one has left them in the arena."""
         if any(self.memory.user is replay for replay in self._replays.values()):
             for name, tensor in given.passing.items():
@@ -156,11 +180,11 @@ class Paging:
 
     def _in_arena(self, names: Iterable[str]) -> frozenset[int]:
         """The windows of inputs that the last run has left in the arena."""
-        latest = {} if self.latest is None else self.latest.renewed
+        latest = {} if self.schedule is None else self.schedule.renewed
         tiles = [tile for name in names for tile in self.renewed[name]]
         return frozenset(window for window in self.windows.used(tiles) if window in latest)
 
-    def _replay_of(self, values: Values, scalars: Sequence[Tensor], given: Given) -> Replay:
+    def _replay_of(self, values: Values, scalars: Sequence[Tensor], given: _Given) -> Replay:
         """What carries out a run; it is made anew where other things stay than in the last one."""
         found = {tile: file_tile(arrays[0]) for tile, arrays in values.items()}
         files = {tile: file for tile, file in found.items() if file is not None}
@@ -175,13 +199,22 @@ class Paging:
             self._replays[key] = self.replay(given.lasting, files, renewing)
         return self._replays[key]
 
+    def housed(self, name: str, blocks: Blocks) -> Blocks:
+        """The blocks of a result, of which some may stay in the arena."""
+        return self.memory.housed(name, blocks)
+
+    def ended(self, made: Mapping[str, EngineTensor], start: float) -> None:
+        """Wait until the device has ended."""
+        del made, start
+        self.ready.synchronize()
+
     @property
-    def arena(self) -> int:
+    def held(self) -> int:
         """The bytes of the GPU in which tensors come and go."""
         return max((replay.schedule.arena for replay in self._replays.values()), default=0)
 
     @property
-    def latest(self) -> Schedule | None:
+    def schedule(self) -> Schedule | None:
         """What the last run carried out; None before the first one."""
         return next((replay.schedule for replay in self._replays.values()), None)
 
@@ -246,7 +279,7 @@ class Paging:
                 windows.name(number),
                 windows.nbytes(number),
                 begins(group),
-                Ends.HOST if group[0] in kept else Ends.NOWHERE,
+                group[0] in kept,
                 lasting.issuperset(group),
                 renewed_by.get(number),
             )

@@ -1,24 +1,144 @@
-"""Regions made ready: each as a function that is compiled when it is first called."""
+"""Regions made ready: each as a function that is compiled when it is first called.
+
+A region is traced once for tensors of a layout, fused by Inductor, and kept on disk by it. Where
+somebody listens, regions run one by one, each followed by a wait for the device, and all that a
+region computes is told to begin and end with it: its operations have no times of their own.
+"""
 
 from __future__ import annotations
 
+import os
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._inductor import compile as compile_graph
+from torch._inductor import config as inductor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from eindecomp.engines.torch.compile_region import Call, carry_out, compiled
+from eindecomp.engines.events import TaskFinished, TaskStarted, TensorFreed
 from eindecomp.engines.torch.region_code import RegionCode
+from eindecomp.kernels.cache import cache_folder
+from eindecomp.kernels.torch.decoding import overlaps
 from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.tra.program.steps import AllGather, Move, ReduceScatter, kind_of
+from eindecomp.tra.tiles.ops import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.engines.torch.compile_region import Function
+    from eindecomp.engines.record import RunRecord
+    from eindecomp.engines.torch.joined import Join
+    from eindecomp.engines.torch.region_code import RegionCode
     from eindecomp.kernels.torch.library import TorchLibrary
-    from eindecomp.tra.tiles.ops import TileProgram
+    from eindecomp.tra.program.steps import Step
+    from eindecomp.tra.tiles.ops import Share, TileProgram
     from eindecomp.tra.tiles.regions import Region
 
     Tensor = torch.Tensor
+    Function = Callable[["Call"], Sequence[Tensor]]
+
+_LITTLE = 1 << 20  # bytes
+Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
+
+
+def layout_of(array: Tensor) -> Layout:
+    """All that a compiled function depends on but the numbers."""
+    return tuple(array.shape), array.stride(), array.dtype, array.device
+
+
+@dataclass(frozen=True)
+class Call:
+    """The tensors that a region is carried out with."""
+
+    arrays: Sequence[Tensor]
+    scalars: Sequence[Tensor]
+    joined: Mapping[Join, Tensor]
+    into: Sequence[Tensor]
+    """Where results go; if there are none, they are new."""
+
+    @property
+    def all(self) -> list[Tensor]:
+        """One after another."""
+        return [*self.arrays, *self.scalars, *self.joined.values(), *self.into]
+
+    @property
+    def layout(self) -> object:
+        """All that a compiled function depends on but the numbers."""
+        return tuple(layout_of(array) for array in self.all), len(self.joined), len(self.into)
+
+    def of(self, tensors: Sequence[Tensor]) -> Call:
+        """The same call of other tensors, given one after another."""
+        given = iter(tensors)
+        arrays, scalars = ([next(given) for _ in part] for part in (self.arrays, self.scalars))
+        joined = {join: next(given) for join in self.joined}
+        return Call(arrays, scalars, joined, [next(given) for _ in self.into])
+
+
+def carry_out(code: RegionCode, call: Call) -> Sequence[Tensor]:
+    """What a region makes: new tensors, or if there are some to write to, these."""
+    made = code(call.arrays, call.scalars, call.joined)
+    for target, source in zip(call.into, made, strict=False):
+        target.copy_(source)
+    return call.into or made
+
+
+def traced(code: RegionCode, call: Call) -> Any:
+    """A region as a graph of torch's own operations; no memory is taken for that."""
+
+    def flat(*given: Tensor) -> list[Tensor]:
+        made = carry_out(code, call.of(given))
+        return [] if call.into else list(made)
+
+    with FakeTensorMode() as mode, torch.no_grad():
+        return make_fx(flat)(*_without_memory(call, mode))
+
+
+def _without_memory(call: Call, mode: FakeTensorMode) -> list[Tensor]:
+    """Tensors that lie as those of a call do, no two in the same memory: they have none."""
+    with mode:
+        return [
+            torch.empty_strided(array.shape, array.stride(), dtype=array.dtype, device=array.device)
+            for array in call.all
+        ]
+
+
+def _is_brief(code: RegionCode) -> bool:
+    """Whether a region makes so little that reading its weights is most of what it does."""
+    tiles = code.tiled.tiles
+    return max((tiles[op.into].nbytes for op in code.region.ops), default=0) < _LITTLE
+
+
+def _for_latency(code: RegionCode) -> dict[str, Any]:
+    """The options of Inductor for kernels of microseconds.
+
+    Its search for better blocks (`coordinate_descent_tuning`) is not among them: what it measures
+    of such kernels is noise, and what it finds is slower as often as faster.
+    """
+    pdl = overlaps(code.library.device) and hasattr(inductor.triton, "enable_pdl")
+    return {"triton.enable_pdl": True} if pdl else {}
+
+
+def compiled(code: RegionCode, call: Call) -> Function:
+    """A region, fused for tensors that lie as these do."""
+    folder = cache_folder()
+    if folder is not None:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
+    options: Any = _for_latency(code) if _is_brief(code) else {}
+    # Without torch.compile's guards: what they check, whoever calls this has found to be equal. By
+    # them tensors that lie side by side in one memory would be others than those that lie apart.
+    examples: list[Any] = [*_without_memory(call, FakeTensorMode())]
+    with torch.no_grad():
+        fused: Any = compile_graph(traced(code, call), examples, options=options)
+
+    def run(call: Call) -> Sequence[Tensor]:
+        made = fused(*call.all)
+        return call.into or made
+
+    return run
+
 
 _FUNCTIONS: dict[object, Function] = {}
 """Compiled regions of this process, by what they compute and how their tensors lie."""
@@ -101,3 +221,110 @@ class BoundRegion:
                 _FUNCTIONS[key] = compiled(self._code, call)
             self._function = _FUNCTIONS[key]
         return self._function(call)
+
+
+class Heard:
+    """Tells of the regions of one run as they are carried out."""
+
+    def __init__(self, record: RunRecord, ready: ReadyRegions) -> None:
+        self.record, self.ready = record, ready
+        self._shares = _by_region(ready.tiled, ready.regions)
+        self._freed = _freed(ready.tiled, ready.regions)
+        self._counts: dict[str, int] = defaultdict(int)
+        for shares in self._shares.values():
+            for share in shares:
+                self._counts[self._vertex(share)] += 1
+        self._moves: dict[str, list[Step]] = defaultdict(list)
+        for step in record.program.steps:
+            if isinstance(step, Move | ReduceScatter | AllGather):
+                self._moves[step.vertex].append(step)
+
+    def region(self, number: int) -> RegionHeard:
+        """Tells that a region begins and, if it does not fail, that it ends."""
+        return RegionHeard(self, number)
+
+    def begin(self, number: int) -> float:
+        """Tell that the tasks of a region begin; when that is."""
+        begun = self.record.now()
+        for share in self._shares.get(number, ()):
+            self.record.tell(
+                TaskStarted(self._vertex(share), self._kind(share), share.device, 0, begun)
+            )
+        return begun
+
+    def end(self, number: int, begun: float) -> None:
+        """Tell that the tasks of a region have ended, what moved for them, and what is dropped."""
+        self.ready.synchronize()
+        end = self.record.now()
+        for share in self._shares.get(number, ()):
+            name = self._vertex(share)
+            self.record.tell(TaskFinished(name, self._kind(share), share.device, 0, begun, end))
+            self._counts[name] -= 1
+            if not self._counts[name]:
+                self._tell_moves(name)
+        for tile in self._freed.get(number, ()):
+            made = self.ready.tiled.tiles[tile]
+            self.record.tell(TensorFreed(made.tensor, made.nbytes))
+
+    def finish(self) -> None:
+        """Tell of what belongs to no region: parts that are empty, and moves of inputs."""
+        with self.region(NOWHERE):
+            pass
+        for name in list(self._moves):
+            self._tell_moves(name)
+
+    def _tell_moves(self, name: str) -> None:
+        """Tell what has moved for a vertex, now that all of it is computed."""
+        for step in self._moves.pop(name, ()):
+            self.record.moved(step, self.record.program.moved_by(step))
+
+    def _vertex(self, share: Share) -> str:
+        program = self.record.program
+        into: int = getattr(program.steps[share.step], "into")  # noqa: B009 - of those that compute
+        return program.buffers[into].tensor
+
+    def _kind(self, share: Share) -> str:
+        return kind_of(self.record.program.steps[share.step])
+
+
+@dataclass
+class RegionHeard:
+    """One region of a run: no generator, which would not let a listener raise what it likes."""
+
+    heard: Heard
+    number: int
+    begun: float = 0.0
+
+    def __enter__(self) -> None:
+        self.begun = self.heard.begin(self.number)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.heard.end(self.number, self.begun)
+
+
+NOWHERE = -1
+"""The number of no region."""
+
+
+def _by_region(tiled: TileProgram, regions: Sequence[Region]) -> dict[int, list[Share]]:
+    """What devices compute, by the first region that makes the tile."""
+    first: dict[int | None, int] = {}
+    for region in regions:
+        for op in region.ops:
+            first.setdefault(op.into, region.number)
+    found: dict[int, list[Share]] = defaultdict(list)
+    for share in tiled.shares:
+        found[first.get(share.tile, NOWHERE)].append(share)
+    return found
+
+
+def _freed(tiled: TileProgram, regions: Sequence[Region]) -> dict[int, list[int]]:
+    """The computed tiles that are dropped after each region, since nobody reads them any more."""
+    loads = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
+    last = {tile: region.number for region in regions for tile in region.reads}
+    found: dict[int, list[int]] = defaultdict(list)
+    for tile, number in last.items():
+        if tile not in loads and tile not in tiled.kept:
+            found[number].append(tile)
+    return found

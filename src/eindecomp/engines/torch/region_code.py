@@ -15,26 +15,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eindecomp.engines.record import naming
-from eindecomp.engines.torch.attention_calls import attention_calls
 from eindecomp.engines.torch.joined import joins_of, side_by_side
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.torch.moves import check_index
 from eindecomp.layout.boxes import within
-from eindecomp.tra.tiles.lookups import is_computed, lookups_of
-from eindecomp.tra.tiles.ops import Kind
+from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from eindecomp.engines.torch.attention_calls import AttentionCall
     from eindecomp.engines.torch.joined import Join
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.kernels.torch.kernel import TorchKernel
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.layout.boxes import Box
-    from eindecomp.tra.tiles.lookups import Lookup
-    from eindecomp.tra.tiles.ops import Block, Tile, TileCall, TileOp, TileProgram
+    from eindecomp.tra.tiles.ops import Block, Lookup, Tile, TileCall, TileOp, TileProgram
     from eindecomp.tra.tiles.regions import Region
 
     Tensor = torch.Tensor
@@ -65,16 +61,6 @@ class RegionCode:
             if matrices is not None:
                 found[join] = matrices
         return found
-
-    @cached_property
-    def attention(self) -> dict[int, AttentionCall]:
-        """What is computed as a whole instead of vertex by vertex, by the tile that comes out."""
-        return {call.into: call for call in attention_calls(self.tiled, self.region)}
-
-    @cached_property
-    def skipped(self) -> frozenset[int]:
-        """The tiles that are not made because of that."""
-        return frozenset(tile for call in self.attention.values() for tile in call.skips)
 
     @cached_property
     def lookups(self) -> tuple[Lookup, ...]:
@@ -126,9 +112,7 @@ class RegionCode:
                 values |= self._products(join, joined[join], values)
             elif op.call is not None:
                 values |= self._called(op, op.call, values, scalars)
-            elif op.into in self.attention:
-                values[op.into] = (self._attend(self.attention[op.into], values, scalars),)
-            elif op.into not in self.skipped:
+            else:
                 tile = self.tiled.tiles[op.into]
                 with naming(self.graph[tile.tensor], tile.box, op.device):
                     values[op.into] = self._made(op, values, scalars)
@@ -193,9 +177,6 @@ class RegionCode:
                 target[within(block.box, tile.box)].copy_(part)
         return found
 
-    def _attend(self, call: AttentionCall, values: Values, scalars: Sequence[Tensor]) -> Tensor:
-        return call(lambda block: self.read(block, values)[0], scalars)
-
     def read(self, block: Block, values: Values) -> tuple[Tensor, ...]:
         """Views of a block."""
         tile = self.tiled.tiles[block.tile]
@@ -216,14 +197,7 @@ class RegionCode:
         reads = tuple((number(tile), self._kind_of(tile)) for tile in self.region.reads)
         ops = tuple(self._op_key(op, number) for op in self.region.ops)
         writes = tuple(number(tile) for tile in self.region.writes)
-        calls = tuple(
-            (
-                call.operands.key,
-                tuple(self._block_key(b, number) for b in call.operands.blocks.values()),
-            )
-            for call in self.attention.values()
-        )
-        return reads, ops, writes, tuple(self.graph.scalars.items()), calls
+        return reads, ops, writes, tuple(self.graph.scalars.items())
 
     def _block_key(self, block: Block, number: Any) -> tuple[int, Box]:
         return number(block.tile), _inside(block, self.tiled.tiles[block.tile])
@@ -260,8 +234,3 @@ class RegionCode:
 def _inside(block: Block, tile: Tile) -> Box:
     """Where in a tile of the same tensor a block lies."""
     return tuple((a - c, b - c) for (a, b), (c, _) in zip(block.box, tile.box, strict=True))
-
-
-def arrays_of(values: Mapping[int, Iterable[Tensor]], tiles: Sequence[int]) -> list[Tensor]:
-    """The arrays of tiles, one after another."""
-    return [array for tile in tiles for array in values[tile]]

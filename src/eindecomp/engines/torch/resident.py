@@ -2,50 +2,60 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from functools import cached_property, partial
+from threading import RLock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.torch.blocks import own_memory
-from eindecomp.engines.torch.captured import Captures, Loaded
-from eindecomp.engines.torch.region_code import arrays_of
-from eindecomp.engines.torch.renewed import renewed_tiles
-from eindecomp.tra.tiles.memory import possible_views
+from eindecomp.engines.torch.captured import Captures, InOrder, Loaded
+from eindecomp.tra.tiles.memory import most_held, possible_views
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
+    from contextlib import AbstractContextManager
 
     import torch
 
+    from eindecomp.engines.tensor import Tensor
+    from eindecomp.engines.torch.blocks import Blocks
     from eindecomp.engines.torch.captured import Going
-    from eindecomp.engines.torch.heard import Heard
     from eindecomp.engines.torch.loads import Loads
-    from eindecomp.engines.torch.ready_region import ReadyRegions
+    from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 
     Values = dict[int, tuple[torch.Tensor, ...]]
 
 
 class Resident:
-    """Regions one after another; a tile goes when its last reader has begun."""
+    """Regions one after another, or all at once where they were captured.
+
+    `Paging` has the same methods: `TorchProgram` runs either.
+    """
+
+    schedule = None
 
     def __init__(
         self, ready: ReadyRegions, loads: Loads, tie: Mapping[str, str], capture: bool
     ) -> None:
-        self.ready, self.loads = ready, loads
-        last = {tile: each.number for each in ready.regions for tile in each.reads}
-        self._dropped: list[list[int]] = [[] for _ in ready.regions]
-        for tile, number in last.items():
-            if tile not in ready.tiled.kept:
-                self._dropped[number].append(tile)
+        self.ready, self.loads, self.tie, self._capture = ready, loads, tie, capture
+        self._order = InOrder(ready, loads, tie)
         self._views = possible_views(ready.tiled)
-        self.renewed = renewed_tiles(ready.tiled, tie)
-        """By tied input what each of its tiles is in the next run."""
-        self.captures = Captures(self) if capture and not ready.waits else None
+        self.captures = Captures(self._order) if capture and not ready.waits else None
         self.going: Going | None = None
         """The latest run, if it was only begun."""
         self._goes_on = False
         """Whether the latest run was captured, and left its state where the next one reads it."""
         self._runs = 0
+        self._alone = RLock()  # runs share graphs of kernels
+
+    def bound(self, loads: Loads) -> Resident:
+        """The same regions, with other loads."""
+        return Resident(self.ready, loads, self.tie, self._capture)
+
+    def turn(self, inputs: Mapping[str, Any]) -> AbstractContextManager[Any]:
+        """Whoever is inside runs alone."""
+        del inputs
+        return self._alone
 
     def run(
         self,
@@ -74,7 +84,7 @@ class Resident:
         for name in donated:  # from now on only `values` has them, up to their last reader
             inputs[name].release()
         if made is None:
-            made = self._measured(loaded) if heard is None else self._begun(loaded, heard)
+            made = self._in_order(loaded, heard)
         for tile, source in borrowed.items():
             made[tile] = (own_memory(made[tile][0], source),)
         return made
@@ -96,37 +106,39 @@ class Resident:
             tensor.release()
         return made
 
-    def _measured(self, loaded: Loaded) -> Values:
+    def _in_order(self, loaded: Loaded, heard: Heard | None) -> Values:
         """A usual run; how long it takes to begin says whether capturing pays."""
-        if self.captures is None:
-            return self._begun(loaded)
         start = perf_counter()
-        made = self._begun(loaded)
+        scalars = self.ready.scalars(loaded.scalars)
+        made = self._order.carry_out(loaded.values, scalars, heard)
         launched = perf_counter() - start
-        self.ready.synchronize()
-        self._runs += 1
-        if self._runs > 1:  # the first one compiles
-            self.captures.launched(launched, perf_counter() - start)
+        if self.captures is not None and heard is None:
+            self.ready.synchronize()
+            self._runs += 1
+            if self._runs > 1:  # the first one compiles
+                self.captures.launched(launched, perf_counter() - start)
         return made
 
-    def _begun(self, loaded: Loaded, heard: Heard | None = None) -> Values:
-        return self.carry_out(loaded.values, self.ready.scalars(loaded.scalars), heard)
+    def housed(self, name: str, blocks: Blocks) -> Blocks:
+        """The blocks of a result, in memory of their own."""
+        del name
+        return blocks
 
-    def carry_out(
-        self,
-        values: Values,
-        scalars: Sequence[Sequence[torch.Tensor]],
-        heard: Heard | None = None,
-    ) -> Values:
-        """Begin all regions: `values` are what was loaded, and then what is kept."""
-        values.update(self.loads.fixed)
-        for number, region in enumerate(self.ready.regions):
-            arrays = arrays_of(values, region.reads)
-            with nullcontext() if heard is None else heard.region(number):
-                made = iter(self.ready.call(number, arrays, scalars[region.memory]))
-            del arrays  # which else would keep what is dropped
-            for tile in region.writes:
-                values[tile] = tuple(next(made) for _ in self.ready.tiled.tiles[tile].types)
-            for tile in self._dropped[number]:
-                del values[tile]
-        return values
+    def ended(self, made: Mapping[str, Tensor], start: float) -> Callable[[], float] | None:
+        """Expect results as the next run's inputs; how long this one took, if it still goes on.
+
+        If it does not, the devices have ended.
+        """
+        self.loads.expect({name: made[new] for name, new in self.tie.items() if new in made})
+        if self.going is not None:
+            return partial(self.going.seconds, start)
+        self.ready.synchronize()  # only now: the device needs none of this
+        return None
+
+    @cached_property
+    def held(self) -> int:
+        """The most bytes that tiles take at once."""
+        return most_held(self.ready.tiled, self.ready.regions).bytes
+
+    def close(self) -> None:
+        """Nothing outlives a run."""

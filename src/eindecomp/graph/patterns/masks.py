@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Fill
@@ -21,10 +20,11 @@ from eindecomp.lang.scalar import (
     chain,
     replace_args,
     used_args,
-    used_scalars,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from eindecomp.graph.graph import Graph
 
 _FLIPPED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
@@ -33,75 +33,59 @@ _INDEX = ""
 """The name of a read that stands for the index along its one label."""
 
 
-class MaskKind(Enum):
-    """How a mask can be told, the most special first."""
-
-    CAUSAL = "keys up to the query's own index plus an offset count"
-    LENGTH = "the first keys count, as many as a tensor or a run-time scalar says"
-    FILL = "it follows from indices alone"
-    TENSOR = "it is read from tensors"
-
-
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A mask, true where a key counts: `value`, which every kind has, or what says the same."""
+    """A mask, true where a key counts: `value`, which each has, or what says the same in short."""
 
-    kind: MaskKind
     value: Value
     query: str | None = None
     """The label of the queries, of a causal mask."""
     offset: int = 0
     """A causal mask holds where key index <= query index + offset."""
     length: Value | None = None
-    """How many keys count, of a mask by length; no label of its reads is that of the keys."""
+    """How many keys count, the first ones; no label of its reads is that of the keys."""
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether keys up to the query's own index plus an offset count."""
+        return self.query is not None
 
 
-def tell_mask(graph: Graph, value: Value, key: str) -> Mask:
-    """Tell what kind of mask a truth value is, over keys with this label."""
-    opened = _Indices(graph).open(value)
-    terms = _at_most_zero(graph, opened)
-    if terms is not None:
-        rest = dict(terms)
-        if rest.pop(_index(key), 0) == 1:
-            constant = rest.pop(None, 0)
-            match list(rest.items()):
-                case [(Read(name, (label,)), -1)] if name == _INDEX:
-                    return Mask(MaskKind.CAUSAL, value, query=label, offset=-constant)
-                case _ if _is_length(rest, key):
-                    length = _length(rest, 1 - constant)
-                    return Mask(MaskKind.LENGTH, value, length=length)
-                case _:
-                    pass
-    is_fill = all(read.name == _INDEX for read in opened.reads) and not used_scalars(opened.expr)
-    return Mask(MaskKind.FILL if is_fill else MaskKind.TENSOR, value)
+def tell_mask(graph: Graph, value: Value, key: str, queries: Collection[str]) -> Mask:
+    """Tell what a truth value says over keys with this label; causal only along these queries."""
+    rest = _at_most_zero(graph, _opened(graph, value)) or {}
+    if rest.pop(_index(key), 0) == 1:
+        constant = rest.pop(None, 0)
+        match list(rest.items()):
+            case [(Read(name, (label,)), -1)] if name == _INDEX and label in queries:
+                return Mask(value, query=label, offset=-constant)
+            case _ if _is_length(rest, key):
+                return Mask(value, length=_length(rest, 1 - constant))
+            case _:
+                pass
+    return Mask(value)
 
 
-@dataclass(slots=True)
-class _Indices:
-    """Opens fills and element-wise vertices, down to indices and tensors that are stored."""
+def _opened(graph: Graph, value: Value) -> Value:
+    """A value with fills and element-wise vertices opened, down to indices and stored tensors."""
+    reads: list[Read] = []
 
-    graph: Graph
-
-    def open(self, value: Value) -> Value:
-        reads: list[Read] = []
-        opened = replace_args(value.expr, [self._read(read, reads) for read in value.reads])
-        return Value(opened, tuple(reads))
-
-    def _read(self, read: Read, reads: list[Read]) -> Expr:
-        vertex = self.graph.vertices.get(read.name)
+    def opened(read: Read) -> Expr:
+        vertex = graph.vertices.get(read.name)
         match None if vertex is None else vertex.op:
             case Fill(value=expr):
-                inputs = [_index(label) for label in read.labels]
-                return replace_args(expr, [self._read(index, reads) for index in inputs])
+                return replace_args(expr, [opened(_index(label)) for label in read.labels])
             case EinSum(agg=None, join=join) as op if vertex is not None and _is_plain(op, read):
                 names = dict(zip(op.output, read.labels, strict=True))
                 pairs = zip(vertex.inputs, op.inputs, strict=True)
-                inner = [self._read(Read(n, own).renamed(names), reads) for n, own in pairs]
-                return replace_args(join, inner)
+                return replace_args(join, [opened(Read(n, own).renamed(names)) for n, own in pairs])
             case _:
                 if read not in reads:
                     reads.append(read)
                 return Arg(reads.index(read))
+
+    expr = replace_args(value.expr, [opened(read) for read in value.reads])
+    return Value(expr, tuple(reads))
 
 
 def _is_plain(op: EinSum, read: Read) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.einsum import EinSum, Labels
@@ -11,12 +11,9 @@ from eindecomp.lang.scalar import Arg, Call, Const, Expr, replace_args, used_arg
 from eindecomp.lang.simplify import simplify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from eindecomp.graph.graph import Graph
     from eindecomp.lang.monoid import Monoid
 
-Found = TypeVar("Found")
 FLOAT_CASTS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
@@ -50,14 +47,13 @@ class Value:
 
 @dataclass(slots=True)
 class Terms:
-    """Expressions over vertices of a graph, and the vertices that were read through for them.
+    """Expressions over vertices of a graph.
 
     Input k of every expression is the k-th read that was ever asked for, so that two expressions
     are equal if they compute the same from the same tensors.
     """
 
     graph: Graph
-    taken: frozenset[str] = frozenset()
     reads: list[Read] = field(default_factory=list[Read])
 
     def arg(self, read: Read) -> Arg:
@@ -78,7 +74,6 @@ class Terms:
             return None
         if len(used_args(op.join)) < len(op.inputs) or len({*read.labels}) < len(read.labels):
             return None
-        self.taken |= {read.name}
         names = dict(zip((*op.output, *op.aggregated), (*read.labels, *aggregated), strict=True))
         inputs = zip(self.graph[read.name].inputs, op.inputs, strict=True)
         return replace_args(op.join, [self.arg(Read(n, own).renamed(names)) for n, own in inputs])
@@ -102,27 +97,23 @@ class Terms:
 
     def number(self, expr: Expr) -> float | None:
         """The constant that an expression is, a fill with one among them, or None."""
-        expr = strip_casts(expr)
-        if isinstance(expr, Arg):
-            op = self.graph[self.reads[expr.index].name].op
+        read = self.read(expr)
+        if read is not None:
+            op = self.graph[read.name].op
             if not isinstance(op, Fill):
                 return None
-            expr = strip_casts(op.value)
+            expr = op.value
         if used_args(expr) or used_scalars(expr):
             return None
-        match strip_casts(simplify(expr)):
+        match strip_casts(simplify(strip_casts(expr))):
             case Const(bool() | int() | float() as value):
                 return float(value)
             case _:
                 return None
 
-    def attempt(self, run: Callable[[], Found | None]) -> Found | None:
-        """What `run` finds; if it finds nothing, nothing counts as taken by it."""
-        before = self.taken
-        found = run()
-        if found is None:
-            self.taken = before
-        return found
+    def read_by(self, *exprs: Expr) -> list[Read]:
+        """All that expressions read."""
+        return [self.reads[index] for expr in exprs for index in used_args(expr)]
 
     def value(self, expr: Expr, names: dict[str, str]) -> Value:
         """An expression on its own, with labels renamed."""

@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING
 import torch
 
 from eindecomp.kernels.torch.attention_backends import Backend, compute, faster, seen_up_to
-from eindecomp.kernels.torch.attention_layout import lay_out, row_labels, tile_sizes
-from eindecomp.kernels.torch.attention_tiles import (
+from eindecomp.kernels.torch.attention_layout import (
     PartTile,
     causal_offset,
     conditions,
     is_causal,
     key_counts,
+    lay_out,
     may_hide_all,
+    row_labels,
     seeing_rows,
 )
+from eindecomp.kernels.torch.decoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,16 +42,7 @@ if TYPE_CHECKING:
 
     Partial = tuple[Tensor, Tensor]
 
-__all__ = [
-    "Backend",
-    "PartTile",
-    "attend",
-    "attend_partial",
-    "backends",
-    "merge",
-    "relative_weight",
-    "rescale",
-]
+__all__ = ["Backend", "PartTile"]
 
 _HALF = frozenset({torch.float16, torch.bfloat16})
 _WIDEST = 256
@@ -112,7 +105,7 @@ def attend_partial(
         backend = choices[0]
     if backend is Backend.DECODE:
         return _decode(attention, (part,), q, (tile,))
-    layout = lay_out(attention, _sizes(attention, (part,), q, (tile,)), backend.groups_heads)
+    layout = lay_out(attention, (part,), q, (tile,), backend.groups_heads)
     operands = (layout.queries(q), layout.keys(part, tile.k), layout.values(part, tile.v))
     offset = causal_offset(attention, part, tile, start)
     if is_free and backend is Backend.CUDNN and Backend.FLASH in choices:
@@ -257,29 +250,16 @@ def _nothing(q: Tensor, v: Tensor, rows: int) -> Partial:
 def _decode(
     attention: Attention, parts: Sequence[KeyPart], q: Tensor, tiles: Sequence[PartTile]
 ) -> Partial:
-    from eindecomp.kernels.torch.flash_decoding import Keys, decode
-
-    layout = lay_out(attention, _sizes(attention, parts, q, tiles), True)
-    keys = [
-        Keys(
-            layout.keys(part, tile.k),
-            layout.values(part, tile.v),
-            key_counts(layout, part, q, tile),
-            part.scale,
-        )
-        for part, tile in zip(parts, tiles, strict=True)
-    ]
-    out, lse = decode(layout.queries(q), keys)
+    layout = lay_out(attention, parts, q, tiles, True)
+    pairs = [*zip(parts, tiles, strict=True)]
+    out, lse = decode(
+        layout.queries(q),
+        [layout.keys(part, tile.k) for part, tile in pairs],
+        [layout.values(part, tile.v) for part, tile in pairs],
+        [key_counts(layout, part, tile) for part, tile in pairs],
+        [part.scale for part in parts],
+    )
     return layout.result(out), layout.rows(lse)
-
-
-def _sizes(
-    attention: Attention, parts: Sequence[KeyPart], q: Tensor, tiles: Sequence[PartTile]
-) -> dict[str, int]:
-    reads = [(attention.q.labels, q)]
-    for part, tile in zip(parts, tiles, strict=True):
-        reads += [(part.k.labels, tile.k), (part.v.labels, tile.v)]
-    return tile_sizes(reads)
 
 
 def _beside_values(attention: Attention, rows: Tensor) -> Tensor:

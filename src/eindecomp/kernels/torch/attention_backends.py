@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import pad
 
-from eindecomp.kernels.torch.quickest import quickest
+from eindecomp.kernels.torch.decoding import dense
+from eindecomp.kernels.torch.fastest import fastest_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,11 +42,6 @@ class Backend(Enum):
     def groups_heads(self) -> bool:
         """Whether query heads can share a head of keys without a copy."""
         return self in (Backend.DECODE, Backend.FLASH, Backend.CUDNN)
-
-    @property
-    def takes_bias(self) -> bool:
-        """Whether something can be added to the scores."""
-        return self in (Backend.EFFICIENT, Backend.CPU, Backend.MATH)
 
 
 def compute(
@@ -89,7 +85,7 @@ def faster(q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool) -> Ba
         return Backend.FLASH
     ways = {backend: way(backend) for backend in (Backend.CUDNN, Backend.FLASH)}
     # One sequence tells enough, and takes little memory.
-    return quickest(("attention", causal), ways, [x[:1] for x in (q, k, v)])
+    return fastest_on(("attention", causal), ways, [x[:1] for x in (q, k, v)])
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool) -> Outcome:
@@ -168,11 +164,6 @@ def seen_up_to(queries: int, keys: int, offset: int, device: torch.device) -> Te
 def _as_bias(seen: Tensor, q: Tensor) -> Tensor:
     """What hides keys when it is added to scores, in the type of the queries."""
     return torch.zeros_like(seen, dtype=q.dtype).masked_fill(~seen, -torch.inf)
-
-
-def dense(x: Tensor) -> Tensor:
-    """What has its last dimension in one piece, as kernels take for granted."""
-    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
 def _aligned(x: Tensor) -> Tensor:

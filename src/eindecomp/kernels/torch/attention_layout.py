@@ -1,12 +1,19 @@
-"""Queries, keys and values as attention kernels take them: [batch, heads, sequence, size].
+"""Tiles of queries, keys and values as attention kernels take them: [batch, heads, sequence, size].
 
-Dimensions are permuted, split and merged as views wherever strides allow.
+Dimensions are permuted, split and merged as views wherever strides allow; masks, biases and lengths
+say which keys of a tile count.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
+
+import torch
+
+from eindecomp.errors import InputError
+from eindecomp.kernels.torch.attention_backends import seen_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,12 +81,26 @@ class Layout:
         return whole.permute([order.index(label) for label in wanted])
 
 
-def lay_out(attention: Attention, sizes: Mapping[str, int], groups_heads: bool) -> Layout:
-    """Say which labels go where, for a kernel that can share heads of keys among query heads.
+def lay_out(
+    attention: Attention,
+    parts: Sequence[KeyPart],
+    q: Tensor,
+    tiles: Sequence[PartTile],
+    groups_heads: bool,
+) -> Layout:
+    """Say which labels of tiles go where, if a kernel shares heads of keys among query heads.
 
-    For one that cannot, every head of keys is a batch of its own, and lies in all of its query
+    For one that does not, every head of keys is a batch of its own, and lies in all of its query
     heads at once, with stride 0.
     """
+    reads = [(attention.q.labels, q)]
+    for part, tile in zip(parts, tiles, strict=True):
+        reads += [(part.k.labels, tile.k), (part.v.labels, tile.v)]
+    sizes = {
+        label: size
+        for labels, tensor in reads
+        for label, size in zip(labels, tensor.shape, strict=True)
+    }
     if attention.groups and not groups_heads:
         return Layout(attention, attention.batch, (), attention.groups, sizes)
     return Layout(attention, attention.batch[:-1], attention.batch[-1:], attention.groups, sizes)
@@ -93,15 +114,6 @@ def row_labels(attention: Attention) -> Labels:
 def condition_labels(attention: Attention, part: KeyPart, value: Value) -> Labels:
     """The labels of the tensor that a mask, a bias or a length is given as, in order."""
     return tuple(x for x in (*row_labels(attention), part.key) if x in value.labels)
-
-
-def tile_sizes(reads: Sequence[tuple[Labels, Tensor]]) -> dict[str, int]:
-    """The sizes of the labels of tiles."""
-    return {
-        label: size
-        for labels, tensor in reads
-        for label, size in zip(labels, tensor.shape, strict=True)
-    }
 
 
 def arrange(
@@ -127,8 +139,96 @@ def arrange(
         is_there = not broadcast or not {*group}.isdisjoint(labels)
         own = [sizes[label] if is_there else 1 for label in group]
         spread += own
-        size = 1
-        for one in own:
-            size *= one
-        shape.append(size)
+        shape.append(prod(own))
     return tensor.expand(spread).reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class PartTile:
+    """Tiles of the keys and values of a part, with the labels that the part reads them under.
+
+    Masks, biases and lengths have the labels that `condition_labels` names. A causal mask needs no
+    tensor; one by length needs `length` alone, which counts from key 0 of the whole part.
+    """
+
+    k: Tensor
+    v: Tensor
+    start: int = 0
+    """The index of the first key of the tile."""
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    length: Tensor | None = None
+
+
+def is_causal(attention: Attention, part: KeyPart) -> bool:
+    """Whether a part has a causal mask and nothing else, along the one label of queries."""
+    mask = part.mask
+    return mask is not None and part.bias is None and attention.queries == (mask.query,)
+
+
+def causal_offset(attention: Attention, part: KeyPart, tile: PartTile, start: int) -> int | None:
+    """How far the first query of a tile sees past the tile's first key, if a mask says no more."""
+    if part.mask is None or not is_causal(attention, part):
+        return None
+    return part.mask.offset + start - tile.start
+
+
+def may_hide_all(part: KeyPart, tile: PartTile, start: int) -> bool:
+    """Whether some query may see no key of a tile, so that it divides 0 by 0."""
+    mask = part.mask
+    if 0 in tile.k.shape:
+        return part.product is not None  # a sum of no quotients is 0
+    if part.bias is not None:
+        return True
+    if mask is None:
+        return False
+    return not mask.is_causal or mask.offset + start < tile.start
+
+
+def conditions(
+    layout: Layout, part: KeyPart, q: Tensor, tile: PartTile, start: int
+) -> tuple[Tensor | None, Tensor | None]:
+    """What is added to the scores, and which keys are seen, both [batch, heads, queries, keys]."""
+    bias = None
+    if part.bias is not None:
+        if tile.bias is None:
+            raise InputError(f"the scores {part.scores!r} are biased, but no bias is given")
+        labels = condition_labels(layout.attention, part, part.bias)
+        bias = layout.condition(part, labels, tile.bias).to(q.dtype)
+    return bias, _mask(layout, part, q, tile, start)
+
+
+def seeing_rows(bias: Tensor | None, seen: Tensor | None) -> Tensor | None:
+    """Which rows see a key, [batch, heads, queries, 1], where biases or masks may hide all."""
+    if bias is not None:
+        kept = bias != -torch.inf
+        seen = kept if seen is None else kept & seen
+    return None if seen is None else seen.any(-1, keepdim=True)
+
+
+def _mask(layout: Layout, part: KeyPart, q: Tensor, tile: PartTile, start: int) -> Tensor | None:
+    mask = part.mask
+    if mask is None:
+        return None
+    keys = layout.sizes[part.key]
+    if tile.mask is not None:
+        labels = condition_labels(layout.attention, part, mask.value)
+        return layout.condition(part, labels, tile.mask)
+    if mask.query is not None:
+        offset = mask.offset + start - tile.start
+        seen = seen_up_to(layout.sizes[mask.query], keys, offset, q.device)
+        return layout.condition(part, (mask.query, part.key), seen)
+    if mask.length is None or tile.length is None:
+        raise InputError(f"the scores {part.scores!r} are masked, but no mask is given")
+    index = torch.arange(tile.start, tile.start + keys, device=q.device)
+    labels = condition_labels(layout.attention, part, mask.length)
+    return index < layout.condition(part, labels, tile.length)
+
+
+def key_counts(layout: Layout, part: KeyPart, tile: PartTile) -> Tensor | None:
+    """How many keys of a tile count, [batch, heads of keys], where a mask by length says it."""
+    if part.mask is None or part.mask.length is None or tile.length is None:
+        return None
+    labels = condition_labels(layout.attention, part, part.mask.length)
+    counts = tile.length - tile.start if tile.start else tile.length
+    return layout.lengths(labels, counts.to(torch.int32))

@@ -3,17 +3,20 @@
 Of uint16, uint32 and uint64 torch stores, copies and converts tensors, but hardly computes with
 them. So they are *carried* as int64: the two narrow ones by value, uint64 by its bits. Sums,
 products and differences of carried numbers are right modulo 2^64 and wrap around when they are put
-back; where order matters, the sign bit of a carried uint64 is flipped first.
+back; where order matters, the sign bit of a carried uint64 is flipped first. Conversions between
+all types follow the rule of `numpy_backend.cast`, on every device alike.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from eindecomp.lang.dtypes import dtype, type_names
+from eindecomp.lang.dtypes import LOW_PRECISION, Kind, dtype, kind, type_names
+from eindecomp.lang.numpy_backend import cast as cast_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,3 +67,64 @@ def as_tensor(given: Any, of: DType, device: torch.device) -> Tensor:
         return given.to(torch_type(of))
     number = given.item() if hasattr(given, "item") else given
     return literal(number, torch_type(of), device)
+
+
+def cast(x: Tensor | Number, to: DType, device: torch.device) -> Tensor:
+    """Convert a tensor, or make a number one without dimensions.
+
+    >>> cast(torch.tensor([-1.5, 300.7, torch.nan]), np.dtype("uint8"), torch.device("cpu"))
+    tensor([  0, 255,   0], dtype=torch.uint8)
+    """
+    if not isinstance(x, Tensor):
+        return _cast_number(x, to, device)
+    target = torch_type(to)
+    if x.dtype == target:
+        return x
+    if x.is_complex() and kind(to) not in (Kind.BOOL, Kind.COMPLEX):
+        x = torch.real(x)
+    if x.is_floating_point() and kind(to) is Kind.INT:
+        return _to_integer(x, to)
+    if x.dtype == torch.float64 and target == torch.float16:
+        x = _to_odd(x)
+    return x.to(target)
+
+
+def _cast_number(x: Number, to: DType, device: torch.device) -> Tensor:
+    with np.errstate(all="ignore"):
+        found = cast_number(x, to)
+        wide = found.astype(np.float32) if to in LOW_PRECISION else found
+    return literal(wide.item(), torch_type(to), device)
+
+
+def _to_integer(x: Tensor, to: DType) -> Tensor:
+    """Truncated, and the nearest integer where the type's range ends; NaN is 0."""
+    limits = np.iinfo(to.name)
+    target = torch_type(to)
+    held = torch.int64 if target in CARRIED else target
+    low, end = int(limits.min), int(limits.max) + 1
+    whole = torch.trunc(x)
+    inside = torch.where((whole >= low) & (whole < float(end)), whole, 0.0)
+    found = _bits_of_unsigned(inside) if target == torch.uint64 else inside.to(held)
+    most = -1 if target == torch.uint64 else end - 1
+    found = torch.where(whole >= float(end), torch.full_like(found, most), found)
+    found = torch.where(whole < low, torch.full_like(found, low), found)
+    return put_back(found, target) if target in CARRIED else found
+
+
+def _bits_of_unsigned(x: Tensor) -> Tensor:
+    """Floats from 0 to 2^64 as carried uint64: C converts only those below 2^63 everywhere."""
+    large = x >= 2.0**63
+    bits = torch.where(large, x - 2.0**63, x).to(torch.int64)
+    return torch.where(large, bits ^ SIGN_BIT, bits)
+
+
+def _to_odd(x: Tensor) -> Tensor:
+    """A float64 as the float32 that rounds to the same float16: inexact ones get an odd mantissa.
+
+    Torch rounds twice on its way, first to float32, where a tie may come about that was none.
+    """
+    near = x.to(torch.float32)
+    back = near.to(torch.float64)
+    bits = near.view(torch.int32)
+    below = torch.where(back.abs() > x.abs(), bits - 1, bits)
+    return torch.where(back == x, bits, below | 1).view(torch.float32)

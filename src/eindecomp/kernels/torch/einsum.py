@@ -1,8 +1,8 @@
-"""One EinSum on one tile of tensors: functions that can be traced, and the protocol around them."""
+"""One EinSum on one tile of tensors, by functions that can be traced."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from eindecomp.errors import InputError
+from eindecomp.kernels.cpu.einsum import einsum_kernel as loops_of
 from eindecomp.kernels.point_program import (
     finish_of,
     held_types,
@@ -18,23 +19,27 @@ from eindecomp.kernels.point_program import (
 )
 from eindecomp.kernels.terms import Product, product_of
 from eindecomp.kernels.tile_sizes import sizes_of
-from eindecomp.kernels.torch.casts import cast
-from eindecomp.kernels.torch.dtypes import CARRIED, LOW, as_tensor, literal, torch_type
+from eindecomp.kernels.torch.dtypes import CARRIED, LOW, as_tensor, cast, literal, torch_type
 from eindecomp.kernels.torch.functions import torch_functions
-from eindecomp.kernels.torch.fused import fused_join
 from eindecomp.kernels.torch.kernel import TorchKernel
-from eindecomp.kernels.torch.on_cpu import LoopsOnCpu, are_here
-from eindecomp.kernels.torch.pieces import in_pieces, is_traced
 from eindecomp.kernels.torch.products import Labelled, contract
-from eindecomp.kernels.torch.reductions import is_builtin, reduce_builtin, reduce_tree
+from eindecomp.kernels.torch.reductions import (
+    in_pieces,
+    is_builtin,
+    is_traced,
+    reduce_builtin,
+    reduce_tree,
+)
 from eindecomp.kernels.torch.views import aligned, distinct, expanded, window
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import Kind, kind
+from eindecomp.lang.dtypes import BFLOAT16, Kind, kind
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import from_values, used_args, used_scalars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
 
     from eindecomp.kernels.terms import Term
     from eindecomp.kernels.torch.views import Box
@@ -51,9 +56,11 @@ _KEPT = 1 << 10
 """Kinds of tiles whose sizes are kept."""
 _FUSED = 2**22
 """Bytes of joined values from which a generated kernel is asked for."""
+_WORTH_LOOPS = 1 << 14
+"""Points of a join from which loops are generated: that takes a moment, once."""
 
 
-class EinSumFunctions:
+class EinSumKernel(TorchKernel):
     """An EinSum over operands of given types, for tiles of any sizes and strides on one device.
 
     Operands that the join does not read only lend sizes, and may be None: `lent` has the sizes of
@@ -84,9 +91,13 @@ class EinSumFunctions:
         self._scalar_types = scalar_types if self._scalars else ()
         self._read = len(used_args(op.join))
         finish = None if op.agg is None else finish_of(op.agg, program.state)
-        self.state: tuple[DType, ...] = held_types(program, finish, out)
+        self.state = held_types(program, finish, out)
         self.state_is_result = finish is None and self.state == (out,)
         self._product = self._taken_apart()
+        contracts = self._product is not None and op.is_contraction
+        self.is_product = contracts and kind(self.state[0]) >= Kind.FLOAT
+        # Low precision would be rounded twice.
+        self.adds = self.is_product and torch_type(out) not in LOW
         width = len(program.state)
         self._join = [self._compiled(expr, self._read) for expr in program.join]
         self._combine = [self._compiled(expr, 2 * width) for expr in program.combine or ()]
@@ -97,9 +108,9 @@ class EinSumFunctions:
         self._once = [label for label in op.aggregated if label not in known.labels]
         self._kept = tuple(label for label in op.output if label in known.labels)
         self._known_sizes: dict[object, dict[str, int]] = {}
-        self._loops = None
-        if device.type == "cpu" and len(known.terms) < _MATRICES and not self._is_carried:
-            self._loops = LoopsOnCpu(op, dtypes, out, scalar_types, lent)
+        # In one pass over memory, where torch would take one for every function of the join.
+        loops = device.type == "cpu" and len(known.terms) < _MATRICES and not self._is_carried
+        self._loops = loops_of(op, dtypes, out, scalar_types, lent) if loops else None
 
     def _taken_apart(self) -> Product | None:
         """The product that is summed, unless it is of integers where no matrices of them are.
@@ -119,17 +130,6 @@ class EinSumFunctions:
     def _compiled(self, expr: Expr, arity: int) -> Callable[..., Any]:
         return compile_scalar(expr, arity, torch_functions(self.device), self._scalars)
 
-    @property
-    def is_product(self) -> bool:
-        """Whether matrix products may compute it."""
-        known = self._product is not None and self.op.is_contraction
-        return known and kind(self.state[0]) >= Kind.FLOAT
-
-    @property
-    def adds(self) -> bool:
-        """Whether `add` may be called: not where low precision would be rounded twice."""
-        return self.is_product and torch_type(self.out) not in LOW
-
     def result(
         self,
         operands: Sequence[Tensor | None],
@@ -138,11 +138,21 @@ class EinSumFunctions:
     ) -> Tensor:
         """The finished result."""
         sizes = self._sizes(operands, shape)
-        if self._loops is not None and self._loops.suit(sizes) and are_here(operands):
-            return self._loops(operands, scalars, sizes)
+        if self._loops is not None and self._suits_loops(operands, sizes):
+            made = torch.empty(
+                [sizes[label] for label in self.op.output], dtype=torch_type(self.out)
+            )
+            arrays = [None if x is None else _array(x) for x in operands]
+            self._loops.whole(arrays, _array(made), scalars)
+            return made
         if self._product is not None:
             return self._contracted(operands, scalars, sizes, self.out)
         return self.finished(self._states(operands, scalars, sizes))
+
+    def _suits_loops(self, operands: Sequence[Tensor | None], sizes: Mapping[str, int]) -> bool:
+        """Whether a tile is large enough, and its numbers in memory, not recorded by a compiler."""
+        are_here = {type(x) for x in operands if x is not None} == {Tensor}
+        return are_here and prod(sizes[label] for label in self.op.labels) >= _WORTH_LOOPS
 
     def states(
         self,
@@ -169,9 +179,6 @@ class EinSumFunctions:
             return cast(states[0], self.out, self.device)
         found = cast(self._finish(*states, *self._no_scalars), self.out, self.device)
         return expanded(found, states[0].shape)
-
-    def check(self, operands: Sequence[Tensor | None], shape: Sequence[int]) -> None:
-        """No element is wrong."""
 
     def __str__(self) -> str:
         return str(self.op)
@@ -333,6 +340,32 @@ def _widened(x: Tensor) -> Tensor:
     return x.to(torch.float32) if x.dtype in LOW else x
 
 
+def _array(x: Tensor) -> np.ndarray[Any, Any]:
+    x = x.detach() if x.requires_grad else x
+    if x.dtype == torch.bfloat16:
+        return x.view(torch.int16).numpy().view(BFLOAT16)
+    return x.numpy()
+
+
+def fused_join(
+    op: EinSum,
+    dtypes: tuple[DType, ...],
+    out: DType,
+    scalar_types: tuple[tuple[str, DType], ...],
+    device: torch.device,
+) -> Callable[..., Sequence[Tensor]] | None:
+    """What joins and aggregates operands on a device without the joined product, if anything.
+
+    It takes operands, the sizes of all labels and the run-time scalars to unfinished states.
+    """
+    if device.type != "cuda":
+        return None
+    from eindecomp.kernels.torch.generated import join
+
+    found = join.fused_join(op, dtypes, out, scalar_types)
+    return None if found is None else partial(join.fused_states, found)
+
+
 @lru_cache(maxsize=2**12)
 def einsum_kernel(
     op: EinSum,
@@ -343,4 +376,4 @@ def einsum_kernel(
     device: torch.device = torch.device("cpu"),  # noqa: B008
 ) -> TorchKernel:
     """The kernel of an EinSum for operands of the given types and a result of type `out`."""
-    return TorchKernel(EinSumFunctions(op, dtypes, out, scalar_types, lent, device))
+    return EinSumKernel(op, dtypes, out, scalar_types, lent, device)

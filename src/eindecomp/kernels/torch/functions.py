@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eindecomp.kernels.torch.casts import cast
-from eindecomp.kernels.torch.dtypes import CARRIED, SIGN_BIT, carried, literal, put_back
+from eindecomp.kernels.torch.dtypes import CARRIED, SIGN_BIT, carried, cast, literal, put_back
 from eindecomp.lang.dtypes import dtype, type_names
 from eindecomp.lang.numpy_backend import NUMPY
 

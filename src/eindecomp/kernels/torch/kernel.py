@@ -8,8 +8,8 @@ computes tile by tile into arrays of their own uses the protocol, which copies w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError
 
@@ -25,89 +25,22 @@ if TYPE_CHECKING:
     States = tuple[Tensor, ...]
 
 
-class TileFunctions(Protocol):
-    """What a vertex computes on tiles. `shape` is the shape of the tile that is computed.
+class TorchKernel(ABC):
+    """What computes tiles of one vertex. `shape` is the shape of the tile that is computed.
 
     It may be left out unless the output has labels that no operand given has.
     """
 
-    @property
-    def state(self) -> tuple[DType, ...]:
-        """The types in which partial results are held."""
-        ...
+    state: tuple[DType, ...]
+    """The types in which partial results are held."""
+    state_is_result: bool
+    """Whether a state is one tensor of the result's type that needs no finishing."""
+    is_product: bool = False
+    """Whether matrix products may compute it."""
+    adds: bool = False
+    """Whether `add` may be called."""
 
-    @property
-    def state_is_result(self) -> bool:
-        """Whether a state is one tensor of the result's type that needs no finishing."""
-        ...
-
-    @property
-    def is_product(self) -> bool:
-        """Whether matrix products may compute it."""
-        ...
-
-    @property
-    def adds(self) -> bool:
-        """Whether results may be added to what an array holds."""
-        ...
-
-    def result(
-        self,
-        operands: Operands,
-        scalars: Sequence[object] = (),
-        shape: Sequence[int] | None = None,
-    ) -> Tensor:
-        """The finished result."""
-        ...
-
-    def states(
-        self,
-        operands: Operands,
-        scalars: Sequence[object] = (),
-        shape: Sequence[int] | None = None,
-    ) -> States:
-        """The state of this tile's share of an aggregation."""
-        ...
-
-    def combined(self, a: Sequence[Tensor], b: Sequence[Tensor]) -> States:
-        """Two states combined, element by element."""
-        ...
-
-    def finished(self, states: Sequence[Tensor]) -> Tensor:
-        """The result that a state stands for."""
-        ...
-
-    def check(self, operands: Operands, shape: Sequence[int]) -> None:
-        """Raise if elements of the operands are wrong, which the functions cannot see."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class TorchKernel:
-    """What computes tiles of one vertex; its functions are its own attributes, too."""
-
-    functions: TileFunctions
-
-    @property
-    def state(self) -> tuple[DType, ...]:
-        """The types in which partial results are held."""
-        return self.functions.state
-
-    @property
-    def state_is_result(self) -> bool:
-        """Whether a state is one tensor of the result's type that needs no finishing."""
-        return self.functions.state_is_result
-
-    @property
-    def is_product(self) -> bool:
-        """Whether matrix products may compute it."""
-        return self.functions.is_product
-
-    @property
-    def adds(self) -> bool:
-        """Whether `add` may be called."""
-        return self.functions.adds
-
+    @abstractmethod
     def result(
         self,
         operands: Operands,
@@ -115,8 +48,8 @@ class TorchKernel:
         shape: Sequence[int] | None = None,
     ) -> Tensor:
         """The finished result, as a new tensor or a view."""
-        return self.functions.result(operands, scalars, shape)
 
+    @abstractmethod
     def states(
         self,
         operands: Operands,
@@ -124,19 +57,18 @@ class TorchKernel:
         shape: Sequence[int] | None = None,
     ) -> States:
         """The state of this tile's share of an aggregation, as new tensors or views."""
-        return self.functions.states(operands, scalars, shape)
 
+    @abstractmethod
     def combined(self, a: Sequence[Tensor], b: Sequence[Tensor]) -> States:
         """Two states combined, element by element, as new tensors."""
-        return self.functions.combined(a, b)
 
+    @abstractmethod
     def finished(self, states: Sequence[Tensor]) -> Tensor:
         """The result that a state stands for."""
-        return self.functions.finished(states)
 
     def check(self, operands: Operands, shape: Sequence[int]) -> None:
         """Raise if an index among the operands is out of range; it waits for the device."""
-        self.functions.check(operands, shape)
+        del operands, shape  # most have none
 
     def whole(self, operands: Operands, out: Tensor, scalars: Sequence[object] = ()) -> None:
         """Compute the finished result into `out`, which may have any strides."""
@@ -156,7 +88,7 @@ class TorchKernel:
     def add(self, operands: Operands, out: Tensor) -> None:
         """Add the result to what `out` holds, only where `adds`."""
         if not self.adds:
-            raise InputError(f"{self.functions} cannot be added to what an array holds")
+            raise InputError(f"{self} cannot be added to what an array holds")
         out.add_(self.result(operands, (), out.shape))
 
     def partial(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,13 +10,18 @@ import torch
 
 from eindecomp.errors import InputError
 from eindecomp.graph.ops import Fill, Input, ScatterAdd
+from eindecomp.kernels.point_program import scalar_type
 from eindecomp.kernels.tile_sizes import lent_sizes
-from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.kernels.torch.dtypes import as_tensor, cast, torch_type
 from eindecomp.kernels.torch.einsum import einsum_kernel
-from eindecomp.kernels.torch.fills import filled_box
+from eindecomp.kernels.torch.functions import torch_functions
 from eindecomp.kernels.torch.moves import move_kernel
-from eindecomp.lang.dtypes import BFLOAT16
+from eindecomp.kernels.torch.views import aligned, expanded
+from eindecomp.lang.compile import compile_scalar
+from eindecomp.lang.dtypes import BFLOAT16, INT64
 from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.scalar import used_scalars
+from eindecomp.lang.scalar_types import result_type, with_casts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,8 +73,18 @@ class TorchLibrary:
         scalars: Mapping[str, object],
         types: Mapping[str, DType],
     ) -> Tensor:
-        """A box of a fill's tensor, in the type of its vertex; it may be a view of less."""
-        return filled_box(op, box, scalars, types, self.device)
+        """A box of a fill's tensor, in the type of its vertex; it may be a view of less.
+
+        Along each dimension it has the indices from low to high.
+        """
+        index = [
+            aligned(torch.arange(low, high, device=self.device), (label,), op.output)
+            for label, (low, high) in zip(op.output, box, strict=True)
+        ]
+        value, names, of = _compiled(op, tuple(types.items()), self.device)
+        given = [as_tensor(scalars[name], scalar_type(types[name]), self.device) for name in names]
+        found = cast(value(*index, *given), of, self.device)
+        return expanded(found, [high - low for low, high in box])
 
     def fill(
         self,
@@ -113,3 +129,15 @@ class _Lent:
 
 def _writable(array: Array) -> Array:
     return array if array.flags.writeable else np.asarray(_Lent(array))
+
+
+@lru_cache(maxsize=256)
+def _compiled(
+    op: Fill, types: tuple[tuple[str, DType], ...], device: torch.device
+) -> tuple[Any, Sequence[str], DType]:
+    """The function of indices, then scalars; which scalars those are; and the result's type."""
+    indices = [INT64] * len(op.output)
+    explicit, _ = with_casts(op.value, indices, dict(types))
+    names = used_scalars(explicit)
+    function = compile_scalar(explicit, len(op.output), torch_functions(device), names)
+    return function, names, result_type(op.value, indices, dict(types))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,7 @@ import torch
 
 from eindecomp.errors import InputError
 from eindecomp.graph.ops import Concat, Gather, Op, Reshape, ScatterAdd, Slice
-from eindecomp.kernels.torch.casts import cast
-from eindecomp.kernels.torch.dtypes import CARRIED, carried, put_back, torch_type
+from eindecomp.kernels.torch.dtypes import CARRIED, carried, cast, put_back, torch_type
 from eindecomp.kernels.torch.kernel import TorchKernel
 from eindecomp.kernels.torch.views import aligned
 from eindecomp.lang.dtypes import DType, widen
@@ -25,26 +23,13 @@ if TYPE_CHECKING:
     from eindecomp.lang.einsum import Labels
 
 
-@dataclass(frozen=True, slots=True)
-class MoveFunctions:
+class MoveKernel(TorchKernel):
     """A gather, scatter, concatenation, slice or reshape. `rows` are those of a scatter's table."""
 
-    op: Op
-    out: DType
-    rows: int | None = None
-
-    is_product: bool = field(default=False, init=False)
-    adds: bool = field(default=False, init=False)
-
-    @property
-    def state(self) -> tuple[DType, ...]:
-        """The type in which partial results are held."""
-        return (widen(self.out),)
-
-    @property
-    def state_is_result(self) -> bool:
-        """Whether partial results are of the result's type."""
-        return self.state == (self.out,)
+    def __init__(self, op: Op, out: DType, rows: int | None = None) -> None:
+        self.op, self.out, self.rows = op, out, rows
+        self.state = (widen(out),)
+        self.state_is_result = self.state == (out,)
 
     def result(
         self, operands: Sequence[Any], scalars: Sequence[object] = (), shape: Any = None
@@ -107,7 +92,7 @@ class MoveFunctions:
 @lru_cache(maxsize=2**12)
 def move_kernel(op: Op, out: DType, rows: int | None = None) -> TorchKernel:
     """The kernel of a move for results of type `out`."""
-    return TorchKernel(MoveFunctions(op, out, rows))
+    return MoveKernel(op, out, rows)
 
 
 def check_index(index: Tensor, size: int) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from eindecomp.kernels.torch.decoding import row_product, suits_rows
 from eindecomp.kernels.torch.dtypes import LOW
-from eindecomp.kernels.torch.pieces import in_pieces, is_traced
-from eindecomp.kernels.torch.row_products import row_product, suits
+from eindecomp.kernels.torch.reductions import in_pieces, is_traced
 from eindecomp.kernels.torch.views import aligned, window
 from eindecomp.kernels.trees import cheapest_trees
 
@@ -143,7 +143,7 @@ def _is_matrix_product(
 
 def times_rows(x: Tensor, rows: Tensor) -> Tensor:
     """The products of the rows of two matrices with each other, in their type."""
-    if len(x) == 1 and suits(x, rows):
+    if len(x) == 1 and suits_rows(x, rows):
         return row_product(x.squeeze(0), rows).unsqueeze(0)
     return x @ rows.mT
 

@@ -1,8 +1,16 @@
-"""Aggregations along dimensions: torch's own for the built-in ones, a balanced tree for others."""
+"""Aggregations: torch's own for the built-in ones, a balanced tree for others, large in pieces.
+
+A label space is worked through in pieces so that what is joined at once stays small. This is the
+last resort of joins that no matrix product and no generated kernel computes. While a region is
+traced it is left out for aggregations that the compiler fuses with their joins: those are never in
+memory.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import sys
+from functools import partial, reduce
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,13 +20,19 @@ from eindecomp.kernels.torch.functions import extreme
 from eindecomp.lang.monoid import BUILTIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
+    from eindecomp.kernels.torch.views import Box
+    from eindecomp.lang.einsum import Labels
     from eindecomp.lang.monoid import Monoid
 
     States = tuple[Tensor, ...]
+
+LIMIT = 2**28
+"""The most bytes that are joined at once."""
+_TRACER = "torch.fx.experimental.proxy_tensor"
 
 
 def is_builtin(agg: Monoid) -> bool:
@@ -98,3 +112,59 @@ def _part(values: States, axis: int, start: int, length: int) -> States:
 
 def _without(shape: Sequence[int], axes: Sequence[int]) -> list[int]:
     return [size for axis, size in enumerate(shape) if axis not in axes]
+
+
+def is_traced() -> bool:
+    """Whether operations are recorded for a compiler rather than run."""
+    tracer: Any = sys.modules.get(_TRACER)  # what was never imported traces nothing
+    return torch.compiler.is_compiling() or (
+        tracer is not None and tracer.get_proxy_mode() is not None
+    )
+
+
+def in_pieces(
+    sizes: Mapping[str, int],
+    output: Labels,
+    itemsize: int,
+    compute: Callable[[Box], States],
+    combine: Callable[[States, States], States],
+) -> States:
+    """The states of a label space: `compute` gives those of a box, of at most `LIMIT` bytes."""
+    whole = {label: (0, size) for label, size in sizes.items()}
+    return _in_box(whole, output, itemsize, compute, combine)
+
+
+def _in_box(
+    box: Box,
+    output: Labels,
+    itemsize: int,
+    compute: Callable[[Box], States],
+    combine: Callable[[States, States], States],
+) -> States:
+    points = prod(length for _, length in box.values())
+    pieces = -(-points * itemsize // LIMIT)
+    if pieces <= 1:
+        return compute(box)
+    label = _longest(box, output)
+    start, length = box[label]
+    step = -(-length // min(pieces, length))
+    found = [
+        _in_box(
+            {**box, label: (low, min(step, start + length - low))},
+            output,
+            itemsize,
+            compute,
+            combine,
+        )
+        for low in range(start, start + length, step)
+    ]
+    if label not in output:
+        return reduce(combine, found)
+    axis = output.index(label)
+    return tuple(torch.cat(parts, axis) for parts in zip(*found, strict=True))
+
+
+def _longest(box: Box, output: Labels) -> str:
+    """The longest label of the result, or an aggregated one where the result has none left."""
+    kept = [label for label in output if box[label][1] > 1]
+    return max(kept or box, key=lambda label: box[label][1])

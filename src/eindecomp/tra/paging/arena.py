@@ -1,13 +1,15 @@
-"""The arena while windows are handed out: which parts are free, and after which task."""
+"""The arena while windows are handed out: which parts are free, when, and at which price."""
 
 from __future__ import annotations
 
 from bisect import bisect, insort
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
 
 START = -1
 """The task after which everything is free that no task has used yet."""
@@ -153,3 +155,39 @@ class Intervals:
         """The smallest part of at least so many bytes; of equal ones the first."""
         large = (part for part in self.parts if part[1] - part[0] >= size)
         return min(large, key=lambda part: part[1] - part[0], default=None)
+
+
+class ArenaPart(NamedTuple):
+    """A piece of the arena: a hole, or a tensor's window."""
+
+    start: int
+    end: int
+    since: int
+    """The last task that uses it."""
+    price: float
+    """What it costs to have it free: nothing for a hole, infinity where a tensor must stay."""
+    tensor: int | None = None
+
+
+def cheapest(parts: Sequence[ArenaPart], size: int) -> Sequence[ArenaPart]:
+    """The neighbours of least price that have so many bytes together; none if none have.
+
+    `parts` are all of the arena, in order. Of equal ones those are chosen that are free earliest,
+    then those that fit best.
+    """
+    best, chosen = (inf, 0, 0), slice(0)
+    first, price = 0, 0.0
+    for last, part in enumerate(parts):
+        if part.price == inf:
+            first, price = last + 1, 0.0
+            continue
+        price += part.price
+        while part.end - parts[first].end >= size:
+            price -= parts[first].price
+            first += 1
+        room = part.end - parts[first].start
+        if room >= size and price <= best[0]:
+            since = max(each.since for each in parts[first : last + 1])
+            if (price, since, room) < best:
+                best, chosen = (price, since, room), slice(first, last + 1)
+    return parts[chosen]

@@ -1,24 +1,28 @@
-"""Makes schedules: keeps those tensors resident with which a run is predicted to be fastest."""
+"""Makes schedules: keeps those tensors resident with which a run is predicted to be fastest.
+
+Amounts and orders of resident tensors are tried. Each byte that stays is a byte less to fetch, but
+also a byte less in which to fetch ahead.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, TypeVar
 
 from eindecomp.errors import PlanError
-from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.paging.issue import issue
 from eindecomp.tra.paging.place import place
-from eindecomp.tra.paging.residents import fastest, largest_task
-from eindecomp.tra.paging.schedule import Schedule, Window
-from eindecomp.tra.paging.simulate import simulate
-from eindecomp.tra.paging.workload import Staging
-from eindecomp.tra.windows import ALIGNMENT, window_bytes
+from eindecomp.tra.paging.schedule import Fetch, Schedule, Window, simulate
+from eindecomp.tra.paging.workload import Begins, Staging
+from eindecomp.tra.tiles.ops import ALIGNMENT, window_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links, Workload
 
 
@@ -44,12 +48,12 @@ class ArenaTooSmallError(PlanError):
         return self.needed - self.available
 
 
-def arena_bytes(workload: Workload, memory: int | str, margin: int | str = 0) -> int:
+def arena_bytes(workload: Workload, memory: int, margin: int = 0) -> int:
     """What a memory limit leaves for tensors, beside the largest workspace and a margin.
 
     If that is less than nothing, so many bytes are missing for those alone.
     """
-    left = parse_bytes(memory) - workload.workspace - parse_bytes(margin)
+    left = memory - workload.workspace - margin
     return left // ALIGNMENT * ALIGNMENT
 
 
@@ -79,15 +83,8 @@ def make_schedule(
         at = _side_by_side(sizes, resident)
         placement = place(workload, sizes, arena, at, links)
         actions = issue(workload, placement, arena, staging)
-        left = placement.offsets[-1].items()
-        return Schedule(
-            workload,
-            arena,
-            staging,
-            tuple(Window(*window) for window in at.items()),
-            actions,
-            tuple(Window(*window) for window in left),
-        )
+        windows = tuple(Window(*window) for window in at.items())
+        return Schedule(workload, arena, staging, windows, actions)
 
     if resident is not None:
         resident = tuple(dict.fromkeys(resident))
@@ -112,3 +109,171 @@ def _side_by_side(sizes: Sequence[int], resident: Sequence[int]) -> dict[int, in
     """The offsets of the resident tensors, from the arena's beginning."""
     ends = accumulate((sizes[number] for number in resident), initial=0)
     return dict(zip(resident, ends, strict=False))
+
+
+T = TypeVar("T")
+STEPS = 8
+"""Into how many steps the arena is cut for a first look at amounts."""
+REFINEMENTS = 3
+"""How often the step is halved near the best amount."""
+GAIN = 1e-3
+"""What is not faster by so much of the time is not tried."""
+WORK = 12_000
+"""How many tasks and tensors are planned for, in all trials together, unless one has more."""
+SPREAD = 0.618034
+"""The golden ratio: any number of its multiples, modulo 1, lie evenly between 0 and 1."""
+
+
+def fastest(
+    make: Callable[[tuple[int, ...]], Schedule], sizes: Sequence[int], links: Links
+) -> Schedule:
+    """The schedule with the fastest predicted run, of those that `make` gives for some tensors."""
+    trials = _Trials(make, sizes, links, make(()))
+    for order in list(_orders(trials.best)):
+        trials.try_order(order)
+    return trials.best
+
+
+class _Trials:
+    """What has been tried, and the best of it."""
+
+    def __init__(
+        self,
+        make: Callable[[tuple[int, ...]], Schedule],
+        sizes: Sequence[int],
+        links: Links,
+        first: Schedule,
+    ) -> None:
+        self.make = make
+        self.sizes = sizes
+        self.links = links
+        self.best = first
+        self.least = simulate(first, links).seconds
+        self.scores: dict[tuple[int, ...], float] = {(): self.least}
+        size = len(first.workload.tasks) + len(first.workload.tensors)
+        self.left = max(4, min(24, WORK // (size + 1)))
+        """How many more are tried."""
+
+    def try_order(self, order: Sequence[int]) -> None:
+        """Keep the first of an order, by steps of the arena, then by smaller ones near the best."""
+        arena = self.best.arena
+        step = max(1, arena // STEPS)
+        scores = {amount: self._try(order, amount) for amount in range(arena, 0, -step)}
+        for _ in range(REFINEMENTS):
+            step //= 2
+            middle = min(scores, key=lambda amount: scores[amount])
+            for amount in (middle + step, middle - step):
+                if 0 < amount <= arena:
+                    scores[amount] = self._try(order, amount)
+
+    def _try(self, order: Sequence[int], amount: int) -> float:
+        """How long a run takes; infinitely long where it is no use to know it."""
+        chosen = fitting(self.best.workload, self.sizes, self.best.arena, order, amount)
+        if chosen not in self.scores:
+            if self.left == 0 or self._bound(set(chosen)) > (1 - GAIN) * self.least:
+                return inf
+            self.left -= 1
+            schedule = self.make(chosen)
+            self.scores[chosen] = seconds = simulate(schedule, self.links).seconds
+            if seconds < self.least:
+                self.best, self.least = schedule, seconds
+        return self.scores[chosen]
+
+    def _bound(self, resident: set[int]) -> float:
+        """No run takes less: all tasks compute, and all else comes and goes once."""
+        workload = self.best.workload
+        absent = [
+            tensor
+            for tensor in workload.tensors
+            if not tensor.made and workload.uses[tensor.number] and tensor.number not in resident
+        ]
+        kept = {workload.tensors[number].renewed_by for number in resident}
+        leaving = [
+            tensor
+            for tensor in workload.tensors
+            if tensor.made and tensor.is_result and tensor.number not in kept
+        ]
+        on_disk = sum(tensor.nbytes for tensor in absent if tensor.begins is Begins.DISK)
+        return max(
+            sum(task.seconds for task in workload.tasks),
+            sum(tensor.nbytes for tensor in absent) / self.links.to_gpu,
+            sum(tensor.nbytes for tensor in leaving) / self.links.to_host,
+            on_disk / self.links.from_disk,
+        )
+
+
+def _orders(schedule: Schedule) -> Iterator[list[int]]:
+    """Orders in which tensors may stay; those that the first task reads always come first.
+
+    Evenly spread, so that the link has the same head start everywhere; those on disk first, where
+    others are not; as they are used; and those first that are fetched most often, where some are
+    fetched more often than others.
+    """
+    uses = schedule.workload.uses
+    may_stay = [t.number for t in schedule.workload.tensors if t.may_stay]
+    first_used = sorted((n for n in may_stay if uses[n]), key=lambda number: uses[number][0])
+    if not first_used:
+        return
+    start = uses[first_used[0]][0]
+    first = [number for number in first_used if uses[number][0] == start]
+    others = first_used[len(first) :]
+    evenly = first + spread(others)
+    yield evenly
+    tensors = schedule.workload.tensors
+    if len({tensors[number].begins for number in evenly}) > 1:
+        yield sorted(evenly, key=lambda number: tensors[number].begins is not Begins.DISK)
+    yield first_used
+    counts = Counter(
+        action.tensor
+        for action in schedule.actions
+        if isinstance(action, Fetch) and not action.start
+    )
+    if len({counts[number] for number in first_used}) > 1:
+        yield sorted(evenly, key=lambda number: -counts[number])
+
+
+def spread(items: Sequence[T]) -> list[T]:
+    """Items in an order in which any number of the first lie evenly among all.
+
+    >>> spread(range(5))
+    [4, 1, 3, 0, 2]
+    """
+    places = {place: place * SPREAD % 1 for place in range(1, len(items) + 1)}
+    return [items[place - 1] for place in sorted(places, key=lambda place: places[place])]
+
+
+def fitting(
+    workload: Workload, sizes: Sequence[int], arena: int, order: Sequence[int], amount: int
+) -> tuple[int, ...]:
+    """The first tensors of an order, up to an amount of bytes, beside which every task fits."""
+    while True:
+        chosen: dict[int, None] = {}
+        left = amount
+        for number in order:
+            if sizes[number] <= left:
+                chosen[number] = None
+                left -= sizes[number]
+        taken = sum(sizes[number] for number in chosen)
+        excess = taken + largest_task(workload, sizes, chosen)[1] - arena
+        if excess <= 0:
+            return tuple(chosen)
+        amount = taken - excess
+
+
+def largest_task(
+    workload: Workload, sizes: Sequence[int], resident: Collection[int] = ()
+) -> tuple[str, int]:
+    """The task whose tensors take most bytes beside the resident ones, and these."""
+    kept = workload.renewals(resident)
+    used = [
+        (task.name, {*task.tensors, *kept.get(place, {}).values()})
+        for place, task in enumerate(workload.tasks)
+    ]
+    return max(
+        (
+            (name, sum(sizes[number] for number in tensors if number not in resident))
+            for name, tensors in used
+        ),
+        key=lambda found: found[1],
+        default=("", 0),
+    )

@@ -8,19 +8,46 @@ is needed again latest, and is cheap to bring back, leaves.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.paging.arena import START, Arena
-from eindecomp.tra.paging.clock import Clock
-from eindecomp.tra.paging.evict import Part, cheapest
-from eindecomp.tra.paging.workload import Begins, Ends
+from eindecomp.tra.paging.arena import START, Arena, ArenaPart, cheapest
+from eindecomp.tra.paging.workload import Begins
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from eindecomp.tra.paging.workload import Links, Paged, Workload
+
+
+class Clock:
+    """When tasks and transfers end if only tasks wait for fetches, and stores for tasks."""
+
+    def __init__(self, seconds: Sequence[float]) -> None:
+        self.computed = list(accumulate(seconds))
+        """When tasks would end if they waited for nothing."""
+        self.ended: list[float] = []
+        """When the tasks so far have ended."""
+        self.fetched = 0.0
+        self.stored = 0.0
+
+    def fetch(self, seconds: float) -> None:
+        """One more transfer to the GPU."""
+        self.fetched += seconds
+
+    def run(self, task: int) -> None:
+        """The next task runs."""
+        late = self.ended[-1] - self.computed[task - 1] if self.ended else 0.0
+        self.ended.append(max(self.computed[task] + late, self.fetched))
+
+    def store(self, made: int, seconds: float) -> int:
+        """One more transfer to the host, of what a task has made: the task by whose end it ends."""
+        self.stored = max(self.stored, self.ended[made]) + seconds
+        late = self.ended[-1] - self.computed[len(self.ended) - 1]
+        return bisect_left(self.computed, self.stored - late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +72,7 @@ class Placement:
     stores: dict[int, int] = field(default_factory=dict[int, int])
     """The tensors that go to the host after they are made, with their windows' offsets."""
     offsets: list[dict[int, int]] = field(default_factory=list[dict[int, int]])
-    """For every task, and for the end of the run, where its tensors lie."""
+    """For every task where its tensors lie."""
 
 
 def place(
@@ -64,7 +91,6 @@ def place(
     for number, task in enumerate(workload.tasks):
         kept = placer.placement.renewals.get(number, {})
         placer.place_task(number, (*task.reads, *kept.values()), task.writes)
-    placer.place_task(len(workload.tasks), workload.left, ())
     return placer.placement
 
 
@@ -160,7 +186,7 @@ class _Placer:
         self.arena.take(offset, self.sizes[number])
         self.at[number] = offset
 
-    def _evict(self, task: int, size: int, own: Collection[int]) -> Sequence[Part]:
+    def _evict(self, task: int, size: int, own: Collection[int]) -> Sequence[ArenaPart]:
         """Free the window whose tensors are cheapest to bring back and needed latest."""
         chosen = cheapest(self._parts(task, own), size)
         for part in chosen:
@@ -168,13 +194,13 @@ class _Placer:
                 self._drop(part.tensor)
         return chosen
 
-    def _parts(self, task: int, own: Collection[int]) -> list[Part]:
+    def _parts(self, task: int, own: Collection[int]) -> list[ArenaPart]:
         """All of the arena, piece by piece, with what it costs to have it free."""
-        parts = [Part(start, end, since, 0.0) for start, end, since in self.arena.holes()]
+        parts = [ArenaPart(start, end, since, 0.0) for start, end, since in self.arena.holes()]
         for number, offset in self.at.items():
             price = inf if number in own else self._price(task, number)
             end = offset + self.sizes[number]
-            parts.append(Part(offset, end, self.free_by[number], price, number))
+            parts.append(ArenaPart(offset, end, self.free_by[number], price, number))
         return sorted(parts)
 
     def _price(self, task: int, number: int) -> float:
@@ -218,7 +244,7 @@ class _Placer:
                 self.arena.release(self.at.pop(number), self.sizes[number], self.free_by[number])
 
     def _ends_on_host(self, number: int) -> bool:
-        return self.workload.tensors[number].ends is Ends.HOST and number not in self.kept
+        return self.workload.tensors[number].is_result and number not in self.kept
 
     def _drop(self, number: int) -> None:
         """A tensor leaves its window; if a task has made it, it is on the host by then."""

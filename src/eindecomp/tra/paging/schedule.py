@@ -1,17 +1,18 @@
-"""Schedules: what an executor does on which stream, where in the arena, and after what."""
+"""Schedules: what an executor does on which stream, where in the arena, after what, how long."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from eindecomp.planner.costs.byte_sizes import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eindecomp.tra.paging.workload import Staging, Workload
+    from eindecomp.tra.paging.workload import Links, Staging, Workload
+
 
 COMPUTE, TO_GPU, TO_HOST, DISK = "compute", "to GPU", "to host", "disk"
 STREAMS = (COMPUTE, TO_GPU, TO_HOST, DISK)
@@ -107,8 +108,6 @@ class Schedule:
     resident: tuple[Window, ...]
     """What is loaded before the first run and stays, or is renewed by every run."""
     actions: tuple[Action, ...]
-    left: tuple[Window, ...]
-    """Where tensors that end on the GPU lie from the end of a run until the next one begins."""
     seconds: float = 0.0
     """What a run should take over the links that it was made for."""
 
@@ -133,31 +132,6 @@ class Schedule:
         found = {w.tensor: self.workload.tensors[w.tensor].renewed_by for w in self.resident}
         return {number: new for number, new in found.items() if new is not None}
 
-    @property
-    def on_host(self) -> tuple[int, ...]:
-        """The made tensors that need memory of their own on the host."""
-        return tuple(action.tensor for action in self.actions if isinstance(action, Store))
-
-    def as_dict(self) -> dict[str, Any]:
-        """The schedule in lists and dicts of numbers and texts, for JSON."""
-        tensors = [
-            asdict(tensor) | {"begins": tensor.begins.value, "ends": tensor.ends.value}
-            for tensor in self.workload.tensors
-        ]
-        return {
-            "tensors": tensors,
-            "tasks": [asdict(task) for task in self.workload.tasks],
-            "arena": self.arena,
-            "staging": asdict(self.staging),
-            "resident": [asdict(window) for window in self.resident],
-            "actions": [
-                {"kind": type(action).__name__, "stream": action.stream} | asdict(action)
-                for action in self.actions
-            ],
-            "left": [asdict(window) for window in self.left],
-            "seconds": self.seconds,
-        }
-
     def __str__(self) -> str:
         counts = Counter(type(action).__name__.lower() for action in self.actions)
         counted = ", ".join(f"{n} {kind}" for kind, n in counts.items())
@@ -178,9 +152,6 @@ class Schedule:
             waits = " ".join(map(str, action.waits))
             kind = type(action).__name__.lower()
             yield str(place), action.stream, kind, *self._cells(action), waits
-        for window in self.left:
-            tensor = self.workload.tensors[window.tensor]
-            yield "", "", "leave", tensor.name, f"@{window.offset:,}", f"{tensor.nbytes:,}", ""
 
     def _cells(self, action: Action) -> tuple[str, str, str]:
         """On what an action is, where, and how many bytes it moves."""
@@ -216,3 +187,87 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+_LINK = {TO_GPU, TO_HOST}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From when to when an action is carried out."""
+
+    action: int
+    name: str
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """How long a run takes, and what its streams do meanwhile."""
+
+    seconds: float
+    spans: dict[str, tuple[Span, ...]]
+    """By stream, in order."""
+
+    def busy(self, stream: str) -> float:
+        """For how many seconds a stream does something."""
+        return sum(span.end - span.begin for span in self.spans[stream])
+
+    def __str__(self) -> str:
+        busy = ", ".join(f"{stream} {self.busy(stream):.6f} s" for stream in self.spans)
+        return f"{self.seconds:.6f} s; busy: {busy}"
+
+
+def simulate(schedule: Schedule, links: Links) -> Timeline:
+    """Carry out a schedule's actions in their streams, each when all it waits for has ended."""
+    waiting: dict[str, deque[int]] = {stream: deque() for stream in STREAMS}
+    for number, action in enumerate(schedule.actions):
+        waiting[action.stream].append(number)
+    spans: dict[str, list[Span]] = {stream: [] for stream in STREAMS}
+    begun: dict[str, tuple[int, float]] = {}
+    until: dict[str, float] = {}
+    ended = [False] * len(schedule.actions)
+    now, stretch = 0.0, 1.0
+    while True:
+        for stream, queue in waiting.items():
+            if queue and stream not in begun:
+                action = schedule.actions[queue[0]]
+                if all(ended[wait] for wait in action.waits):
+                    begun[stream] = queue.popleft(), now
+                    slower = stretch if stream in _LINK else 1.0
+                    until[stream] = now + slower * _seconds(schedule, action, links)
+        wanted = 1 / links.both if begun.keys() >= _LINK else 1.0
+        if wanted != stretch:  # both directions carry from now on, or no longer
+            for stream in _LINK & begun.keys():
+                until[stream] = now + (until[stream] - now) * wanted / stretch
+            stretch = wanted
+        if not begun:
+            break
+        stream = min(until, key=lambda stream: until[stream])
+        now = until.pop(stream)
+        number, begin = begun.pop(stream)
+        ended[number] = True
+        name = _name(schedule, schedule.actions[number])
+        spans[stream].append(Span(number, name, begin, now))
+    return Timeline(now, {stream: tuple(found) for stream, found in spans.items()})
+
+
+def _seconds(schedule: Schedule, action: Action, links: Links) -> float:
+    match action:
+        case Run(task=task):
+            return schedule.workload.tasks[task].seconds
+        case Fetch():
+            return links.latency + action.nbytes / links.to_gpu
+        case Store():
+            return links.latency + action.nbytes / links.to_host
+        case Read():
+            return links.latency + action.nbytes / links.from_disk
+        case Keep():
+            return links.latency + action.nbytes / links.within_gpu
+
+
+def _name(schedule: Schedule, action: Action) -> str:
+    if isinstance(action, Run):
+        return schedule.workload.tasks[action.task].name
+    return schedule.workload.tensors[action.tensor].name

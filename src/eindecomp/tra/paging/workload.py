@@ -25,14 +25,6 @@ class Begins(Enum):
     """Nowhere: a task writes it."""
 
 
-class Ends(Enum):
-    """Where a tensor must be when a run has ended."""
-
-    NOWHERE = "nowhere"
-    HOST = "host"
-    GPU = "gpu"
-
-
 @dataclass(frozen=True, slots=True)
 class Paged:
     """A tensor, or a tile of one, that has one window of the arena at a time."""
@@ -42,7 +34,8 @@ class Paged:
     name: str
     nbytes: int
     begins: Begins
-    ends: Ends = Ends.NOWHERE
+    is_result: bool = False
+    """Whether it must be on the host when a run has ended."""
     lasting: bool = True
     """Whether every run finds the same contents on the host or the disk: it may be resident."""
     renewed_by: int | None = None
@@ -123,10 +116,10 @@ class Workload:
             number = tensor.renewed_by
             if number is None:
                 continue
-            if tensor.made or tensor.lasting or tensor.ends is not Ends.NOWHERE:
+            if tensor.made or tensor.lasting or tensor.is_result:
                 raise PlanError(f"{tensor.name}: only what runs are given anew can be renewed")
             new = self.tensors[number] if 0 <= number < len(self.tensors) else tensor
-            if not new.made or new.ends is not Ends.HOST or number in seen:
+            if not new.made or not new.is_result or number in seen:
                 raise PlanError(f"{tensor.name}: {new.name} is not a result of its own")
             if new.nbytes != tensor.nbytes:
                 raise PlanError(
@@ -149,22 +142,12 @@ class Workload:
 
     @cached_property
     def uses(self) -> tuple[tuple[int, ...], ...]:
-        """For every tensor the tasks that use it; the end of the run is one more if it ends there.
-
-        What must end on the GPU is used by number `len(tasks)`.
-        """
+        """For every tensor the tasks that use it."""
         found: list[list[int]] = [[] for _ in self.tensors]
         for place, task in enumerate(self.tasks):
             for number in task.tensors:
                 found[number].append(place)
-        for number in self.left:
-            found[number].append(len(self.tasks))
         return tuple(map(tuple, found))
-
-    @cached_property
-    def left(self) -> tuple[int, ...]:
-        """The tensors that must be on the GPU when a run has ended."""
-        return tuple(tensor.number for tensor in self.tensors if tensor.ends is Ends.GPU)
 
     @cached_property
     def workspace(self) -> int:

@@ -7,14 +7,25 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eindecomp.errors import PlanError
+from eindecomp.graph.ops import Fill, Gather, Input, ScatterAdd
 from eindecomp.lang.einsum import EinSum
-from eindecomp.layout.boxes import Box, shape_of, show_box, volume
+from eindecomp.layout.boxes import Box, inside, shape_of, show_box, volume
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from eindecomp.lang.dtypes import DType
     from eindecomp.tra.program.program import Program
+
+
+ALIGNMENT = 512
+"""Every window of a memory begins at a multiple of so many bytes."""
+
+
+def window_bytes(nbytes: int) -> int:
+    """The bytes of a window: at least one unit, so that no two begin at one place."""
+    return max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
 
 
 class Kind(Enum):
@@ -79,6 +90,11 @@ class TileCall(Protocol):
     @property
     def makes(self) -> tuple[int, ...]:
         """The tiles that it makes, for each of which there is an operation that reads the same."""
+        ...
+
+    @property
+    def vertices(self) -> int:
+        """How many vertices' kernels it takes the place of."""
         ...
 
     def __call__(self, operands: Sequence[Any], scalars: Sequence[Any]) -> Sequence[Any]:
@@ -148,9 +164,56 @@ class TileProgram:
         vertex = self.program.graph[self.tiles[op.into].tensor].op
         return op.kind is Kind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
 
-    def __str__(self) -> str:
-        lines: list[str] = []
+    def verify(self) -> None:
+        """Raise unless each tile is made once, from blocks of tiles that are there by then."""
+        made: set[int] = set()
         for op in self.ops:
-            reads = ", ".join("-" if b is None else str(self.tiles[b.tile]) for b in op.reads)
-            lines.append(f"{op.kind.value} {self.tiles[op.into]}{f' from {reads}' * bool(reads)}")
-        return "\n".join(lines)
+            blocks = [block for block in op.reads if block is not None]
+            outside = [b for b in blocks if volume(b.box) and not self._has(b)]
+            if op.into in made or outside or not made.issuperset(op.sources):
+                raise PlanError(f"this cannot be carried out where it stands: {self.show(op)}")
+            made.add(op.into)
+        if not made >= self.kept:
+            raise PlanError(f"nothing makes {self.tiles[min(self.kept - made)]}, an output")
+
+    def _has(self, block: Block) -> bool:
+        return inside(block.box, self.tiles[block.tile].box)
+
+    def show(self, op: TileOp) -> str:
+        """An operation in words."""
+        reads = ", ".join("-" if b is None else str(self.tiles[b.tile]) for b in op.reads)
+        return f"{op.kind.value} {self.tiles[op.into]}{f' from {reads}' * bool(reads)}"
+
+    def __str__(self) -> str:
+        return "\n".join(map(self.show, self.ops))
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """An operation, the block of its indices, and how many rows there are."""
+
+    op: TileOp
+    index: Block
+    rows: int
+
+
+def lookups_of(tiled: TileProgram, ops: Iterable[TileOp]) -> tuple[Lookup, ...]:
+    """All lookups among some operations."""
+    graph = tiled.program.graph
+    found: list[Lookup] = []
+    for op in ops:
+        vertex = graph[tiled.tiles[op.into].tensor]
+        kernel = op.kind in (Kind.WHOLE, Kind.PARTIAL)
+        if not kernel or not isinstance(vertex.op, Gather | ScatterAdd):
+            continue
+        table = graph[vertex.inputs[0]] if isinstance(vertex.op, Gather) else vertex
+        index = op.reads[1]
+        if index is not None:
+            found.append(Lookup(op, index, table.shape[vertex.op.axis]))
+    return tuple(found)
+
+
+def is_computed(tiled: TileProgram, lookup: Lookup) -> bool:
+    """Whether indices are known only while a program runs: they are no input and no fill."""
+    name = tiled.tiles[lookup.index.tile].tensor
+    return not isinstance(tiled.program.graph[name].op, Input | Fill)

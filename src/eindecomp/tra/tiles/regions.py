@@ -6,25 +6,31 @@ one device, so that fewer intermediate tiles are held at once than if all device
 together; the devices take turns, region by region, so that what they share, such as weights, is
 read by one after another. Indices that are computed come from an earlier region than the lookup
 that they are for, so that they can be checked before that begins.
+
+Where memory is scarce, operations and regions are reordered. `finish_early`: an optimiser's update
+reads a gradient, a parameter and its state. Where all updates come after all gradients, these are
+held or stored meanwhile; where each follows its gradient, they never are. A gradient that only an
+update reads is computed before others are passed on: what is new leaves while they are.
+`while_there`: regions that read the same inputs follow each other.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Gather, ScatterAdd
 from eindecomp.lang.einsum import EinSum
-from eindecomp.tra.tiles.finish_early import finishing
-from eindecomp.tra.tiles.lookups import is_computed, lookups_of
-from eindecomp.tra.tiles.ops import Kind
-from eindecomp.tra.windows import window_bytes
+from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of, window_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from eindecomp.tra.tiles.ops import TileOp, TileProgram
+
 
 MOST = 64
 """Vertices of a region, beyond which it is cut also where much crosses."""
@@ -50,20 +56,18 @@ def regions_of(
     least: int = LEAST,
     most: int = MOST,
     room: int | None = None,
-    unmade: Collection[int] = (),
 ) -> tuple[Region, ...]:
     """The regions of a program, in the order in which they are carried out.
 
     They have at least so many vertices where that is possible, and at most so many where that is.
-    Their tiles take no more bytes than there is `room`, unless those of one operation do; `unmade`
-    are the tiles that take none within a region.
+    Their tiles take no more bytes than there is `room`, unless those of one operation do.
     """
     again = _made_again(tiled)
     finish = () if room is None else finishing(tiled)
     ranges = [
         [*_needed(again, ops), *ops]
         for found in _ranges(tiled, again, finish, least, most)
-        for ops in ([found] if room is None else _within(tiled, again, found, room, unmade))
+        for ops in ([found] if room is None else _within(tiled, again, found, room))
     ]
     last = _last_reads(ranges)
     found: list[Region] = []
@@ -75,6 +79,36 @@ def regions_of(
         memory = tiled.tiles[ops[0].into].memory
         found.append(Region(number, memory, tuple(ops), tuple(reads), tuple(writes)))
     return tuple(found)
+
+
+def verify_regions(tiled: TileProgram, regions: Sequence[Region]) -> None:
+    """Raise unless regions in their order make all outputs, each from what is there by then."""
+    there = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
+    for number, region in enumerate(regions):
+        own = {*region.reads}
+        fits = region.number == number and own <= there and there.isdisjoint(region.writes)
+        for op in region.ops:
+            fits &= own.issuperset(op.sources) and op.into not in own
+            fits &= tiled.tiles[op.into].memory == region.memory
+            own.add(op.into)
+        if not fits or not own.issuperset(region.writes):
+            raise PlanError(f"this cannot run where it stands:\n{show_regions(tiled, [region])}")
+        there.update(region.writes)
+    if not there >= tiled.kept:
+        raise PlanError(f"no region makes {tiled.tiles[min(tiled.kept - there)]}, an output")
+
+
+def show_regions(tiled: TileProgram, regions: Sequence[Region]) -> str:
+    """Regions in words: what each reads and writes, and its operations."""
+    lines: list[str] = []
+    for region in regions:
+        reads, writes = (
+            ", ".join(str(tiled.tiles[tile]) for tile in tiles)
+            for tiles in (region.reads, region.writes)
+        )
+        lines.append(f"region {region.number} in memory {region.memory}: {reads} -> {writes}")
+        lines += [f"  {tiled.show(op)}" for op in region.ops]
+    return "\n".join(lines)
 
 
 def _made_again(tiled: TileProgram) -> dict[int, TileOp]:
@@ -133,14 +167,12 @@ def _ranges(
                 yield by_device[device]
 
 
-def held_by(tiled: TileProgram, region: Region, unmade: Collection[int]) -> int:
+def held_by(tiled: TileProgram, region: Region) -> int:
     """The bytes that a region's tiles take: those at its edge, and the most within it."""
-    return _held(tiled, region.ops, {*region.reads, *region.writes}, unmade)
+    return _held(tiled, region.ops, {*region.reads, *region.writes})
 
 
-def _held(
-    tiled: TileProgram, ops: Sequence[TileOp], crossing: Collection[int], unmade: Collection[int]
-) -> int:
+def _held(tiled: TileProgram, ops: Sequence[TileOp], crossing: Collection[int]) -> int:
     """The bytes of tiles that cross, and the most that others take at once.
 
     What is mapped from elements to elements and only read so is never written to memory.
@@ -150,7 +182,7 @@ def _held(
     inner = most = 0
     gone: dict[int, int] = defaultdict(int)
     for number, op in enumerate(ops):
-        if op.into in stored and op.into not in crossing and op.into not in unmade:
+        if op.into in stored and op.into not in crossing:
             size = window_bytes(tiled.tiles[op.into].nbytes)
             inner += size
             gone[last.get(op.into, number)] += size
@@ -164,7 +196,6 @@ def _within(
     again: Collection[int],
     ops: list[TileOp],
     room: int,
-    unmade: Collection[int],
 ) -> Iterator[list[TileOp]]:
     """The operations of a region in as few parts as greed finds whose tiles fit in some bytes."""
     own = {op.into for op in ops}
@@ -175,7 +206,7 @@ def _within(
         outside = {t for op in ops if op.into not in made for t in op.sources} | later | tiled.kept
         reads = {tile for op in part for tile in op.sources} - made
         crossing = (reads - {*again}) | (made & outside)
-        return _held(tiled, part, crossing, unmade)
+        return _held(tiled, part, crossing)
 
     start = 0
     while start < len(ops):
@@ -298,4 +329,96 @@ def _is_worth(tiled: TileProgram, part: list[Row], least: int) -> bool:
     if any(isinstance(op, Gather | ScatterAdd) for op in ops):
         return True
     products = (isinstance(op, EinSum) and len(op.inputs) > 1 and op.aggregated for op in ops)
-    return len(part) >= least and any(products)
+    vertices = sum(1 if row[0].call is None else row[0].call.vertices for row in part)
+    return vertices >= least and any(products)
+
+
+def finish_early(tiled: TileProgram) -> TileProgram:
+    """The same operations, loads first, then each of those that finish outputs as soon as it can.
+
+    What all devices do for one tensor stays together.
+    """
+    last = finishing(tiled)
+    loads = [op for op in tiled.ops if op.kind is Kind.LOAD]
+    ordered, done = loads, {op.into for op in loads}
+    rows = _alike(tiled)
+    waiting = [row for row in rows if all(op.into in last for op in row)]
+    for row in [[], *(row for row in rows if row not in waiting)]:
+        ordered += row
+        done.update(op.into for op in row)
+        for other in list(waiting):
+            if all(done.issuperset(op.sources) for op in other):
+                waiting.remove(other)
+                ordered += other
+                done.update(op.into for op in other)
+    return replace(tiled, ops=tuple(ordered))
+
+
+def _alike(tiled: TileProgram) -> list[list[TileOp]]:
+    """Operations in order, those in a row that make tiles of one tensor together."""
+    computed = (op for op in tiled.ops if op.kind is not Kind.LOAD)
+    rows = groupby(computed, lambda op: (op.kind, tiled.tiles[op.into].tensor))
+    return [list(row) for _, row in rows]
+
+
+def finishing(tiled: TileProgram) -> set[int]:
+    """The tiles from which only outputs are mapped, element by element, and those outputs.
+
+    With a tile that is summed from parts, these are among them.
+    """
+    mapped = _only_outputs_follow(tiled)
+    found = set(mapped)
+    for op in reversed(tiled.ops):
+        read_by = tiled.readers[op.into]
+        own = {t for t in read_by if tiled.tiles[t].tensor == tiled.tiles[op.into].tensor}
+        inner = op.kind is not Kind.LOAD and op.into not in tiled.kept and read_by
+        if inner and mapped >= read_by - own and found >= own:
+            found.add(op.into)
+    return found
+
+
+def _only_outputs_follow(tiled: TileProgram) -> set[int]:
+    """The tiles of maps of elements from which nothing is computed but such tiles of outputs."""
+    found = {op.into for op in tiled.ops}
+    for op in reversed(tiled.ops):
+        if not tiled.maps(op) or op.into not in found:
+            found -= {op.into, *op.sources}
+    return found
+
+
+def while_there(tiled: TileProgram, regions: Sequence[Region]) -> tuple[Region, ...]:
+    """The same regions, each followed by the one that gains most from what it has brought.
+
+    That is one which can run, and whose inputs that are there take more bytes than what it makes
+    for later regions. Where none gains, their own order is kept.
+    """
+    loads = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
+    readers: dict[int, list[int]] = defaultdict(list)
+    for place, region in enumerate(regions):
+        for tile in region.reads:
+            readers[tile].append(place)
+    missing = [len({*region.reads} - loads) for region in regions]
+    waiting = dict(enumerate(regions))
+
+    def nbytes(tiles: Iterable[int]) -> int:
+        return sum(tiled.tiles[tile].nbytes for tile in tiles)
+
+    def gain(place: int, here: set[int]) -> int:
+        later = (tile for tile in regions[place].writes if tile not in tiled.kept)
+        return nbytes(here.intersection(regions[place].reads)) - nbytes(later)
+
+    ordered: list[Region] = []
+    here: set[int] = set()
+    while waiting:
+        near = {n for tile in here for n in readers[tile] if n in waiting and not missing[n]}
+        gains = {place: gain(place, here) for place in sorted(near)}
+        place = max(gains, key=lambda place: gains[place], default=-1)
+        if gains.get(place, 0) <= 0:
+            place = next(iter(waiting))
+        region = waiting.pop(place)
+        ordered.append(replace(region, number=len(ordered)))
+        here = loads.intersection(region.reads)
+        for tile in region.writes:
+            for reader in readers[tile]:
+                missing[reader] -= 1
+    return tuple(ordered)

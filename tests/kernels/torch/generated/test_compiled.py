@@ -11,7 +11,7 @@ from random_tiles import LOGSUMEXP
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import MAX
-from eindecomp.lang.scalar import Arg, Const, Tuple, call
+from eindecomp.lang.scalar import Arg, Tuple, call
 
 pytest.importorskip("torch", reason="kernels over torch's tensors need torch")
 triton = pytest.importorskip("triton", reason="generated kernels need Triton")
@@ -19,13 +19,14 @@ triton = pytest.importorskip("triton", reason="generated kernels need Triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from eindecomp.kernels.torch.generated.compile import compiled  # noqa: E402
 from eindecomp.kernels.torch.generated.configs import Config  # noqa: E402
-from eindecomp.kernels.torch.generated.form import Form, accesses  # noqa: E402
-from eindecomp.kernels.torch.generated.groups import Axis  # noqa: E402
-from eindecomp.kernels.torch.generated.join import FusedJoin  # noqa: E402
-from eindecomp.kernels.torch.generated.lanes import lane_source  # noqa: E402
-from eindecomp.kernels.torch.generated.tiles import CONSTANTS, Blocking, tile_source  # noqa: E402
+from eindecomp.kernels.torch.generated.form import Axis, Form, accesses  # noqa: E402
+from eindecomp.kernels.torch.generated.launch import FusedJoin, compiled  # noqa: E402
+from eindecomp.kernels.torch.generated.tile_kernel import (  # noqa: E402
+    CONSTANTS,
+    Blocking,
+    tile_source,
+)
 
 F4 = dtype("float32")
 x, y = Arg(0), Arg(1)
@@ -37,9 +38,9 @@ pytestmark = pytest.mark.skipif(
 
 def form_of(join: FusedJoin, groups: list[tuple[Axis, ...]]) -> Form:
     count = join.read
-    found = accesses([*join.dtypes, join.out], groups)
+    found = accesses([*join.dtypes, *join.state], groups)
     counts: Any = tuple(map(len, groups))
-    return Form(join.finished, found[:count], (), found[count:], counts)
+    return Form(join.program, found[:count], (), found[count:], counts)
 
 
 def assembly(
@@ -88,15 +89,22 @@ def test_each_value_that_is_loaded_serves_a_row_or_a_column_of_blocks() -> None:
 
 
 def test_one_load_brings_a_pack_of_steps() -> None:
-    found = counted(*distances(4), Blocking(4, 2, pack=4), unroll=1)
+    found = counted(*distances(4), Blocking(4, 2, packed=True), unroll=1)
     rest = 4 + 2
     assert found == {"loads": 4 + 2 + rest, "of four": 4 + 2, "points": (4 + 1) * 4 * 2}
 
 
 def test_a_monoid_over_tuples_compiles() -> None:
-    op = EinSum((("i", "k"),), ("i",), Tuple((x, Const(1.0))), LOGSUMEXP)
-    groups = [(), (Axis(100, (70, 1)),), (), (Axis(70, (1, 0)),)]
-    form = form_of(FusedJoin(op, (F4,), F4), groups)
-    constants = {"ROWS": 8, "LANES": 64, "EXACT": False, "LONG": True}
-    ptx, _ = assembly(form, groups, lane_source(form), constants, warps=4)
+    op = EinSum((("i", "k"), ("k", "j")), ("i", "j"), Tuple((x, y)), LOGSUMEXP)
+    groups = [
+        (),
+        (Axis(100, (70, 0, 50, 50)),),
+        (Axis(50, (0, 1, 1, 1)),),
+        (Axis(70, (1, 50, 0, 0)),),
+    ]
+    form = form_of(FusedJoin(op, (F4, F4), F4), groups)
+    constants = {**LARGE, "UNROLL": 1, "PADDED": False, "EXACT": False, "LONG": True}
+    source = tile_source(form, Blocking(1, 1))
+    ordered = {name: constants[name] for name in CONSTANTS}
+    ptx, _ = assembly(form, groups, source, ordered, warps=4)
     assert "st.global" in ptx

@@ -16,12 +16,12 @@ pytest.importorskip("triton", reason="generated kernels need Triton")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 from eindecomp.kernels.torch.generated.configs import LARGE, Config  # noqa: E402
-from eindecomp.kernels.torch.generated.join import FusedJoin  # noqa: E402
+from eindecomp.kernels.torch.generated.launch import FusedJoin  # noqa: E402
 
 GAP = call("sub", Arg(0), Arg(1))
 SHAPES = [(2, 256, 512, 64), (1, 201, 333, 37), (1, 130, 140, 0)]
 # Each has to be compiled: one of each kind.
-KINDS = [None, *{(way.copies, way.ahead, way.pack): way for way in LARGE}.values()]
+KINDS = [None, *{way.packed: way for way in LARGE}.values()]
 CASES = [*((way, "float32") for way in KINDS), *((LARGE[0], n) for n in ("bfloat16", "int32"))]
 
 
@@ -41,7 +41,9 @@ def test_distances(shape: tuple[int, ...], config: Config | None, name: str) -> 
             continue  # torch has no maximum of nothing
         exact = expected[agg.name].amax(3) if agg == MAX else expected[agg.name]
         op = EinSum((("b", "i", "k"), ("b", "j", "k")), ("b", "i", "j"), join, agg)
-        found = torch.empty((b, i, j), device="cuda", dtype=of)
-        FusedJoin(op, (t, t), t).run([x, y], [found], partial=False, config=config)
+        fused = FusedJoin(op, (t, t), t)
+        held = getattr(torch, fused.state[0].name)
+        found = torch.empty((b, i, j), device="cuda", dtype=held)
+        fused.run([x, y], [found], {"b": b, "i": i, "j": j, "k": k}, config=config)
         rough = {"bfloat16": 2e-2, "float32": 2e-5}.get(name, 1e-10)
         torch.testing.assert_close(found.double(), exact, rtol=rough, atol=rough)

@@ -8,19 +8,17 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
 
-from eindecomp.errors import RunError
 from eindecomp.kernels.cache import load, only_process, store
+from eindecomp.kernels.torch.fastest import fastest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-_ROUNDS = 3
-_FAR = 1.5  # times the best: a way that takes longer at first is not tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +31,10 @@ class Config:
     wide: int = 1
     warps: int = 4
     unroll: int = 4
-    """How many summed steps are written out."""
-    copies: bool = False
-    """Whether inputs are first copied so that rows and columns are neighbours in memory."""
-    ahead: bool = False
-    """Whether each step loads what the next one reads; needs copies."""
-    pack: int = 1
-    """How many summed steps one load brings, 1, 2 or 4; needs copies."""
+    """How many summed steps are written out, each a pack where inputs are packed."""
+    packed: bool = False
+    """Whether inputs are first copied so that rows or columns, and packs of summed steps, are
+    neighbours in memory, and one load brings a pack."""
     registers: int | None = None
     """The most that a thread may have, so that more of them run at once."""
 
@@ -55,9 +50,7 @@ class Config:
         return {"num_warps": self.warps, "enable_fp_fusion": True, **limit}
 
     def __str__(self) -> str:
-        how = "copies" if self.copies else "direct"
-        how += " ahead" if self.ahead else ""
-        how += f" packs of {self.pack}" if self.pack > 1 else ""
+        how = "packed" if self.packed else "direct"
         tile = f"{self.high}x{self.wide} of {self.rows}x{self.cols}"
         limit = "" if self.registers is None else f" registers {self.registers}"
         return f"{how} {tile} unroll {self.unroll} warps {self.warps}{limit}"
@@ -65,28 +58,21 @@ class Config:
 
 INTERPRETED = Config(8, 8, 2, 2, unroll=2)
 LARGE = (
-    Config(8, 16, 4, 8, 4, 1, True, pack=4),
-    Config(8, 16, 8, 4, 4, 1, True, pack=4, registers=96),
-    Config(8, 16, 8, 8, 4, 1, True, pack=4, registers=144),
-    Config(8, 16, 8, 8, 4, 1, True, pack=2, registers=168),
-    Config(8, 16, 8, 8, 4, 1, True, pack=4, registers=128),
+    Config(8, 16, 4, 8, 4, 1, True),
+    Config(8, 16, 8, 4, 4, 1, True, 96),
+    Config(8, 16, 8, 8, 4, 1, True, 144),
+    Config(8, 16, 8, 8, 4, 1, True, 128),
     Config(16, 16, 8, 8, 8, 4, registers=128),
-    Config(8, 16, 8, 8, 4, 1, True, pack=4),
-    Config(16, 16, 8, 8, 8, 1, True, pack=4, registers=128),
-    Config(8, 32, 8, 8, 8, 2, True, True, registers=128),
-    Config(8, 16, 8, 8, 4, 1, True, True, pack=2),
-    Config(8, 16, 8, 16, 4, 1, True, pack=2),
-    Config(8, 16, 8, 8, 4, 2),
 )
 """Ways for many rows and columns. A block has one accumulator for each thread, so that a tile takes
 `high` times `wide` registers, and a step as many loads as their sum."""
-_TRIED = 6  # of them unless all are asked for: each has to be compiled
 _SMALL = (
-    Config(8, 16, 4, 4, 4, 1, True, pack=4),
+    Config(8, 16, 4, 4, 4, 1, True),
     Config(8, 16, 4, 4, 4, 4),
     Config(8, 16, 2, 2, 4, 8),
     Config(4, 8, 2, 2, 1, 8),
 )
+_MOST = 8  # ways that are tried: each has to be compiled
 _REGISTERS = 128  # that accumulators may take
 _PROGRAMS = 264  # two for each multiprocessor of a large card
 MANY = 2**33
@@ -100,14 +86,14 @@ def tile_configs(batch: int, rows: int, cols: int, points: int, width: int) -> l
     smaller where large ones would leave multiprocessors idle.
 
     >>> print(tile_configs(1, 8192, 8192, 2**39, 1)[0])
-    copies packs of 4 4x8 of 8x16 unroll 1 warps 4
+    packed 4x8 of 8x16 unroll 1 warps 4
     >>> [config.tile for config in tile_configs(1, 512, 512, 2**39, 1)]
     [(16, 32), (8, 16)]
     """
-    fitting = [way for way in (*LARGE[:_TRIED], *_SMALL) if _fits(way, rows, cols, width)]
+    fitting = [way for way in (*LARGE, *_SMALL) if _fits(way, rows, cols, width)]
     filling = [way for way in fitting if batch * _tiles(way, rows, cols) >= _PROGRAMS]
     block = Config(_power(rows, 8), _power(cols, 16), unroll=8, warps=_warps(rows, cols))
-    found = filling[: _TRIED + 2] or [*fitting[-1:], block]
+    found = filling[:_MOST] or [*fitting[-1:], block]
     return found if points >= MANY else found[:1]
 
 
@@ -130,12 +116,6 @@ def _power(size: int, most: int) -> int:
     return min(most, 1 << max(size - 1, 0).bit_length())
 
 
-def lane_config(rows: int, total: int) -> Config:
-    """The tile of a lane kernel: few rows and many lanes, within what registers hold."""
-    lanes = _power(total, 256)
-    return Config(_power(rows, max(1, 1024 // lanes)), lanes)
-
-
 class Verdicts:
     """The fastest configurations that were measured, by the class of what is computed."""
 
@@ -152,7 +132,8 @@ class Verdicts:
             with only_process():
                 known = _read(key)
                 if known not in by_name:
-                    known = fastest(configs, run)
+                    ways = {each: partial(run, config) for each, config in by_name.items()}
+                    known = fastest(ways, torch.device("cuda"))
                     store(key, json.dumps(known).encode())
                 self._known[key] = known
         return by_name[self._known[key]]
@@ -162,33 +143,3 @@ def _read(key: str) -> str:
     with suppress(ValueError):
         return str(json.loads(load(key) or b'""'))
     return ""
-
-
-def fastest(configs: Sequence[Config], run: Callable[[Config], object]) -> str:
-    """The name of the fastest configuration; those that do not compile or run are left out."""
-    best: dict[str, float] = {}
-    failures: list[str] = []
-    by_name = {str(config): config for config in configs}
-    for name, config in by_name.items():
-        try:
-            run(config)  # compiles
-            best[name] = milliseconds(lambda config=config: run(config))
-        except Exception as error:
-            failures.append(f"{name}: {error}")
-    if not best:
-        raise RunError(f"no configuration of a generated kernel runs: {failures[0]}")
-    left = [name for name in best if best[name] <= _FAR * min(best.values())]
-    for _ in range(_ROUNDS):
-        for name in left:
-            best[name] = min(best[name], milliseconds(lambda name=name: run(by_name[name])))
-    return min(left, key=best.__getitem__)
-
-
-def milliseconds(run: Callable[[], object]) -> float:
-    """How long a run takes on the card."""
-    start, stop = (cast("Any", torch.cuda.Event)(enable_timing=True) for _ in range(2))
-    start.record()
-    run()
-    stop.record()
-    stop.synchronize()
-    return start.elapsed_time(stop)

@@ -1,19 +1,121 @@
-"""What the source of a generated kernel depends on: all but addresses, sizes and strides."""
+"""From an EinSum to the form of its kernel: loops, groups of axes, and how arrays vary along them.
+
+Labels fall in four groups: batch, rows, columns, summed. Rows and columns span the tile of
+accumulators that one program keeps. Labels of a group that lie in every array as one longer label
+does are merged into one axis. A form is all that a kernel's source depends on: neither addresses,
+nor sizes, nor strides.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
+from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from eindecomp.kernels.point_program import PointProgram
-    from eindecomp.kernels.torch.generated.groups import Axis
     from eindecomp.lang.dtypes import DType
+    from eindecomp.lang.einsum import EinSum, Labels
+
+    Strides = Mapping[str, int]
+    """How many elements apart neighbours along each label are; a label without is not in it."""
 
 BATCH, ROWS, COLS, SUMMED = range(4)
 LETTERS = "bmnk"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One loop: its size, and its stride in every array, inputs first."""
+
+    size: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Labels of more than one element, by group."""
+
+    batch: Labels
+    rows: Labels
+    cols: Labels
+    summed: Labels
+
+    @property
+    def groups(self) -> tuple[Labels, Labels, Labels, Labels]:
+        """All four, in the order in which kernels take them."""
+        return self.batch, self.rows, self.cols, self.summed
+
+
+def split_labels(op: EinSum, read: int, sizes: Mapping[str, int]) -> Split:
+    """Choose the rows and columns of a tile, so that each value loaded serves many points.
+
+    Output labels that the same inputs have belong together. Rows and columns are the largest two
+    such groups, of different inputs if there are any.
+
+    >>> from eindecomp.lang.einsum import EinSum, product
+    >>> from eindecomp.lang.monoid import MAX
+    >>> op = EinSum((("b", "i", "k"), ("b", "j", "k")), ("b", "i", "j"), product(2), MAX)
+    >>> split_labels(op, 2, {"b": 2, "i": 4, "j": 4, "k": 4})
+    Split(batch=('b',), rows=('i',), cols=('j',), summed=('k',))
+    """
+    own = [set(labels) for labels in op.inputs[:read]]
+    alike: dict[frozenset[int], list[str]] = {}
+    for label in op.output:
+        if sizes[label] != 1:
+            users = frozenset(k for k, labels in enumerate(own) if label in labels)
+            alike.setdefault(users, []).append(label)
+    rows, cols = _tile_of(alike, sizes)
+    if op.output and op.output[-1] in rows:
+        rows, cols = cols, rows
+    tile = {*rows, *cols}
+    batch = tuple(label for label in op.output if sizes[label] != 1 and label not in tile)
+    summed = tuple(label for label in op.aggregated if sizes[label] != 1)
+    return Split(batch, rows, cols, summed)
+
+
+def _tile_of(
+    alike: Mapping[frozenset[int], list[str]], sizes: Mapping[str, int]
+) -> tuple[Labels, Labels]:
+    extent = {users: prod(sizes[label] for label in labels) for users, labels in alike.items()}
+    if len(alike) < 2:
+        return (), tuple(label for labels in alike.values() for label in labels)
+    pairs = combinations(alike, 2)
+    first, second = max(
+        pairs,
+        key=lambda pair: (
+            bool(pair[0] - pair[1]) and bool(pair[1] - pair[0]),
+            min(extent[pair[0]], extent[pair[1]]),
+            extent[pair[0]] * extent[pair[1]],
+        ),
+    )
+    return tuple(alike[first]), tuple(alike[second])
+
+
+def axes_of(
+    labels: Sequence[str], sizes: Mapping[str, int], arrays: Sequence[Strides], lead: int
+) -> tuple[Axis, ...]:
+    """The axes of one group, outermost first: in the order of the array `lead`, merged.
+
+    >>> axes_of("ab", {"a": 2, "b": 3}, [{"a": 3, "b": 1}, {}], 0)
+    (Axis(size=6, strides=(1, 0)),)
+    """
+    axes = [Axis(sizes[k], tuple(array.get(k, 0) for array in arrays)) for k in labels]
+    axes.sort(key=lambda axis: -axis.strides[lead])
+    merged: list[Axis] = []
+    for axis in axes:
+        if merged and _continues(merged[-1], axis):
+            axis = Axis(merged.pop().size * axis.size, axis.strides)
+        merged.append(axis)
+    return tuple(merged)
+
+
+def _continues(outer: Axis, inner: Axis) -> bool:
+    pairs = zip(outer.strides, inner.strides, strict=True)
+    return all(far == near * inner.size for far, near in pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 # pyright: basic
 """Scalar functions as generated Triton kernels call them, with the results that NumPy gives.
 
-`load_functions` in `compile` runs this file twice, once for Triton's compiler and once for its
+`launch` runs this file twice, once for Triton's compiler and once for its
 interpreter: a `triton.jit` function belongs to the one that was chosen when it was made. Only
 built-in functions of `tl` are used, because those of its standard library are made when Triton is
 imported.

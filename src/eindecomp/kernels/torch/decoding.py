@@ -1,0 +1,242 @@
+"""Decoding one token: rows by matrices and few queries by many keys, at the speed of memory.
+
+*A row by a matrix*: every weight is read once. *Flash decoding*: the keys of one head are shared
+out among programs, which each attend to theirs; their results are merged by their log-sum-exps.
+Shares follow from the number of keys that count, which only the device knows: keys past it are
+never read. A second part, such as the latest keys, is computed by further programs of the same
+launch.
+
+*Programmatic dependent launch*: a kernel begins while the one before it ends, and then waits. GPUs
+have it from Hopper on. Where kernels take microseconds, it hides the time of launching them.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+_FIRST = (9, 0)
+"""The first compute capability that launches kernels early."""
+_TYPES = frozenset({torch.float16, torch.bfloat16, torch.float32})
+_KEYS = 64
+"""How many keys a program reads at a time."""
+_SHARES = 16
+"""How many programs' results are merged at a time."""
+_PROGRAMS_EACH = 2
+"""How many programs each multiprocessor should get."""
+_LOG2_E = 1.4426950408889634
+
+
+@cache
+def overlaps(device: torch.device) -> bool:
+    """Whether kernels on a device can begin while the one before them ends."""
+    cuda: Any = torch.cuda
+    if device.type != "cuda" or torch.version.cuda is None or find_spec("triton") is None:
+        return False
+    if cuda.get_device_capability(device) < _FIRST:
+        return False
+    from triton.language.extra import cuda as functions
+
+    return hasattr(functions, "gdc_wait")
+
+
+def launch_options(device: torch.device) -> dict[str, Any]:
+    """What a kernel of Triton that has a constant OVERLAP is launched with."""
+    return {"OVERLAP": True, "launch_pdl": True} if overlaps(device) else {"OVERLAP": False}
+
+
+_STEADY: ContextVar[frozenset[int]] = ContextVar("steady", default=frozenset())
+"""The addresses of memory that nothing writes to while kernels run that are launched now."""
+
+
+@contextmanager
+def steady(arrays: Iterable[Tensor]) -> Generator[None]:
+    """Let kernels that are launched inside read these arrays before it is their turn.
+
+    Nothing may write to them that is launched inside, or goes on when the first kernel begins.
+    """
+    known = _STEADY.set(frozenset(map(_address, arrays)))
+    try:
+        yield
+    finally:
+        _STEADY.reset(known)
+
+
+def is_steady(array: Tensor) -> bool:
+    """Whether a kernel that is launched now may read an array before it is its turn."""
+    return _address(array) in _STEADY.get()
+
+
+def _address(array: Tensor) -> int:
+    return array.untyped_storage().data_ptr()
+
+
+def suits_rows(x: Tensor, matrix: Tensor) -> bool:
+    """Whether a vector and the rows of a matrix are multiplied here: on a GPU, as they lie."""
+    return (
+        x.device.type == "cuda"
+        and x.dtype == matrix.dtype
+        and x.dtype in _TYPES
+        and matrix.stride(1) == 1
+        and find_spec("triton") is not None
+    )
+
+
+@torch.library.custom_op(
+    "eindecomp::row_product", mutates_args=(), schema="(Tensor x, Tensor matrix) -> Tensor"
+)
+def row_product(x: Tensor, matrix: Tensor) -> Tensor:
+    """The products of the rows of a matrix with a vector, [rows], in the vector's type."""
+    rows, length = matrix.shape
+    out = torch.empty(rows, dtype=x.dtype, device=x.device)
+    x = x.contiguous()
+
+    def grid(config: dict[str, int]) -> tuple[int]:
+        return (-(-rows // config["ROWS"]),)
+
+    with torch.cuda.device_of(x):
+        options = {"EARLY": is_steady(matrix), **launch_options(x.device)}
+        _kernels().tuned_row_kernel[grid](x, matrix, out, rows, length, matrix.stride(0), **options)
+    return out
+
+
+@row_product.register_fake
+def _(x: Tensor, matrix: Tensor) -> Tensor:  # pyright: ignore[reportUnusedFunction]
+    return x.new_empty(matrix.shape[0])
+
+
+def _kernels() -> Any:
+    """Triton's kernels, which only machines with Triton have."""
+    from eindecomp.kernels.torch import decoding_kernels
+
+    return decoding_kernels
+
+
+def decode(
+    q: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    lengths: Sequence[Tensor | None],
+    scales: Sequence[float],
+) -> tuple[Tensor, Tensor]:
+    """Attention of queries [b, h, s, e] to all parts, [b, h, s, d], and the log-sum-exps [b, h, s].
+
+    A part has keys [b, h, t, e] and values [b, h, t, d], of which all or the first so many count
+    [b, h]. A row without any key is 0, and its log-sum-exp is -∞.
+    """
+    shares = [_shares(q, k.shape[2]) for k in keys]
+    return flash_decoding(q, keys, values, lengths, scales, shares)
+
+
+def _shares(q: Tensor, keys: int) -> int:
+    """Among how many programs the keys of one head are shared out."""
+    heads = q.shape[0] * q.shape[1]
+    wanted = -(-_PROGRAMS_EACH * _processors(q.device) // heads)
+    return max(1, min(wanted, -(-keys // _KEYS)))
+
+
+def _processors(device: torch.device) -> int:
+    """How many multiprocessors a device has, 1 where Triton's interpreter takes its place."""
+    if device.type != "cuda":
+        return 1
+    cuda: Any = torch.cuda
+    return cuda.get_device_properties(device).multi_processor_count
+
+
+@torch.library.custom_op(
+    "eindecomp::flash_decoding",
+    mutates_args=(),
+    schema=(
+        "(Tensor q, Tensor[] keys, Tensor[] values, Tensor?[] lengths, float[] scales, "
+        "int[] shares) -> (Tensor, Tensor)"
+    ),
+)
+def flash_decoding(
+    q: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    lengths: Sequence[Tensor | None],
+    scales: Sequence[float],
+    shares: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    """What `decode` yields, the keys of each part being shared out among so many programs."""
+    out, lse = _room_for(q, values)
+    with torch.cuda.device_of(q):
+        found, lses = _attend(q, keys, values, lengths, scales, shares)
+        size = values[0].shape[3]
+        _kernels().merge_kernel[(lse.numel(),)](
+            found, lses, out, lse, sum(shares), q.shape[2],
+            SHARES=_room(sum(shares)), VALUE=size, VALUES=_room(size), BLOCK=_SHARES,
+            **launch_options(q.device),
+        )  # fmt: skip
+    return out, lse
+
+
+@flash_decoding.register_fake
+def _(  # pyright: ignore[reportUnusedFunction]
+    q: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    lengths: Sequence[Tensor | None],
+    scales: Sequence[float],
+    shares: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    del keys, lengths, scales, shares
+    return _room_for(q, values)
+
+
+def _room_for(q: Tensor, values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    rows = q.shape[:3]
+    return q.new_empty((*rows, values[0].shape[3])), q.new_empty(rows, dtype=torch.float32)
+
+
+def _attend(
+    q: Tensor,
+    keys: Sequence[Tensor],
+    values: Sequence[Tensor],
+    lengths: Sequence[Tensor | None],
+    scales: Sequence[float],
+    shares: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    """The results [b, h, share, s, d] and log-sum-exps [b, h, share, s] of all programs."""
+    batch, heads, rows, size = q.shape
+    value = values[0].shape[3]
+    shape = (batch, heads, sum(shares), rows)
+    out = q.new_empty((*shape, value), dtype=torch.float32)
+    lse = q.new_empty(shape, dtype=torch.float32)
+    q = dense(q)
+    given: list[Any] = []
+    for part in (0, len(keys) - 1):
+        for x in (dense(keys[part]), dense(values[part])):
+            given += [x, *x.stride()[:3]]
+        n = lengths[part]
+        given += [q, 0, 0] if n is None else [n, *n.stride()]
+        given += [keys[part].shape[2], scales[part] * _LOG2_E, shares[part]]
+    sizes, all_values = _room(size), _room(value)
+    is_wide = max(sizes, all_values) * q.element_size() > 256
+    _kernels().decode_kernel[(batch * heads, sum(shares))](
+        q, *q.stride()[:3], *given, out, lse, heads, rows,
+        HAS_N0=lengths[0] is not None, HAS_N1=lengths[-1] is not None, TWO=len(keys) > 1,
+        ROWS=_room(rows), SIZE=size, VALUE=value, SIZES=sizes, VALUES=all_values,
+        BLOCK=_KEYS // 2 if is_wide else _KEYS, num_warps=4, **launch_options(q.device),
+    )  # fmt: skip
+    return out, lse
+
+
+def _room(size: int) -> int:
+    """The power of two, at least 16, that a size is computed as."""
+    return max(16, 1 << (size - 1).bit_length())
+
+
+def dense(x: Tensor) -> Tensor:
+    """What has its last dimension in one piece, as kernels take for granted."""
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
