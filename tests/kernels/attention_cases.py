@@ -10,7 +10,8 @@ import pytest
 from hypothesis import strategies as st
 
 from eindecomp.graph.evaluate import evaluate
-from eindecomp.graph.patterns.attention import Attention, Value, find_attention
+from eindecomp.graph.patterns.attention import Attention, find_attention
+from eindecomp.graph.patterns.terms import Value
 from eindecomp.graph.text.elaborate import parse
 
 torch: Any = pytest.importorskip("torch")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from eindecomp.frontends.arrange import settled
 from eindecomp.frontends.record import distinct
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import EinSum, Gather, Input, Reshape, ScatterAdd, relabel
+from eindecomp.graph.ops import Gather, Input, Reshape, ScatterAdd, relabel
 from eindecomp.graph.patterns.attention import find_attention
+from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Arg
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from eindecomp.errors import PlanError, quote
-from eindecomp.planner.options import check_work
-from eindecomp.planner.plan import Orders
+from eindecomp.planner.options import Orders, check_work
 from eindecomp.planner.space.strategy import StrategyForm, strategy_form, strategy_of
 from eindecomp.store.decisions import axis_number
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.safetensors_file import StoredTensor
     from eindecomp.engines.step_folders import Step
-    from eindecomp.graph.graph import Vertex
+    from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
     from eindecomp.store.field import Field

@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from eindecomp.graph.patterns.attention import find_attention
-from eindecomp.kernels.torch.attention import (
-    PartTile,
-    attend,
-    attend_partial,
-    relative_weight,
-    rescale,
-)
-from eindecomp.kernels.torch.attention_layout import condition_labels, row_labels
+from eindecomp.kernels.torch.attention import attend, attend_partial, relative_weight, rescale
+from eindecomp.kernels.torch.attention_layout import PartTile, condition_labels, row_labels
 from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.kernels.torch.functions import torch_functions
 from eindecomp.kernels.torch.views import aligned
@@ -37,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.graph.patterns.attention import Attention, KeyPart, Read, Value
+    from eindecomp.graph.patterns.attention import Attention, KeyPart
+    from eindecomp.graph.patterns.terms import Read, Value
     from eindecomp.lang.einsum import Labels
     from eindecomp.layout.boxes import Range
     from eindecomp.tra.tiles.ops import TileProgram

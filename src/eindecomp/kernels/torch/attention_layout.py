@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from eindecomp.graph.patterns.attention import Attention, KeyPart, Value
+    from eindecomp.graph.patterns.attention import Attention, KeyPart
+    from eindecomp.graph.patterns.terms import Value
     from eindecomp.lang.einsum import Labels
 
 
