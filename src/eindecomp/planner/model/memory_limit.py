@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     Cuts = tuple[Cut, ...]
 
 
+Steps = tuple[int, int]
+"""The first step and the one after the last."""
+
+
 class Held(NamedTuple):
     """A variable that chooses one of these layouts of a tensor."""
 
@@ -268,20 +272,16 @@ def _views(kind: int, left: Ints, whole: Ints, optional: bool) -> Iterator[_Stat
             yield _State(amount, alike, kind, np.append(False, enough) if optional else enough)
 
 
-Span = tuple[int, int]
-"""The first step and the one after the last."""
-
-
 @dataclass(frozen=True)
 class Lifetimes:
     """Steps, and when tensors are held and read."""
 
     steps: dict[str, int]
     """The vertices that are computed, each at its step."""
-    held: dict[str, Span]
+    held: dict[str, Steps]
     """When a tensor that has a home is held there: a result from its step to its last reader, an
     output to the end, an input throughout, and a tied one until its last reader."""
-    read: dict[str, Span]
+    read: dict[str, Steps]
     """From the first reader of a tensor to its last."""
 
     @staticmethod
@@ -289,12 +289,12 @@ class Lifetimes:
         """Those of a graph; what replaces a tied input is held beside it."""
         computed = (vertex.name for vertex in graph.vertices.values() if is_planned(vertex))
         steps = {name: step for step, name in enumerate(computed)}
-        read: dict[str, Span] = {}
+        read: dict[str, Steps] = {}
         for reader, step in steps.items():
             for name in graph[reader].inputs:
                 read[name] = (read.get(name, (step, step))[0], step + 1)
         end, outputs = len(steps), {vertex.name for vertex in graph.outputs}
-        held: dict[str, Span] = {}
+        held: dict[str, Steps] = {}
         for name, now in steps.items():
             held[name] = (now, end if name in outputs else read.get(name, (now, now + 1))[1])
         given = {v.name: (0, end) for v in rules.chosen(graph) if isinstance(v.op, Input)}

@@ -34,7 +34,7 @@ class Projection:
     """A network minimised over all but its kept variables, and the others' best choices."""
 
     table: Floats
-    chosen: tuple[Chosen, ...]
+    chosen: tuple[Eliminated, ...]
 
     def backtrack(self, kept: dict[int, Ints]) -> dict[int, Ints]:
         """The eliminated variables' choices, given the kept ones': arrays of one common shape."""
@@ -45,7 +45,7 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class Eliminated:
     """The best choice of an eliminated variable, given those in its scope."""
 
     variable: int
@@ -90,12 +90,12 @@ def project(
     for scope, table in network.tables:
         buckets[min(scope, key=rank.__getitem__)].append((scope, table))
     only = np.zeros((), dtype=np.uint8)
-    chosen = [Chosen(v, (), only) for v in single]
+    chosen = [Eliminated(v, (), only) for v in single]
     for v in order.variables:
         if planning_time() > deadline:
             return None
         scope, least, best = _least_over(v, buckets.pop(v), least_of)
-        chosen.append(Chosen(v, scope, best.astype(argmin_type(network.sizes[v]))))
+        chosen.append(Eliminated(v, scope, best.astype(argmin_type(network.sizes[v]))))
         if scope:
             buckets[min(scope, key=rank.__getitem__)].append((scope, least))
     table = np.zeros([network.sizes[v] for v in keep])
@@ -217,14 +217,16 @@ def _least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, 
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class EliminationOrder:
     """An elimination order and how many cells it will sum."""
 
     variables: list[int]
     work: float
 
 
-def elimination_order(network: CostNetwork, keep: tuple[int, ...], most_work: int) -> Order | None:
+def elimination_order(
+    network: CostNetwork, keep: tuple[int, ...], most_work: int
+) -> EliminationOrder | None:
     """A greedy order by the size of the joined table; None if it would exceed a cap."""
     weight = np.log2(np.array(network.sizes, dtype=np.float64)).tolist()
     near: list[set[int]] = [set() for _ in weight]
@@ -261,7 +263,7 @@ def elimination_order(network: CostNetwork, keep: tuple[int, ...], most_work: in
         for t in near[v]:
             loads[t] = load(t)
             heapq.heappush(heap, (loads[t], t))
-    return Order(order, work)
+    return EliminationOrder(order, work)
 
 
 def argmin_type(choices: int) -> np.dtype[Any]:

@@ -53,7 +53,7 @@ class PathStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SimulatedTask:
     """What one device does for a while; kernels have row 0, phases the rows after it."""
 
     vertex: str
@@ -118,7 +118,7 @@ class SimulatedRun:
             for step, device, seconds in critical_path(self.records)
         )
 
-    def tasks(self, device: int) -> Iterator[Task]:
+    def tasks(self, device: int) -> Iterator[SimulatedTask]:
         """What a device does, as a trace shows it.
 
         Args:
@@ -130,11 +130,11 @@ class SimulatedRun:
             end, seconds = float(record.end[at]), float(record.seconds[at])
             phase = record.phase
             if phase is None:
-                yield Task(*self._named(record.step), 0, end - seconds, end)
+                yield SimulatedTask(*self._named(record.step), 0, end - seconds, end)
             elif phase.takes_part[at]:
                 used = (phase.received + phase.sent).reshape(len(self.levels), -1).any(axis=1)
                 row = 1 + int(used.argmax())
-                yield Task(*self._named(record.step), row, end - seconds, end)
+                yield SimulatedTask(*self._named(record.step), row, end - seconds, end)
 
     def trace(self, path: str | Path, devices: Sequence[int] = (0,)) -> None:
         """Write a trace for Perfetto or Chrome, with the rows of some devices.
