@@ -1,9 +1,9 @@
 """A graph as it is drawn: repeated layers folded into one, and edges with the bytes that move.
 
 Pictures and reports draw the same outline. A *box* is one vertex, or the vertices at the same
-place of a block that repeats; a *block* is a run of boxes that stands there `times` times, one
-repetition after another. Blocks of one box that stand there once are everything else, and those of
-one box of inputs that stand there more often: each repetition of several blocks reads one of them.
+place of a block that repeats. A *block* is a run of boxes that repeats as a whole. A box that does
+not repeat is a block of its own, and so are inputs of which each repetition of several blocks reads
+one.
 """
 
 from __future__ import annotations
