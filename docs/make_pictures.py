@@ -1,8 +1,7 @@
 """Makes the pictures of the documentation: `python docs/make_pictures.py`.
 
 They are the same everywhere, so that a test can tell whether a committed picture is what the code
-draws. The report's screenshot needs Chromium; `--report` takes
-it as well.
+draws. The report's screenshot needs Chromium; `--report` takes it as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What vertices take: scalar operations, and the bytes of partial results that travel.
+"""What vertices take: how many scalar operations, and how many bytes a partial result has.
 
 A product of three or more tensors that is summed, a fused contraction, is not computed point by
 point: kernels contract its operands pair by pair inside a tile, block by block, without storing

@@ -1,9 +1,9 @@
 """A graph as it is drawn: repeated layers folded into one, and edges with the bytes that move.
 
 Pictures and reports draw the same outline. A *box* is one vertex, or the vertices at the same
-place of a block that repeats; a *block* is a run of boxes that stands there `times` times, one
-repetition after another. Blocks of one box that stand there once are everything else, and those of
-one box of inputs that stand there more often: each repetition of several blocks reads one of them.
+place of a block that repeats. A *block* is a run of boxes that repeats as a whole. A box that does
+not repeat is a block of its own, and so are inputs of which each repetition of several blocks reads
+one.
 """
 
 from __future__ import annotations
@@ -47,14 +47,6 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Boxes that repeat together."""
-
-    boxes: tuple[int, ...]
-    times: int
-
-
-@dataclass(frozen=True, slots=True)
 class Edge:
     """What one box reads of another, over all repetitions."""
 
@@ -72,10 +64,9 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Boxes, each after those it reads, unless from an earlier repetition; blocks; edges."""
+    """Boxes, each after those it reads, unless from an earlier repetition, and edges."""
 
     boxes: tuple[Box, ...]
-    blocks: tuple[Block, ...]
     edges: tuple[Edge, ...]
 
 
@@ -202,25 +193,25 @@ def _numbered(
     moved: Mapping[tuple[str, str, int], int | float],
 ) -> Outline:
     """Boxes and edges by number, edges of equal ends as one."""
-    own_blocks: dict[Hashable, list[int]] = {}
-    for number, (names, run) in enumerate(members):
-        own_blocks.setdefault(names if run is None else run, []).append(number)
-    block_of = {number: k for k, block in enumerate(own_blocks.values()) for number in block}
+    blocks: dict[Hashable, int] = {}
     boxes = tuple(
-        Box(tuple(names), block_of[number], not is_planned(graph[names[0]]))
-        for number, (names, _) in enumerate(members)
+        Box(
+            tuple(names),
+            blocks.setdefault(names if run is None else run, len(blocks)),
+            not is_planned(graph[names[0]]),
+        )
+        for names, run in members
     )
     at = {name: (n, k) for n, box in enumerate(boxes) for k, name in enumerate(box.names)}
     edges: dict[tuple[int, int, bool], list[int]] = {}
     for name, (target, repetition) in at.items():
         for k, source in enumerate(graph[name].inputs):
             start, before = at[source]
-            is_next = block_of[start] == block_of[target] and before != repetition
+            is_next = boxes[start].block == boxes[target].block and before != repetition
             amount = int(moved.get((source, name, k), 0))
             edges.setdefault((start, target, is_next), []).append(amount)
     return Outline(
         boxes,
-        tuple(Block(tuple(block), boxes[block[0]].times) for block in own_blocks.values()),
         tuple(
             Edge(start, target, sum(own), len(own), is_next, len(set(own)) == 1)
             for (start, target, is_next), own in edges.items()

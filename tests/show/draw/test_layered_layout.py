@@ -1,4 +1,4 @@
-"""Our own layout: nothing overlaps, and everything lies below what it reads."""
+"""The layout of pictures: nothing overlaps, and everything lies below what it reads."""
 
 from __future__ import annotations
 

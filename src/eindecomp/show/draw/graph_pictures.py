@@ -283,19 +283,16 @@ def _frame(frame: Frame, words: str) -> str:
 def _link(scene: Scene, link: Link, route: Route) -> str:
     style = "move" if link.amount else "rest"
     thick = scene.thickness(link)
-    (x, y), (to, down) = route.start, route.end
+    (x, y), (_, down) = route.start, route.end
     line = route.path
     if not link.has_tip:
-        line += f"L{to:.1f},{down:.1f}"
+        line += f"L{x:.1f},{down:.1f}"
     parts = [
         tag("path", d=line, stroke_width=thick, class_=f"{style} next" if link.is_next else style)
     ]
     if link.has_tip:
-        across, along = to - x, down - y
-        length = (across**2 + along**2) ** 0.5 or 1.0
         half = max(3.6, thick * 0.8)
-        dx, dy = -along / length * half, across / length * half
-        tip = f"M{x + dx:.1f},{y + dy:.1f}L{to:.1f},{down:.1f}L{x - dx:.1f},{y - dy:.1f}z"
+        tip = f"M{x - half:.1f},{y:.1f}L{x:.1f},{down:.1f}L{x + half:.1f},{y:.1f}z"
         parts.append(tag("path", d=tip, class_=f"tip-{style}"))
     return titled(link.title, *parts) if link.title else tag("g", *parts)
 

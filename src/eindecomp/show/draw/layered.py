@@ -1,4 +1,4 @@
-"""Our own layout of a graph in layers: each node below all that it reads, few lines crossing.
+"""Lays a graph out in layers: each node below all that it reads, few lines crossing.
 
 Longest paths give the layers, barycentres the order within a layer, and least squares under that
 order the horizontal places. Long links bend through dummy nodes, one for each layer that they pass;

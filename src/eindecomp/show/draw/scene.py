@@ -131,22 +131,20 @@ def graph_scene(graph: Graph, *, folded: bool = True) -> Scene:
 def _scene(
     graph: Graph, outline: Outline, title: str, legend: tuple[str, ...], plan: Plan | None
 ) -> Scene:
-    frames = [
-        number
-        for number, block in enumerate(outline.blocks)
-        if block.times > 1 and not all(outline.boxes[box].is_source for box in block.boxes)
-    ]
-    frame_of = {block: at for at, block in enumerate(frames)}
+    repeated = {
+        box.block: box.times for box in outline.boxes if box.times > 1 and not box.is_source
+    }
+    frame_of = {block: at for at, block in enumerate(repeated)}
     outputs = {vertex.name for vertex in graph.outputs}
     linking = _Linking(
         [_node(graph, box, frame_of.get(box.block), outputs, plan) for box in outline.boxes]
     )
     for edge in outline.edges:
         linking.add(edge, _edge_title(outline, edge))
-    shown = tuple(f"× {outline.blocks[number].times}" for number in frames)
+    frames = tuple(f"× {times}" for times in repeated.values())
     links = tuple(linking.links.values())
     most = max((link.amount for link in links), default=0)
-    return Scene(title, legend, tuple(linking.nodes), links, shown, plan is not None, most)
+    return Scene(title, legend, tuple(linking.nodes), links, frames, plan is not None, most)
 
 
 # Boxes

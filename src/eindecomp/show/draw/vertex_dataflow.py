@@ -1,8 +1,8 @@
 """The dataflow of one vertex: which tiles each kernel call reads, and how its results combine.
 
-It is told in columns from left to right: the tiles of the inputs where they lie, the kernel calls,
-one for each device, and, where they are, the reduction of partial results, the exchange after it,
-and the copy to a second layout. An arrow is a block that a device has already, or receives.
+Columns run from left to right: the tiles of the inputs where they lie; the kernel calls, one on
+each device; and, if there are any, the reduction of partial results, the exchange after it, and the
+copy to a second layout. An arrow is a block that a device already has, or receives.
 """
 
 from __future__ import annotations
