@@ -143,11 +143,15 @@ class Interpreter:
     def _python(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Arithmetic of sizes, and tuples of several results."""
         target: Any = node.target
-        if isinstance(target, type) and issubclass(target, tuple):
+        if _is_tuple(target):
             return args[0] if len(args) == 1 else args
         if callable(target) and all(isinstance(arg, int | float) for arg in args):
             return target(*args, **kwargs)
         raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
+
+
+def _is_tuple(target: Any) -> bool:
+    return isinstance(target, type) and issubclass(target, tuple)
 
 
 def _result(node: fx.Node, results: Sequence[Any], at: int) -> Any:
