@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from eindecomp.engines.jax.devices import mesh_of_devices
+from eindecomp.engines.jax.layouts import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.jax.planned_function import PlannedFunction
 from eindecomp.frontends.layouts import layouts_of, vertex_cuts, widened
