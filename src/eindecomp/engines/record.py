@@ -35,7 +35,7 @@ def naming_tile(program: Program, own: DeviceStep, device: int) -> Generator[Non
 
 @contextmanager
 def naming(vertex: Vertex, box: Box, device: int) -> Generator[None]:
-    """As `naming_tile`, of a tile that no step tells of."""
+    """Like `naming_tile`, for a tile that no step mentions."""
     try:
         yield
     except RunError:

@@ -26,7 +26,9 @@ class Stats:
         seconds: How long it took, such as `0.25`.
         flops: The operations that kernels carried out, such as `524288`.
         bytes_moved: Between devices for what the plan computes, such as `65536`: `plan.cost` of a
-            plan for bytes.
+            plan for bytes. Engines whose devices have memory of their own count it where it moves
+            (`apart`, `spmd`, `ray`, `jax` in what XLA has compiled); where they share one
+            (`threads`, `torch` on one device), it is what was planned, and nothing need be copied.
         bytes_by_vertex: The same by vertex, such as `{"Z": 65536}`.
         peak_memory: Bytes of inputs, results and intermediate tensors that were held at once, on
             the device that held most, such as `2**20`; devices that share memory count as one.

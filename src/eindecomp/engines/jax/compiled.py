@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from eindecomp.engines.jax.here import Here
 from eindecomp.engines.jax.hlo import Collectives, count_collectives
-from eindecomp.engines.jax.layouts import Layout
-from eindecomp.engines.jax.moves import move
+from eindecomp.engines.jax.layouts import ArrayLayout
+from eindecomp.engines.jax.moves import Here, move
 from eindecomp.engines.jax.traced_program import TracedProgram, looks_up
 from eindecomp.kernels.point_program import scalar_type
 from eindecomp.tra.program.patterns import pattern_of
@@ -43,19 +42,19 @@ class ForDevices:
     devices: JaxMesh
     precision: str
 
-    def layout(self, name: str, tiling: Tiling) -> Layout:
+    def layout(self, name: str, tiling: Tiling) -> ArrayLayout:
         """How a tensor of the graph lies in a tiling."""
         vertex = self.program.graph[name]
-        return Layout(self.program.mesh, self.devices, tiling, vertex.shape, vertex.dtype)
+        return ArrayLayout(self.program.mesh, self.devices, tiling, vertex.shape, vertex.dtype)
 
     @cached_property
-    def inputs(self) -> tuple[tuple[int, Layout], ...]:
+    def inputs(self) -> tuple[tuple[int, ArrayLayout], ...]:
         """The buffers that are given, and how they lie; the arguments after all scalars."""
         given = (buffer for own in self.program.inputs.values() for buffer in own)
         return tuple((each.number, self.layout(each.tensor, each.tiling)) for each in given)
 
     @cached_property
-    def outputs(self) -> tuple[tuple[int, Layout], ...]:
+    def outputs(self) -> tuple[tuple[int, ArrayLayout], ...]:
         """The buffers that are results, and how they lie."""
         buffers = self.program.buffers
         return tuple(
@@ -146,7 +145,7 @@ class CompiledProgram:
 
 
 def compiled_move(
-    program: Program, devices: JaxMesh, held: Layout, wanted: Layout
+    program: Program, devices: JaxMesh, held: ArrayLayout, wanted: ArrayLayout
 ) -> Callable[[jax.Array], jax.Array]:
     """What brings a tensor from one layout into another."""
     mesh = program.mesh

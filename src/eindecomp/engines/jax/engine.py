@@ -25,8 +25,8 @@ from eindecomp.engines.events import (
     TaskStarted,
 )
 from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices
-from eindecomp.engines.jax.devices import ask_for_cpu_devices, devices_of, mesh_of_devices
-from eindecomp.engines.jax.tensors import Arrays, Placing, as_given
+from eindecomp.engines.jax.layouts import ask_for_cpu_devices, devices_of, mesh_of_devices
+from eindecomp.engines.jax.tensors import JaxArrays, Placing, as_given
 from eindecomp.engines.record import naming
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.space import bytes_of, check_space, largest_tile
@@ -182,7 +182,7 @@ class JaxProgram:
         own: list[int] = []
         for (number, _), name, x in zip(self.made_for.inputs, self._reads, arrays, strict=True):
             held = inputs[name].data if isinstance(inputs[name], Tensor) else None
-            is_own = isinstance(held, Arrays) and not held.is_shared
+            is_own = isinstance(held, JaxArrays) and not held.is_shared
             is_result = any(vertex.name == name for vertex in self.program.graph.outputs)
             if name in donated and is_own and not is_result and times[id(x)] == 1:
                 own.append(number)

@@ -1,39 +1,224 @@
-"""Moves and reductions between devices, as collectives of JAX where they are, else in rounds."""
+"""Moves and reductions between devices, traced: collectives of JAX where there are, else rounds.
+
+Where a move is no collective that JAX has, or pieces are unequal, blocks travel by permutations: in
+each round a device sends at most one block and receives at most one, and all blocks of a round have
+one shape. So exactly what was planned travels, and no padding.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from eindecomp.engines.jax.copies import (
-    copies_of_move,
-    copies_of_reduction,
-    lows_within,
-    lying,
-    rounds_of,
-)
 from eindecomp.lang.dtypes import BFLOAT16
-from eindecomp.layout.boxes import shape_of
+from eindecomp.layout.boxes import shape_of, volume
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.tiling import Tiling, group_along
+from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.patterns import Exchanged, Gathered, Pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Mapping
 
     import jax
 
-    from eindecomp.engines.jax.copies import Copy
-    from eindecomp.engines.jax.here import Here
     from eindecomp.layout.boxes import Box
+    from eindecomp.layout.mesh import Mesh
 
+    Place = tuple[int, ...]
+    """Where a block begins in an array."""
     States = tuple[jax.Array, ...]
 
 collectives: Any = lax
 """JAX does not say what the types of these are."""
+
+
+@dataclass
+class Here:
+    """The device that traces stand for: one number for all, where devices do not differ."""
+
+    mesh: Mesh
+
+    @cached_property
+    def device(self) -> Any:
+        """The device's number."""
+        return lax.axis_index(self.mesh.names) if self.mesh.names else 0
+
+    def names(self, axes: Sequence[int]) -> tuple[str, ...]:
+        """Axes of the mesh by name."""
+        return tuple(self.mesh.names[axis] for axis in axes)
+
+    def pick(self, values: Sequence[int]) -> Any:
+        """One of these, by the device's number."""
+        if len(set(values)) == 1:
+            return values[0]
+        return jnp.asarray(np.array(values, np.int32))[self.device]
+
+    def place(self, places: Mapping[int, Place], rank: int) -> list[Any]:
+        """Where a block begins on this device; it does not matter on devices without a place."""
+        anywhere = next(iter(places.values()))
+        every = [places.get(device, anywhere) for device in range(self.mesh.devices)]
+        return [self.pick([place[d] for place in every]) for d in range(rank)]
+
+    def taken(self, x: jax.Array, start: Sequence[Any], shape: Sequence[int]) -> jax.Array:
+        """A block of an array."""
+        if tuple(shape) == x.shape:
+            return x
+        if all(isinstance(low, int) for low in start):
+            ends = [low + size for low, size in zip(start, shape, strict=True)]
+            return lax.slice(x, list(start), ends)
+        return lax.dynamic_slice(x, _numbers(start), tuple(shape))
+
+    def put(self, into: jax.Array, x: jax.Array, start: Sequence[Any], on: Sequence[int]) -> Any:
+        """An array with a block replaced on some devices."""
+        everywhere = len(on) == self.mesh.devices
+        if everywhere and x.shape == into.shape:
+            return x
+        if not everywhere:
+            chosen = self.pick([int(device in on) for device in range(self.mesh.devices)]) == 1
+            x = jnp.where(chosen, x, self.taken(into, start, x.shape))
+        return lax.dynamic_update_slice(into, x, _numbers(start))
+
+
+def _numbers(start: Sequence[Any]) -> list[Any]:
+    return [jnp.asarray(low, np.int32) for low in start]
+
+
+def padded(x: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """An array with room behind it."""
+    if x.shape == tuple(shape):
+        return x
+    room = [(0, size - own, 0) for own, size in zip(x.shape, shape, strict=True)]
+    return lax.pad(x, np.zeros((), x.dtype), room)
+
+
+# What is copied to whom
+
+
+@dataclass(frozen=True, slots=True)
+class Lying:
+    """The blocks that devices have of a tensor, in arrays as large as the largest block."""
+
+    boxes: tuple[Box, ...]
+    shape: tuple[int, ...]
+    """The largest side of any block along each dimension."""
+    is_even: bool
+    """Whether all blocks have that shape."""
+
+
+@lru_cache(maxsize=1 << 12)
+def lying(mesh: Mesh, tiling: Tiling) -> Lying:
+    """How a tensor lies in a tiling."""
+    boxes = tuple(tiling.box(mesh, device) for device in range(mesh.devices))
+    rank = len(tiling.cut)
+    shapes = [shape_of(box) for box in boxes if len(box) == rank]  # one number has one share
+    largest = tuple(max(sides) for sides in zip(*shapes, strict=True)) if rank else ()
+    is_even = len(shapes) == len(boxes) and all(shape == largest for shape in shapes)
+    return Lying(boxes, largest, is_even)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A block that a device has in one array and another device, or the same, puts in another."""
+
+    source: int
+    target: int
+    taken_from: Place
+    put_at: Place
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Blocks of one shape that are copied at once: to other devices, or each to itself."""
+
+    shape: tuple[int, ...]
+    copies: tuple[Copy, ...]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nothing travels."""
+        return self.copies[0].source == self.copies[0].target
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Who sends to whom."""
+        return [(copy.source, copy.target) for copy in self.copies]
+
+
+def rounds_of(copies: Iterable[Copy]) -> list[Round]:
+    """Copies in as few rounds as come about by taking them in order of their distance."""
+    by_shape: dict[tuple[bool, tuple[int, ...]], list[Copy]] = {}
+    for copy in copies:
+        by_shape.setdefault((copy.source != copy.target, copy.shape), []).append(copy)
+    found: list[Round] = []
+    for _, alike in sorted(by_shape.items(), key=lambda item: item[0][0]):
+        devices = 1 + max(max(copy.source, copy.target) for copy in alike)
+        alike.sort(key=lambda copy: ((copy.target - copy.source) % devices, copy.source))
+        found += _without_clashes(alike)
+    return found
+
+
+def _without_clashes(copies: Sequence[Copy]) -> list[Round]:
+    rounds: list[tuple[list[Copy], set[int], set[int]]] = []
+    for copy in copies:
+        free = (own for own in rounds if copy.source not in own[1] and copy.target not in own[2])
+        chosen = next(free, None)
+        if chosen is None:
+            chosen = (list[Copy](), set[int](), set[int]())
+            rounds.append(chosen)
+        chosen[0].append(copy)
+        chosen[1].add(copy.source)
+        chosen[2].add(copy.target)
+    return [Round(taken[0].shape, tuple(taken)) for taken, _, _ in rounds]
+
+
+def copies_of_move(mesh: Mesh, held: Tiling, wanted: Tiling) -> list[Copy]:
+    """What devices keep and receive where a tensor moves from one tiling to another."""
+    before, after = lying(mesh, held), lying(mesh, wanted)
+    found: list[Copy] = []
+    for device in range(mesh.devices):
+        own = moves(mesh, held, wanted, device)
+        for piece in (*own.kept, *own.receives):
+            taken = lows_within(piece.box, before.boxes[piece.peer])
+            put = lows_within(piece.box, after.boxes[device])
+            found.append(Copy(piece.peer, device, taken, put, shape_of(piece.box)))
+    return found
+
+
+def copies_of_reduction(
+    mesh: Mesh, partial: Tiling, shares: Tiling, axes: int, width: int
+) -> list[Copy]:
+    """The parts of every device's share, one after another in the order of their devices.
+
+    Arrays have two dimensions more than a part: which one it is, and `width` numbers of a state.
+    """
+    before, after = lying(mesh, partial), lying(mesh, shares)
+    found: list[Copy] = []
+    for device, box in enumerate(after.boxes):
+        if not volume(box):
+            continue
+        zeros, shape = (0,) * len(box), (1, width, *shape_of(box))
+        for place, member in enumerate(group_along(mesh, axes, device)):
+            taken = lows_within(box, before.boxes[member])
+            found.append(Copy(member, device, (0, 0, *taken), (place, 0, *zeros), shape))
+    return found
+
+
+def lows_within(box: Box, other: Box) -> Place:
+    """Where a box begins in an array that holds another; an empty one begins anywhere."""
+    if not volume(box):
+        return (0,) * len(box)
+    return tuple(low - start for (low, _), (start, _) in zip(box, other, strict=True))
+
+
+# Moves
 
 
 def move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array) -> jax.Array:
@@ -167,33 +352,9 @@ def _collected(here: Here, partial: Tiling, shares: Tiling, axes: int, x: jax.Ar
     The first dimension of `x`, and the second of what comes out, are a state's numbers.
     """
     mesh, after, width = here.mesh, lying(here.mesh, shares), x.shape[0]
-    places = _places_alike(here, partial, shares, axes)
-    if places is not None:
-        names = here.names(_listed(here, axes))
-        shape = (width, *after.shape)
-        blocks = jnp.stack([here.taken(x, (0, *place), shape) for place in places])
-        return collectives.all_to_all(blocks, names, 0, 0, tiled=True)
     copies = copies_of_reduction(mesh, partial, shares, axes, width)
     count = len(group_along(mesh, axes, 0))
     return copy_in_rounds(here, copies, x[None], (count, width, *after.shape))
-
-
-def _places_alike(
-    here: Here, partial: Tiling, shares: Tiling, axes: int
-) -> list[tuple[int, ...]] | None:
-    """Where members' shares begin in a tile, if that is the same on all devices."""
-    mesh = here.mesh
-    before, after = lying(mesh, partial), lying(mesh, shares)
-    if not (before.is_even and after.is_even):
-        return None
-    found = {
-        tuple(
-            lows_within(after.boxes[member], before.boxes[device])
-            for member in group_along(mesh, axes, device)
-        )
-        for device in range(mesh.devices)
-    }
-    return [*found.pop()] if len(found) == 1 else None
 
 
 def _listed(here: Here, axes: int) -> list[int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from eindecomp.engines.jax.layouts import Layout
+    from eindecomp.engines.jax.layouts import ArrayLayout
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.tiling import Tiling
 
@@ -26,16 +26,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Arrays:
+class JaxArrays:
     """What a tensor's data are: an array for each of its layouts."""
 
     by_tiling: ByTiling
     is_shared: bool = False
     """Whether somebody else has the same arrays, so that they cannot be given up."""
-    wanted: list[Tiling] | None = None
-    """The layouts in which a program read it last: that very list of the program's."""
-    listed: list[jax.Array] = field(default_factory=list[jax.Array])
-    """The arrays in those layouts; to look them up would take longer than to call XLA."""
 
 
 def as_given(given: Any, vertex: Vertex) -> Any:
@@ -55,7 +51,7 @@ class Placing:
     def __init__(self, engine: str, made_for: ForDevices) -> None:
         self.engine, self.made_for = engine, made_for
         self.program = made_for.program
-        self._layouts: dict[tuple[str, Tiling], Layout] = {}
+        self._layouts: dict[tuple[str, Tiling], ArrayLayout] = {}
         self._moves: dict[tuple[Tiling, Tiling, Any], Callable[[jax.Array], jax.Array]] = {}
 
     def place(self, name: str, given: Any) -> Tensor:
@@ -68,33 +64,21 @@ class Placing:
                 return replace(given, name=name)
         shared = isinstance(given, jax.Array)
         found = {tiling: self._array(name, given, tiling) for tiling in wanted}
-        return self._tensor(name, Arrays(found, is_shared=shared))
+        return self._tensor(name, JaxArrays(found, is_shared=shared))
 
     def arrays(self, name: str, given: Any) -> tuple[list[jax.Array], int]:
         """An input as the program reads it, and how many bytes move to bring it there."""
-        wanted = self._wanted[name]
-        here = None
-        if isinstance(given, Tensor):
-            data: Arrays | None = given.data
-            if data is not None and data.wanted is wanted:
-                return data.listed, 0
-            here = self._here(given)
+        wanted = [buffer.tiling for buffer in self.program.inputs[name]]
+        here = self._here(given) if isinstance(given, Tensor) else None
         if here is not None and all(tiling in here.by_tiling for tiling in wanted):
-            here.listed = [here.by_tiling[tiling] for tiling in wanted]
-            here.wanted = wanted
-            return here.listed, 0
+            return [here.by_tiling[tiling] for tiling in wanted], 0
         found = [self._array(name, given, tiling) for tiling in wanted]
         return found, placing_bytes(self.program, name, given)
 
-    @cached_property
-    def _wanted(self) -> dict[str, list[Tiling]]:
-        inputs = self.program.inputs.items()
-        return {name: [buffer.tiling for buffer in own] for name, own in inputs}
-
-    def _here(self, given: Tensor) -> Arrays | None:
+    def _here(self, given: Tensor) -> JaxArrays | None:
         """The data of a tensor that lies on the devices of this mesh."""
         held = given.held()
-        if given.mesh != self.program.mesh or not isinstance(held, Arrays):
+        if given.mesh != self.program.mesh or not isinstance(held, JaxArrays):
             return None
         first = next(iter(held.by_tiling.values()))
         sharding: Any = first.sharding
@@ -117,7 +101,7 @@ class Placing:
         with jax.enable_x64(True):
             return self._moves[key](array)
 
-    def layout(self, name: str, tiling: Tiling) -> Layout:
+    def layout(self, name: str, tiling: Tiling) -> ArrayLayout:
         """How a tensor of the graph lies in a tiling."""
         if (name, tiling) not in self._layouts:
             self._layouts[name, tiling] = self.made_for.layout(name, tiling)
@@ -132,12 +116,12 @@ class Placing:
             name = vertex.name
             if name in arrays:
                 tiling = buffers[outputs[name]].tiling
-                found[name] = self._tensor(name, Arrays({tiling: arrays[name]}))
+                found[name] = self._tensor(name, JaxArrays({tiling: arrays[name]}))
             else:
                 found[name] = self.place(name, inputs[name])
         return found
 
-    def _tensor(self, name: str, data: Arrays) -> Tensor:
+    def _tensor(self, name: str, data: JaxArrays) -> Tensor:
         vertex = self.program.graph[name]
         tilings = tuple(data.by_tiling)
         first = self.layout(name, tilings[0])
@@ -154,12 +138,12 @@ class Placing:
         )
 
 
-def _gathered(layout: Layout, data: Arrays) -> np.ndarray[Any, Any]:
+def _gathered(layout: ArrayLayout, data: JaxArrays) -> np.ndarray[Any, Any]:
     """All of a tensor, from the first of its layouts, which has it all."""
     return layout.gather(data.by_tiling[layout.tiling])
 
 
-def _as_one(layout: Layout, data: Arrays) -> jax.Array:
+def _as_one(layout: ArrayLayout, data: JaxArrays) -> jax.Array:
     """A tensor as one array of JAX's: its own, where it lies in equal blocks."""
     if layout.is_natural:
         return data.by_tiling[layout.tiling]

@@ -10,14 +10,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from eindecomp.engines.jax.copies import lows_within, lying
-from eindecomp.engines.jax.here import Here, padded
 from eindecomp.engines.jax.hlo import SCOPE
-from eindecomp.engines.jax.moves import add_up, combine_shares, move
+from eindecomp.engines.jax.moves import (
+    Here,
+    add_up,
+    combine_shares,
+    lows_within,
+    lying,
+    move,
+    padded,
+)
 from eindecomp.graph.ops import Fill, Gather, ScatterAdd
 from eindecomp.graph.rewrites.fuse import compared
-from eindecomp.kernels.jax.fills import filled
-from eindecomp.kernels.jax.kernel_of import kernel_of
+from eindecomp.kernels.jax.functions import filled
+from eindecomp.kernels.jax.tile_kernels import kernel_of
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.patterns import Gathered

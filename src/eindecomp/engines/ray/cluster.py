@@ -158,18 +158,27 @@ def _store_size() -> int:
 
 
 @contextmanager
+def _environment(values: Mapping[str, str]) -> Generator[None]:
+    """Have these in the environment for a while."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
 def _quietly() -> Generator[None]:
     """Without Ray's advice, and with nothing reported to its makers unless the user has said so."""
-    before = dict(os.environ)
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for name in _QUIET:
-            _restore(before, name)
+    said = {name: os.environ[name] for name in _QUIET if name in os.environ}
+    with _environment(_QUIET | said), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager
@@ -177,21 +186,13 @@ def _on_loopback() -> Generator[None]:
     """Let a Ray of this machine alone listen where no other machine can call."""
     from ray._private import ray_constants as constants
 
-    before, clusters = dict(os.environ), getattr(constants, "ENABLE_RAY_CLUSTER", True)
-    os.environ[_LOOPBACK_ONLY] = "0"
+    clusters = getattr(constants, "ENABLE_RAY_CLUSTER", True)
     constants.ENABLE_RAY_CLUSTER = False
     try:
-        yield
+        with _environment({_LOOPBACK_ONLY: "0"}):
+            yield
     finally:
         constants.ENABLE_RAY_CLUSTER = clusters
-        _restore(before, _LOOPBACK_ONLY)
-
-
-def _restore(before: Mapping[str, str], name: str) -> None:
-    if name in before:
-        os.environ[name] = before[name]
-    else:
-        os.environ.pop(name, None)
 
 
 # What the head node keeps

@@ -7,7 +7,7 @@ import shutil
 import socket
 import tempfile
 import weakref
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,8 @@ from eindecomp.engines.tensor import block_of
 from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]
@@ -70,21 +72,16 @@ class ZarrArray:
             return zarr.open_array(self.folder, path=self.name, mode="r")
 
 
-class _reading:  # noqa: N801 - used as a statement
+@contextmanager
+def _reading(path: str) -> Generator[None]:
     """Says where a file that cannot be read is missing."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, OSError | ValueError):
-            raise InputError(
-                f"{self.path} cannot be read on {socket.gethostname()}: {error}; the files of "
-                "inputs must be where every node can read them while their results are used"
-            ) from error
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path} cannot be read on {socket.gethostname()}: {error}; the files of "
+            "inputs must be where every node can read them while their results are used"
+        ) from error
 
 
 def where_it_lies(given: Any) -> Stored | None:

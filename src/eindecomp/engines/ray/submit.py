@@ -15,7 +15,7 @@ from eindecomp.errors import EinDecompError, RunError
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 
 if TYPE_CHECKING:
-    from eindecomp.engines.ray.tasks import Job, Key, Task
+    from eindecomp.engines.ray.tasks import Job, Key, RayTask
     from eindecomp.engines.ray.worker import Order, Report
     from eindecomp.tra.program.program import Program
 
@@ -70,7 +70,7 @@ class TasksOfRun:
         job: Job,
         submitting: Submitting,
         order: Callable[[int], Order],
-        given: Callable[[Task], list[Any]],
+        given: Callable[[RayTask], list[Any]],
         hear: Callable[[Report], None],
     ) -> None:
         self.job, self.submitting, self.hear = job, submitting, hear
@@ -96,7 +96,7 @@ class TasksOfRun:
             raise
         return self.blocks
 
-    def _submit(self, number: int, task: Task, kept: set[Key]) -> Ref:
+    def _submit(self, number: int, task: RayTask, kept: set[Key]) -> Ref:
         """Hand a task over, and let go of blocks that no later one needs."""
         needs = [self.blocks[key] for key in task.needs]
         report, *made = self.submitting.call(
@@ -132,7 +132,7 @@ class TasksOfRun:
                 self._raise(ref, self.job.tasks[waiting[ref]])
             raise
 
-    def _raise(self, ref: Ref, task: Task) -> None:
+    def _raise(self, ref: Ref, task: RayTask) -> None:
         """Raise what went wrong with a task, if anything did."""
         ray = ray_module()
         try:
@@ -141,7 +141,7 @@ class TasksOfRun:
             raise reason_of(error, what_it_makes(self.job.program, task)) from None
 
 
-def what_it_makes(program: Program, task: Task) -> str:
+def what_it_makes(program: Program, task: RayTask) -> str:
     """The vertices of a task, and its device."""
     steps = program.steps[task.start : task.stop]
     computed = (s.into for s in steps if isinstance(s, Compute | Generate | ReduceScatter))

@@ -38,7 +38,7 @@ _SHARE = 20  # of the time of a task for what it hands over to the next one of i
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RayTask:
     """Consecutive steps of one device."""
 
     device: int
@@ -58,7 +58,7 @@ class Job:
     """A program and its tasks, each after those whose results it needs: all that workers know."""
 
     program: Program
-    tasks: tuple[Task, ...]
+    tasks: tuple[RayTask, ...]
 
 
 def job_of(program: Program, seconds: float) -> Job:
@@ -111,8 +111,8 @@ class _Draft:
     needs: dict[Key, None] = field(default_factory=dict[Key, None])
     gives: dict[Key, None] = field(default_factory=dict[Key, None])
 
-    def task(self) -> Task:
-        return Task(
+    def task(self) -> RayTask:
+        return RayTask(
             self.device, self.start, self.stop,
             tuple(self.given), tuple(self.needs), tuple(self.gives),
         )  # fmt: skip

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.ray.files import Stored
-    from eindecomp.engines.ray.tasks import Job, Key, Task
+    from eindecomp.engines.ray.tasks import Job, Key, RayTask
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
@@ -131,7 +131,7 @@ class _Running:
     """A task in progress."""
 
     program: Program
-    task: Task
+    task: RayTask
     scalars: Mapping[str, Any]
     given: Mapping[int, Any]
     """The blocks of inputs, or the files that they are in."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from eindecomp.engines.jax.devices import mesh_of_devices
 from eindecomp.engines.jax.engine import JaxEngine
 from eindecomp.engines.jax.hlo import count_collectives
+from eindecomp.engines.jax.layouts import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.input_names import check_given
 from eindecomp.frontends.jax.planned_function import PlannedFunction

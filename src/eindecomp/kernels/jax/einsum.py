@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from eindecomp.kernels.jax.functions import JAX, cast
-from eindecomp.kernels.jax.views import aligned, distinct, without_ones
+from eindecomp.kernels.jax.traced_kernel import aligned, distinct, without_ones
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
 from eindecomp.kernels.terms import Product, product_of
 from eindecomp.kernels.tile_sizes import sizes_of

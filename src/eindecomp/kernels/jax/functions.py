@@ -1,8 +1,8 @@
 """Scalar functions as JAX computes them, element by element: `numpy_backend`'s, on traced arrays.
 
 An operand is an array or, where the expression has a literal, a Python number. Functions of numbers
-alone are NumPy's. Nothing here looks at elements, so that all of it can be traced; hence integers
-to negative powers are not refused, as NumPy does.
+alone are NumPy's; a fill is a function of a tensor's own indices. Nothing here looks at elements,
+so that all of it can be traced; hence integers to negative powers are not refused, as NumPy does.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from eindecomp.lang.dtypes import LOW_PRECISION, Kind, dtype, kind, type_names
+from eindecomp.kernels.point_program import scalar_type
+from eindecomp.lang.compile import compile_scalar
+from eindecomp.lang.dtypes import INT64, LOW_PRECISION, Kind, dtype, kind, type_names
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.numpy_backend import cast as cast_number
+from eindecomp.lang.scalar import used_scalars
+from eindecomp.lang.scalar_types import result_type, with_casts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eindecomp.graph.ops import Fill
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.scalar import Number
 
@@ -237,3 +242,29 @@ JAX: Mapping[str, Function] = {
     name: _on_arrays(name, function) for name, function in _FUNCTIONS.items()
 } | {name: partial(cast, to=dtype(name)) for name in type_names}
 """The table for `compile_scalar`; it is for tracing with 64-bit types enabled."""
+
+
+def filled(
+    op: Fill,
+    lows: Sequence[Any],
+    shape: Sequence[int],
+    scalars: Mapping[str, object],
+    types: Mapping[str, DType],
+) -> jax.Array:
+    """A box of the tensor: `shape` indices along each dimension, from `lows`, which may be traced.
+
+    `scalars` and `types` are the values and types of the graph's run-time scalars.
+    """
+    indices = [INT64] * len(op.output)
+    explicit, _ = with_casts(op.value, indices, types)
+    names = used_scalars(explicit)
+    value = compile_scalar(explicit, len(indices), JAX, names)
+    rank = len(shape)
+    places = [
+        lax.broadcasted_iota(INT64, [n if k == d else 1 for k, n in enumerate(shape)], d)
+        for d in range(rank)
+    ]
+    index = [place + jnp.asarray(low, INT64) for place, low in zip(places, lows, strict=True)]
+    given = [jnp.asarray(scalars[name], scalar_type(types[name])) for name in names]
+    found = cast(value(*index, *given), result_type(op.value, indices, types))
+    return jnp.broadcast_to(found, tuple(shape))

@@ -1,4 +1,4 @@
-"""Tiles of the vertices that move data, or sum rows into a table."""
+"""The kernel of a vertex: an EinSum, or one that moves data or sums rows into a table."""
 
 from __future__ import annotations
 
@@ -10,18 +10,36 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from eindecomp.graph.ops import Concat, Gather, Op, Reshape, ScatterAdd, Slice
+from eindecomp.errors import InputError
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.kernels.jax.einsum import einsum_kernel
 from eindecomp.kernels.jax.functions import cast
-from eindecomp.kernels.jax.views import aligned
+from eindecomp.kernels.jax.traced_kernel import aligned
+from eindecomp.kernels.tile_sizes import lent_sizes
 from eindecomp.lang.dtypes import INT64, DType, widen
+from eindecomp.lang.einsum import EinSum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import jax
 
-    from eindecomp.kernels.jax.traced_kernel import States
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.kernels.jax.traced_kernel import States, TracedKernel
     from eindecomp.lang.einsum import Labels
+
+
+def kernel_of(graph: Graph, vertex: Vertex, precision: str = "highest") -> TracedKernel:
+    """What computes tiles of a vertex, which is neither an input nor a fill."""
+    op = vertex.op
+    if isinstance(op, EinSum):
+        types = tuple(graph[name].dtype for name in vertex.inputs)
+        lent, scalars = lent_sizes(graph, vertex, op), tuple(graph.scalars.items())
+        return einsum_kernel(op, types, vertex.dtype, scalars, lent, precision)
+    if isinstance(op, Input | Fill):
+        raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
+    return MoveKernel(op, vertex.dtype)
 
 
 @dataclass(frozen=True, slots=True)

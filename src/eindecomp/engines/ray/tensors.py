@@ -1,20 +1,24 @@
-"""Tensors whose blocks Ray has: loading, moving and gathering them."""
+"""Tensors whose blocks Ray has: loading, moving and gathering them, and writing them to files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.ray.cluster import ray_module
+from eindecomp.engines.ray.cluster import note_recovery, ray_module
 from eindecomp.engines.ray.files import where_it_lies
 from eindecomp.engines.ray.submit import reason_of
 from eindecomp.engines.ray.worker import cut_block, load_block, put_together
 from eindecomp.engines.tensor import Tensor
-from eindecomp.errors import InputError
+from eindecomp.engines.whole_folder import beside, put_in_place, remove
+from eindecomp.engines.write_outputs import can_write_at_once, create_file, write_block
+from eindecomp.errors import InputError, RunError
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.device_row import moves
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+_RETRIES = 2
+"""How often a tile is written again when its worker dies: of what writing did, as likely as not."""
 Write = Callable[[Any], "tuple[Stored, KeptFile]"]
 """Writes an array of the caller's to a file."""
 Layouts = Mapping[Tiling, "Sequence[Ref | None]"]
@@ -37,7 +43,7 @@ Layouts = Mapping[Tiling, "Sequence[Ref | None]"]
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class RayBlocks:
     """A tensor in Ray's object store, and what it can be computed again from."""
 
     layouts: Layouts
@@ -45,7 +51,7 @@ class Blocks:
     """The files and jobs that Ray would need again if a block were lost, oldest first."""
 
 
-def tensor_of(program: Program, name: str, blocks: Blocks) -> Tensor:
+def tensor_of(program: Program, name: str, blocks: RayBlocks) -> Tensor:
     """A tensor of the graph, of blocks in at least one layout."""
     vertex, mesh = program.graph[name], program.mesh
     gather = partial(_gather, name, mesh, vertex.shape, vertex.dtype)
@@ -78,12 +84,12 @@ def source_of(given: Any, write: Write) -> tuple[Stored, tuple[Any, ...]]:
 
 def in_layouts(
     submitting: Submitting, mesh: Mesh, given: Any, wanted: Sequence[Tiling], write: Write
-) -> tuple[Blocks, int]:
+) -> tuple[RayBlocks, int]:
     """An input in the wanted layouts, and the elements that devices receive for that."""
     if not isinstance(given, Tensor) or given.mesh != mesh:
         source, kept = source_of(given, write)
-        return Blocks(load(submitting, mesh, source, wanted), kept), 0
-    held: Blocks = given.held()
+        return RayBlocks(load(submitting, mesh, source, wanted), kept), 0
+    held: RayBlocks = given.held()
     layouts: dict[Tiling, Sequence[Ref | None]] = {}
     moved = 0
     for tiling in wanted:
@@ -92,7 +98,7 @@ def in_layouts(
         else:
             layouts[tiling], elements = rearrange(submitting, mesh, held.layouts, tiling)
             moved += elements
-    return Blocks(layouts, held.kept), moved
+    return RayBlocks(layouts, held.kept), moved
 
 
 def rearrange(
@@ -125,7 +131,7 @@ def rearrange(
     return found, elements
 
 
-def _gather(name: str, mesh: Mesh, shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Array:
+def _gather(name: str, mesh: Mesh, shape: tuple[int, ...], dtype: Any, blocks: RayBlocks) -> Array:
     """One array of all blocks, which are fetched one at a time."""
     tiling, refs = next(iter(blocks.layouts.items()))
     whole = np.empty(shape, dtype)
@@ -150,3 +156,51 @@ def fetch(name: str, ref: Ref) -> tuple[Array, ...]:
         return ray.get(ref)
     except ray.exceptions.RayError as error:
         raise reason_of(error, name) from None
+
+
+# Writing outputs
+
+
+def write_outputs(
+    submitting: Submitting, run: str, outputs: Mapping[str, Path], tensors: Mapping[str, Tensor]
+) -> None:
+    """Let workers write outputs of a run; a file is there when all of it is."""
+    for name, path in outputs.items():
+        part = beside(path, token_hex(8))
+        try:
+            _write(submitting, run, tensors[name], part, path)
+            put_in_place(part, path)
+        except (OSError, RunError) as error:
+            why = getattr(error, "strerror", None) or str(error).removeprefix(f"{name}: ")
+            raise InputError(f"outputs: {name} cannot be written to {path}: {why}") from error
+        finally:
+            remove(part)
+
+
+def _write(submitting: Submitting, run: str, tensor: Tensor, part: Path, path: Path) -> None:
+    blocks: RayBlocks = tensor.held()
+    tiling, refs = next(iter(blocks.layouts.items()))
+    tiles: dict[Box, tuple[int, Ref]] = {}
+    for device, ref in enumerate(refs):
+        if ref is not None:
+            tiles.setdefault(tiling.box(tensor.mesh, device), (device, ref))
+    create_file(part, path.suffix, tensor.shape, tensor.dtype, tiles)
+    # Tiles that share a chunk are written one after another, each by its own worker.
+    at_once = can_write_at_once(path, tensor.shape, tiles)
+    done: list[Ref] = []
+    for box, (device, ref) in tiles.items():
+        before = () if at_once else done[-1:]
+        what = f"writing of {tensor.name} by device {device}"
+        order = run, what, str(part), path.suffix, box
+        done += submitting.call(write_tile, device, *order, ref, *before, retries=_RETRIES)
+    for ref in done:
+        fetch(tensor.name, ref)
+
+
+def write_tile(
+    run: str, what: str, part: str, kind: str, box: Box, block: tuple[Array], *_: object
+) -> tuple[()]:
+    """In a worker: write a tile to a file that is there."""
+    note_recovery(run, what)
+    write_block(Path(part), kind, box, block[0])
+    return ()
