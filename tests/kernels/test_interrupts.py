@@ -13,8 +13,6 @@ from eindecomp.kernels.interrupts import uninterrupted
 
 PROGRAM = """
 import signal, sys
-import numpy as np
-import eindecomp as ed
 
 class Interrupt:
     done = False
@@ -23,9 +21,12 @@ class Interrupt:
             self.done = True
             signal.raise_signal(signal.SIGINT)
 
+def double(x):
+    return 2 * x
+
 def run():
-    graph = ed.parse("input X[i: 4, j: 3] complex64\\nZ[i] <- sum abs(X[i,j]) / 3\\noutput Z")
-    return ed.run(ed.plan(graph, 2), {{"X": np.ones((4, 3))}})["Z"].tolist()
+    from eindecomp.solve.compiled import compiled
+    return compiled(double)(1.0)
 
 sys.meta_path.insert(0, Interrupt())
 try:
@@ -49,7 +50,7 @@ def test_an_interrupted_import_can_be_done_again(at: str) -> None:
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", PROGRAM.format(at=at)], capture_output=True, text=True, check=False
     )
-    assert (done.stderr, done.stdout) == ("", "interrupted [1.0, 1.0, 1.0, 1.0]\n")
+    assert (done.stderr, done.stdout) == ("", "interrupted 2.0\n")
 
 
 def test_an_interrupt_waits_for_the_end() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from eindecomp.kernels.interrupts import uninterrupted
 from eindecomp.solve.clock import stopped_clock, tell_compiling
 
-with stopped_clock():  # numba takes a while to load
+# Numba takes a while to load; interrupted, it leaves modules behind that can never be imported.
+with stopped_clock(), uninterrupted():
     import numba
 
     from eindecomp.kernels.cpu.compiling.stored import Stored, sources_of
-    from eindecomp.kernels.interrupts import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

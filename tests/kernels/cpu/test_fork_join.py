@@ -29,8 +29,7 @@ class Counts:
         self.words[:, 0] = size + np.arange(jobs)
         function = compile_source(_COUNT, "a count")
         start = self.words.__array_interface__["data"][0]
-        code: int = vars(function)["address"]
-        self.jobs = [CompiledJob(function, code, start + 64 * k) for k in range(jobs)]
+        self.jobs = [CompiledJob(function, start + 64 * k) for k in range(jobs)]
 
     def check(self, times: int) -> None:
         size, total, done, *_ = self.words.T

@@ -23,6 +23,7 @@ import numpy as np
 
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.compiling.compile import compile_source
+from eindecomp.kernels.cpu.compiling.machine_code import CompiledFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,10 +82,9 @@ def kernel(words):
 
 
 class CompiledJob(NamedTuple):
-    """Machine code to be run, by the function that does so and by its address."""
+    """A function of compiled code, and the address that it is called with."""
 
-    function: Callable[[int], None]
-    code: int
+    function: CompiledFunction
     argument: int
 
 
@@ -190,8 +190,10 @@ class _Crew:
         """Do jobs with whoever comes."""
         listed: list[int] = []
         for number, job in enumerate(jobs):
-            is_compiled = isinstance(job, CompiledJob)
-            listed += (job.code, job.argument) if is_compiled else (self._code, number)
+            if isinstance(job, CompiledJob):
+                listed += (job.function.address, job.argument)
+            else:
+                listed += (self._code, number)
         if len(listed) > len(self._listed):
             self._listed = (ctypes.c_int64 * (2 * len(listed)))()
             self._words[_JOBS] = ctypes.addressof(self._listed)
@@ -216,7 +218,8 @@ class _Crew:
         job = self._jobs[number]
         try:
             with np.errstate(all="ignore"):  # belongs to a thread
-                job() if callable(job) else None
+                if not isinstance(job, CompiledJob):
+                    job()
         except BaseException as error:
             self._failed.append(error)
 

@@ -1,11 +1,8 @@
-"""From the source of a kernel to LLVM's code, without numba's analysis of Python.
+"""From the source of a kernel to LLVM's code.
 
 Generated source is plain: loops over whole numbers, numbers of known types, functions of our own.
-Reading it directly takes a tenth of the time that numba takes to find out as much. What needs more
-of Python (complex numbers, exceptions, early returns) is `Unsupported`, and numba's.
-
-Types are numba's, and so are the functions in `intrinsics` and `vectors`, each of which says how it
-is written in LLVM's terms; those in `functions` are written out where they are called.
+Those in `intrinsics` say how they are written in LLVM's terms; those in `functions` are written out
+where they are called.
 """
 
 from __future__ import annotations
@@ -16,26 +13,30 @@ import math
 from functools import cache, reduce
 from itertools import pairwise
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, cast
 
-from llvmlite import ir as untyped_ir
-from numba import types as untyped_types
+import numpy as np
 
+from eindecomp.kernels.cpu.compiling.intrinsics import Intrinsic, of_c
 from eindecomp.kernels.cpu.compiling.numbers import (
+    COMPLEX,
     FLOATS,
+    INT64,
     LLVM,
     SIGNED,
     Numbers,
     Unsupported,
     Value,
     constant,
+    ir,
 )
+from eindecomp.lang.dtypes import BOOL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-ir: Any = untyped_ir
-types: Any = untyped_types
+    from eindecomp.lang.dtypes import DType
+
 _I1, _I64 = ir.IntType(1), ir.IntType(64)
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
@@ -43,20 +44,6 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
 # Functions that LLVM knows, most of which end in a call of C's, and those that are C's alone.
 _MATH = {"exp", "log", "sqrt", "sin", "cos", "tanh", "pow"}
 _OF_C = {"erf", "erfc"}
-
-
-class _Context:
-    """What the functions of `intrinsics` ask of numba."""
-
-    def get_dummy_value(self) -> None:
-        """Nothing: they return nothing."""
-
-    def make_complex(self, *_: Any) -> NoReturn:
-        """Complex numbers are numba's."""
-        raise Unsupported("a complex number")
-
-
-_CONTEXT = _Context()
 
 
 def assemble(source: str, name: str, names: Mapping[str, Any]) -> str:
@@ -69,7 +56,7 @@ def assemble(source: str, name: str, names: Mapping[str, Any]) -> str:
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     writer = _Writer(builder, names)
-    writer.assign(tree.args.args[0].arg, Value(function.args[0], types.int64))
+    writer.assign(tree.args.args[0].arg, Value(function.args[0], INT64))
     writer.statements(tree.body)
     builder.ret_void()
     return str(module)
@@ -132,7 +119,7 @@ class _Writer:
         self.builder.store(value.code, place)
 
     def _for(self, name: str, bounds: list[Value], body: Sequence[ast.stmt]) -> None:
-        start = bounds[0] if len(bounds) > 1 else Value(_I64(0), types.int64)
+        start = bounds[0] if len(bounds) > 1 else Value(_I64(0), INT64)
         stop = bounds[min(1, len(bounds) - 1)]
         step = bounds[2].code if len(bounds) > 2 else _I64(1)
         if not isinstance(step, ir.Constant):
@@ -148,7 +135,7 @@ class _Writer:
         sign = "<" if step.constant > 0 else ">"
         builder.cbranch(builder.icmp_signed(sign, index, stop.code), inner, after)
         builder.position_at_end(inner)
-        self.assign(name, Value(index, types.int64))
+        self.assign(name, Value(index, INT64))
         self._inner(body)
         builder.store(builder.add(index, step, flags=("nsw",)), place)
         builder.branch(head)
@@ -170,20 +157,20 @@ class _Writer:
     def value(self, node: ast.expr) -> Value:
         """The value of an expression."""
         match node:
-            case ast.Constant() | ast.Name() | ast.Attribute():
+            case ast.Constant() | ast.Name() | ast.Attribute(value=ast.Name(id="math")):
                 return self._leaf(node)
+            case ast.Attribute(value=inner, attr="real" | "imag" as name):
+                return self.numbers.parts(self.value(inner))[name == "imag"]
             case ast.BinOp(left=left, op=op, right=right):
                 return self.numbers.binary(op, self.value(left), self.value(right))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return self.numbers.negative(self.value(operand))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return Value(
-                    self.builder.not_(self.numbers.truth(self.value(operand))), types.boolean
-                )
+                return Value(self.builder.not_(self.numbers.truth(self.value(operand))), BOOL)
             case ast.BoolOp(op=ast.And(), values=values):
                 # All are computed: none does anything but that.
                 truths = [self.numbers.truth(self.value(value)) for value in values]
-                return Value(reduce(self.builder.and_, truths), types.boolean)
+                return Value(reduce(self.builder.and_, truths), BOOL)
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return self._compared(ops, [self.value(each) for each in (left, *others)])
             case ast.IfExp(test=test, body=left, orelse=right):
@@ -203,14 +190,14 @@ class _Writer:
         if len(found) == 1:
             return found[0]
         truths = [self.numbers.truth(each) for each in found]
-        return Value(reduce(self.builder.and_, truths), types.boolean)
+        return Value(reduce(self.builder.and_, truths), BOOL)
 
     def _leaf(self, node: ast.expr) -> Value:
         match node:
             case ast.Constant(value=bool() as number):
-                return Value(_I1(int(number)), types.boolean)
+                return Value(_I1(int(number)), BOOL)
             case ast.Constant(value=int() as number):
-                return Value(_I64(number), types.int64, literal=True)
+                return Value(_I64(number), INT64, literal=True)
             case ast.Constant(value=float() as number):
                 return constant(number)
             case ast.Name(id=name) if name in self.variables:
@@ -227,57 +214,54 @@ class _Writer:
 
     def call(self, node: ast.Call) -> Value | None:
         """What a function gives; None for one that only writes."""
-        if node.keywords:
-            raise Unsupported("keywords")
+        args = [self.value(arg) for arg in node.args]
         match node.func:
             case ast.Attribute(value=ast.Name(id="math"), attr=name) if name in _MATH | _OF_C:
-                return self._math(name, [self.value(arg) for arg in node.args])
+                return self._math(name, args)
+            case ast.Attribute(value=ast.Name(id="np"), attr=name) if name in _MATH:
+                return of_c(self.numbers, f"c{name}", args)
+            case ast.Attribute(value=inner, attr="conjugate"):
+                real, imaginary = self.numbers.parts(self.value(inner))
+                return self.numbers.complex(real, self.numbers.negative(imaginary))
+            case ast.Name(id="complex"):
+                return self.numbers.complex(*args)
             case ast.Name(id="abs" | "min" | "max" as name):
-                return self._plain(name, [self.value(arg) for arg in node.args])
+                return self._plain(name, args)
             case ast.Name(id=name):
-                return self._named(self.names.get(name), node.args)
+                return self._named(self.names.get(name), args)
             case _:
                 raise Unsupported(ast.dump(node.func))
 
     def _math(self, name: str, args: list[Value]) -> Value:
-        of = args[0].type
-        if of not in FLOATS or any(arg.type != of for arg in args):
-            raise Unsupported(f"{name} of {of}")
-        single = of == types.float32
-        full = f"llvm.{name}.f{32 if single else 64}"
         if name in _OF_C:
-            full = f"{name}f" if single else name
+            return of_c(self.numbers, name, args)
+        of = args[0].type
+        full = f"llvm.{name}.f{8 * of.itemsize}"
         return Value(self.numbers.declared(full, LLVM[of], [arg.code for arg in args]), of)
 
     def _plain(self, name: str, args: list[Value]) -> Value:
-        builder, of = self.builder, args[0].type
-        if name == "abs" and of in FLOATS:
-            full = f"llvm.fabs.f{32 if of == types.float32 else 64}"
+        of = args[0].type
+        if of in COMPLEX:
+            return of_c(self.numbers, "hypot", self.numbers.parts(args[0]))
+        if of in FLOATS:
+            full = f"llvm.fabs.f{8 * of.itemsize}"
             return Value(self.numbers.declared(full, LLVM[of], [args[0].code]), of)
         one, other = args if name != "abs" else (args[0], self.numbers.negative(args[0]))
         one, other = self.numbers.meet(one, other)
         if one.type not in SIGNED:
             raise Unsupported(f"{name} of {of}")
-        first = builder.icmp_signed("<" if name == "min" else ">", one.code, other.code)
-        return Value(builder.select(first, one.code, other.code), one.type)
+        sign = "<" if name == "min" else ">"
+        first = self.builder.icmp_signed(sign, one.code, other.code)
+        return Value(self.builder.select(first, one.code, other.code), one.type)
 
-    def _named(self, function: Any, args: Sequence[ast.expr]) -> Value | None:
-        if isinstance(function, types.Type):
-            return self.numbers.cast(self.value(args[0]), function)
-        if (defined := getattr(function, "_defn", None)) is not None:
-            return self._intrinsic(defined, args)
-        if (python := getattr(function, "py_func", None)) is not None:
-            return self._written_out(python, [self.value(arg) for arg in args])
+    def _named(self, function: Any, args: list[Value]) -> Value | None:
+        if isinstance(function, np.dtype):
+            return self.numbers.cast(args[0], cast("DType", function))
+        if isinstance(function, Intrinsic):
+            return function.emit(self.numbers, *args)
+        if inspect.isfunction(function):
+            return self._written_out(function, args)
         raise Unsupported(repr(function))
-
-    def _intrinsic(self, defined: Any, args: Sequence[ast.expr]) -> Value | None:
-        values = [self.value(arg) for arg in args]
-        signature, codegen = defined(None, *(value.type for value in values))
-        pairs = zip(values, signature.args, strict=True)
-        codes = [self.numbers.cast(value, of).code for value, of in pairs]
-        found = codegen(_CONTEXT, self.builder, signature, codes)
-        of = signature.return_type
-        return None if of == types.void else Value(found, of)
 
     def _written_out(self, python: Any, args: list[Value]) -> Value:
         tree = _tree_of(python)
@@ -298,10 +282,7 @@ def _name(target: ast.expr) -> str:
 
 @cache
 def _tree_of(python: Any) -> ast.FunctionDef:
-    try:
-        tree = ast.parse(dedent(inspect.getsource(python))).body[0]
-    except (OSError, TypeError) as error:  # a source that is nowhere
-        raise Unsupported(python.__name__) from error
+    tree = ast.parse(dedent(inspect.getsource(python))).body[0]
     if not isinstance(tree, ast.FunctionDef):
         raise Unsupported(python.__name__)
     return tree

@@ -1,7 +1,8 @@
 """Scalar functions as generated loops call them: NumPy's and SciPy's results, and made so that LLVM
 vectorises them where they are straight lines of arithmetic.
 
-Compiled without any relaxation of floating-point rules; polynomials are Cephes's.
+They are read by `assemble` and written out where they are called, never run by Python. Compiled
+without any relaxation of floating-point rules; polynomials are Cephes's.
 """
 
 from __future__ import annotations
@@ -9,11 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-from numba import njit, types
-
 from eindecomp.kernels.cpu.compiling.intrinsics import (
-    SHIFT,
     bits_of_float,
     choose,
     copysign,
@@ -22,18 +19,20 @@ from eindecomp.kernels.cpu.compiling.intrinsics import (
     maximum,
     minimum,
     muladd,
+    power_of_c,
+    refuse,
     remainder,
     round_half,
     times_power_of_two,
 )
+from eindecomp.lang.dtypes import dtype
 
-_f4: Any = types.float32
-_f8: Any = types.float64
-_i4: Any = types.int32
-_inline: Any = njit(error_model="numpy")
+_types: Any = map(dtype, ("float32", "float64", "int32", "complex128"))
+_f4, _f8, _i4, _c16 = _types
+SHIFT = 1.5 * 2.0**23
+"""Around this, float32 numbers are the whole ones."""
 
 
-@_inline
 def exp_f4(x: Any) -> Any:
     """e^x in float32 to about one unit in the last place, subnormal results among them."""
     # Beyond these every result is 0 or ∞; a NaN stays one.
@@ -53,21 +52,18 @@ def exp_f4(x: Any) -> Any:
     return times_power_of_two(p, shifted)
 
 
-@_inline
 def sigmoid_f4(x: Any) -> Any:
     """1 / (1 + e^-x)."""
     e = exp_f4(-abs(x))
     return choose(x >= _f4(0.0), _f4(1.0), e) / (_f4(1.0) + e)
 
 
-@_inline
 def sigmoid_f8(x: Any) -> Any:
     """1 / (1 + e^-x)."""
     e = math.exp(-abs(x))
     return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
 
-@_inline
 def tanh_f4(x: Any) -> Any:
     """The hyperbolic tangent: a polynomial near 0, by e^2x further out."""
     z = x * x
@@ -82,7 +78,6 @@ def tanh_f4(x: Any) -> Any:
     return choose(size < _f4(0.625), near, copysign(far, x))
 
 
-@_inline
 def _erf_near_f4(x: Any) -> Any:
     """The error function for |x| < 1."""
     z = x * x
@@ -96,7 +91,6 @@ def _erf_near_f4(x: Any) -> Any:
     return x * p
 
 
-@_inline
 def _erfc_far_f4(a: Any, square: Any, rest: Any) -> Any:
     """1 − erf(a) for a ≥ 1, given a² as a sum of two numbers."""
     # One number for the square would lose a digit of e^-a² for every factor 10 of a².
@@ -123,7 +117,6 @@ def _erfc_far_f4(a: Any, square: Any, rest: Any) -> Any:
     return e * q * choose(a < _f4(2.0), p, r)
 
 
-@_inline
 def erf_f4(x: Any) -> Any:
     """The error function: a polynomial near 0, by its complement further out."""
     a = abs(x)
@@ -134,13 +127,11 @@ def erf_f4(x: Any) -> Any:
     return choose(a < _f4(1.0), _erf_near_f4(x), copysign(_f4(1.0) - tail, x))
 
 
-@_inline
 def gelu_f8(x: Any) -> Any:
     """x Φ(x)."""
     return x * (0.5 * math.erfc(-x * math.sqrt(0.5)))
 
 
-@_inline
 def gelu_f4(x: Any) -> Any:
     """x Φ(x), with all digits where Φ(x) is small."""
     a = abs(x)
@@ -155,7 +146,6 @@ def gelu_f4(x: Any) -> Any:
     return x * share
 
 
-@_inline
 def log_f4(x: Any) -> Any:
     """The natural logarithm in float32."""
     tiny = x < _f4(1.1754943508222875e-38)
@@ -185,11 +175,10 @@ def log_f4(x: Any) -> Any:
     return choose(x < _f4(0.0), _f4(math.nan), y)
 
 
-@_inline
 def power_int(x: Any, n: Any) -> Any:
-    """x to a whole power, wrapping around as the multiplications do."""
+    """x to a whole power, wrapping around as the multiplications do; none that is negative."""
     if n < 0:
-        raise ValueError("Integers to negative integer powers are not allowed.")
+        refuse()
     result = x * 0 + 1
     while n > 0:
         if n & 1:
@@ -199,60 +188,50 @@ def power_int(x: Any, n: Any) -> Any:
     return result
 
 
-@_inline
 def mod_float(x: Any, y: Any) -> Any:
     """What rounding the quotient down leaves, with the divisor's sign; by 0 it is NaN."""
     rest = remainder(x, y)
-    if rest == 0:
-        return copysign(rest, y)
-    return rest + y if (rest < 0) != (y < 0) else rest
+    moved = rest + y if (rest < 0) != (y < 0) else rest
+    return copysign(rest, y) if rest == 0 else moved
 
 
-@_inline
 def floordiv_float(x: Any, y: Any) -> Any:
     """The quotient rounded down, step by step as NumPy."""
-    if y == 0:
-        return _f8(x / y)
     rest = remainder(x, y)
     quotient = (x - rest) / y
     below = rest != 0 and (rest < 0) != (y < 0)
     exact = _f8(quotient) - 1.0 if below else _f8(quotient)
-    if exact == 0:
-        return copysign(exact, _f8(x / y))
     down = floor(exact)
-    return down + 1.0 if exact - down > 0.5 else down
+    near = down + 1.0 if exact - down > 0.5 else down
+    signed = copysign(exact, _f8(x / y)) if exact == 0 else near
+    return _f8(x / y) if y == 0 else signed
 
 
-@_inline
 def divide_complex(x: Any, y: Any) -> Any:
-    """x / y by Smith's method, step by step as NumPy: numba's own raises an error at y = 0."""
+    """x / y by Smith's method, step by step as NumPy."""
     a, b, c, d = x.real, x.imag, y.real, y.imag
-    if abs(c) >= abs(d):
-        if c == 0 and d == 0:
-            return complex(a / abs(c), b / abs(c))
-        ratio = d / c
-        scale = np.reciprocal(c + d * ratio)
-        return complex((a + b * ratio) * scale, (b - a * ratio) * scale)
-    ratio = c / d
-    scale = np.reciprocal(d + c * ratio)
-    return complex((a * ratio + b) * scale, (b * ratio - a) * scale)
+    by_real = abs(c) >= abs(d)
+    more, less = c if by_real else d, d if by_real else c
+    ratio = less / more
+    scale = 1.0 / (more + less * ratio)
+    real = (a + b * ratio) * scale if by_real else (a * ratio + b) * scale
+    imaginary = (b - a * ratio) * scale if by_real else (b * ratio - a) * scale
+    none = c == 0 and d == 0
+    return complex(a / abs(c) if none else real, b / abs(c) if none else imaginary)
 
 
-@_inline
 def power_complex(x: Any, y: Any) -> Any:
-    """x to a complex power; those of 0 are NumPy's."""
-    if x == 0 and y != 0:
-        return x - x if y.real > 0 else x * math.nan
-    return np.power(x, y)
+    """x to a complex power; those of 0, and to the power of 0, are NumPy's."""
+    power = _c16(1.0) if y == 0 else power_of_c(_c16(x), _c16(y))
+    zero = _c16(x - x) if y.real > 0 else _c16(x * math.nan)
+    return zero if x == 0 and y != 0 else power
 
 
-@_inline
 def half_of_double(x: Any) -> Any:
     """A float64 rounded to float16 once, as a float32."""
     near = _f4(x)
     # Where float32 cannot hold x, the neighbour of odd mantissa keeps the second rounding true.
     bits = bits_of_float(near)
     if _f8(near) != x and x == x and abs(near) < _f4(1e30) and not bits & 1:
-        bits += 1 if (abs(_f8(near)) < abs(x)) else -1
-        near = float_of_bits(_i4(bits))
+        near = float_of_bits(bits + (_i4(1) if abs(_f8(near)) < abs(x) else _i4(-1)))
     return round_half(near)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import llvmlite.binding
 from llvmlite.binding import newpassmanagers
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from eindecomp.kernels.cpu.compiling.intrinsics import REFUSE
 
 llvm: Any = llvmlite.binding
 NewPassManager: Any = newpassmanagers.NewPassManager
@@ -42,7 +41,21 @@ def _optimiser() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     _add_wide_divisions()
+    llvm.add_symbol(REFUSE, ctypes.cast(_refuse, ctypes.c_void_p).value)
     return _target_machine()
+
+
+class CompiledFunction(Protocol):
+    """A function of compiled code, of one address, which lets other threads run while it does."""
+
+    address: int
+    """Where its code is, for other compiled code that calls it."""
+    memory: Any
+    """What has the code, which lasts as long as the function."""
+
+    def __call__(self, argument: int, /) -> None:
+        """Run it."""
+        ...
 
 
 class _Linker:
@@ -51,7 +64,7 @@ class _Linker:
     def __init__(self) -> None:
         self._engine, self._left = None, 0
 
-    def function(self, code: bytes, name: str) -> Callable[[int], None]:
+    def function(self, code: bytes, name: str) -> CompiledFunction:
         if not self._left:
             _optimiser()
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
@@ -70,6 +83,23 @@ class _Linker:
 
 _LINKER = _Linker()
 _TOGETHER = 32  # functions: each alone would take four times the memory
+
+
+REFUSED: list[str] = []
+"""Something is in it once a kernel has refused to go on; whoever called it raises that."""
+
+
+@ctypes.CFUNCTYPE(None)
+def _refuse() -> None:
+    REFUSED.append("Integers to negative integer powers are not allowed.")
+
+
+def check_refusals() -> None:
+    """Raise what a kernel that has just ended refused, if it did."""
+    if REFUSED:
+        reason = REFUSED[0]
+        REFUSED.clear()
+        raise ValueError(reason)
 
 
 def _add_wide_divisions() -> None:
@@ -102,9 +132,6 @@ def machine_code(text: str) -> bytes:
     return machine.emit_object(module)
 
 
-def link(code: bytes, name: str) -> Callable[[int], None]:
-    """A function of an object file, which lets other threads run while it does.
-
-    Its `address` is for other compiled code that calls it; its machine code lasts as long as it.
-    """
+def link(code: bytes, name: str) -> CompiledFunction:
+    """A function of an object file."""
     return _LINKER.function(code, name)

@@ -7,36 +7,42 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as untyped_ir
-from numba import types as untyped_types
+
+from eindecomp.lang.dtypes import BOOL, DType, dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 ir: Any = untyped_ir
-types: Any = untyped_types
-FLOATS = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
-SIGNED = {getattr(types, f"int{n}"): ir.IntType(n) for n in (8, 16, 32, 64)}
-_UNSIGNED = {getattr(types, f"uint{n}"): ir.IntType(n) for n in (8, 16, 32, 64)}
-LLVM = {**FLOATS, **SIGNED, **_UNSIGNED, types.boolean: ir.IntType(1)}
+FLOAT32, FLOAT64, INT32, INT64 = map(dtype, ("float32", "float64", "int32", "int64"))
+FLOATS = {FLOAT32: ir.FloatType(), FLOAT64: ir.DoubleType()}
+SIGNED = {dtype(f"int{n}"): ir.IntType(n) for n in (8, 16, 32, 64)}
+_UNSIGNED = {dtype(f"uint{n}"): ir.IntType(n) for n in (8, 16, 32, 64)}
+# Of a complex number, the type of its parts.
+COMPLEX = {dtype("complex64"): FLOAT32, dtype("complex128"): FLOAT64}
+LLVM: dict[DType, Any] = {
+    **FLOATS, **SIGNED, **_UNSIGNED, BOOL: ir.IntType(1),
+    **{of: ir.LiteralStructType([FLOATS[part]] * 2) for of, part in COMPLEX.items()},
+}  # fmt: skip
 
 
-class Unsupported(Exception):  # noqa: N818 - not an error: numba compiles it
-    """Something that numba has to compile."""
+class Unsupported(TypeError):  # noqa: N818
+    """Something that generated source never says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A number in LLVM's terms, of a type in numba's."""
+    """A number in LLVM's terms, and its type."""
 
     code: Any
-    type: Any
+    type: DType
     literal: bool = False
     """Whether it takes the type of what it meets."""
 
 
 def constant(number: float) -> Value:
     """A literal float."""
-    return Value(ir.Constant(ir.DoubleType(), number), types.float64, literal=True)
+    return Value(ir.Constant(ir.DoubleType(), number), FLOAT64, literal=True)
 
 
 class Numbers:
@@ -47,24 +53,39 @@ class Numbers:
 
     def truth(self, value: Value) -> Any:
         """A condition: a truth value, or whether a whole number is not 0."""
-        if value.type is types.boolean:
+        if value.type == BOOL:
             return value.code
-        if value.type not in SIGNED:
-            raise Unsupported("the truth of a number")
         return self.builder.icmp_signed("!=", value.code, value.code.type(0))
 
     def meet(self, left: Value, right: Value) -> tuple[Value, Value]:
         """Two values in one type: literals take the other's, and a wider float takes both."""
         if left.type == right.type:
             return left, right
-        if left.literal or (left.type == types.float32 and right.type == types.float64):
+        if left.literal or (left.type == FLOAT32 and right.type == FLOAT64):
             return self.cast(left, right.type), right
-        if right.literal or (right.type == types.float32 and left.type == types.float64):
+        if right.literal or (right.type == FLOAT32 and left.type == FLOAT64):
             return left, self.cast(right, left.type)
         raise Unsupported(f"{left.type} meets {right.type}")
 
+    def parts(self, value: Value) -> tuple[Value, Value]:
+        """The real part and the imaginary one."""
+        of = COMPLEX[value.type]
+        real, imaginary = (self.builder.extract_value(value.code, k) for k in range(2))
+        return Value(real, of), Value(imaginary, of)
+
+    def complex(self, real: Value, imaginary: Value) -> Value:
+        """The complex number with these parts, of one type."""
+        real, imaginary = self.meet(real, imaginary)
+        of = next(of for of, part in COMPLEX.items() if part == real.type)
+        code = ir.Constant(LLVM[of], ir.Undefined)
+        for k, part in enumerate((real, imaginary)):
+            code = self.builder.insert_value(code, part.code, k)
+        return Value(code, of)
+
     def negative(self, value: Value) -> Value:
         """−x."""
+        if value.type in COMPLEX:
+            return self.complex(*map(self.negative, self.parts(value)))
         if value.literal and isinstance(value.code, ir.Constant):
             number = ir.Constant(value.code.type, -value.code.constant)
             return Value(number, value.type, literal=True)
@@ -76,22 +97,35 @@ class Numbers:
         """Whether two numbers are in an order; none is with NaN."""
         left, right = self.meet(left, right)
         builder = self.builder
+        if left.type in COMPLEX:
+            pairs = zip(self.parts(left), self.parts(right), strict=True)
+            one, other = (self.compare(sign, *pair).code for pair in pairs)
+            return Value((builder.or_ if sign == "!=" else builder.and_)(one, other), BOOL)
         if left.type in FLOATS:
             make = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
         else:
             make = builder.icmp_signed if left.type in SIGNED else builder.icmp_unsigned
-        return Value(make(sign, left.code, right.code), types.boolean)
+        return Value(make(sign, left.code, right.code), BOOL)
 
     def binary(self, op: ast.operator, left: Value, right: Value) -> Value:
         """A binary operation, in the type of its operands."""
         literal = left.literal and right.literal
         left, right = self.meet(left, right)
+        if left.type in COMPLEX:
+            return self._binary_complex(op, left, right)
         maker = self._maker(type(op), left.type)
         return Value(maker(left.code, right.code), left.type, literal)
 
-    def _maker(self, op: type[ast.operator], of: Any) -> Any:
+    def _binary_complex(self, op: ast.operator, left: Value, right: Value) -> Value:
+        (a, b), (c, d) = self.parts(left), self.parts(right)
+        if not isinstance(op, ast.Mult):
+            return self.complex(self.binary(op, a, c), self.binary(op, b, d))
+        ac, bd, ad, bc = (self.binary(op, x, y) for x, y in ((a, c), (b, d), (a, d), (b, c)))
+        return self.complex(self.binary(ast.Sub(), ac, bd), self.binary(ast.Add(), ad, bc))
+
+    def _maker(self, op: type[ast.operator], of: DType) -> Any:
         builder = self.builder
-        makers: dict[type[ast.operator], Any]
+        makers: dict[type[ast.operator], Callable[..., Any]]
         if of in FLOATS:
             makers = {
                 ast.Add: builder.fadd, ast.Sub: builder.fsub, ast.Mult: builder.fmul,
@@ -99,60 +133,56 @@ class Numbers:
             }  # fmt: skip
         else:
             makers = {ast.BitAnd: builder.and_, ast.BitOr: builder.or_}
-            if of is not types.boolean:
+            if of != BOOL:
                 makers |= {ast.Add: builder.add, ast.Sub: builder.sub, ast.Mult: builder.mul}
             if of in SIGNED:
                 makers |= {
                     ast.RShift: builder.ashr, ast.FloorDiv: self._quotient, ast.Mod: self._rest,
+                }  # fmt: skip
+            if of in _UNSIGNED:
+                makers |= {
+                    ast.RShift: builder.lshr, ast.FloorDiv: builder.udiv, ast.Mod: builder.urem,
                 }  # fmt: skip
         if op not in makers:
             raise Unsupported(f"{op.__name__} of {of}")
         return makers[op]
 
     def _quotient(self, x: Any, y: Any) -> Any:
-        """The whole quotient, rounded down; 0 if there is none, as NumPy has it."""
+        """The whole quotient of a number by one that is neither 0 nor −1, rounded down."""
         builder, zero = self.builder, y.type(0)
-        # Neither 0 nor −1 is divided by: the machine would stop at some numbers.
-        none = builder.icmp_signed("==", y, zero)
-        odd = builder.or_(none, builder.icmp_signed("==", y, y.type(-1)))
-        safe = builder.select(odd, y.type(1), y)
-        found = builder.sdiv(x, safe)
-        rest = builder.sub(x, builder.mul(found, safe))
-        apart = builder.icmp_signed("<", builder.xor(rest, safe), zero)
+        found = builder.sdiv(x, y)
+        rest = builder.sub(x, builder.mul(found, y))
+        apart = builder.icmp_signed("<", builder.xor(rest, y), zero)
         down = builder.and_(apart, builder.icmp_signed("!=", rest, zero))
-        found = builder.select(down, builder.sub(found, y.type(1)), found)
-        by_one = builder.select(none, zero, builder.neg(x))
-        return builder.select(odd, by_one, found)
+        return builder.select(down, builder.sub(found, y.type(1)), found)
 
     def _rest(self, x: Any, y: Any) -> Any:
-        builder = self.builder
-        rest = builder.sub(x, builder.mul(self._quotient(x, y), y))
-        return builder.select(builder.icmp_signed("==", y, y.type(0)), y.type(0), rest)
+        return self.builder.sub(x, self.builder.mul(self._quotient(x, y), y))
 
-    def cast(self, value: Value, to: Any) -> Value:
+    def cast(self, value: Value, to: DType) -> Value:
         """A number in another type; a float beyond the whole numbers becomes the last of them."""
-        if value.type == to:
-            return Value(value.code, to)
         builder, code, of = self.builder, value.code, value.type
-        if to not in LLVM:
-            raise Unsupported(f"a cast to {to}")
+        if of == to:
+            return Value(code, to)
         target = LLVM[to]
+        if to in COMPLEX:
+            real, other = self.parts(value) if of in COMPLEX else (value, constant(0.0))
+            return self.complex(self.cast(real, COMPLEX[to]), self.cast(other, COMPLEX[to]))
         match (of in FLOATS, to in FLOATS):
             case True, True:
-                wider = to == types.float64
+                wider = to == FLOAT64
                 return Value((builder.fpext if wider else builder.fptrunc)(code, target), to)
             case True, False:
-                if to is types.boolean:
+                if to == BOOL:
                     return self.compare("!=", value, constant(0.0))
                 sign = "s" if to in SIGNED else "u"
-                ends = f"i{target.width}.f{8 * (4 if of == types.float32 else 8)}"
-                name = f"llvm.fpto{sign}i.sat.{ends}"
-                return Value(self.declared(name, target, [code]), to)
+                ends = f"i{target.width}.f{8 * of.itemsize}"
+                return Value(self.declared(f"llvm.fpto{sign}i.sat.{ends}", target, [code]), to)
             case False, True:
                 make = builder.sitofp if of in SIGNED else builder.uitofp
                 return Value(make(code, target), to)
             case _:
-                if to is types.boolean:
+                if to == BOOL:
                     return Value(builder.icmp_signed("!=", code, code.type(0)), to)
                 if target.width > code.type.width:
                     make = builder.sext if of in SIGNED else builder.zext

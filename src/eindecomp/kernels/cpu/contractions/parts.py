@@ -77,7 +77,7 @@ def multiply(
     arrays = [x.array(sizes), y.array(sizes)]
     gemm = Gemm(op, (x.type, y.type), out.type)
     found = gemm.prepare(arrays, out.array(sizes), add=add)
-    if _is_compiled(found):
+    if isinstance(found, LoopsCall):
         _call(script, found, [x, y, out])
         return
     if found is not None or add:
@@ -85,7 +85,7 @@ def multiply(
         other = temporary(script, order, sizes, out.type)
         inner = EinSum((x.labels, y.labels), order, product(2), SUM)
         found = Gemm(inner, (x.type, y.type), out.type).prepare(arrays, other.array(sizes))
-        if not _is_compiled(found):
+        if not isinstance(found, LoopsCall):
             found = _loops(inner, (x.type, y.type)).prepare(arrays, [other.array(sizes)], {})
         _call(script, found, [x, y, other])
         put(script, sizes, other, out, add=add)
@@ -119,13 +119,9 @@ def _loops(op: EinSum, types: tuple[DType, ...], *, overlaps: bool = False) -> L
     return Loops(program, op.inputs, op.output, description=str(op), overlaps=overlaps)
 
 
-def _is_compiled(found: object) -> bool:
-    return isinstance(found, LoopsCall) and bool(getattr(found.function, "address", 0))
-
-
 def _call(script: Script, found: object, placed: Sequence[Placed]) -> None:
     """Add a call; inputs that it wants in another order are copied first."""
-    if not isinstance(found, LoopsCall) or not _is_compiled(found):
+    if not isinstance(found, LoopsCall):
         raise UnsuitedError
     places = list(placed)
     for pack in found.packs:

@@ -103,8 +103,7 @@ class Script:
         self._uses_blas |= call.uses_blas
         self._called.append(call)
         phase = self._phases[-1]
-        code: int = getattr(call.function, "address", 0)
-        phase += [code, start, len(moved) // 2, *moved]
+        phase += [call.function.address, start, len(moved) // 2, *moved]
         phase[1] += 1
         phase[2] = len(phase)
 

@@ -1,4 +1,4 @@
-"""From a loop nest to the source of a Python function that numba compiles.
+"""From a loop nest to the source of a Python function that `assemble` reads.
 
 The function takes the address of integers: the sizes of all loops, then the address and the byte
 strides (one for each of its loops) of every input, scalar and output, then the scratch block's

@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.address import address
 from eindecomp.kernels.cpu.compiling.compile import compile_source
+from eindecomp.kernels.cpu.compiling.machine_code import check_refusals
 from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob
 from eindecomp.kernels.cpu.loops.generate import source_of
 from eindecomp.kernels.cpu.loops.nest import LANES, Access, Nest
@@ -23,6 +24,7 @@ from eindecomp.lang.scalar import Call, Const
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from eindecomp.kernels.cpu.compiling.machine_code import CompiledFunction
     from eindecomp.kernels.cpu.fork_join import Job
     from eindecomp.kernels.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
@@ -105,7 +107,7 @@ _SPACE = _Space()
 class LoopsCall:
     """A compiled nest for arrays of one layout: all but their addresses."""
 
-    function: Callable[[int], None]
+    function: CompiledFunction
     integers: Ints
     addresses: list[int]
     """Where the addresses of inputs, scalars, outputs and scratch go."""
@@ -115,7 +117,7 @@ class LoopsCall:
     """How many run-time scalars it takes: all there are, or none."""
     uses_blas: bool = False
     """Whether it calls a library that has threads and locks of its own."""
-    calls: tuple[Callable[[int], None], ...] = ()
+    calls: tuple[CompiledFunction, ...] = ()
     """Further functions whose addresses are among the integers: machine code goes with them."""
 
     def launch(
@@ -127,6 +129,7 @@ class LoopsCall:
         own = _SPACE.first
         self.fill(own, inputs, outputs, scalars)
         self.function(own.address)
+        check_refusals()
 
     def ready(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None] | None:
         """What computes these very outputs again; None if it takes more than their addresses."""
@@ -160,17 +163,16 @@ def launch_together(
     jobs: list[Job] = []
     kept: list[Sequence[Array]] = []
     for own, (call, inputs, outputs) in zip(_SPACE.buffers(len(calls)), calls, strict=True):
-        # What numba compiled can be called by Python only.
-        code: int = getattr(call.function, "address", 0) if isinstance(call, LoopsCall) else 0
-        if isinstance(call, LoopsCall) and code:
+        if isinstance(call, LoopsCall):
             if call.packs:
                 inputs = packed(inputs, call.packs)
                 kept.append(inputs)
             call.fill(own, inputs, outputs, scalars)
-            jobs.append(CompiledJob(call.function, code, own.address))
+            jobs.append(CompiledJob(call.function, own.address))
         else:
             jobs.append(partial(call.launch, inputs, outputs, scalars))
     HELPERS.run(jobs)
+    check_refusals()
 
 
 class Loops:
@@ -379,7 +381,7 @@ def _is_light(call: Call) -> bool:
 
 
 def _call(
-    function: Callable[[int], None],
+    function: CompiledFunction,
     nest: Nest,
     layout: Strides,
     numbers: dict[str, int],
