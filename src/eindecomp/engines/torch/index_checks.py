@@ -11,7 +11,6 @@ from eindecomp.engines.blocks import block_of
 from eindecomp.engines.record import naming
 from eindecomp.engines.tensor import Tensor
 from eindecomp.graph.ops import Fill
-from eindecomp.kernels.cpu.moves import check_index as check_array
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.moves import check_index
 from eindecomp.lang.scalar import used_scalars
@@ -45,11 +44,7 @@ class IndexChecks:
         for lookup in [*self._constant, *self._varying]:
             tile = self._tiled.tiles[lookup.op.into]
             with naming(self._tiled.program.graph[tile.tensor], tile.box, lookup.op.device):
-                index = self._indices(lookup, inputs, scalars)
-                if isinstance(index, torch.Tensor):
-                    check_index(index, lookup.rows)
-                else:
-                    check_array(index, lookup.rows)
+                check_index(self._indices(lookup, inputs, scalars), lookup.rows)
         self._constant = []
 
     def _is_constant(self, lookup: Lookup) -> bool:
@@ -62,7 +57,7 @@ class IndexChecks:
 
     def _indices(
         self, lookup: Lookup, inputs: Mapping[str, Any], scalars: Mapping[str, Any]
-    ) -> Any:
+    ) -> torch.Tensor:
         op, box = self._op(lookup), lookup.index.box
         if isinstance(op, Fill):
             return TorchLibrary("cpu").filled(op, box, scalars, self._tiled.program.graph.scalars)
@@ -72,7 +67,7 @@ class IndexChecks:
         if isinstance(given, torch.Tensor):
             return given[within(box, _whole(given))]
         whole = type(given) is np.ndarray and box == _whole(given)
-        return given if whole else block_of(given, box)
+        return TorchLibrary("cpu").from_numpy(given if whole else block_of(given, box))
 
 
 def has_filled_indices(tiled: TileProgram) -> bool:
