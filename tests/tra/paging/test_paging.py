@@ -13,7 +13,7 @@ from paging_cases import FAST, MB, layers, least_arena, random_workload, renewin
 
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.make import ArenaTooSmallError, arena_bytes, fitting, make_schedule
-from eindecomp.tra.paging.schedule import Fetch, Keep, Read, Run, Store
+from eindecomp.tra.paging.schedule import Execute, Fetch, Keep, Stage, Store
 from eindecomp.tra.paging.verify import ScheduleError, verify
 from eindecomp.tra.paging.workload import Begins, Paged, Staging, Task, Workload
 from eindecomp.tra.tiles.ops import ALIGNMENT
@@ -75,7 +75,7 @@ def test_no_wait_can_be_left_out(make, seed, room):
 def test_no_window_can_be_moved(make, seed, room, shift):
     schedule = make(seed, room)
     for place, action in transfers_of_tensors_moved_once(schedule):
-        if not isinstance(action, Read):
+        if not isinstance(action, Stage):
             moved = [replace(action, offset=action.offset + shift)]
             if isinstance(action, Keep):
                 moved.append(replace(action, into=action.into + shift))
@@ -96,7 +96,7 @@ def transfers_of_tensors_moved_once(schedule):
     """Of a tensor that comes back, some bytes may lie there still."""
     fetches = Counter(a.tensor for a in schedule.actions if isinstance(a, Fetch) and not a.start)
     for place, action in enumerate(schedule.actions):
-        if isinstance(action, Run):
+        if isinstance(action, Execute):
             continue
         once = fetches[action.tensor] + schedule.workload.tensors[action.tensor].made < 2
         if isinstance(action, Store) or once:
@@ -186,8 +186,8 @@ def test_scattered_room_is_packed():
     schedule = make_schedule(Workload(tuple(tensors), tuple(tasks)), FAST, 6 * 512)
     verify(schedule)
     first, last = schedule.actions[0], schedule.actions[-1]
-    assert isinstance(first, Run)
-    assert isinstance(last, Run)
+    assert isinstance(first, Execute)
+    assert isinstance(last, Execute)
     assert first.writes == (5 * 512,)
     assert sorted((*last.reads, *last.writes)) == [0, 512, 1024]
     assert [a.tensor for a in schedule.actions if isinstance(a, Store)] == [0, 2]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from eindecomp.errors import PlanError
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.tra.paging.make import ArenaTooSmallError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from eindecomp.planner.plan import Plan
 
@@ -22,20 +22,13 @@ _AT_ONCE = 2 / 3
 _EACH = 10.0  # seconds for each plan
 _TIME = 60.0  # seconds for all of them
 _IN_VAIN = 3  # plans that need no less than the one before them, after which no more are tried
-T = TypeVar("T", covariant=True)
+T = TypeVar("T")
 
 
-class Make(Protocol[T]):
-    """Makes a program of a plan whose regions take up to `room` bytes; if `strict`, none more."""
-
-    def __call__(self, plan: Plan, *, room: int, strict: bool) -> T:
-        """Make it, or raise an `ArenaTooSmallError`."""
-        ...
-
-
-def made_to_fit(plan: Plan, make: Make[T], room: int, *, finer: bool) -> T:
+def made_to_fit(plan: Plan, make: Callable[..., T], room: int, *, finer: bool) -> T:
     """What `make` makes of a plan or, where tiles are too large for it, of one that cuts finer.
 
+    It makes a program whose regions take up to `room` bytes; if `strict`, none takes more.
     While a region uses part of the room, what comes next can be fetched: that is tried first, then
     all of it. The devices of a finer plan share one GPU, so that what moves between them costs
     little; it is made for the fewest bytes among those that cut into the fewest pieces.

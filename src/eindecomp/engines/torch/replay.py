@@ -19,10 +19,10 @@ from eindecomp.tra.paging.schedule import (
     DISK,
     TO_GPU,
     TO_HOST,
+    Execute,
     Fetch,
     Keep,
-    Read,
-    Run,
+    Stage,
     Store,
 )
 from eindecomp.tra.paging.workload import Begins
@@ -249,7 +249,7 @@ class _Run:
                 lane.wait(self.marks.get(wait))
         with lane.work():
             match action:
-                case Run():
+                case Execute():
                     with nullcontext() if self.heard is None else self.heard.region(action.task):
                         self._compute(action)
                 case Fetch():
@@ -260,7 +260,7 @@ class _Run:
                     memory.copy_(own, non_blocking=True)
                 case Keep():
                     self._keep(action)
-                case Read():
+                case Stage():
                     block = self.of.blocks[action.block][: action.nbytes]
                     self._read(action.tensor, action.start, block)
         if place in self.of.awaited:
@@ -286,13 +286,13 @@ class _Run:
             self._read(window, start, block)
             self._bytes(offset + start, len(block)).copy_(block, non_blocking=True)
 
-    def _compute(self, action: Run) -> None:
+    def _compute(self, action: Execute) -> None:
         regions = self.of.memory.regions
         if action.task not in regions:
             regions[action.task] = self._bound(action)
         regions[action.task](self.scalars)
 
-    def _bound(self, action: Run) -> BoundRegion:
+    def _bound(self, action: Execute) -> BoundRegion:
         """A task's region with its tensors in the arena, which are there in every run."""
         task = self.of.schedule.workload.tasks[action.task]
         at = dict(zip((*task.reads, *task.writes), (*action.reads, *action.writes), strict=True))

@@ -46,11 +46,13 @@ class Resident:
         self._goes_on = False
         """Whether the latest run was captured, and left its state where the next one reads it."""
         self._runs = 0
-        self._alone = RLock()  # runs share graphs of kernels
+        self._alone = RLock()  # nothing else may be launched while a run is captured
 
     def bound(self, loads: Loads) -> Resident:
-        """The same regions, with other loads."""
-        return Resident(self.ready, loads, self.tie, self._capture)
+        """The same regions, with other loads; neither runs while the other does."""
+        bound = Resident(self.ready, loads, self.tie, self._capture)
+        bound._alone = self._alone
+        return bound
 
     def turn(self, inputs: Mapping[str, Any]) -> AbstractContextManager[Any]:
         """Whoever is inside runs alone."""

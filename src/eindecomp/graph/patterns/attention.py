@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from eindecomp.graph.patterns.masks import Mask, tell_mask
-from eindecomp.graph.patterns.terms import Read, Terms, Value, strip_casts
+from eindecomp.graph.patterns.terms import Mask, Read, Terms, Value, strip_casts, tell_mask
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import MAX, SUM

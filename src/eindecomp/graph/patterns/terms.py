@@ -1,18 +1,37 @@
-"""Reading several vertices as one expression, in the labels of the vertex that reads them."""
+"""Reading several vertices as one expression, in the labels of the vertex that reads them.
+
+And what a mask of attention scores says: which keys count for which queries.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Fill
+from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
-from eindecomp.lang.scalar import Arg, Call, Const, Expr, replace_args, used_args, used_scalars
+from eindecomp.lang.scalar import (
+    Arg,
+    Call,
+    Const,
+    Expr,
+    Scalar,
+    call,
+    chain,
+    replace_args,
+    used_args,
+    used_scalars,
+)
 from eindecomp.lang.simplify import simplify
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from eindecomp.graph.graph import Graph
     from eindecomp.lang.monoid import Monoid
+
 
 FLOAT_CASTS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
@@ -127,3 +146,149 @@ def strip_casts(expr: Expr) -> Expr:
     while isinstance(expr, Call) and expr.op in FLOAT_CASTS:
         expr = expr.args[0]
     return expr
+
+
+_FLIPPED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
+_OPPOSITE = {"le": "gt", "lt": "ge", "ge": "lt", "gt": "le"}
+_INDEX = ""
+"""The name of a read that stands for the index along its one label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A mask, true where a key counts: `value`, which each has, or what says the same in short."""
+
+    value: Value
+    query: str | None = None
+    """The label of the queries, of a causal mask."""
+    offset: int = 0
+    """A causal mask holds where key index <= query index + offset."""
+    length: Value | None = None
+    """How many keys count, the first ones; no label of its reads is that of the keys."""
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether keys up to the query's own index plus an offset count."""
+        return self.query is not None
+
+
+def tell_mask(graph: Graph, value: Value, key: str, queries: Collection[str]) -> Mask:
+    """Tell what a truth value says over keys with this label; causal only along these queries."""
+    rest = _at_most_zero(graph, _opened(graph, value)) or {}
+    if rest.pop(_index(key), 0) == 1:
+        constant = rest.pop(None, 0)
+        match list(rest.items()):
+            case [(Read(name, (label,)), -1)] if name == _INDEX and label in queries:
+                return Mask(value, query=label, offset=-constant)
+            case _ if _is_length(rest, key):
+                return Mask(value, length=_length(rest, 1 - constant))
+            case _:
+                pass
+    return Mask(value)
+
+
+def _opened(graph: Graph, value: Value) -> Value:
+    """A value with fills and element-wise vertices opened, down to indices and stored tensors."""
+    reads: list[Read] = []
+
+    def opened(read: Read) -> Expr:
+        vertex = graph.vertices.get(read.name)
+        match None if vertex is None else vertex.op:
+            case Fill(value=expr):
+                return replace_args(expr, [opened(_index(label)) for label in read.labels])
+            case EinSum(agg=None, join=join) as op if vertex is not None and _is_plain(op, read):
+                names = dict(zip(op.output, read.labels, strict=True))
+                pairs = zip(vertex.inputs, op.inputs, strict=True)
+                return replace_args(join, [opened(Read(n, own).renamed(names)) for n, own in pairs])
+            case _:
+                if read not in reads:
+                    reads.append(read)
+                return Arg(reads.index(read))
+
+    expr = replace_args(value.expr, [opened(read) for read in value.reads])
+    return Value(expr, tuple(reads))
+
+
+def _is_plain(op: EinSum, read: Read) -> bool:
+    return len(used_args(op.join)) == len(op.inputs) and len({*read.labels}) == len(read.labels)
+
+
+def _index(label: str) -> Read:
+    return Read(_INDEX, (label,))
+
+
+Linear = dict["Read | Scalar | None", int]
+"""Integer factors of indices, tensors and run-time scalars; that of None is the constant."""
+
+
+def _at_most_zero(graph: Graph, value: Value) -> Linear | None:
+    """The linear form that is at most 0 where a truth value holds, if there is one."""
+    match value.expr:
+        case Call("not", (Call("not", (inner,)),)):
+            return _at_most_zero(graph, Value(inner, value.reads))
+        case Call("not", (Call(op, (left, right)),)) if op in _OPPOSITE:
+            return _at_most_zero(graph, Value(call(_OPPOSITE[op], left, right), value.reads))
+        case Call("ge" | "gt" as op, (left, right)):
+            return _at_most_zero(graph, Value(call(_FLIPPED[op], right, left), value.reads))
+        case Call("le" | "lt" as op, (left, right)):
+            above, below = (_linear(graph, Value(e, value.reads)) for e in (left, right))
+            if above is None or below is None:
+                return None
+            least = _sum(above, below, -1)
+            return _sum(least, {None: 1}, 1) if op == "lt" else least
+        case _:
+            return None
+
+
+def _linear(graph: Graph, value: Value) -> Linear | None:
+    match value.expr:
+        case Arg(index):
+            read = value.reads[index]
+            is_whole = read.name == _INDEX or kind(graph[read.name].dtype) is Kind.INT
+            return {read: 1} if is_whole else None
+        case Scalar(name) as scalar:
+            return {scalar: 1} if kind(graph.scalars[name]) is Kind.INT else None
+        case Const(int() as number) if not isinstance(number, bool):
+            return {None: number}
+        case Call("add" | "sub" as op, (left, right)):
+            first, second = (_linear(graph, Value(e, value.reads)) for e in (left, right))
+            if first is None or second is None:
+                return None
+            return _sum(first, second, 1 if op == "add" else -1)
+        case Call("int32" | "int64", (inner,)) if _reads_indices(Value(inner, value.reads)):
+            return _linear(graph, Value(inner, value.reads))
+        case Call("neg", (inner,)):
+            first = _linear(graph, Value(inner, value.reads))
+            return None if first is None else _sum({}, first, -1)
+        case _:
+            return None
+
+
+def _reads_indices(value: Value) -> bool:
+    """Whether an expression reads indices alone: no tensor is so large that they overflow."""
+    return all(value.reads[k].name == _INDEX for k in used_args(value.expr))
+
+
+def _sum(first: Linear, second: Linear, factor: int) -> Linear:
+    found = Counter(first)
+    for leaf, number in second.items():
+        found[leaf] += factor * number
+    return {leaf: number for leaf, number in found.items() if number}
+
+
+def _is_length(rest: Linear, key: str) -> bool:
+    return bool(rest) and all(
+        number == -1
+        and not (isinstance(leaf, Read) and (leaf.name == _INDEX or key in leaf.labels))
+        for leaf, number in rest.items()
+    )
+
+
+def _length(rest: Linear, constant: int) -> Value:
+    """The sum of tensors and run-time scalars, and a constant."""
+    reads = tuple(leaf for leaf in rest if isinstance(leaf, Read))
+    leaves: list[Expr] = [Arg(k) for k in range(len(reads))]
+    leaves += [leaf for leaf in rest if isinstance(leaf, Scalar)]
+    if constant:
+        leaves.append(Const(constant))
+    return Value(chain("add", leaves), reads)

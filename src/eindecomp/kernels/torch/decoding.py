@@ -169,50 +169,12 @@ def flash_decoding(
     shares: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
     """What `decode` yields, the keys of each part being shared out among so many programs."""
-    out, lse = _room_for(q, values)
-    with torch.cuda.device_of(q):
-        found, lses = _attend(q, keys, values, lengths, scales, shares)
-        size = values[0].shape[3]
-        _kernels().merge_kernel[(lse.numel(),)](
-            found, lses, out, lse, sum(shares), q.shape[2],
-            SHARES=_room(sum(shares)), VALUE=size, VALUES=_room(size), BLOCK=_SHARES,
-            **launch_options(q.device),
-        )  # fmt: skip
-    return out, lse
-
-
-@flash_decoding.register_fake
-def _(  # pyright: ignore[reportUnusedFunction]
-    q: Tensor,
-    keys: Sequence[Tensor],
-    values: Sequence[Tensor],
-    lengths: Sequence[Tensor | None],
-    scales: Sequence[float],
-    shares: Sequence[int],
-) -> tuple[Tensor, Tensor]:
-    del keys, lengths, scales, shares
-    return _room_for(q, values)
-
-
-def _room_for(q: Tensor, values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    rows = q.shape[:3]
-    return q.new_empty((*rows, values[0].shape[3])), q.new_empty(rows, dtype=torch.float32)
-
-
-def _attend(
-    q: Tensor,
-    keys: Sequence[Tensor],
-    values: Sequence[Tensor],
-    lengths: Sequence[Tensor | None],
-    scales: Sequence[float],
-    shares: Sequence[int],
-) -> tuple[Tensor, Tensor]:
-    """The results [b, h, share, s, d] and log-sum-exps [b, h, share, s] of all programs."""
+    out, lse = _room_for(q, keys, values)
     batch, heads, rows, size = q.shape
-    value = values[0].shape[3]
-    shape = (batch, heads, sum(shares), rows)
-    out = q.new_empty((*shape, value), dtype=torch.float32)
-    lse = q.new_empty(shape, dtype=torch.float32)
+    value, programs = values[0].shape[3], sum(shares)
+    # The results [b, h, share, s, d] and log-sum-exps [b, h, share, s] of all programs.
+    found = q.new_empty((batch, heads, programs, rows, value), dtype=torch.float32)
+    lses = q.new_empty((batch, heads, programs, rows), dtype=torch.float32)
     q = dense(q)
     given: list[Any] = []
     for part in (0, len(keys) - 1):
@@ -223,13 +185,31 @@ def _attend(
         given += [keys[part].shape[2], scales[part] * _LOG2_E, shares[part]]
     sizes, all_values = _room(size), _room(value)
     is_wide = max(sizes, all_values) * q.element_size() > 256
-    _kernels().decode_kernel[(batch * heads, sum(shares))](
-        q, *q.stride()[:3], *given, out, lse, heads, rows,
-        HAS_N0=lengths[0] is not None, HAS_N1=lengths[-1] is not None, TWO=len(keys) > 1,
-        ROWS=_room(rows), SIZE=size, VALUE=value, SIZES=sizes, VALUES=all_values,
-        BLOCK=_KEYS // 2 if is_wide else _KEYS, num_warps=4, **launch_options(q.device),
-    )  # fmt: skip
+    kernels, options = _kernels(), launch_options(q.device)
+    with torch.cuda.device_of(q):
+        kernels.decode_kernel[(batch * heads, programs)](
+            q, *q.stride()[:3], *given, found, lses, heads, rows,
+            HAS_N0=lengths[0] is not None, HAS_N1=lengths[-1] is not None, TWO=len(keys) > 1,
+            ROWS=_room(rows), SIZE=size, VALUE=value, SIZES=sizes, VALUES=all_values,
+            BLOCK=_KEYS // 2 if is_wide else _KEYS, num_warps=4, **options,
+        )  # fmt: skip
+        kernels.merge_kernel[(lse.numel(),)](
+            found, lses, out, lse, programs, rows,
+            SHARES=_room(programs), VALUE=value, VALUES=all_values, BLOCK=_SHARES, **options,
+        )  # fmt: skip
     return out, lse
+
+
+def _room_for(
+    q: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], *_: object
+) -> tuple[Tensor, Tensor]:
+    """Tensors for a result and its log-sum-exps."""
+    del keys
+    rows = q.shape[:3]
+    return q.new_empty((*rows, values[0].shape[3])), q.new_empty(rows, dtype=torch.float32)
+
+
+flash_decoding.register_fake(_room_for)
 
 
 def _room(size: int) -> int:

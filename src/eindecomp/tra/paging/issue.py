@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from eindecomp.tra.paging.arena import START
-from eindecomp.tra.paging.schedule import STREAMS, Fetch, Keep, Read, Run, Store
+from eindecomp.tra.paging.schedule import STREAMS, Execute, Fetch, Keep, Stage, Store
 from eindecomp.tra.paging.workload import Begins
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def _in_order(workload: Workload, placement: Placement, staging: Staging) -> Ite
             yield from ring.fetch(workload.tensors[arrival.tensor], arrival.offset)
 
 
-def _run(workload: Workload, placement: Placement, number: int) -> Run:
+def _run(workload: Workload, placement: Placement, number: int) -> Execute:
     task, at = workload.tasks[number], placement.offsets[number]
     reads, writes = (tuple(at[tensor] for tensor in used) for used in (task.reads, task.writes))
-    return Run(number, reads, writes)
+    return Execute(number, reads, writes)
 
 
 class _Ring:
@@ -80,7 +80,7 @@ class _Ring:
             nbytes = min(self.staging.block, tensor.nbytes - start)
             block = self.filled % self.staging.blocks
             self.filled += 1
-            yield Read(tensor.number, start, nbytes, block)
+            yield Stage(tensor.number, start, nbytes, block)
             yield Fetch(tensor.number, offset, start, nbytes, block)
 
 
@@ -125,7 +125,7 @@ class _Memory:
     def touch(self, number: int, action: Action) -> set[int]:
         """Carry out an action, and give the actions that it must come after."""
         match action:
-            case Read(block=block):
+            case Stage(block=block):
                 before, self.blocks[block] = self.blocks.get(block, _Cell()), _Cell(number)
                 return before.touched()
             case Fetch():
@@ -141,10 +141,10 @@ class _Memory:
             case Keep(offset=offset, nbytes=nbytes):
                 needed = self._read(number, action.stream, offset, nbytes)
                 return needed | self._write(number, action.into, nbytes)
-            case Run():
+            case Execute():
                 return self._run(number, action)
 
-    def _run(self, number: int, action: Run) -> set[int]:
+    def _run(self, number: int, action: Execute) -> set[int]:
         task = self.workload.tasks[action.task]
         needed: set[int] = set()
         for tensor, offset in zip(task.reads, action.reads, strict=True):

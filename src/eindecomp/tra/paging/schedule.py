@@ -19,7 +19,7 @@ STREAMS = (COMPUTE, TO_GPU, TO_HOST, DISK)
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Stage:
     """Bytes `start` to `start + nbytes` of a tensor go from disk to a staging block."""
 
     tensor: int
@@ -47,7 +47,7 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Execute:
     """A task runs; `reads` and `writes` are offsets, in the order of the task's."""
 
     task: int
@@ -81,7 +81,7 @@ class Keep:
     stream = COMPUTE
 
 
-Action = Read | Fetch | Run | Store | Keep
+Action = Stage | Fetch | Execute | Store | Keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Schedule:
 
     def _cells(self, action: Action) -> tuple[str, str, str]:
         """On what an action is, where, and how many bytes it moves."""
-        if isinstance(action, Run):
+        if isinstance(action, Execute):
             task = self.workload.tasks[action.task]
             reads, writes = (
                 " ".join(
@@ -168,7 +168,7 @@ class Schedule:
         tensor = self.workload.tensors[action.tensor]
         size = f"{action.nbytes:,}"
         match action:
-            case Read(block=block):
+            case Stage(block=block):
                 return tensor.name, f"block {block}", size
             case Fetch(offset=offset, start=start, block=block):
                 source = "" if block is None else f"block {block} -> "
@@ -255,19 +255,19 @@ def simulate(schedule: Schedule, links: Links) -> Timeline:
 
 def _seconds(schedule: Schedule, action: Action, links: Links) -> float:
     match action:
-        case Run(task=task):
+        case Execute(task=task):
             return schedule.workload.tasks[task].seconds
         case Fetch():
             return links.latency + action.nbytes / links.to_gpu
         case Store():
             return links.latency + action.nbytes / links.to_host
-        case Read():
+        case Stage():
             return links.latency + action.nbytes / links.from_disk
         case Keep():
             return links.latency + action.nbytes / links.within_gpu
 
 
 def _name(schedule: Schedule, action: Action) -> str:
-    if isinstance(action, Run):
+    if isinstance(action, Execute):
         return schedule.workload.tasks[action.task].name
     return schedule.workload.tensors[action.tensor].name

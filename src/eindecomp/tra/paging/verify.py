@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
-from eindecomp.tra.paging.schedule import Fetch, Keep, Read, Run, Store
+from eindecomp.tra.paging.schedule import Execute, Fetch, Keep, Stage, Store
 from eindecomp.tra.paging.workload import Begins
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def verify(schedule: Schedule) -> None:
 
 def _check_form(schedule: Schedule) -> None:
     """Everything in its bounds: waits come before, windows in the arena, blocks in the ring."""
-    tasks = [action.task for action in schedule.actions if isinstance(action, Run)]
+    tasks = [action.task for action in schedule.actions if isinstance(action, Execute)]
     if tasks != list(range(len(schedule.workload.tasks))):
         raise ScheduleError(f"tasks run in the order {tasks}")
     for number, action in enumerate(schedule.actions):
@@ -60,14 +60,14 @@ def _check_form(schedule: Schedule) -> None:
                     f"action {number} touches bytes {access.start} to {access.end} of "
                     f"{access.memory}, which has {limit}"
                 )
-        if isinstance(action, Read) and not 0 <= action.block < schedule.staging.blocks:
+        if isinstance(action, Stage) and not 0 <= action.block < schedule.staging.blocks:
             raise ScheduleError(f"action {number} reads into block {action.block}")
 
 
 def _accesses(schedule: Schedule, number: int, action: Action) -> Iterator[_Access]:
     """The memory that an action touches."""
     match action:
-        case Read(block=block, nbytes=nbytes):
+        case Stage(block=block, nbytes=nbytes):
             yield _Access(number, f"block {block}", 0, nbytes, True)
         case Fetch(tensor=tensor, nbytes=nbytes, block=block):
             start = action.offset + action.start
@@ -80,7 +80,7 @@ def _accesses(schedule: Schedule, number: int, action: Action) -> Iterator[_Acce
         case Keep(offset=offset, nbytes=nbytes, into=into):
             yield _Access(number, "arena", offset, offset + nbytes, False)
             yield _Access(number, "arena", into, into + nbytes, True)
-        case Run():
+        case Execute():
             task = schedule.workload.tasks[action.task]
             for used, offsets, writes in (
                 (task.reads, action.reads, False),
@@ -170,7 +170,7 @@ class _Contents:
     def carry_out(self, action: Action) -> str:
         """Change the contents as an action does; says what it does not find, if anything."""
         match action:
-            case Read():
+            case Stage():
                 if self._begins(action.tensor) is not Begins.DISK:
                     return f"{self._name(action.tensor)} is not on disk"
                 self.blocks[action.block] = action.tensor, action.start, action.nbytes
@@ -184,7 +184,7 @@ class _Contents:
                 self.copies.add(action.tensor)
             case Keep():
                 return self._keep(action)
-            case Run():
+            case Execute():
                 return self._run(action)
         return ""
 
@@ -197,7 +197,7 @@ class _Contents:
         self.write(tensor, action.into, 0, action.nbytes)
         return ""
 
-    def _run(self, action: Run) -> str:
+    def _run(self, action: Execute) -> str:
         task = self.workload.tasks[action.task]
         for tensor, offset in zip(task.reads, action.reads, strict=True):
             if not self.holds(tensor, offset):

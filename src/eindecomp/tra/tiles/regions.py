@@ -328,9 +328,9 @@ def _is_worth(tiled: TileProgram, part: list[Row], least: int) -> bool:
     ops = [tiled.program.graph[tiled.tiles[row[0].into].tensor].op for row in part]
     if any(isinstance(op, Gather | ScatterAdd) for op in ops):
         return True
-    products = (isinstance(op, EinSum) and len(op.inputs) > 1 and op.aggregated for op in ops)
-    vertices = sum(1 if row[0].call is None else row[0].call.vertices for row in part)
-    return vertices >= least and any(products)
+    products = [isinstance(op, EinSum) and len(op.inputs) > 1 and op.aggregated for op in ops]
+    counts = [1 if row[0].call is None else row[0].call.vertices for row in part]
+    return sum(counts) >= least and (any(products) or max(counts) > 1)
 
 
 def finish_early(tiled: TileProgram) -> TileProgram:
