@@ -111,7 +111,7 @@ class Stage(NamedTuple):
     """One way to choose axes."""
 
     run: Callable[[Choosing], None]
-    applies: Callable[[Choosing], bool] = lambda _: True
+    applies: Callable[[Choosing], bool]
 
 
 def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
@@ -268,20 +268,62 @@ def _is_late(choosing: Choosing) -> bool:
     return choosing.is_joint and planning_time() < choosing.search.deadline
 
 
-STAGES = (
-    Stage(_choose_lightest, lambda now: now.search.is_ranked),
-    Stage(_choose_whole, lambda now: now.search.is_ranked and _is_small(now.ordered)),
-    Stage(_choose_pieces),
-    Stage(_choose_layers, lambda now: now.has_layers),
-    Stage(_bound_all_axes, _is_narrow),
-    Stage(_raise_relaxed_bound, lambda now: now.whole is None and now.best is not None),
+def _always(now: Choosing) -> bool:
+    return now.is_open
+
+
+def _is_ranked(now: Choosing) -> bool:
+    """Whether what devices read and hold decides between plans of equal cost."""
+    return now.search.is_ranked
+
+
+def _can_rank_whole(now: Choosing) -> bool:
+    return now.search.is_ranked and _is_small(now.ordered)
+
+
+def _can_choose_whole(now: Choosing) -> bool:
+    return not now.search.is_ranked and _is_small(now.ordered)
+
+
+def _has_layers(now: Choosing) -> bool:
+    return now.has_layers
+
+
+def _has_plan(now: Choosing) -> bool:
+    """Whether there is a plan, and only the relaxed problem to bound it."""
+    return now.whole is None and now.best is not None
+
+
+def _needs_blocks(now: Choosing) -> bool:
     # From nothing, a search of many layers finds nothing better than one of a few.
-    Stage(_choose_blocks, lambda now: now.best is None or not now.has_layers),
-    Stage(_choose_whole, lambda now: not now.search.is_ranked and _is_small(now.ordered)),
-    Stage(_improve_blocks),
-    Stage(_improve_order, lambda now: len(now.search.mesh.sizes) > 1),
-    Stage(_raise_relaxed_bound, lambda now: now.whole is None and now.is_small),
-    Stage(_split_all_axes, lambda now: _is_late(now) and now.search.memory is None),
+    return now.best is None or not now.has_layers
+
+
+def _has_order(now: Choosing) -> bool:
+    return len(now.search.mesh.sizes) > 1
+
+
+def _is_bounded_once(now: Choosing) -> bool:
+    return now.whole is None and now.is_small
+
+
+def _can_split(now: Choosing) -> bool:
+    return _is_late(now) and now.search.memory is None
+
+
+STAGES = (
+    Stage(_choose_lightest, _is_ranked),
+    Stage(_choose_whole, _can_rank_whole),
+    Stage(_choose_pieces, _always),
+    Stage(_choose_layers, _has_layers),
+    Stage(_bound_all_axes, _is_narrow),
+    Stage(_raise_relaxed_bound, _has_plan),
+    Stage(_choose_blocks, _needs_blocks),
+    Stage(_choose_whole, _can_choose_whole),
+    Stage(_improve_blocks, _always),
+    Stage(_improve_order, _has_order),
+    Stage(_raise_relaxed_bound, _is_bounded_once),
+    Stage(_split_all_axes, _can_split),
     Stage(_search_all_axes, _is_late),
 )
 """Each stage, and where it applies."""
