@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
-from eindecomp.engines.threads import brief, engine, walk
+from eindecomp.engines.threads import brief, engine, steps
 from eindecomp.engines.threads.engine import ThreadsEngine
 
 NETWORK = """
@@ -42,7 +42,7 @@ def cores(count: int, least: float | None = None) -> Iterator[None]:
             return
         with (
             patch.multiple(brief, APART=least, TOGETHER=least),
-            patch.multiple(walk, APART=least, TOGETHER=least),
+            patch.multiple(steps, APART=least, TOGETHER=least),
         ):
             yield
 
@@ -74,8 +74,8 @@ def test_whatever_is_cut_gives_what_the_reference_gives(seed, devices, count):
 
 def together(program) -> dict[str, list]:
     """The boxes of the vertices whose tiles are computed at once."""
-    steps = program.ready.steps
-    return {s.calls[0].vertex: [c.box for c in s.calls] for s in steps if len(s.calls) > 1}
+    cut = (step for step in program.ready.steps if len(step.calls) > 1)
+    return {step.calls[0].vertex: [call.box for call in step.calls] for step in cut}
 
 
 def test_large_vertices_are_cut_along_their_results():

@@ -14,7 +14,7 @@ from lazy import Lazy
 import eindecomp as ed
 from eindecomp.engines.threads.engine import ThreadsEngine
 from eindecomp.engines.threads.forking import GATE
-from eindecomp.kernels.cpu.products import blas_threads as blas
+from eindecomp.kernels.cpu.products import blas_libraries as blas
 from eindecomp.kernels.cpu.products.blas_libraries import controller
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")

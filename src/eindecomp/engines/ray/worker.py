@@ -22,7 +22,7 @@ from eindecomp.engines.ray.files import MappedArray
 from eindecomp.engines.ray.tasks import origin
 from eindecomp.engines.record import naming_tile
 from eindecomp.engines.tensor import block_of
-from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
+from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.dtypes import BFLOAT16
 from eindecomp.layout.boxes import shape_of, volume, within

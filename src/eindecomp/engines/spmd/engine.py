@@ -39,7 +39,7 @@ from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import InputError
-from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
+from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.device_row import moves

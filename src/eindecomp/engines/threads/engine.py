@@ -27,13 +27,13 @@ from eindecomp.engines.threads.shortcuts import (
 )
 from eindecomp.engines.threads.steps import changes, steps_of
 from eindecomp.engines.threads.tiled import tile_program
-from eindecomp.engines.threads.walk import Walk, shares
+from eindecomp.engines.threads.walk import Walk
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
 from eindecomp.kernels.cache import limit
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.fork_join import HELPERS
-from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
+from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import Peak, peak_of
@@ -113,7 +113,7 @@ class ReadyToRun:
 
     def workers(self, asked: int | None) -> int:
         """How many threads take part, of those that are asked for or of all cores."""
-        most = max((len(s.calls) for s in self.steps if shares(s, self.schedule, asked)), default=1)
+        most = max((len(step.calls) for step in self.steps if step.is_shared(asked)), default=1)
         return min(asked or cores(), most)
 
 
@@ -166,15 +166,17 @@ class ThreadsProgram:
         start = perf_counter()
         arrays, placed = self._arrays(inputs)
         ready = self.ready
-        if not all(map(is_in_memory, arrays.values())):
+        stored = {name for name, array in arrays.items() if not is_in_memory(array)}
+        if stored:
             ready = prepared(self._plan, self._passes)  # what is stored is read as it is cut
         plan, workers = ready.schedule, ready.workers(self._asked)
         # Whoever gives memory up runs again and again: what a run drops is kept for the next.
         spare = self._spare if donated else None
-        loads = workers * _largest_load(plan, arrays)
+        loads = workers * _largest_load(plan, stored) if stored else 0
         check_space(plan.graph, ready.space, loads, partial(_spare_bytes, spare))
         report = None if on_event is None else RunReport(plan, on_event)
-        memory = Memory(arrays, tuple(scalars.values()), plan.shapes, loads, spare)
+        held = loads + sum(arrays[name].nbytes for name in arrays if name not in stored)
+        memory = Memory(arrays, tuple(scalars.values()), plan.shapes, held, spare)
         if workers > 1:
             HELPERS.rouse()
         # One thread of BLAS's or many: for what is small that makes no difference.
@@ -237,11 +239,8 @@ def _tilings(program: Program, name: str) -> tuple[Tiling, ...]:
     return (program.buffers[number].tiling,)
 
 
-def _largest_load(plan: Schedule, arrays: Mapping[str, Any]) -> int:
+def _largest_load(plan: Schedule, stored: Collection[str]) -> int:
     """The most bytes that one call reads of inputs that are not in memory."""
-    stored = {name for name, array in arrays.items() if not is_in_memory(array)}
-    if not stored:
-        return 0
     loads = (sum(n for name, n in call.loads if name in stored) for call in plan.calls)
     return max(loads, default=0)
 

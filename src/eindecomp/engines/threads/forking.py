@@ -12,7 +12,7 @@ from threading import Condition, Lock, get_ident
 from time import monotonic
 
 from eindecomp.errors import RunError
-from eindecomp.kernels.cpu.products import blas_threads as blas
+from eindecomp.kernels.cpu.products import blas_libraries as blas
 
 PATIENCE = 5.0
 """Seconds that a fork waits for calls."""

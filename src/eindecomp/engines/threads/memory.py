@@ -43,7 +43,7 @@ def is_in_memory(array: Any) -> bool:
 class Memory:
     """Arrays by key, and how much of them there is.
 
-    `loads` are the bytes of tiles that are read at once from inputs that are not in memory.
+    `held` are the bytes of inputs in memory, and of tiles that are read at once from others.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Memory:
         given: Mapping[str, Any],
         scalars: Sequence[object],
         shapes: Mapping[Key, tuple[tuple[int, ...], DType]],
-        loads: int = 0,
+        held: int = 0,
         spare: Spare | None = None,
     ) -> None:
         self.scalars = scalars
@@ -60,8 +60,7 @@ class Memory:
         self._arrays: dict[Key, Any] = {**given}
         self._given = frozenset(given)
         self._stored = {name for name, array in given.items() if not isinstance(array, np.ndarray)}
-        self._held = loads + sum(array.nbytes for array in given.values() if is_in_memory(array))
-        self.peak = self._held
+        self._held = self.peak = held
 
     def read(self, key: Key, where: Where) -> Array:
         """A tile: a view where the array is NumPy's, else what its storage reads."""

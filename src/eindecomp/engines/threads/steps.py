@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.threads.brief import APART, TOGETHER
 from eindecomp.graph.ops import Fill, Gather
 from eindecomp.kernels.library import library_of
 from eindecomp.tra.program.memory import Change
@@ -44,6 +45,13 @@ class Step:
     """The arrays that nobody uses afterwards."""
     seconds: float
     """About how long one core would take for the vertex."""
+    is_worth_sharing: bool
+
+    def is_shared(self, workers: int | None) -> bool:
+        """Whether other threads take part: if so many were asked for, or if it is worth it."""
+        if len(self.calls) < 2 or workers == 1:
+            return False
+        return workers is not None or self.is_worth_sharing
 
 
 def steps_of(schedule: Schedule) -> tuple[Step, ...]:
@@ -64,7 +72,8 @@ def steps_of(schedule: Schedule) -> tuple[Step, ...]:
         is_whole = all(call.kind == "compute" and not call.is_partial for call in calls)
         together = _bind_together(graph, calls) if is_whole and len(calls) > 1 else None
         seconds = schedule.seconds_by_vertex[name]
-        steps.append(Step(numbers[0], calls, run, together, makes, drops, seconds))
+        worth = seconds >= APART and schedule.seconds >= TOGETHER
+        steps.append(Step(numbers[0], calls, run, together, makes, drops, seconds, worth))
     return tuple(steps)
 
 

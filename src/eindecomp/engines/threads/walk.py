@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.engines.threads.brief import APART, BRIEF, TOGETHER
+from eindecomp.engines.threads.brief import BRIEF
 from eindecomp.engines.threads.forking import GATE
 from eindecomp.errors import EinDecompError, RunError
 from eindecomp.kernels.compilations import record_compilations
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
 
 _LONG = 0.25  # seconds after which a person could want to interrupt a run
 _PAUSE = 0.05  # seconds between two looks for interrupts
-
-
-def shares(step: Step, schedule: Schedule, workers: int | None) -> bool:
-    """Whether other threads take part in a step: if they were asked for, or it is worth it."""
-    if len(step.calls) < 2 or workers == 1:
-        return False
-    is_worth_it = step.seconds >= APART and schedule.seconds >= TOGETHER
-    return workers is not None or is_worth_it
 
 
 class Walk:
@@ -123,7 +115,7 @@ class Walk:
             GATE.leave(mark)
 
     def _carry_out(self, step: Step, mark: Mark) -> None:
-        if not shares(step, self._schedule, self._workers):
+        if not step.is_shared(self._workers):
             for number in range(len(step.calls)):
                 self._call(step, number)
             return

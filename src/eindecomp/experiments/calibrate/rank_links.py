@@ -24,7 +24,7 @@ from eindecomp.errors import InputError
 from eindecomp.experiments.calibrate.clock import seconds_each
 from eindecomp.experiments.calibrate.links import Message
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
+from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import group_along

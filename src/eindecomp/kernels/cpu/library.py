@@ -9,8 +9,7 @@ import numpy as np
 from eindecomp.errors import InputError
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.kernels.cpu.einsum import einsum_kernel
-from eindecomp.kernels.cpu.fills import fill_box
-from eindecomp.kernels.cpu.moves import move_kernel
+from eindecomp.kernels.cpu.moves import fill_box, move_kernel
 from eindecomp.kernels.tile_sizes import lent_sizes
 from eindecomp.lang.einsum import EinSum
 

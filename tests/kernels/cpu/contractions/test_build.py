@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 from random_tiles import assert_close, layouts, reference, values_of
 
 from eindecomp.kernels.cpu.contractions import candidates as offered
-from eindecomp.kernels.cpu.contractions.build import block_of, build
-from eindecomp.kernels.cpu.contractions.nest import (
+from eindecomp.kernels.cpu.contractions.build import (
     AFTER,
     BEFORE,
     INSIDE,
     BlockedNest,
     PairStep,
+    block_of,
+    build,
     nest_of,
 )
 from eindecomp.kernels.cpu.contractions.parts import Placed
 from eindecomp.kernels.cpu.contractions.script import Address
-from eindecomp.kernels.cpu.loops.strides import strides_of
+from eindecomp.kernels.cpu.loops.nest import strides_of
 from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import SUM

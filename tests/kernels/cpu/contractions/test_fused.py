@@ -9,7 +9,7 @@ import pytest
 
 import eindecomp as ed
 from eindecomp.kernels.cpu.contractions import fused
-from eindecomp.kernels.cpu.contractions.nest import nest_of
+from eindecomp.kernels.cpu.contractions.build import nest_of
 from eindecomp.kernels.cpu.einsum import EinSumKernel
 from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.lang.einsum import EinSum, product

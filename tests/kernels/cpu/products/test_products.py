@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
 from eindecomp.kernels.cpu.loops.launch import LoopsCall
-from eindecomp.kernels.cpu.products.blas import blas_call
 from eindecomp.kernels.cpu.products.blas_libraries import blas_library
-from eindecomp.kernels.cpu.products.few_rows import few_rows_call
-from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
+from eindecomp.kernels.cpu.products.calls import MatrixSteps, Product, blas_call, few_rows_call
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.einsum import product as multiply

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.cpu.compiling.compile import versions
-from eindecomp.kernels.cpu.contractions.build import build
+from eindecomp.kernels.cpu.contractions.build import build, nest_of
 from eindecomp.kernels.cpu.contractions.candidates import candidates
-from eindecomp.kernels.cpu.contractions.nest import nest_of
 from eindecomp.kernels.cpu.contractions.parts import Placed
 from eindecomp.kernels.cpu.contractions.script import Address
-from eindecomp.kernels.cpu.loops.strides import strides_of
-from eindecomp.kernels.cpu.products.blas_threads import one_thread_each
+from eindecomp.kernels.cpu.loops.nest import strides_of
+from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.kernels.trees import cheapest_trees
 from eindecomp.lang.einsum import EinSum

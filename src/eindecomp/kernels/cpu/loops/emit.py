@@ -1,8 +1,8 @@
 """Scalar expressions as lines of the generated loops, each value in its exact type.
 
 Only numbers, positions and names of this module's making reach the lines; what a user named stays
-behind. Every operation is followed by the conversion to its type, because numba, like C, computes
-small integers in larger ones.
+behind. Every operation is followed by the conversion to its type: literals take that of what they
+meet.
 """
 
 from __future__ import annotations

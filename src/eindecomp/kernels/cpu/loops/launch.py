@@ -16,8 +16,7 @@ from eindecomp.kernels.cpu.compiling.compile import compile_source
 from eindecomp.kernels.cpu.compiling.machine_code import check_refusals
 from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob
 from eindecomp.kernels.cpu.loops.generate import source_of
-from eindecomp.kernels.cpu.loops.nest import LANES, Access, Nest
-from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, strides_of
+from eindecomp.kernels.cpu.loops.nest import LANES, Access, Nest, Strides, lay_out, strides_of
 from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.lang.scalar import Call, Const
 

@@ -1,21 +1,27 @@
-"""The shape of a loop nest: which loops there are and what each array has of them.
+"""The shape of a loop nest: how arrays lie in memory, which loops there are, what each has of them.
 
-Loops go by number. One of them is the vector loop, the innermost, over which the machine's vectors
-run. If it is a label of the result, every lane is an element of the result; if it is aggregated,
-lanes hold partial states that are combined at the end. States are held in a small scratch block of
-`rows` × lanes, and `unroll` values of the innermost aggregated loop are taken in each pass over it,
-so that states rest in registers for most of the time.
+Loops go by number, and are merged where every array walks them as one. One of them is the vector
+loop, the innermost, over which the machine's vectors run. If it is a label of the result, every
+lane is an element of the result; if it is aggregated, lanes hold partial states that are combined
+at the end. States are held in a small scratch block of `rows` × lanes, and `unroll` values of the
+innermost aggregated loop are taken in each pass over it, so that states rest in registers for most
+of the time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from eindecomp.kernels.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
+    from eindecomp.lang.einsum import Labels
+
+    Array = np.ndarray[Any, Any]
 
 BLOCK = 4096
 """Bytes of one row of the scratch block where the vector loop is over the result: what enters the
@@ -92,3 +98,78 @@ class Nest:
             found.append((name, access, at))
             at += 1 + (len(access.loops) if access else 0)
         return found
+
+
+@dataclass(slots=True)
+class Strides:
+    """Sizes of loops, and the byte stride along each loop that an array has.
+
+    `results` are the loops of the result, `aggregated` the others, outermost first.
+    """
+
+    sizes: dict[str, int]
+    inputs: list[dict[str, int]]
+    outputs: list[dict[str, int]]
+    results: list[str]
+    aggregated: list[str]
+
+    @property
+    def arrays(self) -> list[dict[str, int]]:
+        """All arrays: inputs, then outputs."""
+        return [*self.inputs, *self.outputs]
+
+
+def strides_of(labels: Labels, array: Array) -> dict[str, int]:
+    """The byte stride of each label; one that stands twice walks the diagonal."""
+    found: dict[str, int] = {}
+    for label, stride in zip(labels, array.strides, strict=True):
+        found[label] = found.get(label, 0) + stride
+    return found
+
+
+def lay_out(
+    sizes: dict[str, int],
+    inputs: list[dict[str, int]],
+    outputs: list[dict[str, int]],
+    output: Labels,
+) -> Strides:
+    """Order and merge loops: those of the result as it lies in memory, the others as inputs do."""
+    loops = {label for label, size in sizes.items() if size != 1}
+    inputs, outputs = (
+        [{label: s for label, s in own.items() if label in loops} for own in part]
+        for part in (inputs, outputs)
+    )
+    reach = {
+        label: max([abs(own[label]) for own in [*outputs, *inputs] if label in own], default=0)
+        for label in sizes
+    }
+    results = [label for label in output if label in loops]
+    results.sort(key=lambda label: -abs(outputs[0][label]) if outputs else 0)
+    aggregated = sorted(
+        (k for k in sizes if k in loops and k not in output), key=lambda k: -reach[k]
+    )
+    layout = Strides(
+        {k: sizes[k] for k in sizes if k in loops}, inputs, outputs, results, aggregated
+    )
+    for group in (layout.results, layout.aggregated):
+        while _merge(layout, group):
+            pass
+    return layout
+
+
+def _merge(layout: Strides, group: list[str]) -> bool:
+    """Merge two loops that every array walks as one; whether there were such."""
+    for outer in group:
+        for inner in group:
+            if outer != inner and all(
+                own[outer] == own[inner] * layout.sizes[inner]
+                if outer in own and inner in own
+                else outer not in own and inner not in own
+                for own in layout.arrays
+            ):
+                layout.sizes[inner] *= layout.sizes.pop(outer)
+                group.remove(outer)
+                for own in layout.arrays:
+                    own.pop(outer, None)
+                return True
+    return False

@@ -18,11 +18,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.cpu.loops.launch import Pack
-from eindecomp.kernels.cpu.loops.strides import Strides, lay_out, strides_of
-from eindecomp.kernels.cpu.products.blas import blas_call
+from eindecomp.kernels.cpu.loops.nest import Strides, lay_out, strides_of
 from eindecomp.kernels.cpu.products.blas_libraries import blas_library
-from eindecomp.kernels.cpu.products.few_rows import few_rows_call
-from eindecomp.kernels.cpu.products.product import MatrixSteps, Product
+from eindecomp.kernels.cpu.products.calls import MatrixSteps, Product, blas_call, few_rows_call
 from eindecomp.kernels.tile_sizes import sizes_of
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
 

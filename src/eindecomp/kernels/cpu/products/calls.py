@@ -1,0 +1,217 @@
+"""Matrix products as compiled calls: BLAS for each pair of two stacks, or a loop for few rows.
+
+NumPy's `matmul` does the same as the first, but sets up every array anew, cannot add to what is
+there, and asks for views that take longer to make than a small product to compute. A product with
+a handful of rows takes as long as reading the long matrix does. BLAS first copies that into an
+order of its own, which is worth it only from many rows on; the loop reads it where it lies. Low
+precision is widened on the way, and rounded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eindecomp.kernels.cpu.compiling.compile import compile_source
+from eindecomp.kernels.cpu.loops.launch import LoopsCall
+from eindecomp.lang.dtypes import LOW_PRECISION, widen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
+    from eindecomp.kernels.cpu.products.blas_libraries import BlasLibrary
+    from eindecomp.lang.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixSteps:
+    """A stack's matrices: byte steps along rows and columns."""
+
+    row: int
+    column: int
+
+    @property
+    def turned(self) -> MatrixSteps:
+        """The transposed matrices."""
+        return MatrixSteps(self.column, self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Stacks of products of m × k by k × n matrices, and where their numbers are."""
+
+    types: tuple[DType, DType, DType]
+    """Of the first input, the second and the result."""
+    shape: tuple[int, int, int]
+    """m, n and k."""
+    sides: tuple[MatrixSteps, MatrixSteps, MatrixSteps]
+    loops: tuple[tuple[int, int, int, int], ...] = ()
+    """Those over the stack: the size, and the byte step of either input and of the result."""
+    packs: tuple[Pack, ...] = ()
+    """Inputs that are copied first; their sides and steps are those of the copies."""
+    add: bool = False
+    """Whether the product is added to what the result holds."""
+
+
+_OVER_STACK = """
+def kernel(at):
+    loops = load_int64(at, {count})
+    total = 1
+    for loop in range(loops):
+        total *= load_int64(at, {count} + 1 + 4 * loop)
+    for place in range(total):
+        rest = place
+        first, second = load_int64(at, {array}), load_int64(at, {array} + 1)
+        result = load_int64(at, {array} + 2)
+        for loop in range(loops - 1, -1, -1):
+            slot = {count} + 1 + 4 * loop
+            size = load_int64(at, slot)
+            k = rest % size
+            rest //= size
+            first += k * load_int64(at, slot + 1)
+            second += k * load_int64(at, slot + 2)
+            result += k * load_int64(at, slot + 3)
+"""
+
+
+def call_over_stack(
+    product: Product,
+    head: Sequence[int],
+    body: Sequence[str],
+    *,
+    turned: bool,
+    uses_blas: bool = False,
+) -> LoopsCall:
+    """A call whose `body` multiplies `first` by `second` into `result`, for all of a stack.
+
+    It finds the numbers of `head` in the first slots at `at`. If it is `turned`, `first` is the
+    product's second input.
+    """
+    start = len(head)
+    lines = ["        " + line for line in body]
+    source = _OVER_STACK.format(array=start, count=start + 3) + "\n".join(lines) + "\n"
+    integers = [*head, 0, 0, 0, len(product.loops)]
+    for size, x, y, z in product.loops:
+        integers += [size, *((y, x, z) if turned else (x, y, z))]
+    inputs = [start + 1, start] if turned else [start, start + 1]
+    addresses = [*inputs, start + 2, len(integers)]
+    function = compile_source(source, "stacks of matrix products")
+    filled = np.array([*integers, 0], np.int64)
+    return LoopsCall(function, filled, addresses, 0, product.packs, 0, uses_blas)
+
+
+def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
+    """A call for a product of one type; None if its sides are too long for the library.
+
+    Every matrix has neighbours along its rows or columns.
+    """
+    (m, n, k), (x, y, z) = product.shape, product.sides
+    dtype = product.types[2]
+    if min(m, n) == 1:
+        return _vector_call(product, library)
+    # Fortran's matrices have neighbours along columns: ours with neighbours along rows are
+    # transposed for it, and zᵀ = yᵀ·xᵀ.
+    turned = z.column == dtype.itemsize
+    if turned:
+        m, n, x, y, z = n, m, y.turned, x.turned, z.turned
+    letters, far = zip(*(_turn(side, dtype.itemsize) for side in (x, y)), strict=True)
+    steps = [step // dtype.itemsize for step in (*far, z.column)]
+    if max(m, n, k, *steps) > library.largest:
+        return None
+    head = [library.matrices[dtype.name], *letters, m, n, k, *_factors(product), *steps]
+    body = ["call_gemm(at, first, second, result)"]
+    return call_over_stack(product, head, body, turned=turned, uses_blas=True)
+
+
+def _vector_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
+    """The same for a product of one row or column: `first` is the vector."""
+    (m, n, k), (x, y, z) = product.shape, product.sides
+    dtype, turned = product.types[2], m > 1
+    if turned:
+        n, x, y, z = m, y.turned, x.turned, z.turned
+    # The letter as if the matrix were the first, whose neighbours are along its rows or columns.
+    letter, far = _turn(y.turned, dtype.itemsize)
+    sizes = (n, k) if letter == ord("N") else (k, n)
+    steps = [step // dtype.itemsize for step in (far, x.column, z.column)]
+    if max(*sizes, *steps) > library.largest:
+        return None
+    head = [library.vectors[dtype.name], letter, *sizes, *_factors(product), *steps]
+    body = ["call_gemv(at, first, second, result)"]
+    return call_over_stack(product, head, body, turned=turned, uses_blas=True)
+
+
+def _factors(product: Product) -> tuple[int, ...]:
+    """Alpha and beta, in two slots each: by what the product and what was there are multiplied."""
+    low, high = np.frombuffer(np.ones(1, product.types[2]).tobytes().ljust(16, b"\0"), np.int64)
+    one = int(low), int(high)
+    return (*one, *(one if product.add else (0, 0)))
+
+
+def _turn(side: MatrixSteps, itemsize: int) -> tuple[int, int]:
+    """Whether Fortran is to transpose a matrix, as its letter, and the step between columns."""
+    return (ord("N"), side.column) if side.row == itemsize else (ord("T"), side.row)
+
+
+_MOST_ROWS, _MOST_LOW = 8, 32
+"""Rows up to which BLAS takes longer, and those of low precision, which BLAS does not know."""
+_ROWS, _COLUMNS = 4, 3
+"""Sums that are made at once: with what they are made of, they fit sixteen vector registers."""
+_UNPACK = (
+    "rows, columns, depth = load_int64(at, 0), load_int64(at, 1), load_int64(at, 2)",
+    "x_row, y_column = load_int64(at, 3), load_int64(at, 4)",
+    "z_row, z_column = load_int64(at, 5), load_int64(at, 6)",
+    "column = 0",
+)
+
+
+def few_rows_call(product: Product) -> LoopsCall | None:
+    """A call for a product of few rows or columns; None if it is not one, or lies otherwise.
+
+    In both inputs the numbers that are summed must be neighbours.
+    """
+    (m, n, k), (x, y, z) = product.shape, product.sides
+    first, second, result = product.types
+    low = any(of in LOW_PRECISION for of in product.types)
+    rows = min(m, n)
+    if not (rows <= _MOST_LOW if low else 1 < rows <= _MOST_ROWS):
+        return None
+    if result.kind == "c" or (product.add and low):
+        return None
+    if x.column != first.itemsize or y.row != second.itemsize:
+        return None
+    turned = m > n
+    if turned:
+        m, n, x, y, z = n, m, y.turned, x.turned, z.turned
+        first, second = second, first
+    body = list(_UNPACK)
+    for columns in dict.fromkeys((_COLUMNS, 1)):
+        body += [f"while column + {columns} <= columns:", "    row = 0"]
+        for rows in dict.fromkeys((min(m, _ROWS), 1)):
+            block = _block(rows, columns, (first, second, result), add=product.add)
+            body += [f"    while row + {rows} <= rows:", *("        " + line for line in block)]
+        body += [f"    column += {columns}"]
+    return call_over_stack(
+        product, [m, n, k, x.row, y.column, z.row, z.column], body, turned=turned
+    )
+
+
+def _block(rows: int, columns: int, types: tuple[DType, DType, DType], *, add: bool) -> list[str]:
+    """Sum a few rows by a few columns; terms are added in any order, as lanes of vectors do."""
+    first, second, result = (of.name for of in types)
+    zero = "to_f8(0.0)" if widen(types[2]).itemsize == 8 else "to_f4(0.0)"
+    both = [(i, j) for i in range(rows) for j in range(columns)]
+    lines = [f"x{i} = first + (row + {i}) * x_row" for i in range(rows)]
+    lines += [f"y{j} = second + (column + {j}) * y_column" for j in range(columns)]
+    lines += [f"s{i}_{j} = {zero}" for i, j in both]
+    lines += ["for k in range(depth):"]
+    lines += [f"    a{i} = load_{first}(x{i}, k)" for i in range(rows)]
+    lines += [f"    b{j} = load_{second}(y{j}, k)" for j in range(columns)]
+    lines += [f"    s{i}_{j} = sum_product(a{i}, b{j}, s{i}_{j})" for i, j in both]
+    for i, j in both:
+        place = f"result + (row + {i}) * z_row + (column + {j}) * z_column, 0"
+        total = f"reload_{result}({place}) + s{i}_{j}" if add else f"s{i}_{j}"
+        lines += [f"store_{result}({place}, {total})"]
+    return [*lines, f"row += {rows}"]
