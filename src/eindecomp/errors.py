@@ -237,9 +237,8 @@ class naming:  # noqa: N801 - used as a statement: `with naming(name):`
 
 
 EXTRAS = {
-    "graphviz": "draw", "jax": "jax", "jaxlib": "jax", "mpi4py": "mpi",
-    "pytoulbar2": "exact", "ray": "ray", "safetensors": "models", "tokenizers": "models",
-    "torch": "torch", "transformers": "", "zarr": "zarr",
+    "jax": "jax", "jaxlib": "jax", "mpi4py": "mpi", "ray": "ray", "safetensors": "models",
+    "tokenizers": "models", "torch": "torch", "transformers": "", "zarr": "zarr",
 }  # fmt: skip
 """The packages that not every user needs, each with the extra of ours that installs it, if any."""
 
