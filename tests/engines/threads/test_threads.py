@@ -48,7 +48,7 @@ def test_any_plan_gives_what_the_reference_gives(seed, devices, asked):
     plan = ed.plan(graph, devices, **asked)
     arrays = arrays_for(graph, seed)
     found, again = (ed.run(plan, arrays, ThreadsEngine(workers=4)) for _ in range(2))
-    assert found.stats.workers == min(4, devices)
+    assert 1 <= found.stats.workers <= min(4, devices)  # fewer where no vertex has so many tiles
     close(found, ed.evaluate(graph, arrays))
     assert found.stats.bytes_moved == plan.cost
     assert sum(found.stats.bytes_by_vertex.values()) == plan.cost

@@ -10,6 +10,7 @@ import torch
 from eindecomp.engines.record import naming
 from eindecomp.engines.tensor import Tensor, block_of
 from eindecomp.graph.ops import Fill
+from eindecomp.kernels.cpu.moves import check_index as check_array
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.moves import check_index
 from eindecomp.lang.scalar import used_scalars
@@ -43,7 +44,11 @@ class IndexChecks:
         for lookup in [*self._constant, *self._varying]:
             tile = self._tiled.tiles[lookup.op.into]
             with naming(self._tiled.program.graph[tile.tensor], tile.box, lookup.op.device):
-                check_index(self._indices(lookup, inputs, scalars), lookup.rows)
+                index = self._indices(lookup, inputs, scalars)
+                if isinstance(index, torch.Tensor):
+                    check_index(index, lookup.rows)
+                else:  # NumPy looks at a few indices sooner, which each token decoded waits for
+                    check_array(index, lookup.rows)
         self._constant = []
 
     def _is_constant(self, lookup: Lookup) -> bool:
@@ -56,7 +61,7 @@ class IndexChecks:
 
     def _indices(
         self, lookup: Lookup, inputs: Mapping[str, Any], scalars: Mapping[str, Any]
-    ) -> torch.Tensor:
+    ) -> Any:
         op, box = self._op(lookup), lookup.index.box
         if isinstance(op, Fill):
             return TorchLibrary("cpu").filled(op, box, scalars, self._tiled.program.graph.scalars)
@@ -66,7 +71,7 @@ class IndexChecks:
         if isinstance(given, torch.Tensor):
             return given[within(box, _whole(given))]
         whole = type(given) is np.ndarray and box == _whole(given)
-        return TorchLibrary("cpu").from_numpy(given if whole else block_of(given, box))
+        return given if whole else block_of(given, box)
 
 
 def has_filled_indices(tiled: TileProgram) -> bool:
