@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from eindecomp.api.compile import (
         compile,  # noqa: A004 - as `ed.compile`
         plan_together,
+        run,
+        simulate,
     )
     from eindecomp.api.einsum import einsum
-    from eindecomp.api.run import run
-    from eindecomp.api.simulate import simulate
     from eindecomp.engines.executable import Executable
     from eindecomp.frontends.jax.importing import from_jax, jax_inputs
     from eindecomp.frontends.torch.importing import from_torch
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from eindecomp.graph.rewrites.rewrite import rewrite
     from eindecomp.graph.text.elaborate import extend, load, parse
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.declare import monoid
     from eindecomp.lang.einsum import EinSum
-    from eindecomp.lang.monoid import Monoid
+    from eindecomp.lang.monoid import Monoid, monoid
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.costs.objectives import Objective
@@ -127,13 +126,13 @@ _LATER = {
     "jax_inputs": "frontends.jax.importing",
     "load": "graph.text.elaborate",
     "models": "models",
-    "monoid": "lang.declare",
+    "monoid": "lang.monoid",
     "parse": "graph.text.elaborate",
     "plan": "planner.make",
     "plan_together": "api.compile",
     "rewrite": "graph.rewrites.rewrite",
-    "run": "api.run",
-    "simulate": "api.simulate",
+    "run": "api.compile",
+    "simulate": "api.compile",
     "solve": "solve",
     "torch_weights": "frontends.torch.weights",
 }

@@ -1,19 +1,36 @@
-"""`compile` makes a plan ready on an engine; `plan_together` makes one plan for all its ranks."""
+"""What users do with a plan: `compile` it for an engine, `run` it, `simulate` it.
+
+`plan_together` makes one plan for all ranks of an engine.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.engine import Engine, find_engine
 from eindecomp.engines.executable import Executable
 from eindecomp.engines.ranks import Alone, ranks_of
 from eindecomp.errors import EinDecompError, InputError, PlanError
+from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.plan import Plan
+from eindecomp.show.progress import is_wanted, showing
+from eindecomp.show.trace import tracing
 from eindecomp.store.plan_file import from_json, to_json
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.simulation.network import Network
+from eindecomp.tra.simulation.simulate import simulate_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
+
+    from eindecomp.engines.events import Event
+    from eindecomp.engines.result import Result
+    from eindecomp.planner.costs.machine import Machine
+    from eindecomp.tra.simulation.run import SimulatedRun
 
 _FAILED = b"failed: "
 
@@ -100,3 +117,125 @@ def plan_together(make: Callable[[], Plan], engine: str | Engine = "spmd", **opt
         raise
     share(text)
     return plan
+
+
+def run(
+    plan: Plan,
+    inputs: Mapping[str, object],
+    engine: str | Engine = "threads",
+    *,
+    trace: str | Path | None = None,
+    progress: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    **options: Any,
+) -> Result:
+    """Compute the outputs of the graph that was planned.
+
+    Args:
+        plan: What `ed.plan` made, such as `ed.plan(graph, 2)`.
+        inputs: Arrays by name, and numbers for run-time scalars, such as `{"X": x, "lr": 0.1}`.
+            Arrays that are stored in chunks (memory-mapped, zarr, HDF5) are read tile by tile, and
+            so are files: `"x.npy"`, `"x.zarr"`, or a tensor of one, `"w.safetensors#W1"`.
+        engine: A name, such as `"threads"`, or an engine.
+        trace: A file to write for Perfetto or Chrome, with the rows of each device, such as
+            `"run.json"`; where that fails after the run, as on a full disk, a warning says so.
+        progress: Whether a bar shows how far the run has come: `True`, `False`, or None to show it
+            once the run has taken a second, on a terminal or in a notebook.
+        on_event: Is called with one event at a time, such as `print`; what it raises cancels the
+            run, and is raised from here as it is.
+        **options: Those of the engine of that name, such as `workers=2`.
+
+    Returns:
+        The outputs, `result["Z"]`, and what the run took, `result.stats`.
+
+    Raises:
+        InputError: What was given does not fit the inputs.
+        RunError: A kernel failed.
+
+    Examples:
+        >>> import numpy as np, eindecomp as ed
+        >>> graph = ed.parse("input X[i: 4]\\nscalar a\\nZ[i] <- a * X[i]\\noutput Z")
+        >>> ed.run(ed.plan(graph, 2), {"X": np.arange(4, dtype="float32"), "a": 10})["Z"]
+        array([ 0., 10., 20., 30.], dtype=float32)
+    """
+    if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"run takes a Plan, as ed.plan makes it, not {type(plan).__name__}")
+    with compile(plan, engine, **options) as executable:
+        return watched(executable, inputs, trace=trace, progress=progress, on_event=on_event)
+
+
+def watched(
+    executable: Executable,
+    inputs: Mapping[str, object],
+    *,
+    trace: str | Path | None = None,
+    progress: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Result:
+    """Call an executable with a trace, a progress bar and a listener, as `run` takes them."""
+    if trace is None and not is_wanted(progress):
+        return executable(inputs, on_event=on_event)
+    listeners = [] if on_event is None else [on_event]
+
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    result = None
+    try:
+        with ExitStack() as stack:
+            if trace is not None:
+                listeners.append(stack.enter_context(tracing(trace)))
+            if (bar := stack.enter_context(showing(progress))) is not None:
+                listeners.append(bar)
+            result = executable(inputs, on_event=tell)
+    except OSError as error:
+        if result is None:
+            raise
+        # What was computed is worth more than what was noted of it.
+        warnings.warn(str(error), RuntimeWarning, stacklevel=3)
+    return result
+
+
+def simulate(
+    plan: Plan,
+    machine: Machine | str | None = None,
+    *,
+    gather: str = "ring",
+    reduce: str = "direct",
+    cards: str = "device",
+    overlap: bool = True,
+) -> SimulatedRun:
+    """Simulate a run of a plan: kernels in order, communication beside them, links in turn.
+
+    Communication begins and is waited for where engine spmd does so.
+
+    Args:
+        plan: What `ed.plan` made, such as `ed.plan(graph, 4)`.
+        machine: An `ed.Machine` or a preset such as `"cpu-cluster"`; by default that of the plan.
+        gather: All-gathers are a `"ring"` on each level of the mesh, or `"doubling"` there, or all
+            messages at once, `"direct"`.
+        reduce: Reductions send every block to who combines it, `"direct"`, or go by levels too:
+            `"ring"`, `"doubling"`.
+        cards: Whether every `"device"` has its own links to other nodes, or those of a `"node"`
+            share theirs.
+        overlap: Whether communication runs beside computing; `False`: one step follows another.
+
+    Returns:
+        The seconds, and where they go.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> text = "input X[i: 64, j: 64], Y[j, k: 64]\\nZ[i,k] <- sum X[i,j] * Y[j,k]\\noutput Z"
+        >>> plan = ed.plan(ed.parse(text), 4, inputs="sharded")
+        >>> found = ed.simulate(plan, "cpu-cluster")
+        >>> bool(found.seconds > found.computing.max()), found.bytes_moved == plan.cost
+        (True, True)
+    """
+    if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"simulate takes a Plan, as ed.plan makes it, not {type(plan).__name__}")
+    if machine is None and plan.machine is None:
+        raise InputError("simulate needs a machine: the plan was made for none (machine=)")
+    described = machine_of(plan.machine if machine is None else machine)
+    network = Network(gather, reduce, cards)
+    return simulate_program(program_of(plan), described, network, overlap=overlap)

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from eindecomp.api.compile import plan_together
-from eindecomp.api.run import run as run_plan
+from eindecomp.api.compile import run as run_plan
 from eindecomp.cli import request as ask
 from eindecomp.cli.arrays import given_arrays, random_inputs, write_npz
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import orjson
 import typer
 
-from eindecomp.api.simulate import simulate as simulate_plan
+from eindecomp.api.compile import simulate as simulate_plan
 from eindecomp.cli import request as ask
 from eindecomp.cli.files import AnyFile, to_write
 from eindecomp.cli.terminal import columns, interruptible, status_line

@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING
 
 from eindecomp.above import from_above
 from eindecomp.errors import GraphError, naming, suggest
-from eindecomp.graph.checks import check_tie, expect, fill_value, label_map, monoid_of, register
+from eindecomp.graph.checks import (
+    check_tie,
+    expect,
+    fill_value,
+    label_map,
+    monoid_of,
+    register,
+    warn_of_lone_labels,
+)
 from eindecomp.graph.infer import infer
-from eindecomp.graph.lone_labels import warn_of_lone_labels
 from eindecomp.graph.ops import Concat, Fill, Input, Op
 from eindecomp.graph.specs import gather_op, read_einsum, reshape_op, scatter_op, slice_op
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_scalar, write_vertex
 from eindecomp.lang import dtypes
-from eindecomp.lang.declare import declaration
 from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum
-from eindecomp.lang.monoid import PROD, SUM, Monoid
+from eindecomp.lang.monoid import PROD, SUM, Monoid, declaration
 from eindecomp.lang.names import CONSTANTS, MAX_LENGTH, check_name
 from eindecomp.lang.scalar import Arg, Expr, Number
 from eindecomp.lang.spec import parse_spec

@@ -46,7 +46,7 @@ def operations_per_point(op: Op) -> int:
     match op:
         case EinSum():
             combine = () if op.agg is None else values(op.agg.combine)
-            return _distinct_calls(values(op.join)) + _distinct_calls(combine)
+            return len(calls_of(values(op.join))) + len(calls_of(combine))
         case ScatterAdd():
             return 1
         case _:
@@ -113,11 +113,11 @@ def _function_labels(op: EinSum) -> tuple[frozenset[str], ...]:
     """For each call of an elementary function the labels of its operands."""
     joins = [
         frozenset(label for index in used_args(each) for label in op.inputs[index])
-        for each in _calls(values(op.join))
+        for each in calls_of(values(op.join))
         if _is_elementary(each)
     ]
     combine = () if op.agg is None else values(op.agg.combine)
-    return (*joins, *(frozenset(op.labels) for each in _calls(combine) if _is_elementary(each)))
+    return (*joins, *(frozenset(op.labels) for each in calls_of(combine) if _is_elementary(each)))
 
 
 def _is_elementary(each: Call) -> bool:
@@ -201,19 +201,15 @@ def _sizes(graph: Graph, vertex: Vertex) -> dict[str, int]:
     return rows.sizes_by(vertex.op.source) | index.sizes_by(vertex.op.index)
 
 
-def _distinct_calls(exprs: Iterable[Expr]) -> int:
-    return len(_calls(exprs))
-
-
-def _calls(exprs: Iterable[Expr]) -> list[Call]:
-    """All calls in expressions, equal ones once."""
+def calls_of(exprs: Iterable[Expr]) -> list[Call]:
+    """All calls in expressions, outer ones first, equal ones once."""
     seen: dict[Call, None] = {}
-    left = list(exprs)
+    left = list(exprs)[::-1]
     while left:
         expr = left.pop()
         if isinstance(expr, Call) and expr not in seen:
             seen[expr] = None
-            left += expr.args
+            left += reversed(expr.args)
     return [*seen]
 
 

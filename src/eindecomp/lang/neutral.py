@@ -35,7 +35,7 @@ _TRIALS = 64
 def safe_combine(monoid: Monoid, state: tuple[DType, ...]) -> Expr:
     """What combines two states of the given types, neutral ones among them.
 
-    >>> from eindecomp.lang.declare import monoid
+    >>> from eindecomp.lang.monoid import monoid
     >>> from eindecomp.lang.dtypes import FLOAT32
     >>> lse = monoid("lse", "max(x, y) + log(1 + exp(min(x, y) - max(x, y)))", -np.inf)
     >>> print(safe_combine(lse, (FLOAT32,)))

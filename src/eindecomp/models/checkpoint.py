@@ -21,7 +21,7 @@ from eindecomp.engines.ranks import Alone, at_first
 from eindecomp.engines.safetensors_file import NAMES
 from eindecomp.engines.step_folders import MANIFEST, StepFolders, step_number
 from eindecomp.errors import EinDecompError, InputError, PlanError, RunError, extra, quote, shorten
-from eindecomp.graph.lone_labels import as_written
+from eindecomp.graph.checks import as_written
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.layout.boxes import volume
 from eindecomp.models.optimizers import carried

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +14,11 @@ from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs import paper_bound as paper
-from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.price import beyond, hidden
+from eindecomp.planner.model.bound import BoundModel
 from eindecomp.planner.space.choices import (
     Choices,
-    Decision,
     choices,
     decided_choices,
     refined,
@@ -37,11 +38,13 @@ if TYPE_CHECKING:
 
     from eindecomp.layout.cut import Cut
     from eindecomp.layout.view import View
-    from eindecomp.planner.costs.cost import Cost, Number
+    from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.costs.price import Price
     from eindecomp.planner.plan import Plan
 
     Ints = NDArray[np.int64]
+    Portion = tuple[Ints, Any, dict[str, Any]]
+    """Partitions of a vertex, which of them × homes are allowed, and what those cost by part."""
 
 _SHOWN = 5  # vertices whose alternatives are shown
 ALL_AXES = 1024  # the most assignments considered together; beyond, two axes are reassigned
@@ -67,25 +70,18 @@ class Alternative:
         return self.join + self.aggregate + self.repartition + self.compute + self.handover
 
 
-def plan_price(plan: Plan) -> Price:
-    """The prices of a plan whose objective is not "bound"."""
-    return price_of(plan.objective, plan.mesh, plan.machine)
-
-
 def alternatives(plan: Plan, rows: list[Row]) -> list[tuple[str, Alternative | None]]:
     """For each of the vertices that cost most, its next-best partition, if it has another."""
-    computed = [row for row in rows if row.vertex in plan.parts]
-    ranked = sorted(computed, key=lambda row: (-row.cost * row.times, -_size(plan, row.vertex)))
+
+    def rank(row: Row) -> tuple[Number, int]:
+        vertex = plan.graph[row.vertex]
+        tensors = (vertex, *(plan.graph[source] for source in vertex.inputs))
+        return -row.cost * row.times, -sum(tensor.elements for tensor in tensors)
+
     different: dict[Hashable, str] = {}
-    for row in ranked:
+    for row in sorted((row for row in rows if row.vertex in plan.parts), key=rank):
         different.setdefault(row_key(plan, row), row.vertex)
     return [(name, next_best(plan, name)) for name in list(different.values())[:_SHOWN]]
-
-
-def _size(plan: Plan, name: str) -> int:
-    """The elements that a vertex reads and makes."""
-    vertex = plan.graph[name]
-    return vertex.elements + sum(plan.graph[source].elements for source in vertex.inputs)
 
 
 def next_best(plan: Plan, name: str) -> Alternative | None:
@@ -93,14 +89,25 @@ def next_best(plan: Plan, name: str) -> Alternative | None:
 
     On a mesh with many axes, the best one that reassigns at most two of them.
     """
-    if plan.objective == "bound":
-        return _of_pieces(plan, name)
-    best: tuple[Number, Decision, tuple[int, ...]] | None = None
-    for own in _candidates(plan, name):
-        candidate = _best_of(plan, name, own)
-        if candidate is not None and (best is None or candidate[0] < best[0]):
-            best = candidate
-    return None if best is None else _compared(plan, name, best[1], best[2])
+    costs = plan.costs
+    now = {
+        "join": costs.join[name],
+        "aggregate": costs.aggregate[name],
+        "repartition": costs.repartition[name],
+        "compute": costs.compute.get(name, 0),
+        "handover": sum(cost for (maker, _, _), cost in costs.edges.items() if maker == name),
+    }
+    portions = _partitions if plan.objective == "bound" else _assignments
+    least, best = inf, None
+    for parts, allowed, own in portions(plan, name):
+        total = np.where(allowed, sum(own.values()), inf)
+        at = np.unravel_index(total.argmin(), total.shape)
+        if total[at] < least:
+            least = total[at]
+            named = dict(zip(plan.parts[name], parts[at[0]].tolist(), strict=True))
+            chosen = {part: np.broadcast_to(own[part], total.shape)[at].item() for part in now}
+            best = Alternative(name, named, **{part: chosen[part] - now[part] for part in now})
+    return best
 
 
 def _readers(plan: Plan, name: str) -> list[tuple[str, int]]:
@@ -108,134 +115,113 @@ def _readers(plan: Plan, name: str) -> list[tuple[str, int]]:
     return [(reader, k) for maker, reader, k in plan.costs.edges if maker == name]
 
 
-def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Ints:
+def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Any:
     """Which partitions differ from the plan's and are within its strategy and limit on work."""
-    current = np.array(list(plan.parts[name].values()), dtype=np.int64)
-    mask = (rows != current).any(axis=1)
-    if plan.strategy is not None and len(rows):
+    mask = (rows != _row(plan, name)).any(axis=1)
+    if plan.strategy is not None:
         strategy = strategy_of(plan.strategy, plan.graph, plan.devices)
         mask &= strategy(plan.graph[name], view, rows, plan.mesh)
-    if plan.orders is not None and len(rows):
+    if plan.orders is not None:
         mask &= WorkLimit(plan.orders.most)(plan.graph[name], view, rows, plan.mesh)
-    return mask
-
-
-# The paper's objective
-
-
-def _of_pieces(plan: Plan, name: str) -> Alternative | None:
-    graph, vertex = plan.graph, plan.graph[name]
-    view = view_of(graph, vertex)
-    rows = some_parts(view.sizes, plan.mesh.sizes, MOST_VECTORS, even=plan.mesh.cuts_evenly)
-    current = np.array([list(plan.parts[name].values())], dtype=np.int64).reshape(1, -1)
-    rows = np.concatenate([current, rows[_allowed(plan, name, view, rows)]])
-    if len(rows) < 2:
-        return None
-    fetched = np.zeros(len(rows), dtype=np.int64)
-    for k, (source, dims) in enumerate(zip(vertex.inputs, view.reads, strict=True)):
-        if dims is not None and (source, name, k) in plan.costs.edges:
-            made = (view_of(graph, graph[source]), _row(plan, source))
-            fetched += paper.repartition_table(made, (view, dims, rows))[0]
-    handed = np.zeros(len(rows), dtype=np.int64)
-    for reader, k in _readers(plan, name):
-        read = view_of(graph, graph[reader])
-        dims = read.reads[k]
-        assert dims is not None  # noqa: S101 - it costs something, so it is read
-        handed += paper.repartition_table((view, rows), (read, dims, _row(plan, reader)))[:, 0]
-    join = paper.join_cost(graph, vertex, view, rows)
-    aggregate = paper.aggregate_cost(view, rows)
-    best = 1 + int((join + aggregate + fetched + handed)[1:].argmin())
-    return Alternative(
-        name,
-        dict(zip(view.labels, rows[best].tolist(), strict=True)),
-        join=int(join[best] - join[0]),
-        aggregate=int(aggregate[best] - aggregate[0]),
-        repartition=int(fetched[best] - fetched[0]),
-        compute=0,
-        handover=int(handed[best] - handed[0]),
-    )
+    return mask[:, None]
 
 
 def _row(plan: Plan, name: str) -> Ints:
     return np.array([list(plan.parts[name].values())], dtype=np.int64).reshape(1, -1)
 
 
+# The paper's objective
+
+
+def _partitions(plan: Plan, name: str) -> Iterator[Portion]:
+    """All partitions of a vertex; under this objective a result has no home."""
+    graph, vertex = plan.graph, plan.graph[name]
+    view = view_of(graph, vertex)
+    rows = some_parts(view.sizes, plan.mesh.sizes, MOST_VECTORS, even=plan.mesh.cuts_evenly)
+    near = [n for n in (*vertex.inputs, *graph.users()[name]) if n in plan.parts]
+    views = {n: view_of(graph, graph[n]) for n in (*near, name)}
+    model = BoundModel(graph, views, {n: _row(plan, n) for n in near} | {name: rows})
+    fetched = handed = np.zeros(len(rows), dtype=np.int64)
+    for maker, reader, k in model.edges:
+        if reader == name:
+            fetched = fetched + model.handover(maker, reader, k)[0]
+        elif maker == name:
+            handed = handed + model.handover(maker, reader, k)[:, 0]
+    costs = {
+        "join": paper.join_cost(graph, vertex, view, rows)[:, None],
+        "aggregate": paper.aggregate_cost(view, rows)[:, None],
+        "repartition": fetched[:, None],
+        "compute": np.zeros((1, 1), dtype=np.int64),
+        "handover": handed[:, None],
+    }
+    if len(rows):
+        yield rows, _allowed(plan, name, view, rows), costs
+
+
 # Real movement
 
 
-def _candidates(plan: Plan, name: str) -> Iterator[Choices]:
-    """The choices of a vertex, in portions of limited size."""
+def plan_price(plan: Plan) -> Price:
+    """The prices of a plan whose objective is not "bound"."""
+    return price_of(plan.objective, plan.mesh, plan.machine)
+
+
+def _assignments(plan: Plan, name: str) -> Iterator[Portion]:
+    """The assignments of mesh axes to the labels of a vertex, in portions of limited size."""
     mesh, decision = plan.mesh, plan.decisions[name]
     view = view_of(plan.graph, plan.graph[name])
     axes = range(len(mesh.sizes))
-    redundant = may_repeat(plan.objective)
+    pinned: tuple[Cut, ...] | None = None
+    if name in plan.tie.values():
+        pinned = (decision.home,)  # a tied result must stay where it is
+    elif name in plan.pin:
+        pinned = pinned_cuts(plan.graph, mesh, {name: plan.pin[name]})[name]
     moved = len(axes) if (len(view.labels) + 1) ** len(axes) <= ALL_AXES else min(2, len(axes))
     for free in combinations(axes, moved):
-        rows = refined(view.sizes, mesh, decision.assignment, free, redundant)
+        rows = refined(view.sizes, mesh, decision.assignment, free, may_repeat(plan.objective))
         summed = summed_axes(view, decision.assignment)
-        settled = Settled(decision.places, summed & ~bits_of(free))
-        if rows:
-            yield choices(view, mesh, rows, settled)
+        if not rows:
+            continue
+        own = choices(view, mesh, rows, Settled(decision.places, summed & ~bits_of(free)))
+        allowed = _allowed(plan, name, view, own.parts) & (own.reduced >= 0)
+        if pinned is not None:
+            allowed &= np.array([agrees(mesh, home, pinned) for home in own.homes])
+        yield own.parts, allowed, _costs(plan, name, own)
 
 
-def _best_of(
-    plan: Plan, name: str, own: Choices
-) -> tuple[Number, Decision, tuple[int, ...]] | None:
-    """The cheapest of some choices, by what the vertex and its readers would pay."""
-    mask = _allowed(plan, name, own.view, own.parts)
-    if not mask.any():
-        return None
+def _costs(plan: Plan, name: str, own: Choices) -> dict[str, Any]:
+    """What a vertex and its readers would pay, by part, for each assignment and each home."""
     price, vertex = plan_price(plan), plan.graph[name]
-    items = tuple(plan.graph[n].dtype.itemsize for n in vertex.inputs)
+    items = tuple(plan.graph[source].dtype.itemsize for source in vertex.inputs)
     hides = _hides(plan, name, own, price)
-    unary = price.compute(vertex, own, items) + _fetched(plan, name, own, price, hides)
-    item = vertex.dtype.itemsize
-    scatter = price.reduce_scatter(own, vertex.elements, state_bytes(plan.graph, vertex), item)
-    scatter = beyond(scatter, None if hides is None else hides[:, None])
-    handed, second = _handed(plan, name, own, price)
-    total = np.where(own.reduced < 0, np.inf, unary[:, None] + scatter + handed[None])
-    total[~mask] = np.inf
-    total[:, _banned(plan, name, own)] = np.inf
-    a, home = divmod(int(total.argmin()), total.shape[1])
-    if not np.isfinite(total[a, home]):
-        return None
-    decision = Decision(own.assignments[a], own.places[a, home], own.homes[home], second[home])
-    return float(total[a, home]), decision, tuple(own.parts[a].tolist())
-
-
-def _banned(plan: Plan, name: str, own: Choices) -> list[int]:
-    """The homes that a pin of the vertex rules out; a tied result must stay where it is."""
-    if name in plan.tie.values():
-        pinned: tuple[Cut, ...] = (plan.decisions[name].home,)
-    elif name in plan.pin:
-        pinned = pinned_cuts(plan.graph, plan.mesh, {name: plan.pin[name]})[name]
-    else:
-        return []
-    return [h for h, home in enumerate(own.homes) if not agrees(plan.mesh, home, pinned)]
+    fetched = {True: np.zeros((1, 1), dtype=np.int64), False: np.zeros((1, 1), dtype=np.int64)}
+    for source, reads, item in zip(vertex.inputs, own.reads, items, strict=True):
+        held = held_cuts(plan, source)
+        if reads is not None and held:
+            cost = beyond(price.fetch(held, reads.cuts, item).min(axis=0)[reads.of], hides)
+            is_given = source in plan.given
+            fetched[is_given] = fetched[is_given] + cost[:, None]
+    partial = state_bytes(plan.graph, vertex)
+    scatter = price.reduce_scatter(own, vertex.elements, partial, vertex.dtype.itemsize)
+    kept, handed = _handed(plan, name, own.homes, price)
+    return {
+        "join": fetched[True],
+        "aggregate": beyond(scatter, None if hides is None else hides[:, None]),
+        "repartition": fetched[False] + kept[None],
+        "compute": price.compute(vertex, own, items)[:, None],
+        "handover": handed[None],
+    }
 
 
 def _hides(plan: Plan, name: str, own: Choices, price: Price) -> Any | None:
     """What each assignment hides of each fetch and of the reduction."""
     vertex = plan.graph[name]
-    items = tuple(plan.graph[n].dtype.itemsize for n in vertex.inputs)
+    items = tuple(plan.graph[source].dtype.itemsize for source in vertex.inputs)
     fetches = sum(
         reads is not None and bool(held_cuts(plan, source))
         for source, reads in zip(vertex.inputs, own.reads, strict=True)
     )
     return hidden(price, vertex, own, items, fetches)
-
-
-def _fetched(plan: Plan, name: str, own: Choices, price: Price, hides: Any | None) -> Any:
-    """What each assignment pays for its inputs."""
-    total = np.zeros(len(own.assignments), dtype=np.int64)
-    for source, reads in zip(plan.graph[name].inputs, own.reads, strict=True):
-        if reads is None:
-            continue
-        if held := held_cuts(plan, source):
-            item = plan.graph[source].dtype.itemsize
-            fetched = price.fetch(held, reads.cuts, item).min(axis=0)[reads.of]
-            total = total + beyond(fetched, hides)
-    return total
 
 
 def held_cuts(plan: Plan, source: str) -> tuple[Cut, ...]:
@@ -245,53 +231,30 @@ def held_cuts(plan: Plan, source: str) -> tuple[Cut, ...]:
     return plan.given[source].cuts if source in plan.given else ()
 
 
-def _handed(plan: Plan, name: str, own: Choices, price: Price) -> tuple[Any, list[Cut | None]]:
-    """What its readers pay for each home, and the second layout with which they pay the least."""
+def _handed(plan: Plan, name: str, homes: tuple[Cut, ...], price: Price) -> tuple[Any, Any]:
+    """For each home what its second layout costs, if it is worth having, and what readers pay."""
     item = plan.graph[name].dtype.itemsize
-    needs: list[Cut] = []
-    hides: Any | None = []
+    needs: list[tuple[Cut, Any | None]] = []
     for reader, k in _readers(plan, name):
         view = view_of(plan.graph, plan.graph[reader])
         decided = decided_choices(view, plan.mesh, plan.decisions[reader])
-        reads, own_hides = decided.reads[k], _hides(plan, reader, decided, price)
+        reads = decided.reads[k]
         assert reads is not None  # noqa: S101 - it costs something, so it is read
-        needs.append(reads.cuts[0])
-        hides = None if own_hides is None or hides is None else [*hides, own_hides[0]]
-    second: list[Cut | None] = [None] * len(own.homes)
-    if not needs:
-        return np.zeros(len(own.homes), dtype=np.int64), second
-    from_home = beyond(price.fetch(own.homes, needs, item), hides)
-    least = from_home.sum(axis=1)
-    for cut in dict.fromkeys(needs) if len(needs) > 1 else ():
-        move = price.fetch(own.homes, [cut], item)[:, 0]
-        again = beyond(price.fetch([cut], needs, item), hides)
-        cost = move + np.minimum(from_home, again).sum(axis=1)
-        for home in np.flatnonzero(cost < least).tolist():
-            second[home] = cut
-        least = np.minimum(least, cost)
-    return least, second
+        needs.append((reads.cuts[0], _hides(plan, reader, decided, price)))
 
+    def paid(seconds: list[Cut]) -> Any:
+        """What readers pay who read the home, or a second layout."""
+        total: Any = np.zeros(len(homes), dtype=np.int64)
+        for need, hides in needs:
+            direct = price.fetch(homes, [need], item)[:, 0]
+            relayed = [price.fetch([second], [need], item)[0] for second in seconds]
+            total = total + beyond(reduce(np.minimum, [direct, *relayed]), hides)
+        return total
 
-def _compared(plan: Plan, name: str, other: Decision, parts: tuple[int, ...]) -> Alternative:
-    """How each part of the cost changes if the vertex takes the other decision."""
-    readers = [reader for reader, _ in _readers(plan, name)]
-    near = dict.fromkeys([*plan.graph[name].inputs, name, *readers])
-    for reader in readers:
-        near |= dict.fromkeys(plan.graph[reader].inputs)
-    before = {n: plan.decisions[n] for n in near if n in plan.decisions}
-    costs: list[Cost] = []
-    for decisions in (before, before | {name: other}):
-        price = plan_price(plan)
-        costs.append(decided_cost(plan.graph, price, decisions, plan.given))
-    old, new = costs
-    labels = plan.parts[name]
-    alternative = Alternative(
-        name,
-        dict(zip(labels, parts, strict=True)),
-        new.join[name] - old.join[name],
-        new.aggregate[name] - old.aggregate[name],
-        new.repartition[name] - old.repartition[name],
-        new.compute[name] - old.compute[name],
-        0,
-    )
-    return replace(alternative, handover=new.total - old.total - alternative.more)
+    handed = paid([])
+    kept: Any = np.zeros(len(homes), dtype=np.int64)
+    for second in dict.fromkeys(need for need, _ in needs) if len(needs) > 1 else ():
+        move, less = price.fetch(homes, [second], item)[:, 0], paid([second])
+        is_worth_it = move + less < kept + handed
+        kept, handed = np.where(is_worth_it, move, kept), np.where(is_worth_it, less, handed)
+    return kept, handed

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.strategy import GivenStrategy
     from eindecomp.solve.run import Progress
@@ -66,23 +65,18 @@ def compare(
         # A mistake in the last one is found before the first is planned.
         if strategy is not None:
             strategy_of(strategy, plan.graph, plan.devices)
-    rows = [this_plan(plan)]
+    rows = [Compared(THIS, plan.strategy, plan.cost, 1.0, plan.gap, memory=_memory(plan))]
     for name, strategy in chosen.items():
-        rows.append(planned_under(plan, name, strategy, time_limit, on_event))
+        rows.append(_planned_under(plan, name, strategy, time_limit, on_event))
     return Comparison(plan.objective, tuple(rows), plan.inputs)
 
 
-def this_plan(plan: Plan) -> Compared:
-    """The row of the plan itself."""
-    return Compared(THIS, plan.strategy, plan.cost, 1.0, plan.gap, memory=_memory(plan))
-
-
-def planned_under(
+def _planned_under(
     plan: Plan,
     name: str,
     strategy: GivenStrategy | None,
-    time_limit: float = 60,
-    on_event: Callable[[Progress], None] | None = None,
+    time_limit: float,
+    on_event: Callable[[Progress], None] | None,
 ) -> Compared:
     """The row of one strategy: the same graph planned under it."""
     shown = strategy_form(strategy)
@@ -104,8 +98,8 @@ def planned_under(
         )
     except (PlanError, InfeasibleError, UnsolvedError) as error:
         return Compared(name, shown, None, None, None, str(error))
-    again = _ratio(other.cost, plan.cost)
-    return Compared(name, shown, other.cost, again, other.gap, memory=_memory(other))
+    times = other.cost / plan.cost if plan.cost else inf if other.cost else 1.0
+    return Compared(name, shown, other.cost, times, other.gap, memory=_memory(other))
 
 
 def _memory(plan: Plan) -> int | None:
@@ -114,12 +108,6 @@ def _memory(plan: Plan) -> int | None:
     The paper's bound does not say on which device a piece lies.
     """
     return None if plan.objective == "bound" else fullest(program_of(plan)).bytes
-
-
-def _ratio(cost: Number, to: Number) -> float:
-    if to:
-        return cost / to
-    return inf if cost else 1.0
 
 
 def table_of(comparison: Comparison, width: int = _WIDTH) -> str:

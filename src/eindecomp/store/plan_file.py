@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from eindecomp.errors import EinDecompError, PlanError
-from eindecomp.graph.lone_labels import as_written
+from eindecomp.graph.checks import as_written
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.lang.text.read import MAX_TEXT
+from eindecomp.lang.text.resolve import MAX_TEXT
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.pieces import PIECES
 from eindecomp.layout.view import view_of

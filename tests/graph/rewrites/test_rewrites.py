@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 
 import eindecomp as ed
-from eindecomp.graph.rewrites.divide_late import divide_late
-from eindecomp.graph.rewrites.factor_out import factor_out
+from eindecomp.graph.rewrites.exchange import divide_late, factor_out, gather_early
 from eindecomp.graph.rewrites.fuse import MAX_INPUTS, MAX_SIZE, fuse
-from eindecomp.graph.rewrites.gather_early import gather_early
-from eindecomp.graph.rewrites.merge_common import merge_common
 from eindecomp.graph.rewrites.order_contractions import order_contractions
 from eindecomp.graph.rewrites.rewrite import PASSES, rewrite
+from eindecomp.graph.rewrites.simplify_graph import merge_common
 from eindecomp.lang.scalar import size_of
 from strategies import arrays, graphs
 

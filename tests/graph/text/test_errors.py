@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import eindecomp as ed
-from eindecomp.lang.text.read import MAX_TEXT
+from eindecomp.lang.text.resolve import MAX_TEXT
 
 HEAD = "input X[i: 3, j: 4], Y[j: 4, k: 5]\nscalar lr\n"
 ERRORS = [

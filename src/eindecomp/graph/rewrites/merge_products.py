@@ -6,8 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.orders import order_of
-from eindecomp.graph.rewrites.factors import Chain, ChainFactor, chain_of, join_factors
-from eindecomp.graph.rewrites.order_contractions import usual_steps
+from eindecomp.graph.rewrites.order_contractions import (
+    Chain,
+    ChainFactor,
+    chain_of,
+    join_factors,
+    usual_steps,
+)
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
 from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.einsum import MAX_LABELS

@@ -9,26 +9,35 @@ always do.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.orders import Contraction, order_of, path_of, steps_of
-from eindecomp.graph.rewrites.factors import ChainFactor, chain_of, join_factors
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
-from eindecomp.graph.work import MOST_OPERANDS
+from eindecomp.graph.rewrites.rebuild import rebuilt
+from eindecomp.graph.work import MOST_OPERANDS, calls_of
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION, Kind, concrete, kind, promote
 from eindecomp.lang.einsum import EinSum, Labels
-from eindecomp.lang.monoid import Monoid
-from eindecomp.lang.scalar import Arg, Call, Expr, Tuple, call, leaves, replace_args, used_args
+from eindecomp.lang.monoid import Monoid, distributes
+from eindecomp.lang.scalar import (
+    Arg,
+    Call,
+    Expr,
+    Tuple,
+    call,
+    leaves,
+    replace_args,
+    used_args,
+    values,
+)
 from eindecomp.lang.scalar_types import type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.orders import Order, Step
-    from eindecomp.graph.rewrites.factors import Chain
     from eindecomp.graph.vertex import Vertex
 
 Operands = list[tuple[str, Labels]]
@@ -55,9 +64,9 @@ def order_as(graph: Graph, orders: Mapping[str, Order]) -> tuple[Graph, dict[str
 
     Also returns, for each of those, the vertices that it has become, in the order of `steps_of`.
     """
-    ordered = empty_like(graph)
     made: dict[str, list[str]] = {}
-    for vertex in graph.vertices.values():
+
+    def put(vertex: Vertex, ordered: Graph) -> bool:
         match vertex.op:
             case EinSum(agg=Monoid()) as op if len(used_args(op.join)) == len(op.inputs) > 2:
                 chain = chain_of(vertex, graph)
@@ -68,24 +77,11 @@ def order_as(graph: Graph, orders: Mapping[str, Order]) -> tuple[Graph, dict[str
                     made[vertex.name] = _contract(vertex, chain, steps, ordered)
                 else:
                     _contract(vertex, chain, usual_steps(chain, graph), ordered)
+                return True
             case _:
-                copy_vertex(vertex, ordered)
-    end_like(graph, ordered)
-    return ordered, made
+                return False
 
-
-def take_apart(graph: Graph, names: Collection[str]) -> tuple[Graph, dict[str, list[str]]]:
-    """Make only these contractions binary, in the usual order; also what each has become."""
-    apart = empty_like(graph)
-    made: dict[str, list[str]] = {}
-    for vertex in graph.vertices.values():
-        chain = chain_of(vertex, graph) if vertex.name in names else None
-        if chain is None:
-            copy_vertex(vertex, apart)
-        else:
-            made[vertex.name] = _contract(vertex, chain, usual_steps(chain, graph), apart)
-    end_like(graph, apart)
-    return apart, made
+    return rebuilt(graph, put), made
 
 
 def usual_steps(chain: Chain, graph: Graph) -> list[Step]:
@@ -180,11 +176,12 @@ def _separable(
     join: Expr, operands: Operands, limit: int, graph: Graph
 ) -> tuple[Expr, Labels] | None:
     """The smallest part of a join that reads some inputs, two or more, all by itself."""
-    total = _uses(join)
+    total = Counter(leaves(join))
     best: tuple[int, Expr, Labels] | None = None
-    for part in _calls(join):
-        uses = _uses(part)
-        if not 2 <= len(uses) < len(operands) or any(total[k] != n for k, n in uses.items()):
+    for part in calls_of(values(join)):
+        uses = used_args(part)
+        own = Counter(leaves(part))
+        if not 2 <= len(uses) < len(operands) or any(own[Arg(k)] < total[Arg(k)] for k in uses):
             continue
         sizes = {
             label: size
@@ -197,29 +194,6 @@ def _separable(
     return None if best is None else best[1:]
 
 
-def _uses(expr: Expr) -> dict[int, int]:
-    """How often each input is read."""
-    count: dict[int, int] = {}
-    for leaf in leaves(expr):
-        if isinstance(leaf, Arg):
-            count[leaf.index] = count.get(leaf.index, 0) + 1
-    return count
-
-
-def _calls(expr: Expr) -> Iterator[Call]:
-    """All function calls of an expression, outer ones first."""
-    match expr:
-        case Call(args=args):
-            yield expr
-            for arg in args:
-                yield from _calls(arg)
-        case Tuple(items):
-            for item in items:
-                yield from _calls(item)
-        case _:
-            pass
-
-
 def _replace(expr: Expr, part: Expr, by: Expr) -> Expr:
     if expr == part:
         return by
@@ -230,3 +204,95 @@ def _replace(expr: Expr, part: Expr, by: Expr) -> Expr:
             return Tuple(tuple(_replace(item, part, by) for item in items))
         case _:
             return expr
+
+
+# Vertices as chains of joins that distribute over their aggregation
+
+PLAIN = Arg(0)
+"""The map that leaves a tensor as it is."""
+_JOINS = frozenset({"mul", "add", "min", "max", "and", "or"})
+"""The binary functions that distribute over some aggregation: all associative and commutative."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFactor:
+    """A tensor in a chain of joins, and the map (of input 0) that is still to be applied to it."""
+
+    name: str
+    labels: Labels
+    map: Expr = PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Factors joined by one binary function, and the aggregation it distributes over, if any."""
+
+    join: str
+    agg: Monoid | None
+    factors: tuple[ChainFactor, ...]
+    output: Labels
+
+
+def chain_of(vertex: Vertex, graph: Graph) -> Chain | None:
+    """A vertex of two tensors or more as a chain of joins; None if it is none.
+
+    A chain with an aggregation may be computed in any order: its join distributes over it.
+    """
+    op = vertex.op
+    if not isinstance(op, EinSum) or not isinstance(op.join, Call) or len(op.inputs) < 2:
+        return None
+    if len(used_args(op.join)) < len(op.inputs):
+        return None
+    join = op.join.op
+    if not (join in _JOINS if op.agg is None else distributes(join, op.agg)):
+        return None
+    parts = list(_links_apart(op.join, join))
+    if any(len(used_args(part)) > 1 for part in parts) or not _is_of_one_type(vertex, op, graph):
+        return None
+    maps: dict[int, Expr] = {}
+    for part in sorted(parts, key=lambda part: not used_args(part)):
+        # A literal or run-time scalar rides along with the first tensor.
+        [k] = used_args(part) or (0,)
+        mapped = replace_args(part, {k: Arg(0)})
+        maps[k] = call(join, maps[k], mapped) if k in maps else mapped
+    factors = (
+        ChainFactor(name, labels, maps[k])
+        for k, (name, labels) in enumerate(zip(vertex.inputs, op.inputs, strict=True))
+    )
+    return Chain(join, op.agg, tuple(factors), op.output)
+
+
+def join_factors(factors: Sequence[ChainFactor], op: str) -> Expr:
+    """The join of factors, the first one being input 0."""
+    first, *rest = (replace_args(factor.map, {0: Arg(k)}) for k, factor in enumerate(factors))
+    for value in rest:
+        first = call(op, first, value)
+    return first
+
+
+def _is_of_one_type(vertex: Vertex, op: EinSum, graph: Graph) -> bool:
+    """Whether a chain is computed in one type from its first link on: order then changes no range.
+
+    In `Y * Z * X` two narrow numbers meet first, and may wrap around or overflow as they do.
+    """
+    types = [graph[name].dtype for name in vertex.inputs]
+    whole = type_of(op.join, types, graph.scalars)
+    return all(type_of(link, types, graph.scalars) == whole for link in _links(op.join))
+
+
+def _links(expr: Expr) -> Iterator[Call]:
+    """The calls of a chain of one binary function."""
+    if isinstance(expr, Call):
+        yield expr
+        for arg in expr.args:
+            if isinstance(arg, Call) and arg.op == expr.op:
+                yield from _links(arg)
+
+
+def _links_apart(expr: Expr, op: str) -> Iterator[Expr]:
+    """The operands of a chain of one binary function, from left to right."""
+    if isinstance(expr, Call) and expr.op == op:
+        for arg in expr.args:
+            yield from _links_apart(arg, op)
+    else:
+        yield expr

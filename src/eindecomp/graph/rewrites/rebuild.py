@@ -10,7 +10,7 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.einsum import EinSum
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 def empty_like(graph: Graph) -> Graph:
@@ -42,6 +42,16 @@ def copy_vertex(
             return into.add_einsum(output, operands, join, agg, name, vertex.sizes)
         case op:
             return into.add(op, inputs, name, vertex.sizes)
+
+
+def rebuilt(graph: Graph, put: Callable[[Vertex, Graph], bool]) -> Graph:
+    """The graph with some vertices replaced: `put` adds what replaces one, and says whether."""
+    made = empty_like(graph)
+    for vertex in graph.vertices.values():
+        if not put(vertex, made):
+            copy_vertex(vertex, made)
+    end_like(graph, made)
+    return made
 
 
 def remove_dead(graph: Graph) -> Graph:

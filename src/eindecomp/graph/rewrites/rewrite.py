@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.arrays import check_outputs
-from eindecomp.graph.rewrites.divide_late import divide_late
-from eindecomp.graph.rewrites.factor_out import factor_out
+from eindecomp.graph.rewrites.exchange import divide_late, factor_out, gather_early
 from eindecomp.graph.rewrites.fuse import fuse
-from eindecomp.graph.rewrites.gather_early import gather_early
-from eindecomp.graph.rewrites.merge_common import merge_common
 from eindecomp.graph.rewrites.order_contractions import order_contractions
 from eindecomp.graph.rewrites.rebuild import remove_dead
-from eindecomp.graph.rewrites.simplify_joins import simplify_joins
+from eindecomp.graph.rewrites.simplify_graph import merge_common, simplify_joins
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph

@@ -29,8 +29,13 @@ from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import FUNCTIONS, Arg, Expr, replace_args
 from eindecomp.lang.text import syntax as s
-from eindecomp.lang.text.read import MAX_TEXT, read_statements
-from eindecomp.lang.text.resolve import named_leaf, resolve, resolve_values
+from eindecomp.lang.text.resolve import (
+    MAX_TEXT,
+    named_leaf,
+    read_statements,
+    resolve,
+    resolve_values,
+)
 from eindecomp.lang.text.syntax import (
     first_call,
     group_of,

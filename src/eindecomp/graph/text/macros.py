@@ -17,8 +17,7 @@ from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.names import check_label, check_name
 from eindecomp.lang.scalar import FUNCTIONS, Const, values
 from eindecomp.lang.text import syntax as s
-from eindecomp.lang.text.read import read_statements
-from eindecomp.lang.text.resolve import named_leaf, resolve, resolve_values
+from eindecomp.lang.text.resolve import named_leaf, read_statements, resolve, resolve_values
 from eindecomp.lang.text.syntax import labels_of, refs_of
 
 if TYPE_CHECKING:

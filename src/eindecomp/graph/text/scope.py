@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, OperandError, Source, TextError, suggest
-from eindecomp.graph.lone_labels import warn_of_lone_labels
+from eindecomp.graph.checks import warn_of_lone_labels
 from eindecomp.graph.text.macros import prelude, prelude_monoids
 from eindecomp.graph.vertex import show
 from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid

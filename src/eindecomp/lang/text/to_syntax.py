@@ -1,15 +1,15 @@
 """Building syntax nodes while the parser reduces the rules of `ein.lark`.
 
-One method for each rule, named after it, getting the rule's children: tokens, and what the methods
+One method for each rule, named after it, taking the rule's children: tokens, and what the methods
 of the rules below returned.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lark import Token, Transformer
+from lark import Token, Transformer, v_args
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.names import IDENTIFIER
@@ -17,8 +17,6 @@ from eindecomp.lang.scalar import MAX_DEPTH
 from eindecomp.lang.text import syntax as s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from eindecomp.lang.scalar import Number
 
 MAX_SIZE = 2**62
@@ -33,287 +31,246 @@ class Misplaced(Exception):  # noqa: N818 - never leaves the reader
         self.at = at
 
 
-class Default:
+class Default(NamedTuple):
     """`name = number` among parameters or arguments."""
 
-    def __init__(self, name: str, value: Number, at: int) -> None:
-        self.name, self.value, self.at = name, value, at
+    name: str
+    value: Number
+    at: int
 
 
+@v_args(inline=True)
 class ToSyntax(Transformer[Token, Any]):
     """Turns every reduced rule into a syntax node."""
 
-    def start(self, found: list[Any]) -> tuple[s.Statement, ...]:
+    def start(self, *statements: Any) -> tuple[s.Statement, ...]:
         """The statements; declarations of several names come as lists."""
-        lists = [_many(item) for item in found]
-        return tuple(statement for part in lists for statement in part)
+        return tuple(statement for each in statements for statement in _many(each))
 
-    def join(self, found: list[Any]) -> tuple[s.Term, ...]:
+    def join(self, terms: Any) -> tuple[s.Term, ...]:
         """The terms of a join string."""
-        return _terms(found[0])
+        return tuple(_many(terms))
 
     # Declarations
 
-    def input_decl(self, found: list[s.InputDecl]) -> list[s.InputDecl]:
-        """`input A[…], B[…]`."""
-        return list(found)
+    def input_decl(self, *declared: Any) -> list[Any]:
+        """`input A[…], B[…]`, and the same of scalars and ties."""
+        return list(declared)
 
-    def declared(self, found: list[Any]) -> s.InputDecl:
+    scalar_decl = tie_decl = input_decl
+
+    def declared(self, ref: s.Ref, dtype: Token | None) -> s.InputDecl:
         """One input, with its dtype or None."""
-        ref, dtype = found
         return s.InputDecl(ref, None if dtype is None else str(dtype), ref.at)
 
-    def scalar_decl(self, found: list[s.ScalarDecl]) -> list[s.ScalarDecl]:
-        """`scalar a, b`."""
-        return list(found)
-
-    def scalar(self, found: list[Any]) -> s.ScalarDecl:
+    def scalar(self, name: Token, dtype: Token | None) -> s.ScalarDecl:
         """One scalar, with its dtype or None."""
-        name, dtype = found
         return s.ScalarDecl(str(name), None if dtype is None else str(dtype), _at(name))
 
-    def output_decl(self, found: list[Token]) -> list[s.OutputDecl]:
+    def output_decl(self, *names: Token) -> list[s.OutputDecl]:
         """`output A, B`."""
-        return [s.OutputDecl(str(name), _at(name)) for name in found]
+        return [s.OutputDecl(str(name), _at(name)) for name in names]
 
-    def tie_decl(self, found: list[s.TieDecl]) -> list[s.TieDecl]:
-        """`tie A <- B, C <- D`."""
-        return list(found)
-
-    def tie(self, found: list[Token]) -> s.TieDecl:
+    def tie(self, given: Token, result: Token) -> s.TieDecl:
         """One input and the result that becomes it."""
-        given, result = (s.Name(str(name), _at(name)) for name in found)
-        return s.TieDecl(given, result, given.at)
+        return s.TieDecl(self.name(given), self.name(result), _at(given))
 
-    def names(self, found: list[Token]) -> tuple[str, ...]:
+    def names(self, *names: Token) -> tuple[str, ...]:
         """A list of names."""
-        return tuple(str(name) for name in found)
+        return tuple(str(name) for name in names)
 
-    def macro_labels(self, found: list[Any]) -> tuple[str, ...]:
+    def macro_labels(self, labels: tuple[str, ...] | None) -> tuple[str, ...]:
         """`[a, b]` after a macro's name."""
-        return found[0] or ()
+        return labels or ()
 
-    def macro_decl(self, found: list[Any]) -> s.MacroDecl:
+    def macro_decl(self, name: Token, labels: tuple[str, ...] | None, *rest: Any) -> s.MacroDecl:
         """`macro name[labels](parameters) -> result { body }`."""
-        name, labels, *rest = found
         split = max(k for k, node in enumerate(rest) if not isinstance(node, s.Assign))
-        params, result, body = rest[:split], rest[split], rest[split + 1 :]
-        return s.MacroDecl(
-            name=str(name),
-            labels=labels or (),
-            params=tuple(p for p in params if not isinstance(p, Default)),
-            options=tuple((p.name, p.value) for p in params if isinstance(p, Default)),
-            result=result,
-            body=tuple(body),
-            at=_at(name),
-        )
+        params, options = _options(rest[:split])
+        body = rest[split + 1 :]
+        return s.MacroDecl(str(name), labels or (), params, options, rest[split], body, _at(name))
 
-    def monoid_decl(self, found: list[Any]) -> s.MonoidDecl:
+    def monoid_decl(
+        self, name: Token, left: tuple[str, ...], right: tuple[str, ...], *values: Any
+    ) -> s.MonoidDecl:
         """`monoid name(x; y) = combine identity e [finish f] [grad g]`."""
-        name, left, right, combine, identity, finish, rule = found
         if len(left) != len(right):
-            raise Misplaced(
-                f"monoid {name!s} combines {len(left)} with {len(right)} values", _at(name)
-            )
-        return s.MonoidDecl(
-            str(name), left, right, _terms(combine), _terms(identity), finish, rule, _at(name)
-        )
+            message = f"monoid {name!s} combines {len(left)} with {len(right)} values"
+            raise Misplaced(message, _at(name))
+        combine, identity, finish, rule = values
+        both = tuple(_many(combine)), tuple(_many(identity))
+        return s.MonoidDecl(str(name), left, right, *both, finish, rule, _at(name))
 
-    def finish(self, found: list[s.Term]) -> s.Term:
-        """`finish f`."""
-        return found[0]
+    def finish(self, term: s.Term) -> s.Term:
+        """`finish f`, and `+a`."""
+        return term
 
-    def rule(self, found: list[Any]) -> tuple[s.Term, ...]:
-        """`grad g`."""
-        return _terms(found[0])
+    plus = finish
+    rule = join
 
     # Assignments
 
-    def assign(self, found: list[Any]) -> s.Assign:
+    def assign(self, target: s.Ref, rhs: Any, extra: tuple[s.Ref, ...] = ()) -> s.Assign:
         """`target <- right-hand side [with refs]`."""
-        target, rhs, *extra = found
-        if isinstance(rhs, list) or not isinstance(rhs, s.Aggregate | s.FillTerm | s.MacroCall):
-            rhs = s.Aggregate(None, _terms(rhs), _terms(rhs)[0].at)
-        return s.Assign(target, rhs, extra[0] if extra else (), target.at)
+        if not isinstance(rhs, s.Aggregate | s.FillTerm | s.MacroCall):
+            terms = tuple(_many(rhs))
+            rhs = s.Aggregate(None, terms, terms[0].at)
+        return s.Assign(target, rhs, extra, target.at)
 
-    def with_refs(self, found: list[s.Ref]) -> tuple[s.Ref, ...]:
+    def with_refs(self, *refs: s.Ref) -> tuple[s.Ref, ...]:
         """`with A[…], B[…]`."""
-        return tuple(found)
+        return refs
 
-    def prefixed(self, found: list[Any]) -> s.Aggregate:
+    def prefixed(self, agg: Token, terms: Any) -> s.Aggregate:
         """`agg term`."""
-        agg, terms = found
-        return s.Aggregate(str(agg), _terms(terms), _at(agg))
+        return s.Aggregate(str(agg), tuple(_many(terms)), _at(agg))
 
-    def fill(self, found: list[s.Term]) -> s.FillTerm:
+    def fill(self, term: s.Term) -> s.FillTerm:
         """`fill term`."""
-        return s.FillTerm(found[0], found[0].at)
+        return s.FillTerm(term, term.at)
 
-    def macro_call(self, found: list[Any]) -> s.MacroCall:
+    def macro_call(self, name: Token, labels: tuple[s.Item, ...], *args: Any) -> s.MacroCall:
         """`macro[labels](arguments)`."""
-        name, labels, *args = found
-        return s.MacroCall(
-            name=str(name),
-            labels=labels,
-            args=tuple(a for a in args if not isinstance(a, Default)),
-            options=tuple((a.name, a.value) for a in args if isinstance(a, Default)),
-            at=_at(name),
-        )
+        return s.MacroCall(str(name), labels, *_options(args), _at(name))
 
-    def labelled(self, found: list[Any]) -> s.MacroCall:
+    def labelled(self, name: Token, labels: tuple[s.Item, ...], term: s.Term) -> s.MacroCall:
         """`macro[labels] argument` or `agg[labels] term`."""
-        name, labels, term = found
         is_open = not isinstance(term, s.Ref | s.Literal)
         return s.MacroCall(str(name), labels, (term,), (), _at(name), is_open)
 
-    def brackets(self, found: list[Any]) -> tuple[s.Item, ...]:
-        """`[i, j: 3]` after a macro or an aggregation."""
-        return _items(found)
+    def brackets(self, *items: Any) -> tuple[s.Item, ...]:
+        """`[i, j: 3]` after a macro or an aggregation; a tensor there is looked up."""
+        given = (item for item in items if item is not None)
+        return tuple(s.Lookup(item, item.at) if isinstance(item, s.Ref) else item for item in given)
 
-    def plain_brackets(self, found: list[Token]) -> tuple[s.Item, ...]:
+    def plain_brackets(self, labels: Token) -> tuple[s.Item, ...]:
         """`[i, j]`, one token."""
-        return _plain_items(found[0])
+        words = IDENTIFIER.finditer(labels)
+        return tuple(s.Label(word[0], _at(labels) + word.start()) for word in words)
 
-    def default(self, found: list[Any]) -> Default:
+    def default(self, name: Token, number: s.Literal) -> Default:
         """`name = number`."""
-        name, number = found
         return Default(str(name), number.value, _at(name))
 
-    def infinity(self, _: list[Any]) -> s.Literal:
+    def infinity(self) -> s.Literal:
         """`inf` as an option's value."""
         return s.Literal(math.inf, 0)
 
-    def minus_infinity(self, _: list[Any]) -> s.Literal:
+    def minus_infinity(self) -> s.Literal:
         """`-inf` as an option's value."""
         return s.Literal(-math.inf, 0)
 
     # Indices
 
-    def ref(self, found: list[Any]) -> s.Ref:
+    def ref(self, name: Token, *items: Any) -> s.Ref:
         """`X[…]`."""
-        name, *items = found
-        return s.Ref(str(name), _items(items), _at(name))
+        return s.Ref(str(name), self.brackets(*items), _at(name))
 
-    def plain_ref(self, found: list[Token]) -> s.Ref:
+    def plain_ref(self, name: Token, labels: Token) -> s.Ref:
         """`X[i, j]`, its brackets one token."""
-        name, labels = found
-        return s.Ref(str(name), _plain_items(labels), _at(name))
+        return s.Ref(str(name), self.plain_brackets(labels), _at(name))
 
-    def label(self, found: list[Token]) -> s.Label:
+    def label(self, name: Token) -> s.Label:
         """`i`."""
-        return s.Label(str(found[0]), _at(found[0]))
+        return s.Label(str(name), _at(name))
 
-    def sized(self, found: list[Token]) -> s.Label:
+    def sized(self, name: Token, size: Token) -> s.Label:
         """`i: 10`."""
-        name, size = found
         return s.Label(str(name), _at(name), _integer(size))
 
-    def window(self, found: list[Token]) -> s.Window:
+    def window(self, name: Token, start: Token, stop: Token) -> s.Window:
         """`i in 2:10`."""
-        name, start, stop = found
         return s.Window(str(name), _integer(start), _integer(stop), _at(name))
 
-    def fixed(self, found: list[Token]) -> s.Fixed:
+    def fixed(self, index: Token) -> s.Fixed:
         """`0`."""
-        return s.Fixed(_integer(found[0]), _at(found[0]))
+        return s.Fixed(_integer(index), _at(index))
 
-    def fixed_from_end(self, found: list[Token]) -> s.Fixed:
+    def fixed_from_end(self, index: Token) -> s.Fixed:
         """`-1`."""
-        return s.Fixed(-_integer(found[0]), _at(found[0]))
+        return s.Fixed(-_integer(index), _at(index))
 
-    def arithmetic(self, found: list[Token]) -> s.Arithmetic:
+    def arithmetic(self, *tokens: Token) -> s.Arithmetic:
         """`w + r`."""
-        read = [token for token in found if token.type == "NAME"]
+        read = [token for token in tokens if token.type == "NAME"]
         labels = dict.fromkeys(str(token).rpartition("(")[2].rstrip(")") for token in read)
-        return s.Arithmetic(" ".join(found), tuple(labels), _at(found[0]))
+        return s.Arithmetic(" ".join(tokens), tuple(labels), _at(tokens[0]))
 
-    def index_call(self, found: list[Token]) -> Token:
+    def index_call(self, function: Token, label: Token) -> Token:
         """`abs(n)` in an index that is computed; `size(n)` is a number and not indexed by n."""
-        function, label = found
         kind = "NUMBER" if function == "size" else "NAME"
         return Token(kind, f"{function}({label})", function.start_pos)
 
-    def star(self, found: list[Token]) -> s.Star:
+    def star(self, name: Token) -> s.Star:
         """`*b`."""
-        return s.Star(str(found[0]), _at(found[0]))
+        return s.Star(str(name), _at(name))
 
-    def scattered(self, found: list[Any]) -> s.Scattered:
+    def scattered(self, name: Token, size: Token, ref: s.Ref) -> s.Scattered:
         """`v: 100 = ids[b]`."""
-        name, size, ref = found
-        return s.Scattered(s.Label(str(name), _at(name), _integer(size)), ref, _at(name))
+        return s.Scattered(self.sized(name, size), ref, _at(name))
 
-    def group(self, found: list[s.Label]) -> s.Group:
+    def group(self, *labels: s.Label) -> s.Group:
         """`(h, d)`."""
-        return s.Group(tuple(found), found[0].at)
+        return s.Group(labels, labels[0].at)
 
     # Expressions
 
-    def rhs_tuple(self, found: list[s.Term]) -> list[s.Term]:
-        """`(a, b)`: kept a list, which no other rule returns, until its parent reads it."""
-        return list(found)
+    def rhs_tuple(self, *terms: s.Term) -> list[s.Term]:
+        """`(a, b)`: a list, which no other rule returns, until its parent reads it."""
+        return list(terms)
 
-    def number(self, found: list[Token]) -> s.Literal:
+    def number(self, token: Token) -> s.Literal:
         """`2.5`."""
-        return s.Literal(_number(found[0]), _at(found[0]))
+        return s.Literal(_number(token), _at(token))
 
-    def negative(self, found: list[Token]) -> s.Literal:
+    def negative(self, token: Token) -> s.Literal:
         """`-2.5` as an option's value."""
-        return s.Literal(-_number(found[0]), _at(found[0]))
+        return s.Literal(-_number(token), _at(token))
 
-    def name(self, found: list[Token]) -> s.Name:
+    def name(self, token: Token) -> s.Name:
         """`lr`."""
-        return s.Name(str(found[0]), _at(found[0]))
+        return s.Name(str(token), _at(token))
 
-    def call(self, found: list[Any]) -> s.Term:
+    def call(self, name: Token, *args: s.Term) -> s.Term:
         """`f(a, b)`."""
-        name, *args = found
-        return _apply(str(name), tuple(args), _at(name))
+        return _apply(str(name), args, _at(name))
 
-    def expr(self, found: list[s.Term]) -> s.Term:
+    def expr(self, first: s.Term, *rest: s.Term) -> s.Term:
         """`a or b or c`."""
-        return _chain(found[0], [("or", term) for term in found[1:]])
+        return _chain(first, [("or", term) for term in rest])
 
-    def conjunction(self, found: list[s.Term]) -> s.Term:
+    def conjunction(self, first: s.Term, *rest: s.Term) -> s.Term:
         """`a and b and c`."""
-        return _chain(found[0], [("and", term) for term in found[1:]])
+        return _chain(first, [("and", term) for term in rest])
 
-    def total(self, found: list[Any]) -> s.Term:
-        """`a + b - c`."""
-        return _chain(found[0], _pairs(found))
+    def total(self, first: s.Term, *rest: Any) -> s.Term:
+        """`a + b - c`, and `a * b / c`."""
+        pairs = zip(rest[::2], rest[1::2], strict=True)
+        return _chain(first, [(_BINARY[str(sign)], term) for sign, term in pairs])
 
-    def term(self, found: list[Any]) -> s.Term:
-        """`a * b / c`."""
-        return _chain(found[0], _pairs(found))
+    term = total
 
-    def compare(self, found: list[Any]) -> s.Term:
+    def compare(self, left: s.Term, sign: Token, right: s.Term) -> s.Term:
         """`a <= b`."""
-        left, sign, right = found
         return _apply(_COMPARE[str(sign)], (left, right), left.at)
 
-    def plus(self, found: list[s.Term]) -> s.Term:
-        """`+a`."""
-        return found[0]
+    def not_(self, operand: s.Term) -> s.Term:
+        """`not a`."""
+        return _apply("not", (operand,), operand.at)
+
+    def minus(self, operand: s.Term) -> s.Term:
+        """`-a`."""
+        return _apply("-", (operand,), operand.at)
+
+    def pow(self, base: s.Term, exponent: s.Term) -> s.Term:
+        """`a**b`."""
+        return _apply("pow", (base, exponent), base.at)
 
 
-def _items(found: list[Any]) -> tuple[s.Item, ...]:
-    """What stands in brackets; a tensor there is looked up."""
-    return tuple(s.Lookup(i, i.at) if isinstance(i, s.Ref) else i for i in found if i is not None)
-
-
-def _plain_items(labels: Token) -> tuple[s.Item, ...]:
-    start = _at(labels)
-    return tuple(s.Label(n[0], start + n.start()) for n in IDENTIFIER.finditer(labels))
-
-
-def _operator(op: str) -> Callable[[ToSyntax, list[s.Term]], s.Term]:
-    def method(_self: ToSyntax, found: list[s.Term]) -> s.Term:
-        return _apply(op, tuple(found), found[0].at)
-
-    return method
-
-
-for _rule, _op in {"not_": "not", "pow": "pow", "minus": "-"}.items():
-    setattr(ToSyntax, _rule, _operator(_op))
+def _options(args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[tuple[str, Number], ...]]:
+    """Parameters or arguments, and the options among them."""
+    named = tuple((arg.name, arg.value) for arg in args if isinstance(arg, Default))
+    return tuple(arg for arg in args if not isinstance(arg, Default)), named
 
 
 _BINARY = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod"}
@@ -322,10 +279,6 @@ _REGROUPED = {
     ("add", "add"): "add", ("add", "sub"): "sub", ("sub", "add"): "sub", ("sub", "sub"): "add",
     ("mul", "mul"): "mul", ("or", "or"): "or", ("and", "and"): "and",
 }  # fmt: skip
-
-
-def _pairs(found: list[Any]) -> list[tuple[str, s.Term]]:
-    return [(_BINARY[str(sign)], term) for sign, term in zip(found[1::2], found[2::2], strict=True)]
 
 
 def _chain(first: s.Term, rest: list[tuple[str, s.Term]]) -> s.Term:
@@ -358,10 +311,6 @@ def _apply(op: str, args: tuple[s.Term, ...], at: int) -> s.Term:
         return s.Apply(op, args, at)
     except ExpressionError as error:
         raise Misplaced(str(error), at) from None
-
-
-def _terms(found: Any) -> tuple[s.Term, ...]:
-    return tuple(_many(found))
 
 
 def _many(found: Any) -> list[Any]:

@@ -12,37 +12,45 @@ from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eindecomp.engines.events import (
-    PROGRAM,
-    BytesMoved,
-    Event,
-    KernelCompiled,
-    TaskFinished,
-    TaskStarted,
-)
+from eindecomp.engines.events import PROGRAM, Event, TaskFinished
 from eindecomp.engines.result import Result
 from eindecomp.errors import InputError
 from eindecomp.planner.comparison import Comparison
 from eindecomp.planner.costs.machine import machine_of
-from eindecomp.planner.space.strategy import spelled, strategy_words
-from eindecomp.show.draw.svg import check_page
-from eindecomp.show.report.content import content, memory_of
-from eindecomp.show.words import exact
+from eindecomp.planner.costs.objectives import Objective
+from eindecomp.planner.space.strategy import applicable, spelled, strategy_words
+from eindecomp.show.alternatives import next_best
+from eindecomp.show.compare import compare as compare_plan
+from eindecomp.show.draw.svg import check_page, device_colour
+from eindecomp.show.explain import alternative_words, meaning, notes_of, summary
+from eindecomp.show.report.run import run_content
+from eindecomp.show.report.vertices import Shared, bands, vertex_content
+from eindecomp.show.rows import row_key, rows_of
+from eindecomp.show.words import exact, is_proved, mesh_words, percent, short
 from eindecomp.store.whole_file import check_writable, write_whole
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.memory import fullest
 from eindecomp.tra.simulation.run import SimulatedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.plan import Plan
+    from eindecomp.show.rows import Row
 
+_UNITS = {"bytes": "bytes", "bound": "elements", "time": "seconds"}
+_QUICK = 1 << 15  # vertices on devices whose memory is worked out in a few seconds
+_LEAST = 0.01  # seconds for all strategies, however late it is
+_ALTERNATIVES = 0.2  # of the time limit, at most: a plan of thousands of vertices that all differ
 _NOBODY = "None"  # what an engine that compiles whole programs counts for no vertex of them
 SCRIPTS = (
     "words.js",
@@ -108,25 +116,56 @@ def _events_of(given: object) -> list[Event] | None:
     return told
 
 
-def _check_run(
-    plan: Plan, result: Result | SimulatedRun | None, events: Sequence[Event] | None
-) -> None:
+def _check_run(plan: Plan, result: object, events: Sequence[Event] | None) -> None:
     """Raise `InputError` unless these can be a run of the plan."""
+    if isinstance(result, SimulatedRun) and events is not None:
+        raise InputError("a simulated run has no events of its own: give it alone")
+    if result is not None and not isinstance(result, Result | SimulatedRun):
+        kind = type(result).__name__
+        raise InputError(f"result is what ed.run or ed.simulate returned, not {kind}")
+    for why in (*_differences(plan, result), *_strange_events(plan, result, events or ())):
+        raise InputError(f"this is a run of another plan: {why}")
+
+
+def _differences(plan: Plan, result: Result | SimulatedRun | None) -> Iterator[str]:
+    """What tells a result from those of the plan."""
     match result:
         case None:
-            pass
+            return
         case Result():
-            _check_result(plan, result)
+            computed: Collection[str] = result.stats.bytes_by_vertex
+            shapes = {name: tuple(tensor.shape) for name, tensor in result.tensors.items()}
+            devices = {tensor.mesh.devices for tensor in result.tensors.values()}
+            devices = set[int]() if result.stats.cut_into else devices
         case SimulatedRun():
-            if events is not None:
-                raise InputError("a simulated run has no events of its own: give it alone")
-            _check_simulated(plan, result)
-        case _:  # pyright: ignore[reportUnnecessaryComparison]
-            kind = type(result).__name__
-            raise InputError(f"result is what ed.run or ed.simulate returned, not {kind}")
-    if events is not None:
-        pieces = result.stats.cut_into if isinstance(result, Result) else None
-        _check_events(plan, events, pieces or plan.devices)
+            computed = result.program.graph.vertices
+            shapes = {name: vertex.shape for name, vertex in computed.items()}
+            devices = {result.devices}
+    yield from (f"it did not compute {name!r}" for name in plan.parts if name not in computed)
+    known = {*plan.graph.vertices, _NOBODY}
+    yield from (f"it computed {name!r}" for name in computed if name not in known)
+    for name, shape in shapes.items():
+        if name not in plan.graph or shape != plan.graph[name].shape:
+            yield f"{name!r} has the shape {list(shape)} in it"
+    for count in devices - {plan.devices}:
+        yield f"it is for {count:,} devices, this plan for {plan.devices:,}"
+
+
+def _strange_events(
+    plan: Plan, result: Result | SimulatedRun | None, events: Sequence[Event]
+) -> Iterator[str]:
+    """What tells events from those of the plan."""
+    pieces = result.stats.cut_into if isinstance(result, Result) else None
+    devices = pieces or plan.devices
+    # A program that ran as a whole has names of its own for what no vertex stands for.
+    whole = any(isinstance(event, TaskFinished) and event.vertex == PROGRAM for event in events)
+    for event in events:
+        device = getattr(event, "device", 0)
+        if not 0 <= device < devices:
+            yield f"its events name device {device}, and there are {devices:,}"
+        name = getattr(event, "vertex", None)
+        if not whole and name is not None and name not in plan.graph:
+            yield f"its events name {name!r}, which is not in the graph"
 
 
 def _check_comparison(plan: Plan, compare: bool | Comparison) -> None:
@@ -135,76 +174,10 @@ def _check_comparison(plan: Plan, compare: bool | Comparison) -> None:
         return
     if not isinstance(compare, Comparison):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"compare is True, False or a Comparison, not {compare!r}")
-    first = compare.rows[0] if compare.rows else None
-    if first is None or first.cost is None:
-        raise InputError("this is a comparison of another plan: its first row has no cost")
-    held = memory_of(plan)
-    of_both = {
-        "objective": (str(compare.objective), str(plan.objective)),
-        "cost": (exact(first.cost, compare.objective), exact(plan.cost, plan.objective)),
-        "strategy": tuple(strategy_words(spelled(s)) for s in (first.strategy, plan.strategy)),
-        "memory of the fullest device": (first.memory, first.memory if held is None else held),
-    }
-    for what, (theirs, own) in of_both.items():
-        if theirs not in (own, None):
-            raise InputError(
-                f"this is a comparison of another plan: the {what} of its first row is {theirs}, "
-                f"this plan's {own}"
-            )
-
-
-def _check_result(plan: Plan, result: Result) -> None:
-    stats = result.stats
-    _check_names(plan, plan.parts, stats.bytes_by_vertex)
-    wanted = {vertex.name: vertex.shape for vertex in plan.graph.outputs}
-    for name, tensor in result.tensors.items():
-        if tuple(tensor.shape) != wanted.get(name):
-            raise _ran(f"its output {name!r} has the shape {list(tensor.shape)}")
-        if stats.cut_into is None and tensor.mesh.devices != plan.devices:
-            raise _devices(plan, tensor.mesh.devices)
-
-
-def _check_simulated(plan: Plan, run: SimulatedRun) -> None:
-    if run.devices != plan.devices:
-        raise _devices(plan, run.devices)
-    simulated = run.program.graph.vertices
-    _check_names(plan, plan.graph.vertices, simulated)
-    for name, vertex in simulated.items():
-        if vertex.shape != plan.graph[name].shape:
-            raise _ran(f"{name!r} has the shape {list(vertex.shape)} in it")
-
-
-def _check_names(plan: Plan, wanted: Iterable[str], computed: Collection[str]) -> None:
-    for name in wanted:
-        if name not in computed:
-            raise _ran(f"it did not compute {name!r}")
-    for name in computed:
-        if name not in plan.graph and name != _NOBODY:
-            raise _ran(f"it computed {name!r}")
-
-
-def _check_events(plan: Plan, events: Sequence[Event], devices: int) -> None:
-    whole = any(isinstance(event, TaskFinished) and event.vertex == PROGRAM for event in events)
-    for event in events:
-        if isinstance(event, TaskStarted | TaskFinished | KernelCompiled) and not (
-            0 <= event.device < devices
-        ):
-            raise _ran(f"its events name device {event.device}, and there are {devices:,}")
-        # One that ran as a whole has names of its own for what no vertex stands for.
-        if (
-            isinstance(event, TaskStarted | TaskFinished | BytesMoved)
-            and event.vertex not in plan.graph
-            and not whole
-        ):
-            raise _ran(f"its events name {event.vertex!r}, which is not in the graph")
-
-
-def _ran(why: str) -> InputError:
-    return InputError(f"this is a run of another plan: {why}")
-
-
-def _devices(plan: Plan, devices: int) -> InputError:
-    return _ran(f"it is for {devices:,} devices, this plan for {plan.devices:,}")
+    first = next(iter(compare.rows), None)
+    theirs = None if first is None else (str(compare.objective), first.cost, first.strategy)
+    if theirs != (str(plan.objective), plan.cost, plan.strategy):
+        raise InputError("this is a comparison of another plan: its first row is not this plan's")
 
 
 # The page
@@ -254,3 +227,138 @@ def _part(name: str) -> str:
 def _hash(text: str) -> str:
     """A source expression of a content security policy."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+# What it shows, as one object of plain numbers, strings and lists
+
+
+def content(
+    plan: Plan,
+    result: Result | SimulatedRun | None = None,
+    events: list[Event] | None = None,
+    compare: bool | Comparison = False,
+    machine: Machine | None = None,
+    time_limit: float = 30,
+) -> dict[str, Any]:
+    """What a report of a plan shows; alternatives and strategies within the time limit, together.
+
+    >>> import eindecomp as ed
+    >>> plan = ed.plan(ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z"), 2)
+    >>> [vertex["name"] for vertex in content(plan)["vertices"]]
+    ['X', 'Z']
+    """
+    began = monotonic()
+    rows, shared = rows_of(plan), Shared()
+    number = {name: k for k, name in enumerate(plan.graph.vertices)}
+    seconds = None if machine is None else plan.time_on(machine)
+    vertices = [vertex_content(plan, name, number, shared, seconds) for name in number]
+    alternatives = _alternatives(plan, rows, number, began + _ALTERNATIVES * time_limit)
+    side_by_side = _strategies(plan, compare, began + time_limit)
+    custom = isinstance(plan.objective, Objective)
+    return {
+        "version": import_module("eindecomp").__version__,  # it stands above all layers
+        "title": summary(plan).split("\n")[0].rstrip("."),
+        "summary": summary(plan).split("\n"),
+        "notes": notes_of(plan, rows).split("\n") if rows else [],
+        "figures": _figures(plan, side_by_side),
+        "objective": str(plan.objective),
+        "unit": plan.objective.unit if isinstance(plan.objective, Objective)
+        else _UNITS[plan.objective],
+        "computes": custom or plan.objective == "time",
+        "devices": plan.devices,
+        "mesh": mesh_words(plan.mesh),
+        "cost": plan.cost,
+        "moved": plan.traffic.total,
+        "vertices": vertices,
+        "words": list(shared.words),
+        "grids": shared.grids,
+        "colours": [device_colour(k, plan.devices) for k in range(plan.devices)],
+        "bands": bands(plan, number),
+        "alternatives": alternatives,
+        "strategies": side_by_side,
+        "run": run_content(plan, result, events, seconds, number),
+    }  # fmt: skip
+
+
+# The figures at the top
+
+
+def _figures(plan: Plan, strategies: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """What is told first: cost, gap, bytes, memory, each with a word of explanation."""
+    in_full = f"{plan.cost:,} bytes " if plan.objective == "bytes" else ""
+    least = f"no such plan costs less than {exact(plan.bound, plan.objective)}"
+    gap = (percent(plan.gap), least)
+    if is_proved(plan.gap):
+        gap = ("0 %", f"proved optimal: {least}")
+    moved = (short(plan.traffic.total, "bytes"), "received by all devices")
+    told = {
+        "cost": (short(plan.cost, plan.objective), in_full + meaning(plan)),
+        "gap": gap,
+        **({} if plan.objective == "bytes" else {"bytes that move": moved}),
+        "memory": _memory(plan, strategies),
+        "devices": (f"{plan.devices:,}", f"{len(plan.parts):,} vertices are computed on them"),
+    }
+    return [{"name": name, "value": value, "note": note} for name, (value, note) in told.items()]
+
+
+def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """What the fullest device holds, where that is known soon."""
+    if plan.objective == "bound":
+        return "–", "the paper's bound does not say where pieces lie"
+    if strategies:
+        most = strategies[0]["memory"]
+    elif plan.devices * len(plan.graph.vertices) <= _QUICK:
+        most = fullest(program_of(plan)).bytes
+    else:
+        return "–", "not computed"
+    return short(most, "bytes"), "held at once by the fullest device"
+
+
+# Alternatives and strategies
+
+
+def _alternatives(
+    plan: Plan, rows: Sequence[Row], number: Mapping[str, int], deadline: float
+) -> dict[str, Any]:
+    """The next-best cuts in words, of which vertex each is, and which vertices it holds for.
+
+    `of` has for each vertex the number of its alternative, or -1. Vertices are alike if they differ
+    only in names and axes; the costliest come first, and after the deadline none is searched for.
+    """
+    alike: dict[Hashable, list[str]] = {}
+    for row in sorted(rows, key=lambda row: -row.cost):
+        if row.vertex in plan.parts:
+            alike.setdefault(row_key(plan, row), []).append(row.vertex)
+    searched: list[dict[str, Any]] = []
+    of = [-1] * len(number)
+    for names in alike.values():
+        if monotonic() >= deadline:
+            break
+        words = alternative_words(plan, next_best(plan, names[0]))
+        for name in names:
+            of[number[name]] = len(searched)
+        searched.append({"words": words, "vertex": number[names[0]]})
+    return {"of": of, "found": searched}
+
+
+def _strategies(plan: Plan, compare: bool | Comparison, deadline: float) -> list[dict[str, Any]]:
+    """A row for the plan and for each strategy, which share the time that is left."""
+    if compare is False:
+        return []
+    if compare is True:
+        chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
+        left = max(deadline - monotonic(), _LEAST)
+        compare = compare_plan(plan, chosen, time_limit=left / max(len(chosen), 1))
+    return [
+        {
+            "name": row.name,
+            "strategy": strategy_words(spelled(row.strategy)),
+            "cost": row.cost,
+            "ratio": row.ratio,
+            "gap": row.gap,
+            "proved": row.gap is not None and is_proved(row.gap),
+            "memory": row.memory,
+            "refused": row.refused,
+        }
+        for row in compare
+    ]
